@@ -70,30 +70,30 @@ def least_bytes(path: Path, lookup: Lookup, rows_per_group: int) -> int:
     of each Bloom filter that can decide, its header and one block."""
     from tamis.io.storage import open_storage
     from tamis.parquet.file import ParquetFile
-    from tamis.parquet.indexes import read_indexes
-    from tamis.parquet.leaves import leaf_indices
+    from tamis.parquet.indexes import read_page_indexes
+    from tamis.parquet.leaves import find_leaf_indices
     from tamis.parquet.selection import RowSelection
 
     size = path.stat().st_size
     source = ParquetFile.load(open_storage(path), str(path), size, None)
     tested = {name for name, _, _ in lookup.conditions}
     names = dict.fromkeys([*tested, *(lookup.columns or source.schema.names)])
-    leaves = {name: leaf_indices(source.schema, [(name,)]) for name in names}
+    leaves = {name: find_leaf_indices(source.schema, [(name,)]) for name in names}
     matching = _matching_rows(path, lookup)
     total = len(source.footer.content) + 8
     with source.open() as file:
         for group in np.unique(matching // rows_per_group).tolist():
             own = matching[matching // rows_per_group == group] - group * rows_per_group
-            selection = RowSelection.from_indices(own, source.rows_of(group))
+            selection = RowSelection.from_indices(own, source.count_rows(group))
             chunks = [(group, leaf) for name in names for leaf in leaves[name]]
-            locations = read_indexes(source, file, chunks).locations
+            locations = read_page_indexes(source, file, chunks).locations
             for name in names:
                 for leaf in leaves[name]:
                     chunk = source.chunk(group, leaf)
                     assert chunk.offset_index is not None
                     assert chunk.column_index is not None
                     total += chunk.offset_index[1] + (chunk.column_index[1] if name in tested else 0)
-                    total += source.leaf_pages(group, leaf, locations[group, leaf]).bytes_for(selection)
+                    total += source.get_leaf_pages(group, leaf, locations[group, leaf]).count_bytes_for(selection)
     if "hash" in tested:
         filters = [source.chunk(group, leaves["hash"][0]).bloom_filter for group in range(len(source.map.rows))]
         total += sum(length % 32 + 32 for place in filters if place is not None and (length := place[1]) is not None)

@@ -4,7 +4,18 @@ See docs/connectors.md. `Session.attach` attaches a connector to a session.
 """
 
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, columns_of, conjuncts_of, not_, or_
+from tamis.expr.nodes import (
+    FALSE,
+    NULL,
+    TRUE,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    and_,
+    not_,
+    or_,
+)
 from tamis.pushdown.connector import (
     Connector,
     Handle,

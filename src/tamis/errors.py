@@ -40,7 +40,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def with_article(noun: str) -> str:
+def add_article(noun: str) -> str:
     """Return a noun with its indefinite article.
 
     >>> with_article("int"), with_article("bigint"), with_article("uint")
@@ -55,7 +55,7 @@ def wrong_argument(argument: str, expected: str, found: object) -> InvalidArgume
     >>> str(wrong_argument("merge_schema", "True or False", "yes"))
     'merge_schema is True or False, not a str'
     """
-    return InvalidArgument(f"{argument} is {expected}, not {with_article(type(found).__name__)}")
+    return InvalidArgument(f"{argument} is {expected}, not {add_article(type(found).__name__)}")
 
 
 def check_flags(**flags: object) -> None:
@@ -65,7 +65,7 @@ def check_flags(**flags: object) -> None:
             raise InvalidArgument(f"{name} is True or False, not {value!r}")
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural unless the count is one.
 
     >>> counted(1, "file"), counted(0, "file"), counted(1500, "row")
@@ -74,7 +74,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
-def lone_surrogate(text: str) -> int | None:
+def find_lone_surrogate(text: str) -> int | None:
     """Return the position of the first lone surrogate, which cannot be encoded as UTF-8, or None.
 
     >>> lone_surrogate("a" + chr(0xD800)), lone_surrogate("ñ")
@@ -89,7 +89,7 @@ def lone_surrogate(text: str) -> int | None:
     return None
 
 
-def one_line(error: BaseException) -> str:
+def to_one_line(error: BaseException) -> str:
     """Return the message of another library's error as one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
@@ -106,7 +106,7 @@ class Position(int):
         return position
 
 
-def place_in_text(position: int) -> str:
+def format_position(position: int) -> str:
     """Return a position as it appears in a message.
 
     >>> place_in_text(14), place_in_text(Position(14, line=2, column=3))
@@ -126,12 +126,12 @@ class ExpressionError(TamisError):
 
 
 class ParseError(ExpressionError):
-    """Text that is not a valid expression. `position` is the offending character, counted from 1."""
+    """Text that is not a valid expression. `build_position` is the offending character, counted from 1."""
 
     def __init__(self, message: str, *, position: int | None = None, hint: str | None = None) -> None:
         self.position = position
         self.hint = hint
-        location = f" ({place_in_text(position)})" if position is not None else ""
+        location = f" ({format_position(position)})" if position is not None else ""
         super().__init__(f"{message}{location}{f'. {hint}' if hint else ''}")
 
 

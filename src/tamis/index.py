@@ -34,7 +34,7 @@ from tamis.table import open_source
 from tamis.tables.delta.fields import DeltaField
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.hive.table import HiveTable
-from tamis.tables.jobs import Engine, can_travel
+from tamis.tables.jobs import Engine, can_serialise
 from tamis.tables.source import TableSource
 
 __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
@@ -44,7 +44,7 @@ __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
 class IndexStatus:
     """An index, compared with the current files of the table."""
 
-    place: str
+    location: str
     exists: bool
     built_at: str | None = None
     columns: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class IndexStatus:
     """The files of the table whose entries in the index are up to date."""
     version: int | None = None
     """The version of a Delta table for which the index was built."""
-    is_of_use: bool = True
+    is_useful: bool = True
     """False for an Iceberg table: its manifests have the statistics of its files."""
 
     @property
@@ -127,7 +127,7 @@ def build(
             "no index"
         )
     store = store_for(source.storage, location, storage_options)
-    if not (can_travel(source.storage) and can_travel(store.storage)):
+    if not (can_serialise(source.storage) and can_serialise(store.storage)):
         raise InvalidArgument(
             f"an index of '{source.storage.uri}' is built in other processes, to which a file system object in "
             "storage_options cannot be sent: give the options by name"
@@ -166,7 +166,7 @@ def status(
     store = store_for(source.storage, location, storage_options)
     current = store.read_current()
     if current is None:
-        return IndexStatus(store.place, exists=False, is_of_use=source.format != "iceberg")
+        return IndexStatus(store.place, exists=False, is_useful=source.format != "iceberg")
     index = TableIndex(store, source.storage, table_id=_table_id(source), is_required=True)
     files = source.list_files(Predicate(TRUE), ()).files
     return IndexStatus(
@@ -222,7 +222,7 @@ def _make_subject(source: TableSource, asked: Asked, reopen: Callable[[], TableS
             source.schema,
             source.partition_columns,
             source.name,
-            key_of=metadata.physical,
+            key_of=metadata.to_physical_path,
             unordered=_collated_columns(metadata.fields),
             table_id=metadata.id,
         )

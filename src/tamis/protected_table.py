@@ -20,44 +20,46 @@ from tamis.expr.nodes import TRUE
 from tamis.expr.normalise import normalise
 from tamis.pushdown.policies.applying import BoundPolicy, bind_policy
 from tamis.pushdown.policies.model import Policies
-from tamis.pushdown.policies.reading import TELLING, UNREADABLE, silence
+from tamis.pushdown.policies.reading import REVEALING_ERRORS, UNREADABLE, redact_errors
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
 from tamis.scan.request import ScanRequest
 from tamis.table import Table, TableDescription, source_of
-from tamis.tables.source import LEVELS, Catalogued, TableSource
+from tamis.tables.source import LEVELS, HasCatalogNames, TableSource
 
 
-def names_of(source: TableSource) -> tuple[str, ...]:
+def policy_names_of(source: TableSource) -> tuple[str, ...]:
     """Return the names under which policies find a table: its location, also with links resolved, its name, and its
     names in its catalog."""
     locations = [source.storage.uri]
     if source.storage.is_local:
         locations.append(os.path.realpath(source.storage.uri))
-    in_catalog = source.names_in_catalog if isinstance(source, Catalogued) else ()
+    in_catalog = source.names_in_catalog if isinstance(source, HasCatalogNames) else ()
     return tuple(dict.fromkeys((*locations, source.name, *in_catalog)))
 
 
 @contextmanager
-def unreadable_under(policies: Policies | None) -> Iterator[None]:
+def redact_catalog_errors(policies: Policies | None) -> Iterator[None]:
     """Redact errors while a table of a catalog is opened, where there are policies."""
     try:
         yield
-    except TELLING:
+    except REVEALING_ERRORS:
         if policies is None:
             raise
         raise TableError(UNREADABLE) from None
 
 
 @contextmanager
-def opening(location: str | os.PathLike[str], policies: Policies | None, principal: str | None) -> Iterator[None]:
+def redact_opening_errors(
+    location: str | os.PathLike[str], policies: Policies | None, principal: str | None
+) -> Iterator[None]:
     """Redact errors about files while a table is opened, unless the principal may read all of it."""
     try:
         yield
-    except TELLING:
+    except REVEALING_ERRORS:
         if policies is None:
             raise
         uri = os.fspath(location)
-        found = policies.policy_of((uri, os.path.realpath(uri), PurePosixPath(uri).name), principal)
+        found = policies.find_policy((uri, os.path.realpath(uri), PurePosixPath(uri).name), principal)
         if found is None or (normalise(found.rows) == TRUE and not found.masks):
             raise
         raise TableError(UNREADABLE) from None
@@ -78,7 +80,7 @@ def protect_table(
     if policies is None:
         return table
     source = source_of(table)
-    found = policies.policy_of(names_of(source), principal, around(source))
+    found = policies.find_policy(policy_names_of(source), principal, around(source))
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
     return ProtectedTable(table, policies, principal, around)
@@ -146,7 +148,7 @@ class ProtectedTable:
 
     def refresh(self) -> ProtectedTable:
         """Return the table at its newest version, under the same policies."""
-        with silence():
+        with redact_errors():
             table = self._table.refresh()
         return ProtectedTable(table, self._policies, self._principal, self._around)
 
@@ -183,7 +185,7 @@ class ProtectedTable:
         self._refuse("its files")
 
     def _policy(self) -> BoundPolicy:
-        found = self._policies.policy_of(names_of(self._source), self._principal, self._around(self._source))
+        found = self._policies.find_policy(policy_names_of(self._source), self._principal, self._around(self._source))
         if found is None:
             return BoundPolicy()
         return bind_policy(found, self._source.schema, self._source.name, self._principal)

@@ -23,9 +23,9 @@ from tamis.errors import (
     MissingValue,
     ParseError,
     UnsupportedFeature,
+    add_article,
     check_flags,
     suggest_arguments,
-    with_article,
 )
 from tamis.io.storage_options import check_storage_options
 from tamis.table import Table, open_source
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tamis.pushdown.parameters import Arguments
     from tamis.pushdown.policies import Policies, PolicySource
     from tamis.pushdown.query import CompiledQuery, Query, Rules
-    from tamis.pushdown.time_travel import State
+    from tamis.pushdown.time_travel import TableState
     from tamis.tables.source import TableSource, Versioned
 
 
@@ -165,15 +165,15 @@ class Session(_Answering[Answer]):
         )
         if self._policies is None:
             return Table(open_table())
-        from tamis.protected_table import opening, protect_table
+        from tamis.protected_table import protect_table, redact_opening_errors
 
-        with opening(uri, self._policies, self._principal):
+        with redact_opening_errors(uri, self._policies, self._principal):
             table = Table(open_table())
         return protect_table(table, self._policies, self._principal, self._names_around)
 
     def _names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
         """Return the names of registered tables that are this table, or contain it."""
-        return self._catalog.names_around(source) if "catalog" in self._catalog_of else ()
+        return self._catalog.find_enclosing_names(source) if "catalog" in self._catalog_of else ()
 
     def _open_source(self, uri: str | os.PathLike[str], format: str | None = None, **options: Any) -> TableSource:
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
@@ -185,7 +185,7 @@ class Session(_Answering[Answer]):
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
-        from tamis.protected_table import ProtectedTable, names_of, unprotected_source
+        from tamis.protected_table import ProtectedTable, policy_names_of, unprotected_source
 
         if not isinstance(table, Table | ProtectedTable):
             self._catalog.register_rows(name, table)
@@ -194,7 +194,7 @@ class Session(_Answering[Answer]):
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
         # A query sees it through the policies of its session, whichever session opened it.
         source = unprotected_source(table)
-        self._catalog.register_source(name, source, names_of(source))
+        self._catalog.register_source(name, source, policy_names_of(source))
         return self
 
     def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session[Answer]:
@@ -223,8 +223,8 @@ class Session(_Answering[Answer]):
         from tamis.tables.iceberg.dependencies import check_installed
 
         check_installed()
-        from tamis.protected_table import names_of, unreadable_under
-        from tamis.tables.iceberg.attached import AttachedIceberg
+        from tamis.protected_table import policy_names_of, redact_catalog_errors
+        from tamis.tables.iceberg.attached import AttachedIcebergCatalog
 
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
         if unknown:
@@ -233,10 +233,10 @@ class Session(_Answering[Answer]):
         check_flags(**{name: given for name, given in options.items() if name != "storage_options"})
 
         def open_table(identifier: str, loaded: object) -> TableSource:
-            with unreadable_under(self._policies):
+            with redact_catalog_errors(self._policies):
                 return self._open_source(identifier, catalog=loaded, **options)
 
-        self._catalog.attach_lake(name, AttachedIceberg.of(name, catalog, open_table, names_of))
+        self._catalog.attach_lake(name, AttachedIcebergCatalog.of(name, catalog, open_table, policy_names_of))
 
     def unregister(self, name: str) -> Session[Answer]:
         """Remove a registered table. Earlier queries keep it."""
@@ -401,7 +401,7 @@ class _Opener:
         self._open_source = open_source
         self._has_policies = has_policies
 
-    def open_place(self, path: str, format: str) -> TableSource:
+    def open_path(self, path: str, format: str) -> TableSource:
         """Open the table that a query names as delta.`path`."""
         if self._has_policies:
             raise AccessDenied("a session with policies queries tables by their names, not by their locations")
@@ -411,12 +411,12 @@ class _Opener:
         source = self._open_source(path)
         if source.format not in ("parquet", "hive"):
             raise UnsupportedFeature(
-                f"'{source.storage.uri}' is {with_article(source.format)} table, whose files alone are not its rows: "
+                f"'{source.storage.uri}' is {add_article(source.format)} table, whose files alone are not its rows: "
                 f"write {source.format} instead of parquet"
             )
         return source
 
-    def open_state(self, source: Versioned, state: State) -> TableSource:
+    def open_state(self, source: Versioned, state: TableState) -> TableSource:
         """Open the version that a query names with VERSION AS OF."""
         if self._has_policies:
             # A policy is about the table as it was registered: an older version may have other columns.

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from tamis.errors import (
     InvalidArgument,
     UnsupportedFeature,
+    add_article,
     check_flags,
     suggest_arguments,
-    with_article,
     wrong_argument,
 )
 from tamis.expr.nodes import FALSE, NULL
@@ -27,7 +27,7 @@ from tamis.scan.plan import describe_files
 from tamis.scan.request import ScanRequest
 from tamis.scan.scan import Scan, make_scan, planner_of
 from tamis.scan.scan_planner import check_limit
-from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
+from tamis.tables.hive.formats import is_delta, is_iceberg, reject_nested_directory
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
 from tamis.tables.source import LEVELS, HasPartitionFields, HasRefs, TableSource, Versioned
@@ -148,7 +148,7 @@ class Table:
         if ref is not None:
             if not isinstance(source, HasRefs):
                 raise UnsupportedFeature(
-                    f"ref= was given, and {with_article(self.format.capitalize())} table has no branches and tags: "
+                    f"ref= was given, and {add_article(self.format.capitalize())} table has no branches and tags: "
                     "choose a version with version= or timestamp="
                 )
             return Table(source.at_ref(ref))
@@ -159,7 +159,7 @@ class Table:
     def _versioned(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
             raise UnsupportedFeature(
-                f"{with_article(self.format)} table has no versions, so there is no {what}(): refresh() returns it as "
+                f"{add_article(self.format)} table has no versions, so there is no {what}(): refresh() returns it as "
                 "it is now"
             )
         return self._source
@@ -192,7 +192,7 @@ class Table:
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
         """Return all files of the table, or those that may hold a row for which `where` is TRUE. No file is opened.
 
-        Columns: `path`, `size`, `num_records` (null where unknown), and one for each of `partition_columns`.
+        Columns: `path`, `size`, `extract_num_records` (null where unknown), and one for each of `partition_columns`.
         """
         predicate = planner_of(self.scan(where, levels=levels)).predicate
         listing = self._source.list_files(predicate, levels, with_rows=True)
@@ -360,7 +360,7 @@ def open_source(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
     )
     if format is None:
-        refuse_inside_of_a_table(storage)
+        reject_nested_directory(storage)
     from tamis.indexing.finding import find_index
     from tamis.tables.hive.table import HiveTable
 
@@ -404,11 +404,11 @@ def _open_iceberg(
         )
     check_installed()
     # Imported here, because only Iceberg tables need them.
-    from tamis.tables.iceberg.opening import open_place
+    from tamis.tables.iceberg.opening import open_location
     from tamis.tables.iceberg.table import IcebergTable
 
     if isinstance(location, Storage):
-        opened = open_place(location, relocate=relocate, allow_outside=allow_outside)
+        opened = open_location(location, relocate=relocate, allow_outside=allow_outside)
     else:
         from tamis.tables.iceberg.catalogs import open_in_catalog
 

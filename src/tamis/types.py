@@ -11,7 +11,7 @@ import re
 
 import pyarrow as pa
 
-from tamis.errors import TypeMismatch, with_article
+from tamis.errors import TypeMismatch, add_article
 
 UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -87,7 +87,7 @@ _NAMES_BY_TYPE = {data_type: name for name, data_type in _TYPES_BY_NAME.items()}
 _DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\))?")
 
 
-class NotRead(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+class UnsupportedType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
     """The type of a column that Tamis cannot read: the column is in the schema, and reading its values is an error.
 
     `kind` is the table's own name for the type. It has no comparisons and no bounds.
@@ -101,11 +101,11 @@ class NotRead(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
         return self.kind.encode()
 
     @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> NotRead:
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> UnsupportedType:
         return cls(serialized.decode())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NotRead) and other.kind == self.kind
+        return isinstance(other, UnsupportedType) and other.kind == self.kind
 
     def __hash__(self) -> int:
         return hash(self.kind)
@@ -115,15 +115,15 @@ class NotRead(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
 
 # Registered, so that a schema survives pickling and a round trip through a file.
-pa.register_extension_type(NotRead(""))
+pa.register_extension_type(UnsupportedType(""))
 
 
-def not_read(schema: pa.Schema) -> tuple[str, str] | None:
+def find_unsupported_field(schema: pa.Schema) -> tuple[str, str] | None:
     """Return the name and type of the first field, nested ones included, that has an unsupported type, or None."""
     stack = [(field.name, field.type) for field in reversed(schema)]
     while stack:
         name, data_type = stack.pop()
-        if isinstance(data_type, NotRead):
+        if isinstance(data_type, UnsupportedType):
             return name, data_type.kind
         inner = [data_type.field(index) for index in range(data_type.num_fields)]
         stack += [(f"{name}.{field.name}", field.type) for field in reversed(inner)]
@@ -147,9 +147,9 @@ def type_name(data_type: pa.DataType) -> str:
     return _NAMES_BY_TYPE.get(data_type) or str(data_type)
 
 
-def a_type(data_type: pa.DataType) -> str:
+def type_name_with_article(data_type: pa.DataType) -> str:
     """Return the SQL name of a type with its article: `an int`."""
-    return with_article(type_name(data_type))
+    return add_article(type_name(data_type))
 
 
 def is_type_name(name: str) -> bool:
@@ -176,21 +176,21 @@ def type_from_name(name: str) -> pa.DataType:
     return data_type
 
 
-def without_views(data_type: pa.DataType) -> pa.DataType:
+def replace_view_types(data_type: pa.DataType) -> pa.DataType:
     """Return the type with string and binary views replaced, which many of Arrow's kernels do not accept."""
     if pa.types.is_string_view(data_type):
         return STRING
     if pa.types.is_binary_view(data_type):
         return BINARY
     if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(without_views(field.type)) for field in data_type])
+        return pa.struct([field.with_type(replace_view_types(field.type)) for field in data_type])
     if pa.types.is_list(data_type):
-        return pa.list_(data_type.value_field.with_type(without_views(data_type.value_type)))
+        return pa.list_(data_type.value_field.with_type(replace_view_types(data_type.value_type)))
     if pa.types.is_large_list(data_type):
-        return pa.large_list(data_type.value_field.with_type(without_views(data_type.value_type)))
+        return pa.large_list(data_type.value_field.with_type(replace_view_types(data_type.value_type)))
     if pa.types.is_map(data_type):
-        item = data_type.item_field.with_type(without_views(data_type.item_type))
-        return pa.map_(data_type.key_field.with_type(without_views(data_type.key_type)), item)
+        item = data_type.item_field.with_type(replace_view_types(data_type.item_type))
+        return pa.map_(data_type.key_field.with_type(replace_view_types(data_type.key_type)), item)
     return data_type
 
 
@@ -250,7 +250,7 @@ def integer_range(data_type: pa.DataType) -> tuple[int, int]:
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def holds_number(table_type: pa.DataType, file_type: pa.DataType) -> bool:
+def can_hold_numbers(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     """Return whether the first type holds every number of the second, so that a cast keeps values distinct and ordered.
 
     >>> holds_number(pa.int64(), pa.int32()), holds_number(pa.float64(), pa.int64())

@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.bloom_answers import BloomQuestions
 from tamis.parquet.bloom_read import Chunk, Found, read_bloom_filters
-from tamis.parquet.chunks import ChunkLayout, chunk_layouts
-from tamis.parquet.leaves import Leaf, leaf_columns
-from tamis.skipping.membership import ask
+from tamis.parquet.chunks import ChunkLayout, read_chunk_layouts
+from tamis.parquet.leaves import Leaf, get_leaf_columns
+from tamis.skipping.membership import collect_questions
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
 
 
 def leaves_of(path: Path) -> dict[str, Leaf]:
     """The leaves of a file by their dotted names."""
-    return {".".join(name): leaf for name, leaf in leaf_columns(pq.read_metadata(path)).items()}
+    return {".".join(name): leaf for name, leaf in get_leaf_columns(pq.read_metadata(path)).items()}
 
 
 def layouts_of(path: Path, *columns: str) -> dict[Chunk, ChunkLayout]:
@@ -29,7 +29,7 @@ def layouts_of(path: Path, *columns: str) -> dict[Chunk, ChunkLayout]:
     data = path.read_bytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
     leaves = [leaf.index for name, leaf in leaves_of(path).items() if not columns or name in columns]
-    return chunk_layouts(footer, leaves, None, len(data), str(path))
+    return read_chunk_layouts(footer, leaves, None, len(data), str(path))
 
 
 def filters_of(
@@ -49,8 +49,8 @@ def kept_row_groups(path: Path, where: str, schema: pa.Schema | None = None) -> 
     """The row groups that remain where Bloom filters are all that is known of them; `schema` is the table's."""
     metadata = pq.read_metadata(path)
     row_groups = range(metadata.num_row_groups)
-    questioned = ask(make_predicate(where, schema or pq.read_schema(path), "t").expr)
-    questions = BloomQuestions.of(questioned.questions).for_file(leaf_columns(metadata))
+    questioned = collect_questions(make_predicate(where, schema or pq.read_schema(path), "t").expr)
+    questions = BloomQuestions.of(questioned.questions).for_file(get_leaf_columns(metadata))
     layouts = {chunk: each for chunk, each in layouts_of(path).items() if chunk[1] in questions.leaves}
     filters = filters_of(path, layouts, questions.hashes)
     rows = pa.array([metadata.row_group(group).num_rows for group in row_groups], pa.int64())

@@ -10,7 +10,7 @@ from tamis.scan import paged, pages, read
 
 def read_by_pages(patch: pytest.MonkeyPatch) -> None:
     """Ask every level about every row group, read by pages whatever can be, filtered columns first."""
-    patch.setattr(footer, "WHOLE_FILE", 0)
+    patch.setattr(footer, "MAX_WHOLE_FILE_BYTES", 0)
     patch.setattr(pages, "SMALLEST", 0)
     patch.setattr(narrow, "DICTIONARY_SHARE", 0)
     patch.setattr(read, "MOST_BY_PAGES", 1.0)

@@ -41,7 +41,7 @@ from tamis.errors import TamisError
 from tamis.expr.sql import parse_sql
 from tamis.parquet import Pruner
 from tamis.parquet.footer import FOOTERS
-from tamis.parquet.indexes import INDEXES
+from tamis.parquet.indexes import PAGE_INDEXES
 from tamis.parquet.page_header import decode_page_header
 
 MORE_MEMORY = 1024 * 1024 * 1024
@@ -208,7 +208,7 @@ def _validate(found: pa.Table) -> None:
 
 
 def attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
-    """For each damaged file its place and the outcome: `read`, `refused`, or what is wrong."""
+    """For each damaged file its place and the outcome: `read`, `make_refusing_builder`, or what is wrong."""
     target = Target(written(name), name != WITHOUT_CHECKSUMS)
     chance = random.Random(seed)
     assert target.expected
@@ -226,7 +226,7 @@ def attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
                 yield place, "read" if outcome is None else f"{outcome}: {name}, seed {seed}, number {number}, {where}"
             path.unlink()
             FOOTERS.clear()
-            INDEXES.clear()
+            PAGE_INDEXES.clear()
 
 
 def main(name: str, times: int, seed: int) -> int:

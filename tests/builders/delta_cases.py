@@ -22,7 +22,7 @@ from builders.delta_tables import column_statistics, data_file, inline_vector, j
 from builders.predicates import Said, Subject, random_predicate
 from builders.values import array_of, is_extreme, special_values, values_of
 from tamis import types
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 ROW = "row_id"
 FEATURES = ("columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint")
@@ -365,8 +365,8 @@ def subjects_of(rows: pa.Table) -> list[Subject]:
         column = rows[each.name].combine_chunks()
         if pa.types.is_struct(each.type):
             for child in filter(_is_plain, each.type):
-                values = map(physical_value, pc.struct_field(column, child.name))
+                values = map(to_physical_value, pc.struct_field(column, child.name))
                 found.append(subject_of((each.name, child.name), child.type, values))
         elif each.name != ROW and _is_plain(each):
-            found.append(subject_of((each.name,), each.type, map(physical_value, column)))
+            found.append(subject_of((each.name,), each.type, map(to_physical_value, column)))
     return found

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 
 from builders.delta_log import Action, DeltaLog, add
 from builders.delta_statistics import SPARK, bounds_text
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 AS_WRITTEN = "as written"
 """The statistics that Delta on Spark notes for every column."""
@@ -75,7 +75,7 @@ def column_statistics(column: pa.Array, writer: str) -> tuple[str | None, str | 
         return smallest, largest, nulls
     if pa.types.is_nested(column.type):
         return None, None, str(column.null_count)
-    smallest_value, largest_value = bounds_text([physical_value(value) for value in column], column.type, writer)
+    smallest_value, largest_value = bounds_text([to_physical_value(value) for value in column], column.type, writer)
     return smallest_value, largest_value, str(column.null_count)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 import tamis
-from tamis.engines.spark import results
+from tamis.engines.spark import collect_results
 from tamis.engines.worker import JobRunner
 from tamis.scan.tasks import ScanTask
-from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
 from tamis.tables.jobs import Item, Job
 
 
@@ -26,15 +26,15 @@ class WorkerHere:
         """What ran, and over how many items."""
 
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        self.jobs.append((job.what, len(items)))
+        self.jobs.append((job.description, len(items)))
         given = pa.record_batch({"number": list(range(len(items))), "item": [item.value for item in items]})
         rows = JobRunner(job.function, job.arguments_text)(iter([given]))
-        yield from results(pa.Table.from_batches(rows), len(items), job.what)
+        yield from collect_results(pa.Table.from_batches(rows), len(items), job.description)
 
 
 def fresh_plan(table: tamis.Table, where: object, depth: str, **options: Any) -> tamis.ScanPlan:
     """A plan that nothing in memory helps to make."""
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     return table.scan(where, **options).plan(depth)
 
 

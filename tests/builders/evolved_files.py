@@ -17,10 +17,10 @@ from builders.cases import random_column, random_predicate, random_values, subje
 from builders.choices import Choices
 from builders.predicates import Said, Subject
 from builders.values import array_of, values_that_fit
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.field_names import ELEMENT, FIELD_ID, FieldName, FieldNames
+from tamis.parquet.field_names import ELEMENT, FIELD_ID, ColumnMapping, MappedField
 from tamis.skipping.predicate import Predicate
 from tamis.tables.planning import Planning
 from tamis.tables.source import FileListing
@@ -47,7 +47,7 @@ class StoredFiles:
 
     folder: Path
     schema: pa.Schema
-    field_names: FieldNames | None
+    field_names: ColumnMapping | None
     paths: Sequence[str]
     formats: Sequence[str] | None = None
     identity_values: pa.Array | None = None
@@ -126,11 +126,11 @@ class Evolved:
             return pa.StructArray.from_arrays([each.absent(count) for each in self.inner], fields=list(self.type))
         return array_of(self.type, [self.default] * count)
 
-    def known(self, *, by_id: bool) -> tuple[Hashable, FieldName]:
+    def known(self, *, by_id: bool) -> tuple[Hashable, MappedField]:
         inner = dict(each.known(by_id=by_id) for each in self.inner)
         if pa.types.is_list(self.type):
-            inner = {ELEMENT: FieldName("", inner)}
-        return self.id if by_id else old_name(self), FieldName(self.name, inner, self.default_scalar)
+            inner = {ELEMENT: MappedField("", inner)}
+        return self.id if by_id else old_name(self), MappedField(self.name, inner, self.default_scalar)
 
 
 def old_name(field: Evolved) -> str:
@@ -155,10 +155,10 @@ class EvolvedCase:
         for index, table in enumerate(self.stored):
             paths.append(f"{index}.parquet")
             pq.write_table(table, folder / paths[-1], **self.options, **self._filters(table))
-        names = FieldNames(
+        names = ColumnMapping(
             dict(each.known(by_id=True) for each in self.fields),
             by_id=True,
-            without_ids=FieldNames(dict(each.known(by_id=False) for each in self.fields), by_id=False),
+            without_ids=ColumnMapping(dict(each.known(by_id=False) for each in self.fields), by_id=False),
         )
         schema = pa.schema([each.arrow for each in self.fields])
         return StoredFiles(folder, schema, names, paths, identity_values=self.identity)
@@ -286,7 +286,7 @@ def _subjects(rows: pa.Table) -> list[Subject]:
         if pa.types.is_struct(each.type):
             for child in each.type:
                 values = pa.concat_arrays(rows[each.name].chunks).flatten()[each.type.get_field_index(child.name)]
-                found.append(subject_of((each.name, child.name), child.type, map(physical_value, values)))
+                found.append(subject_of((each.name, child.name), child.type, map(to_physical_value, values)))
         elif not pa.types.is_list(each.type) and each.name != ROW:
-            found.append(subject_of((each.name,), each.type, map(physical_value, rows[each.name])))
+            found.append(subject_of((each.name,), each.type, map(to_physical_value, rows[each.name])))
     return found

@@ -11,7 +11,7 @@ from builders.choices import Choices
 from builders.predicates import Said, random_predicate
 from builders.tables import write_hive_table
 from builders.values import array_of
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 PARTITIONING = {"region": "string", "day": "int"}
 
@@ -39,7 +39,7 @@ def random_hive_case(choices: Choices, root: Path, predicates: int) -> list[Said
     )
     rows = pa.concat_tables([part for _, part in parts])
     subjects = [
-        subject_of((field.name,), field.type, map(physical_value, rows[field.name].combine_chunks()))
+        subject_of((field.name,), field.type, map(to_physical_value, rows[field.name].combine_chunks()))
         for field in schema
     ]
     subjects.append(subject_of(("region",), pa.string(), ["eu", "us"]))

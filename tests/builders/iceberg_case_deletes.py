@@ -13,7 +13,7 @@ from builders.iceberg_deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg_tables import File, IcebergFolder
 from builders.iceberg_values import arrow_type
 from builders.values import array_of
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
         return None
     source = choices.one_of(sources)
     rows = [row for row in range(source.rows.num_rows) if choices.flag()] or [0]
-    values = {each["name"]: [physical_value(source.rows[each["name"]][row]) for row in rows] for each in fields}
+    values = {each["name"]: [to_physical_value(source.rows[each["name"]][row]) for row in rows] for each in fields}
     columns = {each["name"]: array_of(arrow_type(each["type"]), values[each["name"]]) for each in fields}
     unpartitioned = [number for number, spec in enumerate(table.specs) if not spec]
     is_global = bool(unpartitioned) and choices.flag()
@@ -163,7 +163,7 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
 
 
 def _equal_rows(stored: Stored, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
-    found = zip(*([_key(physical_value(value)) for value in stored.rows[name]] for name in names), strict=True)
+    found = zip(*([_key(to_physical_value(value)) for value in stored.rows[name]] for name in names), strict=True)
     return {row for row, values in enumerate(found) if values in deleted}
 
 

@@ -25,7 +25,7 @@ from builders.iceberg_tables import Field, File, IcebergFolder, SpecField
 from builders.iceberg_values import Leaf, arrow_type, leaves, metrics, single_value, transformed
 from builders.predicates import Said, random_predicate
 from builders.values import array_of, is_extreme, special_values, values_of
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 KINDS = (
     "double", "string", "timestamptz", "timestamp", "decimal(5, 2)", "decimal(19, 2)", "float", "int", "long", "date",
@@ -381,7 +381,7 @@ def _random_options(choices: Choices) -> dict[str, Any]:
 
 def rows_in(stored: Stored) -> list[int]:
     """The numbers of the rows of a file that are not deleted."""
-    return [physical_value(value) for value in stored.live_rows[ROW]]
+    return [to_physical_value(value) for value in stored.live_rows[ROW]]
 
 
 def file_of(stored: Stored) -> File:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from builders.iceberg_manifests import avro_name, partition_type
 from builders.iceberg_values import Field, iceberg_type, unscaled_bytes
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 
 def avro_schema(schema: pa.Schema, fields: list[Field] | None) -> dict[str, Any]:
@@ -45,4 +45,4 @@ def _stored(value: pa.Scalar) -> Any:
         return {avro_name(name): _stored(each) for name, each in value.items()}
     if pa.types.is_decimal(value.type):
         return unscaled_bytes(value.as_py(), partition_type(iceberg_type(value.type), "")["size"])
-    return physical_value(value)
+    return to_physical_value(value)

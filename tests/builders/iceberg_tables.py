@@ -31,7 +31,7 @@ from builders.iceberg_manifests import (
 )
 from builders.iceberg_rows import avro_rows, avro_schema
 from builders.iceberg_values import Field, arrow_type, leaves, metrics, result_type, transformed
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 FIRST_MOMENT = 1_700_000_000_000
 """Of the first snapshot, in milliseconds; each further one is a second later."""
@@ -200,7 +200,7 @@ class IcebergFolder:
         columns = {each: rows[each].combine_chunks() for each in rows.column_names}
         spec = len(self.specs) - 1 if spec is None else spec
         if partition is None:
-            first = {each: physical_value(rows[each][0]) for each in rows.column_names} if self.specs[spec] else {}
+            first = {each: to_physical_value(rows[each][0]) for each in rows.column_names} if self.specs[spec] else {}
             partition = self.partition_of(spec, first)
         if noted is None:
             noted = metrics(leaves(fields, columns), truncate)

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import Transform, parse_transform
 from pyiceberg.types import PrimitiveType
 
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 TRUNCATED_AT = 16
 """Of texts and bytes, where nobody says otherwise."""
@@ -158,7 +158,7 @@ def leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Lea
             continue
         array = columns[each["name"]]
         if isinstance(each["type"], str):
-            yield Leaf(each["id"], each["type"], [physical_value(value) for value in array])
+            yield Leaf(each["id"], each["type"], [to_physical_value(value) for value in array])
         elif each["type"]["type"] == "struct":
             inner = {child.name: part for child, part in zip(array.type, array.flatten(), strict=True)}
             yield from leaves(each["type"]["fields"], inner)

@@ -21,7 +21,7 @@ from builders.cases import random_column, random_type, random_values, subject_of
 from builders.choices import Choices
 from builders.predicates import Said, Subject, random_predicate
 from builders.values import array_of, narrower_types, values_that_fit
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 PARTITION = "part"
 PAIR = pa.struct([("a", pa.int32()), ("b", pa.string())])
@@ -172,10 +172,10 @@ def subjects_of(rows: pa.Table) -> list[Subject]:
         column = rows[field.name].combine_chunks()
         if pa.types.is_struct(field.type):
             for child in field.type:
-                values = map(physical_value, pc.struct_field(column, child.name))
+                values = map(to_physical_value, pc.struct_field(column, child.name))
                 found.append(subject_of((field.name, child.name), child.type, values))
         else:
-            found.append(subject_of((field.name,), field.type, map(physical_value, column)))
+            found.append(subject_of((field.name,), field.type, map(to_physical_value, column)))
     return found
 
 

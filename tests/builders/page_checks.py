@@ -17,8 +17,8 @@ from builders.predicates import Said, judge_literal
 from builders.probes import leaf_paths, probes
 from builders.same_rows import same_rows
 from tamis import types
-from tamis.expr.evaluate import physical_value
-from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, not_
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_
 
 
 def check_by_pages(
@@ -38,7 +38,7 @@ def check_by_pages(
         if number % every:
             continue
         is_true = pa.array([answer is True for answer in truth(judged, said.sql)], pa.bool_())
-        tested = columns_of(said.expr)[0].path[0]
+        tested = find_columns(said.expr)[0].path[0]
         read = list(dict.fromkeys([*wanted, tested]))
         scan = table.scan(said.expr, columns=[f"`{name}`" for name in read])
         assert same_rows(scan.to_arrow(), full.select(read).filter(is_true)), said.sql
@@ -93,7 +93,7 @@ def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
         or types.is_bytes(data_type)
     ):
         return []
-    return sorted({physical_value(value) for value in values.drop_null()})
+    return sorted({to_physical_value(value) for value in values.drop_null()})
 
 
 def _absent(found: list[Any], data_type: pa.DataType) -> list[Any]:

@@ -15,11 +15,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.parquet.chunks import ChunkLayout, FooterMap, chunk_layouts, map_footer
+from tamis.parquet.chunks import ChunkLayout, FooterMap, map_footer, read_chunk_layouts
 from tamis.parquet.decode import decode_pages
 from tamis.parquet.leaves import count_leaves
-from tamis.parquet.page_index import PageLocations, decode_offset_index, dictionary_range
-from tamis.parquet.schema_path import LeafSchema, leaf_schemas, narrowed_field
+from tamis.parquet.page_index import PageLocations, decode_offset_index, find_dictionary_range
+from tamis.parquet.schema_path import LeafSchema, narrow_field, read_leaf_schemas
 
 PLACE = "f.parquet"
 
@@ -123,19 +123,17 @@ class OpenedFile:
 
     @cached_property
     def layouts(self) -> dict[tuple[int, int], ChunkLayout]:
-        return chunk_layouts(self.footer, range(self.num_leaves), None, len(self.content), PLACE)
+        return read_chunk_layouts(self.footer, range(self.num_leaves), None, len(self.content), PLACE)
 
     @cached_property
     def schemas(self) -> dict[int, LeafSchema]:
-        return leaf_schemas(self.footer, range(self.num_leaves), PLACE)
+        return read_leaf_schemas(self.footer, range(self.num_leaves), PLACE)
 
     @cached_property
     def fields(self) -> list[pa.Field]:
         """Of each leaf, narrowed to it."""
         return [
-            narrowed_field(field, leaf)
-            for field in self.pyarrow.schema_arrow
-            for leaf in range(count_leaves(field.type))
+            narrow_field(field, leaf) for field in self.pyarrow.schema_arrow for leaf in range(count_leaves(field.type))
         ]
 
     def part(self, place: tuple[int, int]) -> bytes:
@@ -150,7 +148,7 @@ class OpenedFile:
     def dictionary(self, row_group: int, leaf: int) -> pa.Buffer | None:
         layout = self.layouts[row_group, leaf]
         pages = None if layout.offset_index is None else self.locations(row_group, leaf)
-        place = dictionary_range(layout, pages)
+        place = find_dictionary_range(layout, pages)
         return None if place is None else self.buffer.slice(*place)
 
     def decode(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:

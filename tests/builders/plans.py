@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.bind import bind
-from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, columns_of, conjuncts_of
+from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts
 from tamis.expr.sql import parse_sql
 from tamis.pushdown.connector import (
     Connector,
@@ -31,10 +31,10 @@ from tamis.pushdown.nodes import (
     Project,
     SortKey,
     TableScan,
-    outputs_of,
+    get_outputs,
 )
 from tamis.pushdown.optimizer import Context, Rule, optimize
-from tamis.pushdown.paths import paths_of, replace_paths
+from tamis.pushdown.paths import collect_paths, replace_paths
 
 STRUCT = pa.struct([("x", types.LONG), ("y", types.STRING)])
 COLUMNS = {"a": types.LONG, "b": types.LONG, "s": types.STRING, "n": STRUCT, "f": types.DOUBLE}
@@ -83,18 +83,18 @@ class FakeConnector(Connector):
         own = fake(handle)
         if own.limit is not None or own.top is not None or own.groups is not None:
             return None
-        taken = [part for part in conjuncts_of(predicate) if len(columns_of(part)) == 1]
+        taken = [part for part in split_conjuncts(predicate) if len(find_columns(part)) == 1]
         if not taken:
             return None
-        before = [] if own.predicate == TRUE else conjuncts_of(own.predicate)
-        remaining = and_(*(part for part in conjuncts_of(predicate) if part not in taken))
+        before = [] if own.predicate == TRUE else split_conjuncts(own.predicate)
+        remaining = and_(*(part for part in split_conjuncts(predicate) if part not in taken))
         return PushedFilter(replace(own, predicate=and_(*dict.fromkeys((*before, *taken)))), remaining)
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
         own = fake(handle)
         types_by_name = dict(own.columns)
         columns = []
-        for path in paths_of(each.expr for each in outputs):
+        for path in collect_paths(each.expr for each in outputs):
             data_type = types_by_name[path[0]]
             for name in path[1:]:
                 data_type = data_type.field(name).type
@@ -103,7 +103,7 @@ class FakeConnector(Connector):
             return None
         replacements = {
             path: Column((name,), type=kind)
-            for path, (name, kind) in zip(paths_of(each.expr for each in outputs), columns, strict=True)
+            for path, (name, kind) in zip(collect_paths(each.expr for each in outputs), columns, strict=True)
         }
         return PushedProjection(
             replace(own, columns=tuple(columns)),
@@ -173,7 +173,7 @@ def column(symbol: str) -> Column:
 
 def expr(text: str, *nodes: Node) -> Expr:
     """SQL text over the outputs of nodes, whose symbols stand between back-ticks."""
-    outputs = [output for node in nodes for output in outputs_of(node)]
+    outputs = [output for node in nodes for output in get_outputs(node)]
     schema = pa.schema([(output.name, output.type or types.LONG) for output in outputs])
     return bind(parse_sql(text), schema)
 

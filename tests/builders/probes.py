@@ -16,8 +16,8 @@ from builders.predicates import OPERATORS, Said
 from builders.same_rows import same_rows
 from builders.values import judge_literal
 from tamis import types
-from tamis.expr.evaluate import physical_value
-from tamis.expr.nodes import Call, Column, Literal, columns_of, not_
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.nodes import Call, Column, Literal, find_columns, not_
 
 _JUDGED = (
     pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_date32,
@@ -73,7 +73,7 @@ def _pivots(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
     if pa.types.is_boolean(values.type):
         return [False, True]
     ordered = values if pa.types.is_fixed_size_binary(values.type) else values.take(pc.sort_indices(values))
-    return [physical_value(ordered[index]) for index in (len(ordered) // 2, len(ordered) - 1)]
+    return [to_physical_value(ordered[index]) for index in (len(ordered) // 2, len(ordered) - 1)]
 
 
 def check_file(path: Path, names: Collection[str] | None = None) -> int:
@@ -84,7 +84,7 @@ def check_file(path: Path, names: Collection[str] | None = None) -> int:
     skipped = 0
     for number, said in enumerate(probes(full, names)):
         answers = pa.array([answer is True for answer in truth(judged, said.sql)], pa.bool_())
-        name = columns_of(said.expr)[0].path[0]
+        name = find_columns(said.expr)[0].path[0]
         scan = table.scan(said.expr, columns=[f"`{name}`"])
         assert same_rows(scan.to_arrow(), full.select([name]).filter(answers)), said.sql
         if number % 5 == 0:

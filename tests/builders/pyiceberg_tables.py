@@ -23,7 +23,7 @@ from builders.avro_files import edit_avro, read_avro, write_avro
 from builders.iceberg_manifests import avro_name, entry_schema, pairs
 from builders.iceberg_tables import METRICS, File
 from builders.values import array_of
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 
 _SPLIT = (
     transforms.BucketTransform, transforms.TruncateTransform, transforms.YearTransform, transforms.MonthTransform,
@@ -75,7 +75,7 @@ def transforms_by_value() -> Iterator[None]:
         of_value = self.transform(source)
 
         def of_column(column: pa.ChunkedArray) -> pa.Array:
-            values = [of_value(physical_value(value)) for value in column]
+            values = [of_value(to_physical_value(value)) for value in column]
             is_truncated = isinstance(self, transforms.TruncateTransform)
             return array_of(column.type, values) if is_truncated else pa.array(values, pa.int32())
 

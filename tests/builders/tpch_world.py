@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 import tamis
 from builders import tpch
 from builders.pyiceberg_tables import create_table
-from tamis.types import without_views
+from tamis.types import replace_view_types
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
@@ -66,7 +66,7 @@ def _tables(folder: Path, scale: float) -> dict[str, pa.Table]:
     files = tpch.write_tables(folder, scale)
     read = {name: pq.read_table(path) for name, path in files.items()}
     return {
-        name: rows.cast(pa.schema([field.with_type(without_views(field.type)) for field in rows.schema]))
+        name: rows.cast(pa.schema([field.with_type(replace_view_types(field.type)) for field in rows.schema]))
         for name, rows in read.items()
     }
 

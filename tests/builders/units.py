@@ -54,7 +54,7 @@ def outcomes(where: str, columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> 
     conjuncts = make_predicate(where, schema, "t").conjuncts
     found = []
     answers = [
-        [Evaluator(expr, absent_as_null=True)(batch).to_pylist() for expr in (each.keeps, each.matches_whole)]
+        [Evaluator(expr, absent_as_null=True)(batch).to_pylist() for expr in (each.keeps, each.fully_matches)]
         for each in conjuncts
     ]
     for index in range(batch.num_rows):

@@ -16,7 +16,7 @@ from tamis.cli.application import program
 from tamis.cli.errors import show_unexpected_error
 from tamis.errors import CorruptFile
 from tamis.scan.scan import Scan
-from tamis.tables.source import levels_of
+from tamis.tables.source import levels_of_format
 
 
 @pytest.fixture(autouse=True)
@@ -180,8 +180,8 @@ def test_failed_verification_names_the_subset(monkeypatch: pytest.MonkeyPatch) -
     lines = result.stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:5]] == ["same", "same", "same", "DIFFERENT"]
     # Of the other combinations only those that differ have a line.
-    assert sum(line.endswith("DIFFERENT") for line in lines) == 2 ** (len(levels_of("hive")) - 1)
-    assert sum(line.endswith("same") for line in lines) == len(levels_of("hive"))
+    assert sum(line.endswith("DIFFERENT") for line in lines) == 2 ** (len(levels_of_format("hive")) - 1)
+    assert sum(line.endswith("same") for line in lines) == len(levels_of_format("hive"))
     assert result.stderr.startswith("tamis: the scan with row_groups on returned 889 rows, without pruning it is 900")
     as_json = run("verify", "orders", "--json")
     assert as_json.exit_code == 1

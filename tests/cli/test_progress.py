@@ -9,7 +9,7 @@ from rich.console import Console
 
 import tamis
 from tamis.cli import progress
-from tamis.cli.progress import Meter, bytes_meter, expect_bytes, show_progress
+from tamis.cli.progress import Meter, make_bytes_meter, set_total_bytes, show_progress
 
 
 class Clock:
@@ -90,8 +90,8 @@ def test_meter_tells_how_much_is_done() -> None:
 
 def test_meter_of_a_scan_ends_at_what_it_read(folder: Path) -> None:
     scan = tamis.open(folder / "orders").scan("id < 320", columns=["amount"])
-    meter = bytes_meter("scanning", scan)
-    expect_bytes(meter, scan)
+    meter = make_bytes_meter("scanning", scan)
+    set_total_bytes(meter, scan)
     before = text_of(meter)
     scan.to_arrow()
     assert scan.report is not None

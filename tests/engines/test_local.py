@@ -12,8 +12,8 @@ from tamis.engines.local import LocalEngine
 from tamis.errors import InvalidArgument, MissingFile
 from tamis.io.counters import IoCounters
 from tamis.io.storage import open_storage
-from tamis.tables.hive.listing_job import FUNCTION, list_in
-from tamis.tables.jobs import Arguments, Item, Job, can_travel, find_function, read_table, storage_arguments
+from tamis.tables.hive.listing_job import FUNCTION, list_directories_in
+from tamis.tables.jobs import Arguments, Item, Job, can_serialise, find_function, read_table, storage_to_arguments
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def folders(tmp_path: Path) -> Path:
 def test_batches_come_in_the_order_of_the_items_and_what_was_read_is_counted(folders: Path) -> None:
     storage = open_storage(folders)
     paths = [f"{folders}/{number:03}" for number in range(600)]
-    listings = list_in(LocalEngine(), storage, paths)
+    listings = list_directories_in(LocalEngine(), storage, paths)
     assert len(listings) == 600
     assert [number for number, each in enumerate(listings) if len(each.file_paths) or len(each.directory_paths)] == [
         1,
@@ -43,7 +43,7 @@ def test_batches_come_in_the_order_of_the_items_and_what_was_read_is_counted(fol
 
 def test_an_error_comes_as_it_was_raised(folders: Path) -> None:
     with pytest.raises(MissingFile, match=r"no directory '.*nowhere'"):
-        list_in(LocalEngine(), open_storage(folders), [f"{folders}/nowhere"])
+        list_directories_in(LocalEngine(), open_storage(folders), [f"{folders}/nowhere"])
 
 
 def test_what_all_calls_share_is_prepared_once() -> None:
@@ -54,7 +54,7 @@ def test_what_all_calls_share_is_prepared_once() -> None:
         return int(arguments["number"])
 
     arguments = Arguments(json.dumps({"number": 3}))
-    assert [arguments.once(prepare), arguments.once(prepare)] == [3, 3]
+    assert [arguments.memoise(prepare), arguments.memoise(prepare)] == [3, 3]
     assert made == [1]
     assert dict(arguments) == {"number": 3}
 
@@ -88,26 +88,26 @@ def test_a_job_takes_values_of_json_alone() -> None:
 def test_a_place_travels_by_its_uri_and_options_but_not_an_opened_file_system(tmp_path: Path) -> None:
     given = {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"}
     storage = open_storage("s3://bucket/table/", given)
-    elsewhere = Arguments(json.dumps(storage_arguments(storage))).storage
+    elsewhere = Arguments(json.dumps(storage_to_arguments(storage))).storage
     assert (elsewhere.root, elsewhere.uri) == (storage.root, storage.uri)
     assert elsewhere.filesystem.equals(storage.filesystem)
     opened = open_storage(tmp_path, {"filesystem": pa.fs.LocalFileSystem()})
-    assert can_travel(storage)
-    assert not can_travel(opened)
+    assert can_serialise(storage)
+    assert not can_serialise(opened)
     with pytest.raises(InvalidArgument, match=r"opened with a file system object.*planning='local'"):
-        storage_arguments(opened)
+        storage_to_arguments(opened)
 
 
 def test_credentials_in_a_uri_travel_but_are_not_shown() -> None:
     storage = open_storage("s3://key:secret@bucket/table", {"AWS_REGION": "eu-west-1"})
-    assert storage_arguments(storage)["storage"]["uri"] == "s3://key:secret@bucket/table"
+    assert storage_to_arguments(storage)["storage"]["uri"] == "s3://key:secret@bucket/table"
     assert "secret" not in repr(storage)
 
 
 def test_items_hold_tables() -> None:
     table = pa.table({"a": [1, 2, None], "b": ["x", "y", "z"]})
-    assert read_table(Item.of_table(table, 5).value).equals(table)
-    assert Item.of_json({"a": [1]}).value == b'{"a": [1]}'
+    assert read_table(Item.from_table(table, 5).value).equals(table)
+    assert Item.from_json({"a": [1]}).value == b'{"a": [1]}'
 
 
 def test_counts_of_a_job_without_a_place_are_none() -> None:

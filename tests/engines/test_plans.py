@@ -27,7 +27,7 @@ from tamis.scan import slices
 from tamis.table import open_source
 from tamis.tables.delta import files
 from tamis.tables.hive import listing_job
-from tamis.tables.planning import AUTO_BYTES, AUTO_PIECES, SMALL_READ, Planning
+from tamis.tables.planning import AUTO_BYTES, AUTO_PARTS, SMALL_READ, Planning
 from tamis.tables.source import LEVELS
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
@@ -47,9 +47,9 @@ def _by_pages() -> Iterator[None]:
 def small_slices(choices: Choices) -> Iterator[None]:
     """Little is planned together, so that a table of few files is planned in several pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))
-        patch.setattr(listing_job, "TOGETHER", choices.number(1, 4))
-        patch.setattr(files, "MOST_READ_TOGETHER", choices.one_of([files.MOST_READ_TOGETHER, 1, 3]))
+        patch.setattr(slices, "FOOTERS_PER_CALL", choices.number(1, 4))
+        patch.setattr(listing_job, "DIRECTORIES_PER_CALL", choices.number(1, 4))
+        patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
         yield
 
 
@@ -91,15 +91,15 @@ def test_O8_plans_of_hive_tables_are_the_local_ones(data: st.DataObject) -> None
 def test_auto_plans_elsewhere_from_many_bytes_in_several_pieces_on(tmp_path: Path) -> None:
     storage = open_storage(tmp_path)
     planning = Planning(WorkerHere(), "auto")
-    assert planning.engine_for(storage, AUTO_PIECES, AUTO_BYTES) is planning.engine
-    assert planning.engine_for(storage, AUTO_PIECES - 1, AUTO_BYTES) is None
-    assert planning.engine_for(storage, AUTO_PIECES, AUTO_BYTES - 1) is None
-    assert Planning(planning.engine, "spark").engine_for(storage, 1, 0) is planning.engine
-    assert Planning(planning.engine, "local").engine_for(storage, 1000, 2 * AUTO_BYTES) is None
+    assert planning.choose_engine(storage, AUTO_PARTS, AUTO_BYTES) is planning.engine
+    assert planning.choose_engine(storage, AUTO_PARTS - 1, AUTO_BYTES) is None
+    assert planning.choose_engine(storage, AUTO_PARTS, AUTO_BYTES - 1) is None
+    assert Planning(planning.engine, "spark").choose_engine(storage, 1, 0) is planning.engine
+    assert Planning(planning.engine, "local").choose_engine(storage, 1000, 2 * AUTO_BYTES) is None
 
 
 def test_the_page_about_spark_states_the_rule() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-    assert f"at least {AUTO_PIECES} pieces that have at least {AUTO_BYTES // 2**20} MiB together" in page
-    assert f"| {listing_job.TOGETHER} directories | {SMALL_READ // 2**10} KiB a directory |" in page
+    assert f"at least {AUTO_PARTS} pieces that have at least {AUTO_BYTES // 2**20} MiB together" in page
+    assert f"| {listing_job.DIRECTORIES_PER_CALL} directories | {SMALL_READ // 2**10} KiB a directory |" in page
     assert f"| {slices.FILES_TOGETHER:,} files | {SMALL_READ // 2**10} KiB a file |" in page

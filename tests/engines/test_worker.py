@@ -11,8 +11,8 @@ import pytest
 from builders.engines import WorkerHere
 from tamis import errors
 from tamis.engines import worker
-from tamis.engines.spark import balance, results
-from tamis.engines.translation import translate
+from tamis.engines.spark import balance_tasks, collect_results
+from tamis.engines.translation import translate_error
 from tamis.engines.worker import DONE, JobRunner, error_from_bytes, error_to_bytes
 from tamis.errors import (
     CorruptFile,
@@ -94,7 +94,7 @@ def test_large_batches_travel_in_pieces_and_empty_ones_keep_their_schema(monkeyp
     ],
 )
 def test_failures_of_spark_are_told_in_one_line(text: str, kind: type[TamisError], told: str) -> None:
-    error = translate(text, "tamis: read 2 parts")
+    error = translate_error(text, "tamis: read 2 parts")
     assert type(error) is kind
     assert told in str(error)
     assert "tamis: read 2 parts" in str(error)
@@ -104,12 +104,12 @@ def test_failures_of_spark_are_told_in_one_line(text: str, kind: type[TamisError
 
 def test_tasks_are_balanced_by_bytes() -> None:
     sizes = [7, 1, 1, 1, 5, 1, 2, 0]
-    tasks = balance(sizes, 3)
+    tasks = balance_tasks(sizes, 3)
     loads = [sum(size for size, task in zip(sizes, tasks, strict=True) if task == number) for number in range(3)]
     assert sorted(loads) == [5, 6, 7]
-    assert balance([0] * 7, 3) == [0, 1, 2, 0, 1, 2, 0]
-    assert balance([5, 5], 100) == [0, 1]
-    assert balance([], 4) == []
+    assert balance_tasks([0] * 7, 3) == [0, 1, 2, 0, 1, 2, 0]
+    assert balance_tasks([5, 5], 100) == [0, 1]
+    assert balance_tasks([], 4) == []
 
 
 def test_an_item_that_is_not_done_or_done_twice_is_an_error() -> None:
@@ -117,10 +117,10 @@ def test_an_item_that_is_not_done_or_done_twice_is_an_error() -> None:
         [("number", pa.int64()), ("position", pa.int64()), ("kind", pa.string()), ("payload", pa.binary())]
     )
     done = [{"number": number, "position": 0, "kind": DONE, "payload": b""} for number in range(3)]
-    assert list(results(pa.Table.from_pylist(done[::-1], schema), 3, "tamis: read 3 parts")) == []
+    assert list(collect_results(pa.Table.from_pylist(done[::-1], schema), 3, "tamis: read 3 parts")) == []
     for given in (done[:2], done[1:], [*done, done[1]], []):
         with pytest.raises(EngineError, match=r"'tamis: read 3 parts' finished \d items? of 3: run it again"):
-            list(results(pa.Table.from_pylist(given, schema), 3, "tamis: read 3 parts"))
+            list(collect_results(pa.Table.from_pylist(given, schema), 3, "tamis: read 3 parts"))
 
 
 def test_every_error_of_ours_can_be_named() -> None:

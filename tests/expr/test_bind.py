@@ -14,7 +14,7 @@ from tamis.expr.bind import bind, common_type
 from tamis.expr.builder import col
 from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Call, Column, Literal, columns_of
+from tamis.expr.nodes import Call, Column, Literal, find_columns
 from tamis.expr.normalise import normalise
 from tamis.expr.printer import to_sql
 from tamis.expr.sql import parse_sql
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 
 
 def column_in(where: str, schema: pa.Schema = SCHEMA) -> Column:
-    (found,) = columns_of(bind(parse_sql(where), schema, "orders"))
+    (found,) = find_columns(bind(parse_sql(where), schema, "orders"))
     return found
 
 
@@ -246,7 +246,7 @@ def test_the_common_type_keeps_the_order_of_both(left, right, expected):
 
 def test_a_dictionary_is_compared_by_its_values():
     bound = bind(parse_sql("cat >= 'x' OR cat = s OR cat IN ('y', 'z')"), TYPES)
-    assert {column.name: column.type for column in columns_of(bound)} == {"cat": pa.string(), "s": pa.string()}
+    assert {column.name: column.type for column in find_columns(bound)} == {"cat": pa.string(), "s": pa.string()}
     assert to_sql(bound) == "cat >= 'x' OR cat = s OR cat IN ('y', 'z')"
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from builders.files import kept_row_groups, rows_of, written
-from tamis.expr.clock import stop_clocks
+from tamis.expr.clock import freeze_current_time
 from tamis.expr.nodes import Call, walk
 from tamis.expr.sql import parse_sql
 
@@ -31,16 +31,16 @@ MOMENT = datetime(2024, 3, 1, 23, 59, 59, 123_456, tzinfo=UTC)
     ],
 )
 def test_current_time_functions_become_literals(asked, expected):
-    assert stop_clocks(parse_sql(asked), lambda: MOMENT) == parse_sql(expected)
+    assert freeze_current_time(parse_sql(asked), lambda: MOMENT) == parse_sql(expected)
 
 
 def test_the_clock_is_read_once_and_only_if_needed():
     moments = iter([MOMENT, MOMENT + timedelta(days=1)])
-    found = stop_clocks(parse_sql("a < now() AND b < now() AND c = current_date()"), lambda: next(moments))
+    found = freeze_current_time(parse_sql("a < now() AND b < now() AND c = current_date()"), lambda: next(moments))
     assert not [node for node in walk(found) if isinstance(node, Call) and not node.args]
     assert next(moments) == MOMENT + timedelta(days=1)
     unchanged = parse_sql("a < 5")
-    assert stop_clocks(unchanged, lambda: next(moments)) is unchanged
+    assert freeze_current_time(unchanged, lambda: next(moments)) is unchanged
 
 
 @pytest.mark.parametrize("data_type", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ms", "UTC")])

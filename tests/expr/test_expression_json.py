@@ -13,7 +13,7 @@ import pytest
 from tamis.errors import InvalidArgument
 from tamis.expr.expression_json import expression_from_json, expression_to_json
 from tamis.expr.literals import literal
-from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, not_, to_steps
+from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_, to_steps
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
@@ -61,7 +61,7 @@ def test_negative_zero_keeps_its_sign() -> None:
 
 def test_columns_keep_their_type_position_and_quoting() -> None:
     column = Column(("a.b", "`"), 14, pa.struct([("x", pa.int8())]), exact=True)
-    (back,) = columns_of(round_trip(Call("is_null", (column, Column(("plain",))))))[:1]
+    (back,) = find_columns(round_trip(Call("is_null", (column, Column(("plain",))))))[:1]
     assert (back.path, back.position, back.type, back.exact) == (column.path, 14, column.type, True)
 
 

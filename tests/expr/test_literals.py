@@ -16,7 +16,7 @@ from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.literals import cast_literal, format_date, format_timestamp, literal, parse_date, parse_timestamp
 from tamis.expr.nodes import Literal
-from tamis.expr.temporal import date_of, days_of, format_interval, parse_interval
+from tamis.expr.temporal import date_from_days, days_from_date, format_interval, parse_interval
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
@@ -249,14 +249,14 @@ def test_local_times_in_gaps_and_overlaps() -> None:
 
 @given(st.integers(-(10**10), 10**10))
 def test_any_day_round_trips_through_its_date(days: int) -> None:
-    assert days_of(*date_of(days)) == days
+    assert days_from_date(*date_from_days(days)) == days
     assert parse_date(format_date(days)) == days
 
 
 @given(st.dates())
 def test_days_agree_with_the_calendar_of_python(day: date) -> None:
     days = day.toordinal() - date(1970, 1, 1).toordinal()
-    assert date_of(days) == (day.year, day.month, day.day)
+    assert date_from_days(days) == (day.year, day.month, day.day)
     assert format_date(days) == day.isoformat()
 
 

@@ -10,7 +10,7 @@ import pytest
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, conjuncts_of, not_
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, not_, split_conjuncts
 from tamis.expr.normalise import normalise
 from tamis.expr.printer import to_sql
 from tamis.expr.sql import parse_sql
@@ -304,7 +304,7 @@ def test_X11_ten_thousand_alternating_levels_with_not_complete():
     for level in range(10_000):
         other = Call(">", (column("b" if level % 3 else "c"), Literal(level, types.LONG)))
         deep = not_(Call("and" if level % 2 else "or", (deep, other)))
-    assert len(conjuncts_of(normalise(deep))) >= 1
+    assert len(split_conjuncts(normalise(deep))) >= 1
 
 
 def test_X11_a_hundred_thousand_repeated_items_become_their_distinct_ones():

@@ -14,7 +14,7 @@ from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, evaluate_constant
 from tamis.expr.nodes import Call, Column, Literal
-from tamis.expr.partition_values import WrongPartitionText, parse_partition_values
+from tamis.expr.partition_values import InvalidPartitionValue, parse_partition_values
 
 DAY = datetime.date(2024, 3, 1)
 MOMENT = datetime.datetime(2024, 3, 1, 10, 0, 0, 500_000)
@@ -88,7 +88,7 @@ def test_an_invalid_text_is_an_error_that_names_it(data_type: str, text: str) ->
 
 
 def test_the_cause_of_the_error_has_the_text() -> None:
-    with pytest.raises(WrongPartitionText, match="the partition value 'soon' is not a valid date") as caught:
+    with pytest.raises(InvalidPartitionValue, match="the partition value 'soon' is not a valid date") as caught:
         parse_partition_values(pa.array(["2024-03-01", "soon", "never"]), types.DATE)
     assert caught.value.text == "soon"
 

@@ -15,7 +15,7 @@ import pytest
 from builders.nodes import call, number, text
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, columns_of, not_, or_
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, find_columns, not_, or_
 from tamis.expr.printer import to_sql
 from tamis.expr.sql import parse_sql
 
@@ -281,7 +281,7 @@ def test_X10_columns_keep_their_path_and_position(sql: str, path: tuple[str, ...
 
 def test_positions_of_columns_are_characters_of_the_text() -> None:
     sql = "x = 'ä' AND\n f(`y z`) IS NULL\r\n OR z.w IN (a)"
-    found = {column.name: column.position for column in columns_of(parse_sql(sql))}
+    found = {column.name: column.position for column in find_columns(parse_sql(sql))}
     assert found == {"x": 1, "y z": sql.index("`") + 1, "z.w": sql.index("z.w") + 1, "a": sql.index("(a)") + 2}
 
 
@@ -472,7 +472,7 @@ DEEP = 10_000
 def test_X11_ten_thousand_levels_are_parsed(before: str, inside: str, after: str) -> None:
     limits = sys.getrecursionlimit(), threading.stack_size()
     found = parse_sql(before * DEEP + inside + after * DEEP)
-    assert columns_of(found) == [A]
+    assert find_columns(found) == [A]
     assert (sys.getrecursionlimit(), threading.stack_size()) == limits
 
 
@@ -508,7 +508,7 @@ def test_X11_deeper_nesting_is_an_error() -> None:
 def test_X2_nested_type_names_are_parsed_in_time(function: str) -> None:
     # sqlglot alone parses these as types first, and parses the innermost 2^60 times.
     found = parse_sql(f"{function}(" * 60 + "a" + ")" * 60)
-    assert columns_of(found) == [A]
+    assert find_columns(found) == [A]
 
 
 def test_X2_nested_types_and_lambdas_are_bounded() -> None:

@@ -18,7 +18,7 @@ from tamis.io.open_files import MOST_OPEN, OpenFile, OpenFiles
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer import FOOTERS
-from tamis.parquet.indexes import INDEXES
+from tamis.parquet.indexes import PAGE_INDEXES
 
 CONTENT = bytes(range(256)) * 4
 
@@ -110,7 +110,7 @@ def test_a_scan_of_one_object_opens_it_once_and_reads_no_byte_of_its_end_twice(s
             table, sink, use_dictionary=False, compression="none", write_page_index=True, max_rows_per_page=1_000
         )
     FOOTERS.clear()
-    INDEXES.clear()
+    PAGE_INDEXES.clear()
     opened = tamis.open("bucket/rows.parquet", storage_options={"filesystem": store})
     first, second = opened.scan("id = 54321"), opened.scan("id = 12345")
     of_table = opened._source.storage.counters

@@ -49,10 +49,12 @@ def _by_pages() -> Iterator[None]:
 def some_way_of_planning(choices: Choices) -> Iterator[None]:
     """Files of a log one by one or together, with much room in memory or little, or out of memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "MOST_READ_TOGETHER", choices.one_of([files.MOST_READ_TOGETHER, 1, 3]))
-        patch.setattr(files, "MOST_KEPT_TOGETHER", choices.one_of([files.MOST_KEPT_TOGETHER, 1, 3]))
-        patch.setattr(file_batches, "WORTH_KEEPING", choices.one_of([file_batches.WORTH_KEEPING, 0.0, 2.0]))
-        patch.setattr(file_batches.LIVE_FILES, "capacity", choices.one_of([file_batches.LIVE_FILES.capacity, 0, 5000]))
+        patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
+        patch.setattr(files, "MOST_CACHED_FILES_TOGETHER", choices.one_of([files.MOST_CACHED_FILES_TOGETHER, 1, 3]))
+        patch.setattr(file_batches, "MIN_SHARE_TO_DECODE_ALL", choices.one_of([file_batches.MIN_SHARE_TO_DECODE_ALL, 0.0, 2.0]))
+        patch.setattr(
+            file_batches.FILE_BATCH_CACHE, "capacity", choices.one_of([file_batches.FILE_BATCH_CACHE.capacity, 0, 5000])
+        )
         yield
 
 
@@ -194,7 +196,7 @@ def check_less_known(folder: str, choices: Choices, said: list[Said]) -> None:
     table = tamis.open(folder)
     before = [planned_files(table, each) for each in said]
     know_less(Path(folder), choices)
-    file_batches.LIVE_FILES.clear()
+    file_batches.FILE_BATCH_CACHE.clear()
     table = tamis.open(folder)
     for each, known in zip(said, before, strict=True):
         found = planned_files(table, each)

@@ -21,7 +21,7 @@ import tamis
 from tamis import types
 from tamis.errors import MissingFile
 from tamis.expr.bind import bind
-from tamis.expr.evaluate import Evaluator, physical_value
+from tamis.expr.evaluate import Evaluator, to_physical_value
 from tamis.expr.nodes import Call, Column, Expr, Literal
 
 EVERYTHING = os.environ.get("TAMIS_FOREIGN_FILTERS") == "all"
@@ -89,7 +89,7 @@ def values_of(rows: pa.Table, path: tuple[str, ...]) -> pa.Array:
 
 
 def literal(value: pa.Scalar) -> Literal:
-    return Literal(physical_value(value), value.type)
+    return Literal(to_physical_value(value), value.type)
 
 
 def filters(rows: pa.Table, path: tuple[str, ...], chance: random.Random) -> list[Expr]:

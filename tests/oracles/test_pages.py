@@ -29,12 +29,12 @@ from tamis.io.storage import open_storage
 from tamis.parquet import Pruner, batches, narrow
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import PageIndexes
-from tamis.parquet.leaves import leaf_indices
+from tamis.parquet.leaves import find_leaf_indices
 from tamis.parquet.matching import find_path
-from tamis.parquet.narrow import FileNarrower, Filter
+from tamis.parquet.narrow import Filter, RowRangePruner
 from tamis.parquet.page_units import ColumnPages
 from tamis.parquet.remaining import Remaining
-from tamis.parquet.statistics import row_group_metadata, row_group_sizes
+from tamis.parquet.statistics import read_row_group_metadata, sum_compressed_sizes
 from tamis.scan import paged, read
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import make_predicate
@@ -71,7 +71,7 @@ def written(case: PageCase) -> Iterator[Path]:
 def some_way_of_reading(choices: Choices) -> Iterator[None]:
     """All columns at once or those of the filter first, in pieces of a few rows or as a whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "MOST_ROWS", choices.one_of([batches.MOST_ROWS, 1, 3, 7]))
+        patch.setattr(batches, "MAX_BATCH_ROWS", choices.one_of([batches.MAX_BATCH_ROWS, 1, 3, 7]))
         patch.setattr(read, "MOST_TO_FILTER_FIRST", choices.one_of([1.0, -1.0]))
         patch.setattr(read, "MOST_BY_PAGES", choices.one_of([1.0, 1.0, 0.5]))
         for is_local in paged.WORTH_A_ROUND_TRIP:
@@ -208,9 +208,9 @@ class Narrowing:
     @cached_property
     def before(self) -> Remaining:
         """All row groups, of which nothing was asked yet."""
-        units = row_group_metadata(self.source.footer.metadata, self.predicate.columns, names=self._names)
+        units = read_row_group_metadata(self.source.footer.metadata, self.predicate.columns, names=self._names)
         shape = (units.num_rows, len(self.predicate.conjuncts))
-        return Remaining.of_row_groups(range(units.num_rows), units, np.ones(shape, bool))
+        return Remaining.from_row_groups(range(units.num_rows), units, np.ones(shape, bool))
 
     @cached_property
     def predicate(self) -> tamis.skipping.predicate.Predicate:
@@ -222,11 +222,11 @@ class Narrowing:
         return {path: name for path, name in found.items() if name is not None}
 
     def after(self, levels: Sequence[str]) -> Remaining:
-        needed = leaf_indices(self.source.schema, list(self._names.values()))
+        needed = find_leaf_indices(self.source.schema, list(self._names.values()))
         given_filter = Filter(self.predicate.expr, self.predicate.conjuncts)
         with self.source.open() as file:
-            sizes = dict(enumerate(row_group_sizes(self.source.footer.metadata, needed)))
-            narrower = FileNarrower(self.source, file, given_filter, needed, self._names, sizes)
+            sizes = dict(enumerate(sum_compressed_sizes(self.source.footer.metadata, needed)))
+            narrower = RowRangePruner(self.source, file, given_filter, needed, self._names, sizes)
             return narrower.narrow(self.before, levels)[0]
 
     def rows(self, remaining: Remaining) -> tuple[Bits, Bits]:
@@ -237,7 +237,7 @@ class Narrowing:
             at = slice(starts[group] + remaining.starts[index], starts[group] + remaining.ends[index])
             assert not kept[at].any(), "stretches overlap"
             kept[at] = True
-            whole[at] = not remaining.unmatched[index].any()
+            whole[at] = not remaining.residual[index].any()
         return kept, whole
 
 
@@ -270,12 +270,12 @@ def test_O5_less_known_of_pages_never_removes_a_row(case: PageCase) -> None:
         }
         return PageIndexes(indexes.locations, columns)
 
-    plainly = narrow.read_indexes
+    plainly = narrow.read_page_indexes
     with narrowings(case) as found:
         for narrowing in found:
             kept, whole = narrowing.rows(narrowing.after(["pages"]))
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(narrow, "read_indexes", lambda *given: spoil(plainly(*given)))
+                patch.setattr(narrow, "read_page_indexes", lambda *given: spoil(plainly(*given)))
                 kept_by_less, whole_by_less = narrowing.rows(narrowing.after(["pages"]))
             assert not (kept & ~kept_by_less).any(), (narrowing.said, case.written_by)
             assert not (whole_by_less & ~whole).any(), (narrowing.said, case.written_by)

@@ -149,7 +149,7 @@ def check(metadata: Metadata, answers: Verdicts, expr: Expr) -> list[bool]:
         assert kept or True not in rows, f"a unit with a matching row was skipped: {expr}, {metadata}"
     remaining = [rows for kept, rows in zip(selection, answers, strict=True) if kept]
     for index, rows in enumerate(remaining):
-        if all(matched[index].as_py() for matched in pruned.matched):
+        if all(matched[index].as_py() for matched in pruned.fully_matched):
             assert all(answer is True for answer in rows), f"a unit that matches whole has another row: {expr}"
     return selection
 

@@ -13,11 +13,11 @@ import pytest
 
 from builders.small_worlds import Statistics, World
 from builders.values import FAMILIES, array_of, narrower_types, values_that_fit
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
-from tamis.parquet.bounds import bounds_of_column
-from tamis.parquet.leaves import leaf_columns
-from tamis.parquet.statistics import row_group_metadata
+from tamis.parquet.bounds import make_bounds_reader
+from tamis.parquet.leaves import get_leaf_columns
+from tamis.parquet.statistics import read_row_group_metadata
 from tamis.skipping.metadata import metadata_name
 
 STORED = [
@@ -35,8 +35,8 @@ def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataTyp
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": stored}), sink, row_group_size=2)
     footer = pq.read_metadata(io.BytesIO(sink.getvalue()))
-    found = row_group_metadata(footer, [Column(("x",), type=wide)])
-    world, as_read = World(wide, ()), [physical_value(cell) for cell in stored.cast(wide)]
+    found = read_row_group_metadata(footer, [Column(("x",), type=wide)])
+    world, as_read = World(wide, ()), [to_physical_value(cell) for cell in stored.cast(wide)]
     for index in range(len(pairs)):
         statistics = Statistics(*(_known(found, kind, index) for kind in ("lower", "upper", "null_count", "nan_count")))
         for cell in as_read[2 * index : 2 * index + 2]:
@@ -48,7 +48,7 @@ def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataTyp
 
 def _known(found: pa.RecordBatch, kind: str, index: int) -> Any:
     name = metadata_name(kind, ("x",))
-    return physical_value(found.column(name)[index]) if name in found.schema.names else 0
+    return to_physical_value(found.column(name)[index]) if name in found.schema.names else 0
 
 
 def _has_bounds(cells: list[Any], data_type: pa.DataType) -> bool:
@@ -62,8 +62,8 @@ def read_bounds(values: pa.Array, smallest: Any, largest: Any) -> tuple[Any, Any
     """What becomes of statistics that some writer noted for a column of this type."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": values}), sink)
-    leaf = leaf_columns(pq.read_metadata(io.BytesIO(sink.getvalue())))[("x",)]
-    reader = bounds_of_column(leaf, values.type)
+    leaf = get_leaf_columns(pq.read_metadata(io.BytesIO(sink.getvalue())))[("x",)]
+    reader = make_bounds_reader(leaf, values.type)
     assert reader is not None
     return reader.bounds(smallest, largest)[:2]
 

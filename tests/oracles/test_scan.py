@@ -20,7 +20,7 @@ from builders.judge import truths
 from builders.predicates import Said, Subject
 from builders.tables import write_hive_table
 from builders.values import array_of, judge_column, narrower_types, values_that_fit
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Call, not_
 from tamis.tables.source import LEVELS
 
@@ -130,9 +130,9 @@ def _subjects(rows: pa.Table) -> list[Subject]:
         if pa.types.is_struct(field.type):
             for child in field.type:
                 values = pa.concat_arrays(rows[field.name].chunks).field(child.name)
-                found.append(subject_of((field.name, child.name), child.type, map(physical_value, values)))
+                found.append(subject_of((field.name, child.name), child.type, map(to_physical_value, values)))
         elif not pa.types.is_list(field.type) and field.name != ROW:
-            found.append(subject_of((field.name,), field.type, map(physical_value, rows[field.name])))
+            found.append(subject_of((field.name,), field.type, map(to_physical_value, rows[field.name])))
     return found
 
 

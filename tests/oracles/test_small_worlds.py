@@ -133,7 +133,7 @@ def check(found: Units, schema: pa.Schema, said: Sequence[Said], *, sharp: bool)
         pruned = prune(found.batch, conjuncts)
         kept = pruned.selection.to_numpy(zero_copy_only=False)
         whole = np.ones(int(kept.sum()), dtype=bool)
-        for matched in pruned.matched:
+        for matched in pruned.fully_matched:
             whole &= matched.to_numpy(zero_copy_only=False)
         may_match = found.some([answer is True for answer in answers])
         may_fail = found.some([answer is not True for answer in answers])[kept]
@@ -293,7 +293,7 @@ def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole() -> None:
     batch = pa.record_batch({"row_count": pa.array([2, 2, 2], pa.int64()), **world.columns("x", found)})
     pruned = prune(batch, [conjunct])
     assert pruned.selection.to_pylist() == [True, True, True]
-    assert pruned.matched[0].to_pylist() == [True, False, False]
+    assert pruned.fully_matched[0].to_pylist() == [True, False, False]
 
 
 def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
@@ -306,7 +306,7 @@ def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
     for operator in ("<", ">"):
         pruned = prune(batch, rewrite(normalise(bind(Call(operator, (moved, Literal(2, types.LONG))), schema))))
         assert pruned.selection.to_pylist() == [True, True]
-        assert pruned.matched[0].to_pylist() == [False, False]
+        assert pruned.fully_matched[0].to_pylist() == [False, False]
 
 
 def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() -> None:

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from tamis.parquet.bloom import (
-    LARGEST_BITSET,
+    MAX_BITSET_BYTES,
     BloomFilter,
     BloomHeader,
     Unavailable,
-    blocks_of,
+    find_blocks,
     might_contain_any,
     parse_header,
 )
 from tamis.parquet.thrift import I32, STRUCT, encode_struct
-from tamis.parquet.xxh64 import xxh64_of_texts
+from tamis.parquet.xxh64 import hash_byte_strings
 
 SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 CHOSEN = encode_struct([(1, STRUCT, encode_struct([]))])
@@ -53,7 +53,7 @@ def random_hashes(count: int, seed: int = 0) -> np.ndarray:
 
 def test_a_header_has_its_size_and_that_of_the_bitset() -> None:
     assert parse_header(header(1024) + b"bits") == BloomHeader(len(header(1024)), 1024)
-    assert parse_header(header(LARGEST_BITSET)).block_count == LARGEST_BITSET // 32
+    assert parse_header(header(MAX_BITSET_BYTES)).block_count == MAX_BITSET_BYTES // 32
 
 
 def test_a_header_with_fields_of_a_later_version_is_read() -> None:
@@ -61,7 +61,7 @@ def test_a_header_with_fields_of_a_later_version_is_read() -> None:
     assert parse_header(encode_struct(fields)) == BloomHeader(len(encode_struct(fields)), 64)
 
 
-@pytest.mark.parametrize("size", [0, -32, 1, 31, 33, 1000, LARGEST_BITSET + 32, 2**31 - 32, None])
+@pytest.mark.parametrize("size", [0, -32, 1, 31, 33, 1000, MAX_BITSET_BYTES + 32, 2**31 - 32, None])
 def test_B8_an_invalid_filter_size_is_unavailable(size: int | None) -> None:
     found = parse_header(header(size))
     assert isinstance(found, Unavailable)
@@ -100,8 +100,13 @@ def test_written_values_are_found_and_most_others_are_not(block_count: int) -> N
 
 def test_the_block_of_a_hash_is_its_upper_half_scaled() -> None:
     hashes = np.array([0, 2**32 - 1, 2**63, 2**64 - 1], np.uint64)
-    assert blocks_of(hashes, 10).tolist() == [0, 0, 5, 9]
-    assert blocks_of(hashes, LARGEST_BITSET // 32).tolist() == [0, 0, LARGEST_BITSET // 64, LARGEST_BITSET // 32 - 1]
+    assert find_blocks(hashes, 10).tolist() == [0, 0, 5, 9]
+    assert find_blocks(hashes, MAX_BITSET_BYTES // 32).tolist() == [
+        0,
+        0,
+        MAX_BITSET_BYTES // 64,
+        MAX_BITSET_BYTES // 32 - 1,
+    ]
 
 
 def test_an_empty_filter_has_nothing_and_a_full_one_may_have_all() -> None:
@@ -116,8 +121,8 @@ def test_a_block_with_some_empty_words_is_damaged_and_may_hold_anything() -> Non
     words[2, 5] = 0
     found = BloomFilter.from_bytes(words.tobytes())
     hashes = random_hashes(1_000, seed=1)
-    assert found.might_contain_hashes(hashes)[blocks_of(hashes, 4) == 2].all()
-    assert not found.might_contain_hashes(hashes)[blocks_of(hashes, 4) == 1].all()
+    assert found.might_contain_hashes(hashes)[find_blocks(hashes, 4) == 2].all()
+    assert not found.might_contain_hashes(hashes)[find_blocks(hashes, 4) == 1].all()
 
 
 def test_blocks_that_were_not_read_may_hold_anything() -> None:
@@ -125,7 +130,7 @@ def test_blocks_that_were_not_read_may_hold_anything() -> None:
     held = np.array([3, 7, 15])
     whole = BloomFilter.from_bytes(words.tobytes()).might_contain_hashes(hashes)
     some = BloomFilter.from_blocks(words[held].tobytes(), held, 16).might_contain_hashes(hashes)
-    is_held = np.isin(blocks_of(hashes, 16), held)
+    is_held = np.isin(find_blocks(hashes, 16), held)
     assert (some[is_held] == whole[is_held]).all()
     assert some[~is_held].all()
     assert BloomFilter.from_blocks(b"", held[:0], 16).might_contain_hashes(hashes).all()
@@ -153,8 +158,8 @@ def test_the_filter_of_the_format_specification(golden: Path) -> None:
     found = parse_header(data)
     assert isinstance(found, BloomHeader)
     bits = BloomFilter.from_bytes(data[found.size : found.size + found.bitset_size])
-    assert bits.might_contain_hashes(xxh64_of_texts([b"hello", b"parquet", b"bloom", b"filter"])).all()
-    assert bits.might_contain_hashes(xxh64_of_texts([f"absent {n}".encode() for n in range(1_000)])).mean() < 0.01
+    assert bits.might_contain_hashes(hash_byte_strings([b"hello", b"parquet", b"bloom", b"filter"])).all()
+    assert bits.might_contain_hashes(hash_byte_strings([f"absent {n}".encode() for n in range(1_000)])).mean() < 0.01
 
 
 def test_a_filter_of_another_hash_is_unavailable(golden: Path) -> None:

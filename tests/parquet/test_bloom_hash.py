@@ -17,7 +17,7 @@ import xxhash
 
 from builders.bloom import leaves_of
 from tamis.parquet.bloom import Unavailable
-from tamis.parquet.bloom_hash import hashes_of
+from tamis.parquet.bloom_hash import hash_stored_values
 from tamis.parquet.leaves import Leaf
 
 
@@ -33,7 +33,7 @@ def hashed(stored: Sequence[bytes]) -> list[int]:
 
 
 def found(values: Sequence[Any], table: pa.DataType, leaf: Leaf) -> list[int]:
-    hashes = hashes_of(pa.array(values, table), leaf)
+    hashes = hash_stored_values(pa.array(values, table), leaf)
     assert isinstance(hashes, np.ndarray), hashes
     assert hashes.dtype == np.uint64
     return sorted(hashes.tolist())
@@ -124,8 +124,8 @@ def test_B2_values_outside_the_stored_type_are_absent(
 
 @pytest.mark.parametrize("value", [2.0**53, -(2.0**60), 1e300])
 def test_a_float_that_equals_several_integers_is_not_looked_up(tmp_path: Path, value: float) -> None:
-    assert isinstance(hashes_of(pa.array([value]), leaf_of(tmp_path, pa.int64())), Unavailable)
-    assert isinstance(hashes_of(pa.array([2.0**24], pa.float32()), leaf_of(tmp_path, pa.int64())), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([value]), leaf_of(tmp_path, pa.int64())), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([2.0**24], pa.float32()), leaf_of(tmp_path, pa.int64())), Unavailable)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_F5_both_zeros_are_probed(
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()])
 def test_F5_NaN_is_never_looked_up(tmp_path: Path, data_type: pa.DataType) -> None:
     values = pa.array(np.array([1.0, np.nan]).astype(data_type.to_pandas_dtype()))
-    assert isinstance(hashes_of(values, leaf_of(tmp_path, data_type)), Unavailable)
+    assert isinstance(hash_stored_values(values, leaf_of(tmp_path, data_type)), Unavailable)
 
 
 # --- Decimals ---------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_decimals_stored_as_integers(tmp_path: Path, precision: int, form: str) 
 def test_decimals_of_variable_length_are_not_looked_up(tmp_path: Path) -> None:
     leaf = leaf_of(tmp_path, pa.decimal128(10, 2))
     variable = Leaf(**{name: getattr(leaf, name) for name in Leaf.__slots__} | {"physical": "BYTE_ARRAY", "length": 0})
-    refused = hashes_of(pa.array([Decimal("1.50")], pa.decimal128(10, 2)), variable)
+    refused = hash_stored_values(pa.array([Decimal("1.50")], pa.decimal128(10, 2)), variable)
     assert isinstance(refused, Unavailable)
     assert "more than one stored form" in refused.reason
 
@@ -245,7 +245,7 @@ def test_T7_instants_are_hashed_as_UTC_whatever_the_zone(tmp_path: Path) -> None
 def test_T7_a_local_timestamp_is_not_an_instant_or_a_number(
     tmp_path: Path, table: pa.DataType, stored: pa.DataType
 ) -> None:
-    assert isinstance(hashes_of(pa.array([0], table), leaf_of(tmp_path, stored)), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([0], table), leaf_of(tmp_path, stored)), Unavailable)
 
 
 # --- Bytes ------------------------------------------------------------------------------------------------------------
@@ -265,15 +265,15 @@ def test_fixed_length_bytes_and_UUIDs(tmp_path: Path) -> None:
         leaf = leaf_of(tmp_path, stored)
         assert found(values, pa.binary(16), leaf) == hashed(values)
         assert found([*values, b"short"], pa.binary(), leaf) == hashed(values)
-        assert isinstance(hashes_of(pa.array(["text"]), leaf), Unavailable)
+        assert isinstance(hash_stored_values(pa.array(["text"]), leaf), Unavailable)
     identifiers = pa.ExtensionArray.from_storage(pa.uuid(), pa.array(values, pa.binary(16)))
-    assert sorted(hashes_of(identifiers, leaf_of(tmp_path, pa.uuid()))) == hashed(values)
+    assert sorted(hash_stored_values(identifiers, leaf_of(tmp_path, pa.uuid()))) == hashed(values)
 
 
 def test_values_in_a_dictionary_are_hashed_by_value(tmp_path: Path) -> None:
     data_type = pa.dictionary(pa.int32(), pa.string())
     values = pa.array(["a", "b", "a"]).dictionary_encode()
-    assert set(hashes_of(values, leaf_of(tmp_path, data_type)).tolist()) == set(hashed([b"a", b"b"]))
+    assert set(hash_stored_values(values, leaf_of(tmp_path, data_type)).tolist()) == set(hashed([b"a", b"b"]))
 
 
 # --- What is not asked ------------------------------------------------------------------------------------------------
@@ -286,13 +286,13 @@ def test_B7_NULL_is_in_no_filter(tmp_path: Path) -> None:
 
 
 def test_booleans_are_not_looked_up(tmp_path: Path) -> None:
-    assert isinstance(hashes_of(pa.array([True]), leaf_of(tmp_path, pa.bool_())), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([True]), leaf_of(tmp_path, pa.bool_())), Unavailable)
 
 
 def test_T3_INT96_is_not_looked_up(tmp_path: Path) -> None:
     leaf = leaf_of(tmp_path, pa.timestamp("ns"), use_deprecated_int96_timestamps=True)
     assert leaf.physical == "INT96"
-    assert isinstance(hashes_of(pa.array([0], pa.timestamp("ns")), leaf), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([0], pa.timestamp("ns")), leaf), Unavailable)
 
 
 @pytest.mark.parametrize(
@@ -309,4 +309,4 @@ def test_T3_INT96_is_not_looked_up(tmp_path: Path) -> None:
     ],
 )
 def test_inexactly_convertible_types_are_not_looked_up(tmp_path: Path, table: pa.DataType, stored: pa.DataType) -> None:
-    assert isinstance(hashes_of(pa.array([1]).cast(table), leaf_of(tmp_path, stored)), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([1]).cast(table), leaf_of(tmp_path, stored)), Unavailable)

@@ -23,8 +23,8 @@ from builders.bloom import filters_of, kept_row_groups, layouts_of, leaves_of
 from tamis import types
 from tamis.io.ranges import LOCAL, RangedFile
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.bloom import BloomFilter, Unavailable, blocks_of
-from tamis.parquet.bloom_hash import hashes_of
+from tamis.parquet.bloom import BloomFilter, Unavailable, find_blocks
+from tamis.parquet.bloom_hash import hash_stored_values
 from tamis.parquet.bloom_read import NO_FILTER, read_bloom_filters
 from tamis.parquet.thrift import BINARY, I32, STRUCT, encode_integer, encode_struct
 
@@ -120,7 +120,7 @@ def test_B1_every_value_of_every_type_is_found_and_most_others_are_not(written: 
                     assert found == NO_FILTER
                     continue
                 assert isinstance(found, BloomFilter), (name, found)
-                hashes = hashes_of(rows[name].combine_chunks(), leaf)
+                hashes = hash_stored_values(rows[name].combine_chunks(), leaf)
                 assert isinstance(hashes, np.ndarray), (name, hashes)
                 assert len(hashes) > 200
                 assert found.might_contain_hashes(hashes).all(), name
@@ -141,8 +141,8 @@ def test_filters_of_parquet_java_with_and_without_their_length(golden: Path, nam
     (found,) = filters_of(path).values()
     assert isinstance(found, BloomFilter)
     leaf = leaves_of(path)["String"]
-    assert found.might_contain_hashes(hashes_of(pq.read_table(path)["String"].combine_chunks(), leaf)).all()
-    others = hashes_of(pa.array([f"absent {number}" for number in range(500)]), leaf)
+    assert found.might_contain_hashes(hash_stored_values(pq.read_table(path)["String"].combine_chunks(), leaf)).all()
+    others = hash_stored_values(pa.array([f"absent {number}" for number in range(500)]), leaf)
     assert found.might_contain_hashes(others).mean() < 0.05
 
 
@@ -165,7 +165,7 @@ LARGE = 60_000  # rows whose filter is many times what a local request is worth
 
 
 def probes(path: Path, *values: int) -> dict[int, Any]:
-    return {0: hashes_of(pa.array(values, pa.int64()), leaves_of(path)["k"])}
+    return {0: hash_stored_values(pa.array(values, pa.int64()), leaves_of(path)["k"])}
 
 
 def without_lengths(path: Path) -> dict[Any, Any]:
@@ -211,7 +211,7 @@ def test_only_needed_blocks_of_large_filters_are_read(
     assert size > 10 * LOCAL.gap
     assert storage.counters.bytes_read < len(layouts) * 2 * LOCAL.gap
     for chunk, found in some.items():
-        assert found.held.tolist() == sorted(set(blocks_of(asked[0], found.block_count).tolist()))
+        assert found.block_numbers.tolist() == sorted(set(find_blocks(asked[0], found.block_count).tolist()))
         assert found.might_contain_hashes(asked[0]).tolist() == whole[chunk].might_contain_hashes(asked[0]).tolist()
     assert [bool(some[group, 0].might_contain_hashes(asked[0]).any()) for group in range(3)] == [True, True, False]
 
@@ -219,7 +219,7 @@ def test_only_needed_blocks_of_large_filters_are_read(
 def test_many_hashes_read_the_whole_filter(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet", LARGE)
     for found in filters_of(path, hashes=probes(path, *range(1_000))).values():
-        assert found.held is None
+        assert found.block_numbers is None
 
 
 def test_an_open_file_is_not_opened_again(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_an_open_file_is_not_opened_again(tmp_path: Path) -> None:
 def test_a_remote_filter_is_read_in_one_round(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet", 5 * LARGE, groups=1)
     storage = remote(tmp_path)
-    assert filters_of(path, layouts_of(path), probes(path, 5), storage)[0, 0].held is not None
+    assert filters_of(path, layouts_of(path), probes(path, 5), storage)[0, 0].block_numbers is not None
     assert storage.counters.requests <= 3  # to open, the header, the block: the last two together
     assert storage.counters.bytes_read < 1_000
 
@@ -258,8 +258,8 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
     whole = filters_of(path, layouts)[0, 0]
     some = filters_of(path, layouts, {0: asked})[0, 0]
     assert whole.bits.tobytes() == bitset
-    assert some.held is not None
-    assert (some.bits == whole.bits[some.held]).all()
+    assert some.block_numbers is not None
+    assert (some.bits == whole.bits[some.block_numbers]).all()
 
 
 # --- What does not add up ---------------------------------------------------------------------------------------------

@@ -37,11 +37,11 @@ def test_chunks_of_a_column_have_one_shape(options: dict[str, Any]) -> None:
     for leaf in (NUMBER, TEXT):
         shape = ChunkShape.of(footer, chunks[0][leaf], any_bounds=leaf == TEXT)
         assert shape is not None
-        ends = [shape.end_of(footer, group[leaf]) for group in chunks]
+        ends = [shape.match_end(footer, group[leaf]) for group in chunks]
         if leaf == NUMBER:
             assert ends == [group[TEXT] for group in chunks]
         assert None not in ends
-        assert all(shape.end_of(footer, group[1 - leaf]) is None for group in chunks)
+        assert all(shape.match_end(footer, group[1 - leaf]) is None for group in chunks)
 
 
 def test_bounds_of_another_length_are_another_shape_unless_any_length_is_allowed() -> None:
@@ -49,8 +49,8 @@ def test_bounds_of_another_length_are_another_shape_unless_any_length_is_allowed
     chunks = map_footer(footer, "f").chunks.tolist()
     shape = ChunkShape.of(footer, chunks[0][TEXT], any_bounds=False)
     assert shape is not None
-    assert shape.end_of(footer, chunks[0][TEXT]) is not None
-    assert shape.end_of(footer, chunks[1][TEXT]) is None
+    assert shape.match_end(footer, chunks[0][TEXT]) is not None
+    assert shape.match_end(footer, chunks[1][TEXT]) is None
 
 
 def test_an_extra_field_or_another_type_is_another_shape() -> None:
@@ -60,17 +60,17 @@ def test_an_extra_field_or_another_type_is_another_shape() -> None:
     assert shape is not None
     start, end = chunks[4][NUMBER], chunks[4][TEXT]
     chunk = footer[start:end]
-    assert shape.end_of(chunk, 0) == len(chunk)
+    assert shape.match_end(chunk, 0) == len(chunk)
     # file_offset is a number, then the metadata begin with the physical type.
     place = chunk.index(b"\x1c\x15") + 2
     other = chunk[:place] + bytes([chunk[place] + 2]) + chunk[place + 1 :]
-    assert shape.end_of(other, 0) is None
-    assert shape.end_of(chunk[:-1] + b"\x86\x02\x00", 0) is None
+    assert shape.match_end(other, 0) is None
+    assert shape.match_end(chunk[:-1] + b"\x86\x02\x00", 0) is None
 
 
 def test_positions_are_those_of_a_second_walk() -> None:
     footer = written(write_page_index=True)
-    places = footer_from_bytes(footer, "f").places
+    places = footer_from_bytes(footer, "f").row_group_positions
     assert places is not None
     walked, known = map_footer(footer, "f"), map_footer(footer, "f", places)
     assert known.chunks.tolist() == walked.chunks.tolist()

@@ -35,8 +35,8 @@ from tamis.parquet.chunks import (
     TOTAL_ORDER,
     TYPE_ORDER,
     ChunkLayout,
-    chunk_layouts,
     map_footer,
+    read_chunk_layouts,
     row_group_rows,
 )
 from tamis.parquet.page_header import decode_page_header
@@ -127,17 +127,17 @@ def test_layouts_of_golden_files(golden: Path) -> None:
 def test_only_requested_chunks_are_decoded() -> None:
     content = parquet_bytes(TABLE)
     file = OpenedFile(content)
-    found = chunk_layouts(footer_of(content), [1, 3], [2], len(content), PLACE)
+    found = read_chunk_layouts(footer_of(content), [1, 3], [2], len(content), PLACE)
     assert found == {(2, 1): file.layouts[2, 1], (2, 3): file.layouts[2, 3]}
     assert row_group_rows(footer_of(content)).tolist() == [100, 100, 50]
-    assert chunk_layouts(footer_of(content), [], None, len(content), PLACE) == {}
+    assert read_chunk_layouts(footer_of(content), [], None, len(content), PLACE) == {}
 
 
 @pytest.mark.parametrize(("leaves", "groups"), [([5], [3]), ([6], None), ([-1], None), ([0], [-1]), ([0], [3])])
 def test_chunks_missing_from_the_footer_are_an_error(leaves: list[int], groups: list[int] | None) -> None:
     content = parquet_bytes(TABLE)
     with pytest.raises(CorruptFile, match=r"'f.parquet' has 3 row groups of 6 columns"):
-        chunk_layouts(footer_of(content), leaves, groups, len(content), PLACE)
+        read_chunk_layouts(footer_of(content), leaves, groups, len(content), PLACE)
 
 
 def test_files_without_row_groups_or_rows() -> None:
@@ -147,7 +147,7 @@ def test_files_without_row_groups_or_rows() -> None:
     nothing = OpenedFile(out.getvalue())
     assert (nothing.num_row_groups, nothing.footer.rows.tolist()) == (0, [])
     with pytest.raises(CorruptFile, match="0 row groups"):
-        chunk_layouts(nothing.footer, [0], [0], len(nothing.content), PLACE)
+        read_chunk_layouts(nothing.footer, [0], [0], len(nothing.content), PLACE)
     # pyarrow notes a place before the magic for chunks without values.
     empty = OpenedFile(parquet_bytes(TABLE.slice(0, 0)))
     assert empty.footer.rows.tolist() == [0]
@@ -233,7 +233,7 @@ def hand_made(columns: list[Fields], rows: int = 10) -> bytes:
 
 def layout_of(metadata: Fields | None = None, chunk: Fields | None = None) -> ChunkLayout:
     made = hand_made([CHUNK | {3: (STRUCT, METADATA | (metadata or {}))} | (chunk or {})])
-    return chunk_layouts(made, [0], None, SIZE + len(made) + 8, PLACE)[0, 0]
+    return read_chunk_layouts(made, [0], None, SIZE + len(made) + 8, PLACE)[0, 0]
 
 
 @pytest.mark.parametrize(("noted", "found"), [(None, None), (0, None), (-1, None), (50, 50), (60, None), (90, None)])
@@ -389,7 +389,7 @@ def test_chunks_without_required_fields_are_an_error(identifier: int) -> None:
     metadata = {key: value for key, value in METADATA.items() if key != identifier}
     made = hand_made([CHUNK | {3: (STRUCT, metadata)}])
     with pytest.raises(CorruptFile, match=r"column 0 in row group 0 of 'f\.parquet' is damaged: it has no"):
-        chunk_layouts(made, [0], None, SIZE + len(made), PLACE)
+        read_chunk_layouts(made, [0], None, SIZE + len(made), PLACE)
 
 
 def test_invalid_row_groups_are_an_error() -> None:
@@ -415,7 +415,7 @@ def test_X1_damaged_footers_give_layouts_or_CorruptFile() -> None:
     found = 0
     for footer in damaged(footer_of(content), times=1500):
         try:
-            layouts = chunk_layouts(footer, [0, 3], None, len(content), PLACE)
+            layouts = read_chunk_layouts(footer, [0, 3], None, len(content), PLACE)
         except (CorruptFile, UnsupportedFeature):
             continue
         found += 1

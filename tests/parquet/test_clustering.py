@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.parquet.clustering import Clustering, measure_clustering, range_overlap
+from tamis.parquet.clustering import Clustering, measure_clustering, measure_overlap
 
 PAGES, ROWS = 200, 500
 
 
 def overlap(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> float | None:
     lower, upper = (pa.array(bounds, data_type) for bounds in zip(*ranges, strict=True))
-    return range_overlap(lower, upper, np.zeros(len(ranges), np.bool_))
+    return measure_overlap(lower, upper, np.zeros(len(ranges), np.bool_))
 
 
 @pytest.mark.parametrize(
@@ -93,20 +93,20 @@ def test_estimate_is_near_the_share_of_pages_that_hold_a_value(name: str) -> Non
     lows, highs = pages.min(axis=1), pages.max(axis=1)
     values = np.random.default_rng(1).choice(pages.ravel(), 2_000)
     true = ((lows <= values[:, None]) & (values[:, None] <= highs)).mean()
-    found = range_overlap(pa.array(lows), pa.array(highs), np.zeros(PAGES, np.bool_))
+    found = measure_overlap(pa.array(lows), pa.array(highs), np.zeros(PAGES, np.bool_))
     assert found == pytest.approx(true, rel=0.3)
 
 
 def test_pages_of_unknown_bounds_count_as_holding_everything() -> None:
     lower, upper = pa.array([1, 3, None, 7]), pa.array([2, 4, 6, None])
-    assert range_overlap(lower, upper, np.zeros(4, np.bool_)) == pytest.approx(3 / 4)
+    assert measure_overlap(lower, upper, np.zeros(4, np.bool_)) == pytest.approx(3 / 4)
 
 
 def test_pages_without_values_do_not_count() -> None:
     lower, upper = pa.array([1, None, 3]), pa.array([2, None, 4])
     found = measure_clustering(lower, upper, np.array([False, True, False]), "pages")
     assert found == Clustering("pages", 2, 0.5)
-    assert found.units_of_a_value == 1
+    assert found.units_per_value == 1
 
 
 def test_nothing_is_measured_without_bounds() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from tamis.errors import CorruptFile
 from tamis.parquet.conform import conform_batch
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 
 OLD = pa.struct([("a", pa.int32()), ("b", pa.string())])
-BY_ID = FieldNames({}, by_id=True)
+BY_ID = ColumnMapping({}, by_id=True)
 
 
-def conformed(values: pa.Array, target: pa.DataType, names: FieldNames | None = None) -> pa.Array:
+def conformed(values: pa.Array, target: pa.DataType, names: ColumnMapping | None = None) -> pa.Array:
     found = conform_batch(pa.record_batch({"x": values}), pa.schema([("x", target)]), {}, "'f'", names).column(0)
     found.validate(full=True)
     return found
@@ -44,7 +44,7 @@ def shaped(value: Any, shape: list[tuple[str, pa.DataType]]) -> Any:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("start", "length"), [(0, 5), (1, 3), (3, 2), (2, 0)])
 def test_structs_within_lists_and_maps_are_matched_by_name(
-    shape: list[tuple[str, pa.DataType]], start: int, length: int, names: FieldNames | None
+    shape: list[tuple[str, pa.DataType]], start: int, length: int, names: ColumnMapping | None
 ) -> None:
     target = pa.struct(shape)
     some = LISTS[start : start + length]

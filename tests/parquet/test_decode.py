@@ -26,7 +26,7 @@ from builders.page_files import (
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet import decode
-from tamis.parquet.decode import decode_dictionary, decode_pages, leaf_value_field, plain_texts
+from tamis.parquet.decode import decode_dictionary, decode_dictionary_texts, decode_pages, find_leaf_value_field
 from tamis.parquet.page_header import decode_page_header, encode_plain_page_header
 from tamis.parquet.thrift import I32, STRUCT, encode_struct
 
@@ -243,7 +243,7 @@ def test_golden_files(golden: Path) -> None:
 def dictionary_of(file: OpenedFile, leaf: int, page: pa.Buffer | None = None) -> pa.Array:
     page = file.dictionary(0, leaf) if page is None else page
     assert page is not None
-    field = leaf_value_field(file.fields[leaf])
+    field = find_leaf_value_field(file.fields[leaf])
     return decode_dictionary(page, file.layouts[0, leaf], file.schemas[leaf], field, PLACE)
 
 
@@ -268,7 +268,7 @@ def test_B7_null_is_in_no_dictionary_of_nested_leaves() -> None:
     file = OpenedFile(parquet_bytes(NESTED, row_group_size=ROWS))
     for leaf, field in enumerate(file.fields):
         found = dictionary_of(file, leaf)
-        assert found.type == leaf_value_field(field).type
+        assert found.type == find_leaf_value_field(field).type
         assert found.null_count == 0
         assert len(found) == len(found.unique()) > 0
 
@@ -388,7 +388,7 @@ def test_X5_pages_larger_than_their_chunk_are_not_decompressed(monkeypatch: pyte
         # So little is no harm, whatever the footer claims.
         assert len(decode_with(file, **given, layout=layout)) == 20_000
         with monkeypatch.context() as patch:
-            patch.setattr(decode, "MOST_BYTES", 100_000)
+            patch.setattr(decode, "MAX_BATCH_BYTES", 100_000)
             with pytest.raises(CorruptFile, match=rf"pages of \d+ uncompressed bytes in a chunk of {claimed};"):
                 decode_with(file, **given, layout=layout)
             assert len(decode_with(file, **given)) == 20_000
@@ -408,7 +408,7 @@ def test_X5_pages_with_a_wrong_uncompressed_size_are_an_error(codec: str, by: in
 
 def test_X5_a_dictionary_larger_than_its_chunk_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     file = OpenedFile(parquet_bytes(pa.table({"text": ["a" * 10_000] * 3}), compression="zstd"))
-    monkeypatch.setattr(decode, "MOST_BYTES", 1000)
+    monkeypatch.setattr(decode, "MAX_BATCH_BYTES", 1000)
     assert dictionary_of(file, 0).to_pylist() == ["a" * 10_000]
     file.layouts[0, 0] = replace(file.layouts[0, 0], total_uncompressed_size=1000)
     with pytest.raises(CorruptFile, match=r"the dictionary of column 0 .* in a chunk of 1000;"):
@@ -491,7 +491,7 @@ def test_dictionary_encoded_texts_are_the_same_texts(data_type: pa.DataType, ver
     plain, coded = decode_with(file), decode_with(file, may_stay_coded=True)
     assert plain.type == file.fields[0].type != coded.type
     for positions in ([0, 3, 33], [20], []):
-        texts_of_some = plain_texts(coded.take(pa.array(positions, pa.int64())), plain.type)
+        texts_of_some = decode_dictionary_texts(coded.take(pa.array(positions, pa.int64())), plain.type)
         assert texts_of_some is not None
         assert texts_of_some.to_pylist() == plain.take(pa.array(positions, pa.int64())).to_pylist()
 
@@ -513,8 +513,8 @@ def test_indices_outside_the_dictionary_have_no_texts() -> None:
         parquet_bytes(pa.table({"text": [f"text {index % 2}" for index in range(100)]}), compression="none")
     )
     coded = decode_with(file, dictionary=short.dictionary(0, 0), may_stay_coded=True)
-    assert plain_texts(coded.slice(20, 1), pa.string()) is None
-    found = plain_texts(coded.slice(1, 1), pa.string())
+    assert decode_dictionary_texts(coded.slice(20, 1), pa.string()) is None
+    found = decode_dictionary_texts(coded.slice(1, 1), pa.string())
     assert found is not None
     assert found.to_pylist() == ["text 1"]
     with pytest.raises(CorruptFile, match="cannot be decoded"):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis.io.storage import open_storage
-from tamis.parquet.field_names import ELEMENT, KEY, VALUE, FieldName, FieldNames
+from tamis.parquet.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
 from tamis.scan.scan import Scan
 from tamis.tables.hive.table import HiveTable
 from tamis.tables.source import LEVELS
@@ -49,27 +49,27 @@ TABLE_SCHEMA = pa.schema(
         "size": pa.int64(),
     }
 )
-BY_NAME_INNER = {"c-x": FieldName("x"), "c-new": FieldName("new")}
-BY_NAME = FieldNames(
+BY_NAME_INNER = {"c-x": MappedField("x"), "c-new": MappedField("new")}
+BY_NAME = ColumnMapping(
     {
-        "c-1": FieldName("id"),
-        "c-9": FieldName("b"),
-        "c-3": FieldName("s", BY_NAME_INNER),
-        "c-4": FieldName("l", {ELEMENT: FieldName("", BY_NAME_INNER)}),
-        "c-5": FieldName("m", {KEY: FieldName(""), VALUE: FieldName("", BY_NAME_INNER)}),
-        "id": FieldName("size"),
+        "c-1": MappedField("id"),
+        "c-9": MappedField("b"),
+        "c-3": MappedField("s", BY_NAME_INNER),
+        "c-4": MappedField("l", {ELEMENT: MappedField("", BY_NAME_INNER)}),
+        "c-5": MappedField("m", {KEY: MappedField(""), VALUE: MappedField("", BY_NAME_INNER)}),
+        "id": MappedField("size"),
     },
     by_id=False,
 )
-BY_ID_INNER = {11: FieldName("x"), 13: FieldName("new")}
-BY_ID = FieldNames(
+BY_ID_INNER = {11: MappedField("x"), 13: MappedField("new")}
+BY_ID = ColumnMapping(
     {
-        1: FieldName("id"),
-        9: FieldName("b"),
-        3: FieldName("s", BY_ID_INNER),
-        4: FieldName("l", {ELEMENT: FieldName("", BY_ID_INNER)}),
-        5: FieldName("m", {KEY: FieldName(""), VALUE: FieldName("", BY_ID_INNER)}),
-        6: FieldName("size"),
+        1: MappedField("id"),
+        9: MappedField("b"),
+        3: MappedField("s", BY_ID_INNER),
+        4: MappedField("l", {ELEMENT: MappedField("", BY_ID_INNER)}),
+        5: MappedField("m", {KEY: MappedField(""), VALUE: MappedField("", BY_ID_INNER)}),
+        6: MappedField("size"),
     },
     by_id=True,
 )
@@ -77,10 +77,10 @@ BY_ID = FieldNames(
 
 @dataclass(frozen=True)
 class Renamed(HiveTable):
-    names: FieldNames | None = None
+    names: ColumnMapping | None = None
 
     @property
-    def field_names(self) -> FieldNames | None:  # type: ignore[override]
+    def field_names(self) -> ColumnMapping | None:  # type: ignore[override]
         return self.names
 
 

@@ -21,8 +21,8 @@ from tamis.expr.nodes import Column
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, parse_footer, read_footer
-from tamis.parquet.leaves import leaf_columns
-from tamis.parquet.statistics import chunk_ranges, row_group_metadata
+from tamis.parquet.leaves import get_leaf_columns
+from tamis.parquet.statistics import find_chunk_ranges, read_row_group_metadata
 
 GOLDEN = Path(os.environ.get("TAMIS_GOLDEN", Path(__file__).parents[2] / "../shared/golden")) / "parquet"
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden files: set TAMIS_GOLDEN to their folder")
@@ -263,11 +263,11 @@ def test_golden_files_give_a_right_answer_or_a_TamisError(path: Path) -> None:
     metadata = read(path)
     theirs = pq.read_metadata(path)
     assert (metadata.num_rows, metadata.num_row_groups) == (theirs.num_rows, theirs.num_row_groups)
-    columns = [Column(leaf_path, type=leaf.arrow_type) for leaf_path, leaf in leaf_columns(metadata).items()]
-    batch = row_group_metadata(metadata, columns)
+    columns = [Column(leaf_path, type=leaf.arrow_type) for leaf_path, leaf in get_leaf_columns(metadata).items()]
+    batch = read_row_group_metadata(metadata, columns)
     assert batch["row_count"].to_pylist() == [theirs.row_group(index).num_rows for index in range(len(batch))]
     for group in range(metadata.num_row_groups):
-        ranges = chunk_ranges(metadata, group, range(metadata.num_columns), size=path.stat().st_size)
+        ranges = find_chunk_ranges(metadata, group, range(metadata.num_columns), size=path.stat().st_size)
         assert all(start >= 4 for start, _ in ranges)
 
 

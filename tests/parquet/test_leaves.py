@@ -10,7 +10,7 @@ import pytest
 
 import tamis
 from tamis.errors import CorruptFile
-from tamis.parquet.leaves import file_schema, lacks_column, leaf_columns, leaf_indices, leaf_types
+from tamis.parquet.leaves import find_leaf_indices, get_file_schema, get_leaf_columns, get_leaf_types, lacks_column
 
 POINT = pa.struct({"x": pa.int32(), "y": pa.float64()})
 
@@ -35,7 +35,7 @@ NESTED = pa.schema(
 
 
 def test_H8_leaves_are_found_by_path_and_not_by_dotted_text() -> None:
-    leaves = leaf_columns(metadata_of(NESTED))
+    leaves = get_leaf_columns(metadata_of(NESTED))
     assert {path: leaf.index for path, leaf in leaves.items()} == {
         ("id",): 0,
         ("a.b",): 1,
@@ -51,7 +51,7 @@ def test_H8_leaves_are_found_by_path_and_not_by_dotted_text() -> None:
 
 
 def test_N9_leaves_in_lists_and_maps_are_left_out() -> None:
-    leaves = leaf_columns(metadata_of(NESTED))
+    leaves = get_leaf_columns(metadata_of(NESTED))
     assert not any(path[0] in ("m", "l") or path[:2] == ("a", "l") for path in leaves)
 
 
@@ -66,7 +66,7 @@ def test_a_leaf_has_its_storage_type() -> None:
             pa.field("category", pa.dictionary(pa.int32(), pa.string())),
         ]
     )
-    leaves = {path[0]: leaf for path, leaf in leaf_columns(metadata_of(schema)).items()}
+    leaves = {path[0]: leaf for path, leaf in get_leaf_columns(metadata_of(schema)).items()}
     assert (leaves["required"].nullable, leaves["small"].nullable) == (False, True)
     assert (leaves["small"].logical, leaves["small"].parameters["isSigned"]) == ("INT", False)
     assert leaves["time"].parameters["isAdjustedToUTC"]
@@ -79,21 +79,21 @@ def test_a_leaf_has_its_storage_type() -> None:
 
 def test_a_required_field_in_an_optional_struct_is_nullable() -> None:
     schema = pa.schema({"s": pa.struct([pa.field("x", pa.int32(), nullable=False)])})
-    assert leaf_columns(metadata_of(schema))["s", "x"].nullable
+    assert get_leaf_columns(metadata_of(schema))["s", "x"].nullable
 
 
 def test_an_ambiguous_name_is_left_out_and_not_missing() -> None:
     schema = pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.int8()), pa.field("a", pa.string())])
     metadata = metadata_of(schema)
-    assert list(leaf_columns(metadata)) == [("b",)]
+    assert list(get_leaf_columns(metadata)) == [("b",)]
     assert not lacks_column(metadata, ("a",))
-    assert [leaf.physical for leaf in leaf_types(metadata)] == ["INT32", "INT32", "BYTE_ARRAY"]
+    assert [leaf.physical for leaf in get_leaf_types(metadata)] == ["INT32", "INT32", "BYTE_ARRAY"]
 
 
 def test_a_struct_beside_a_leaf_of_its_name_is_left_out() -> None:
     schema = pa.schema([pa.field("a", pa.int32()), pa.field("a", POINT)])
     metadata = metadata_of(schema)
-    assert leaf_columns(metadata) == {}
+    assert get_leaf_columns(metadata) == {}
     assert not lacks_column(metadata, ("a",))
     assert not lacks_column(metadata, ("a", "x"))
 
@@ -124,14 +124,14 @@ def test_a_column_is_missing_only_if_nothing_is_at_its_path(path: tuple[str, ...
 
 def test_files_of_one_schema_share_their_leaves_and_others_do_not() -> None:
     first, second = metadata_of(NESTED), metadata_of(NESTED)
-    assert leaf_columns(first) is leaf_columns(second)
+    assert get_leaf_columns(first) is get_leaf_columns(second)
     # The same names and the same Parquet types: only Arrow's own schema tells durations from numbers.
     numbers, durations = pa.schema({"a": pa.int64()}), pa.schema({"a": pa.duration("us")})
-    assert leaf_columns(metadata_of(numbers))["a",].arrow_type == pa.int64()
-    assert leaf_columns(metadata_of(durations))["a",].arrow_type == pa.duration("us")
+    assert get_leaf_columns(metadata_of(numbers))["a",].arrow_type == pa.int64()
+    assert get_leaf_columns(metadata_of(durations))["a",].arrow_type == pa.duration("us")
     bare = metadata_of(durations, store_schema=False)
-    assert leaf_columns(bare)["a",].arrow_type == pa.int64()
-    assert leaf_columns(metadata_of(pa.schema({"a": pa.int32()})))["a",].physical == "INT32"
+    assert get_leaf_columns(bare)["a",].arrow_type == pa.int64()
+    assert get_leaf_columns(metadata_of(pa.schema({"a": pa.int32()})))["a",].physical == "INT32"
 
 
 def test_structs_of_other_names_with_the_same_fields_are_distinguished(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_structs_of_other_names_with_the_same_fields_are_distinguished(tmp_path:
         ]
     required = pa.schema([pa.field("s", pa.struct([pa.field("x", pa.int32())]), nullable=False)])
     optional = pa.schema([pa.field("s", pa.struct([pa.field("x", pa.int32(), nullable=False)]))])
-    assert file_schema(metadata_of(required, store_schema=False)).arrow.equals(required)
-    assert file_schema(metadata_of(optional, store_schema=False)).arrow.equals(optional)
+    assert get_file_schema(metadata_of(required, store_schema=False)).arrow.equals(required)
+    assert get_file_schema(metadata_of(optional, store_schema=False)).arrow.equals(optional)
 
 
 def test_X10_a_group_with_an_invalid_name_is_an_error(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_X10_a_group_with_an_invalid_name_is_an_error(tmp_path: Path) -> None:
 )
 def test_leaf_indices_of_projected_paths(paths: list[tuple[str, ...]], indices: list[int]) -> None:
     metadata = metadata_of(NESTED)
-    assert leaf_indices(metadata.schema.to_arrow_schema(), paths) == indices
+    assert find_leaf_indices(metadata.schema.to_arrow_schema(), paths) == indices
     assert metadata.num_columns == 13
 
 
@@ -187,5 +187,5 @@ def test_leaf_indices_count_extension_and_dictionary_types() -> None:
         {"u": pa.uuid(), "d": pa.dictionary(pa.int8(), pa.string()), "f": pa.list_(pa.int8(), 2), "z": pa.int8()}
     )
     metadata = metadata_of(schema)
-    assert leaf_indices(metadata.schema.to_arrow_schema(), [("z",)]) == [3]
-    assert {path: leaf.index for path, leaf in leaf_columns(metadata).items()} == {("u",): 0, ("d",): 1, ("z",): 3}
+    assert find_leaf_indices(metadata.schema.to_arrow_schema(), [("z",)]) == [3]
+    assert {path: leaf.index for path, leaf in get_leaf_columns(metadata).items()} == {("u",): 0, ("d",): 1, ("z",): 3}

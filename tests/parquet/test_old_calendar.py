@@ -15,7 +15,7 @@ import tamis
 from tamis.errors import UnsupportedFeature
 from tamis.io.storage import open_storage
 from tamis.parquet.footer import load_footer
-from tamis.parquet.old_calendar import FIRST_DAY, new_days
+from tamis.parquet.old_calendar import FIRST_GREGORIAN_DAY, rebase_days
 from tamis.tables.delta.checkpoint_rows import read_row_group
 
 SPARK_2 = {"org.apache.spark.version": "2.4.8"}
@@ -27,7 +27,13 @@ LEGACY = {
 }
 DAY = 86_400_000_000
 
-STORED = [(datetime.date(1200, 1, 8) - datetime.date(1970, 1, 1)).days, FIRST_DAY - 1, FIRST_DAY, 18262, None]
+STORED = [
+    (datetime.date(1200, 1, 8) - datetime.date(1970, 1, 1)).days,
+    FIRST_GREGORIAN_DAY - 1,
+    FIRST_GREGORIAN_DAY,
+    18262,
+    None,
+]
 NAMED = ["1200-01-01", "1582-10-04", "1582-10-15", "2020-01-01", None]
 """The stored days of the hybrid calendar, and their names."""
 
@@ -58,10 +64,10 @@ def test_rebased_days_keep_their_names() -> None:
     }
     today = [datetime.date(1, 1, 1), datetime.date(100, 3, 1), datetime.date(100, 3, 1), datetime.date(1582, 10, 4)]
     expected = [(day - datetime.date(1970, 1, 1)).days for day in today] + [-719468]
-    assert new_days(np.array(list(julian.values()), np.int64)).tolist() == expected
-    every = new_days(np.arange(-800_000, FIRST_DAY + 10))
+    assert rebase_days(np.array(list(julian.values()), np.int64)).tolist() == expected
+    every = rebase_days(np.arange(-800_000, FIRST_GREGORIAN_DAY + 10))
     assert (np.diff(every) >= 0).all()
-    assert every[-10:].tolist() == list(range(FIRST_DAY, FIRST_DAY + 10))
+    assert every[-10:].tolist() == list(range(FIRST_GREGORIAN_DAY, FIRST_GREGORIAN_DAY + 10))
 
 
 @pytest.mark.parametrize("notes", [SPARK_2, LEGACY], ids=["Spark 2", "legacy mode"])

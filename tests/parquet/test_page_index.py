@@ -22,9 +22,9 @@ from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes, writt
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
-from tamis.parquet.bounds import bounds_of_column
+from tamis.parquet.bounds import make_bounds_reader
 from tamis.parquet.chunks import ChunkLayout
-from tamis.parquet.leaves import Leaf, leaf_columns
+from tamis.parquet.leaves import Leaf, get_leaf_columns
 from tamis.parquet.page_header import decode_page_header
 from tamis.parquet.page_index import (
     ASCENDING,
@@ -34,13 +34,13 @@ from tamis.parquet.page_index import (
     PageLocations,
     decode_column_index,
     decode_offset_index,
-    dictionary_range,
-    page_metadata,
-    pages_metadata,
-    usable_column_index,
+    find_dictionary_range,
+    make_page_metadata,
+    make_pages_metadata,
+    try_decode_column_index,
 )
-from tamis.parquet.raw_bounds import raw_bounds
-from tamis.parquet.statistics import row_group_metadata
+from tamis.parquet.raw_bounds import convert_raw_bounds
+from tamis.parquet.statistics import read_row_group_metadata
 from tamis.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 
 ROWS = 200
@@ -202,14 +202,14 @@ def test_damaged_offset_indexes_give_pages_of_the_chunk_or_CorruptFile() -> None
 
 def test_P9_the_range_of_the_dictionary() -> None:
     pages = decode_offset_index(offset_index((150, 10, 0)), LAYOUT, 10, PLACE)
-    assert dictionary_range(LAYOUT, pages) == (100, 50)
-    assert dictionary_range(LAYOUT, None) == (100, 50)
+    assert find_dictionary_range(LAYOUT, pages) == (100, 50)
+    assert find_dictionary_range(LAYOUT, None) == (100, 50)
     unnoted = ChunkLayout(**{name: getattr(LAYOUT, name) for name in LAYOUT.__slots__}
                           | {"dictionary_page_offset": None, "data_page_offset": 100})  # fmt: skip
-    assert dictionary_range(unnoted, pages) == (100, 50)
-    assert dictionary_range(unnoted, None) is None
+    assert find_dictionary_range(unnoted, pages) == (100, 50)
+    assert find_dictionary_range(unnoted, None) is None
     plain = ChunkLayout(**{name: getattr(LAYOUT, name) for name in LAYOUT.__slots__} | {"encodings": (0, 3)})
-    assert dictionary_range(plain, pages) is None
+    assert find_dictionary_range(plain, pages) is None
 
 
 # --- What is in the pages --------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def index_of(file: OpenedFile, row_group: int, leaf: int) -> ColumnIndex:
 
 
 def leaf_of(file: OpenedFile, name: str) -> Leaf:
-    return leaf_columns(file.pyarrow.metadata)[(name,)]
+    return get_leaf_columns(file.pyarrow.metadata)[(name,)]
 
 
 def metadata_of(file: OpenedFile, name: str, target: pa.DataType | None = None) -> pa.Table:
@@ -230,7 +230,7 @@ def metadata_of(file: OpenedFile, name: str, target: pa.DataType | None = None) 
     leaf = leaf_of(file, name)
     groups = range(file.num_row_groups)
     chunks = [(index_of(file, group, leaf.index), file.locations(group, leaf.index)) for group in groups]
-    return pa.table(pages_metadata(chunks, Column((name,), type=target or leaf.arrow_type), leaf))
+    return pa.table(make_pages_metadata(chunks, Column((name,), type=target or leaf.arrow_type), leaf))
 
 
 def noisy(values: list[Any], data_type: pa.DataType) -> pa.Array:
@@ -288,7 +288,7 @@ def test_pages_have_the_metadata_of_row_groups_of_the_same_rows(version: str) ->
         leaf = leaf_of(file, name)
         column = Column((name,), type=leaf.arrow_type if target == TYPES[name].type else target)
         found = metadata_of(file, name, column.type)
-        expected = row_group_metadata(file.pyarrow.metadata, [column])
+        expected = read_row_group_metadata(file.pyarrow.metadata, [column])
         assert found.schema.equals(expected.schema), (name, target)
         if target == TYPES[name].type:
             assert found[f"lower:{name}"].null_count < found.num_rows / 2
@@ -382,7 +382,7 @@ def leaf_for(data_type: pa.DataType, nullable: bool = True) -> Leaf:
     out = io.BytesIO()
     schema = pa.schema([pa.field("c", data_type, nullable)])
     pq.write_table(schema.empty_table(), out)
-    return leaf_columns(pq.read_metadata(out))[("c",)]
+    return get_leaf_columns(pq.read_metadata(out))[("c",)]
 
 
 def described(
@@ -395,9 +395,9 @@ def described(
     }
     data = raw_index([False] * count, [low for low, _ in bounds], [high for _, high in bounds], **fields)
     pages = pages_of(*[10] * count)
-    index, reason = usable_column_index(data, pages, PLACE)
+    index, reason = try_decode_column_index(data, pages, PLACE)
     assert reason is None
-    found = page_metadata(index, pages, Column(("c",), type=target or data_type), leaf_for(data_type), **options)
+    found = make_page_metadata(index, pages, Column(("c",), type=target or data_type), leaf_for(data_type), **options)
     return {name.partition(":")[0]: array.to_pylist() for name, array in found.items()}
 
 
@@ -495,11 +495,11 @@ def test_a_required_column_has_no_nulls_and_a_column_of_nulls_only_those() -> No
     pages = pages_of(10, 5)
     column = Column(("c",), type=pa.int32())
     for leaf, expected in ((leaf_for(pa.int32(), nullable=False), [0, 0]), (leaf_for(pa.null()), [10, 5])):
-        assert page_metadata(None, pages, column, leaf)["null_count:c"].to_pylist() == expected
+        assert make_page_metadata(None, pages, column, leaf)["null_count:c"].to_pylist() == expected
 
 
 def test_without_an_index_only_rows_are_known() -> None:
-    found = page_metadata(None, pages_of(10, 5), Column(("c",), type=pa.float64()), leaf_for(pa.float64()))
+    found = make_page_metadata(None, pages_of(10, 5), Column(("c",), type=pa.float64()), leaf_for(pa.float64()))
     assert {name: array.to_pylist() for name, array in found.items()} == {
         "row_count": [10, 5],
         **{f"{kind}:c": [None, None] for kind in ("null_count", "nan_count", "lower", "upper")},
@@ -507,8 +507,8 @@ def test_without_an_index_only_rows_are_known() -> None:
     }
     for data_type in (pa.string(), pa.int32(), pa.float64(), pa.decimal128(30, 2)):
         column, leaf = Column(("c",), type=data_type), leaf_for(data_type)
-        assert page_metadata(None, pages_of(), column, leaf)["lower:c"].to_pylist() == []
-        assert pages_metadata([], column, leaf)["upper:c"].to_pylist() == []
+        assert make_page_metadata(None, pages_of(), column, leaf)["lower:c"].to_pylist() == []
+        assert make_pages_metadata([], column, leaf)["upper:c"].to_pylist() == []
 
 
 def test_N8_null_counts_are_unknown_where_they_are_missing() -> None:
@@ -522,9 +522,9 @@ def test_P7_the_boundary_order_is_ignored() -> None:
     found = []
     for order in (UNORDERED, ASCENDING, DESCENDING, 77, -1):
         data = raw_index([False] * 3, [low for low, _ in values], [high for _, high in values], order=order)
-        index, reason = usable_column_index(data, pages, PLACE)
+        index, reason = try_decode_column_index(data, pages, PLACE)
         assert reason is None
-        found.append(pa.table(page_metadata(index, pages, Column(("c",), type=pa.int32()), leaf_for(pa.int32()))))
+        found.append(pa.table(make_page_metadata(index, pages, Column(("c",), type=pa.int32()), leaf_for(pa.int32()))))
     assert all(each.equals(found[0]) for each in found)
 
 
@@ -548,7 +548,7 @@ def test_P7_the_boundary_order_is_ignored() -> None:
     ],
 )
 def test_P2_inconsistent_column_indexes_are_not_used(data: bytes, message: str) -> None:
-    index, reason = usable_column_index(data, pages_of(10, 10), PLACE)
+    index, reason = try_decode_column_index(data, pages_of(10, 10), PLACE)
     assert index is None
     assert reason is not None
     assert re.search(message, reason)
@@ -560,18 +560,18 @@ def test_column_indexes_that_are_used() -> None:
         raw_index([True, False], [b"", b"a"], [b"", b"b"], [10, 1]),
         raw_index([True, False], [b"", b"a"], [b"", b"b"]),
     ):
-        index, reason = usable_column_index(data, pages, PLACE)
+        index, reason = try_decode_column_index(data, pages, PLACE)
         assert (reason, index is not None) == (None, True)
-        found = page_metadata(index, pages, Column(("c",), type=pa.string()), leaf_for(pa.string()))
+        found = make_page_metadata(index, pages, Column(("c",), type=pa.string()), leaf_for(pa.string()))
         assert found["null_count:c"].to_pylist()[0] == 10
         assert found["lower:c"].to_pylist() == [None, "a"]
     # A page without rows may be called either.
     for is_null in (True, False):
         data = raw_index([is_null, False], [b"", b"a"], [b"", b"b"], [0, 1])
-        assert usable_column_index(data, pages_of(0, 10), PLACE)[1] is None
+        assert try_decode_column_index(data, pages_of(0, 10), PLACE)[1] is None
     # Lists have other numbers of values than rows.
     data = raw_index([False, True], [b"a", b""], [b"b", b""], [50, 3])
-    assert usable_column_index(data, pages, PLACE, is_repeated=True)[1] is None
+    assert try_decode_column_index(data, pages, PLACE, is_repeated=True)[1] is None
 
 
 def test_column_indexes_of_another_number_of_pages_can_be_an_error() -> None:
@@ -586,10 +586,10 @@ def test_damaged_column_indexes_give_metadata_or_a_reason() -> None:
     pages = pages_of(*[10] * 14)
     outcomes = {True: 0, False: 0}
     for changed in damaged(data, times=3000):
-        index, reason = usable_column_index(changed, pages, PLACE)
+        index, reason = try_decode_column_index(changed, pages, PLACE)
         assert (index is None) == (reason is not None)
         outcomes[index is None] += 1
-        found = page_metadata(index, pages, Column(("c",), type=pa.float64()), leaf)
+        found = make_page_metadata(index, pages, Column(("c",), type=pa.float64()), leaf)
         assert {len(array) for array in found.values()} == {14}
         for array in found.values():
             array.validate(full=True)
@@ -609,7 +609,7 @@ JUDGED = [
 @pytest.mark.parametrize("data_type", JUDGED, ids=str)
 def test_bounds_converted_together_equal_those_converted_one_by_one(data_type: pa.DataType) -> None:
     leaf = leaf_for(data_type)
-    reader = bounds_of_column(leaf, leaf.arrow_type)
+    reader = make_bounds_reader(leaf, leaf.arrow_type)
     assert reader is not None
     widths = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "FIXED_LEN_BYTE_ARRAY": leaf.length}
     width = widths.get(leaf.physical)
@@ -627,7 +627,7 @@ def test_bounds_converted_together_equal_those_converted_one_by_one(data_type: p
     @given(st.lists(st.tuples(value, value, st.booleans()), max_size=8))
     def check(pairs: list[tuple[bytes, bytes, bool]]) -> None:
         known = np.array([is_known for _, _, is_known in pairs], np.bool_)
-        found = raw_bounds(reader, leaf, [low for low, _, _ in pairs], [high for _, high, _ in pairs], known)
+        found = convert_raw_bounds(reader, leaf, [low for low, _, _ in pairs], [high for _, high, _ in pairs], known)
         expected = [
             reader.bounds(plain(low), plain(high)) if is_known else (None,) * 4 for low, high, is_known in pairs
         ]

@@ -15,11 +15,11 @@ import pytest
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import open_storage
 from tamis.parquet.assemble import can_assemble
-from tamis.parquet.chunks import chunk_layouts, map_footer
-from tamis.parquet.leaves import fields_with_leaves
+from tamis.parquet.chunks import map_footer, read_chunk_layouts
+from tamis.parquet.leaves import list_fields_with_leaves
 from tamis.parquet.page_index import decode_offset_index
-from tamis.parquet.page_reader import LeafPages, fetch_pages, leaf_field, read_rows
-from tamis.parquet.schema_path import leaf_schemas
+from tamis.parquet.page_reader import LeafPages, fetch_pages, find_leaf_field, read_rows
+from tamis.parquet.schema_path import read_leaf_schemas
 from tamis.parquet.selection import RowSelection
 
 ROWS = 400
@@ -87,10 +87,10 @@ def read_selected(
     length = int.from_bytes(content[-8:-4], "little")
     footer = map_footer(content[-8 - length : -8], "f")
     metadata = pq.read_metadata(path)
-    columns = fields_with_leaves(metadata.schema.to_arrow_schema())
+    columns = list_fields_with_leaves(metadata.schema.to_arrow_schema())
     wanted = list(range(len(metadata.schema))) if leaves is None else leaves
-    layouts = chunk_layouts(footer, wanted, [row_group], len(content), "f")
-    paths = leaf_schemas(footer, wanted, "f")
+    layouts = read_chunk_layouts(footer, wanted, [row_group], len(content), "f")
+    paths = read_leaf_schemas(footer, wanted, "f")
     rows = int(footer.rows[row_group])
     pages = []
     for leaf in wanted:
@@ -99,7 +99,7 @@ def read_selected(
         locations = (
             None if found is None else decode_offset_index(content[found[0] : found[0] + found[1]], layout, rows, "f")
         )
-        field = leaf_field(columns, leaf)
+        field = find_leaf_field(columns, leaf)
         pages.append(LeafPages(layout, paths[leaf], field, field.type, rows, locations))
     with RangedFile(open_storage(path), str(path)) as file:
         fetched = fetch_pages(file, pages, selection)
@@ -197,16 +197,16 @@ def test_only_the_pages_with_selected_rows_are_fetched(tmp_path: Path) -> None:
     content = path.read_bytes()
     length = int.from_bytes(content[-8:-4], "little")
     footer = map_footer(content[-8 - length : -8], "f")
-    layout = chunk_layouts(footer, [0], [0], len(content), "f")[0, 0]
+    layout = read_chunk_layouts(footer, [0], [0], len(content), "f")[0, 0]
     assert layout.offset_index is not None
     start, size = layout.offset_index
     locations = decode_offset_index(content[start : start + size], layout, rows, "f")
     field = table.schema.field(0)
-    leaf = LeafPages(layout, leaf_schemas(footer, [0], "f")[0], field, field.type, rows, locations)
+    leaf = LeafPages(layout, read_leaf_schemas(footer, [0], "f")[0], field, field.type, rows, locations)
     selection = RowSelection.from_indices([5_500, 90_000], rows)
     with RangedFile(storage, str(path)) as file:
         fetch_pages(file, [leaf], selection)
-    assert storage.counters.counts().bytes_read == leaf.bytes_for(selection) < 2 * 1000 * 8 + 200
+    assert storage.counters.counts().bytes_read == leaf.count_bytes_for(selection) < 2 * 1000 * 8 + 200
 
 
 @pytest.mark.parametrize("kind", [pa.list_view(pa.struct({"a": pa.int8(), "b": pa.int8()}))])

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.parquet.page_units import ColumnPages, cut_into_stretches
+from tamis.parquet.page_units import ColumnPages, split_into_row_ranges
 
 
 def described(name: str, values: list[int | None], first_rows: list[int]) -> ColumnPages:
@@ -42,7 +42,7 @@ def test_P3_row_ranges_cover_all_rows_with_correct_metadata(
     columns, begins = given_columns
     rows = len(columns[0])
     pages = [described(f"c{i}", *each) for i, each in enumerate(zip(columns, begins, strict=True))]
-    found = cut_into_stretches(pages, rows)
+    found = split_into_row_ranges(pages, rows)
     covered = [row for start, end in zip(found.starts, found.ends, strict=True) for row in range(start, end)]
     assert covered == list(range(rows))
     assert (found.row_counts > 0).all()
@@ -62,7 +62,7 @@ def test_P3_row_ranges_cover_all_rows_with_correct_metadata(
 
 def test_with_one_column_the_row_ranges_are_its_non_empty_pages() -> None:
     pages = described("c", [1, 2, None, 4], [0, 2, 2, 3])
-    found = cut_into_stretches([pages], 4)
+    found = split_into_row_ranges([pages], 4)
     assert list(zip(found.starts, found.ends, strict=True)) == [(0, 2), (2, 3), (3, 4)]
     assert found.metadata["null_count:c"].to_pylist() == [0, 1, 0]
     assert found.metadata["lower_exact:c"].to_pylist() == [True, False, True]
@@ -71,6 +71,6 @@ def test_with_one_column_the_row_ranges_are_its_non_empty_pages() -> None:
 def test_counts_of_a_part_of_a_page_are_known_if_none_or_all_rows_count() -> None:
     nulls = described("a", [None, None, 1, 2, None, 3], [0, 2, 4])
     cuts = described("b", [0] * 6, [0, 1, 3, 5])
-    found = cut_into_stretches([nulls, cuts], 6)
+    found = split_into_row_ranges([nulls, cuts], 6)
     assert found.starts.tolist() == [0, 1, 2, 3, 4, 5]
     assert found.metadata["null_count:a"].to_pylist() == [1, 1, 0, 0, None, None]

@@ -161,7 +161,7 @@ def test_P11_rows_that_contradict_each_other_are_an_error(contradicting: Path, s
 
 
 def test_P11_files_are_not_given_to_the_engine_unseen(contradicting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.pushdown.own_files.WORTH", 1)
+    monkeypatch.setattr("tamis.pushdown.own_files.MIN_NATIVE_BYTES", 1)
     with pytest.raises(CorruptFile, match=r"rows|values"):
         tamis.connect().register("t", contradicting.parent).sql("SELECT s, id FROM t").to_arrow()
 

@@ -19,7 +19,7 @@ from pyroaring import BitMap, BitMap64, FrozenBitMap
 
 import tamis.parquet
 from tamis.errors import InvalidArgument
-from tamis.parquet.roaring import cut_at_containers, serialised
+from tamis.parquet.roaring import serialise_runs, split_at_containers
 from tamis.parquet.selection import RowSelection
 
 Mask = npt.NDArray[np.bool_]
@@ -453,7 +453,7 @@ def test_bytes_of_runs_are_those_that_roaring_writes(containers: int) -> None:
     ends = np.sort(np.concatenate((first + 8_000, first + 9_500)))
     bitmap = RowSelection(starts, ends, 2**32).to_roaring()
     assert bitmap.get_statistics()["n_run_containers"] == containers
-    assert serialised(*cut_at_containers(starts, ends)) == bitmap.serialize()
+    assert serialise_runs(*split_at_containers(starts, ends)) == bitmap.serialize()
 
 
 @given(st.data(), st.sampled_from((2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33 + 65536, 2**36)))

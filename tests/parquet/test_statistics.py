@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 
 from tamis.expr.nodes import Column
 from tamis.parquet.footer import Footer, footer_from_bytes
-from tamis.parquet.leaves import leaf_indices
+from tamis.parquet.leaves import find_leaf_indices
 from tamis.parquet.statistics import (
     MANY_ROW_GROUPS,
-    chunk_ranges,
-    column_metadata,
-    compressed_sizes,
-    described_alike,
+    collect_column_metadata,
+    find_chunk_ranges,
+    get_compressed_sizes,
+    group_similar_footers,
+    read_row_group_metadata,
     row_counts,
-    row_group_metadata,
-    row_group_sizes,
+    sum_compressed_sizes,
 )
 
 GOLDEN = Path(os.environ.get("TAMIS_GOLDEN", Path(__file__).parents[2] / "../shared/golden")) / "parquet"
@@ -48,7 +48,7 @@ def written(table: pa.Table, **options: Any) -> pq.FileMetaData:
 def describe(metadata: pq.FileMetaData, data_type: pa.DataType | None, *path: str, **options: Any) -> dict[str, Any]:
     """The metadata of one column, without its name: {"lower": array, …}."""
     column = Column(path or ("x",), type=data_type)
-    batch = row_group_metadata(metadata, [column], **options)
+    batch = read_row_group_metadata(metadata, [column], **options)
     batch.validate(full=True)
     return {name.partition(":")[0]: batch[name] for name in batch.schema.names}
 
@@ -227,13 +227,13 @@ def test_N9_all_writers_count_nulls_of_structs_alike(write: Callable[[pa.Table, 
 def test_N9_lists_and_maps_are_unknown_and_not_null() -> None:
     table = pa.table({"l": [[1], None], "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64()))})
     columns = [Column(("l",), type=pa.list_(pa.int64())), Column(("l", "element"), type=pa.int64()), Column(("m",))]
-    assert row_group_metadata(written(table), columns).schema.names == ["row_count"]
+    assert read_row_group_metadata(written(table), columns).schema.names == ["row_count"]
 
 
 def test_P8_N1_columns_written_without_statistics_are_unknown() -> None:
     table = pa.table({"x": [1, 2], "y": [1, None]})
     metadata = written(table, write_statistics=["x"])
-    batch = row_group_metadata(metadata, [Column(("x",), type=pa.int64()), Column(("y",), type=pa.int64())])
+    batch = read_row_group_metadata(metadata, [Column(("x",), type=pa.int64()), Column(("y",), type=pa.int64())])
     assert batch["null_count:x"].to_pylist() == [0]
     assert batch["lower:x"].to_pylist() == [1]
     assert batch["null_count:y"].to_pylist() == [None]
@@ -266,7 +266,7 @@ def test_names_in_the_file_may_differ_from_the_table() -> None:
     metadata = written(pa.table({"AMOUNT": [1, 2], "Point": [{"X": 5}, {"X": 6}]}))
     columns = [Column(("amount",), type=pa.int64()), Column(("point", "x"), type=pa.int64())]
     names = {("amount",): ("AMOUNT",), ("point", "x"): ("Point", "X")}
-    batch = row_group_metadata(metadata, columns, names=names)
+    batch = read_row_group_metadata(metadata, columns, names=names)
     assert batch["lower:amount"].to_pylist() == [1]
     assert batch["upper:point.x"].to_pylist() == [6]
 
@@ -274,7 +274,7 @@ def test_names_in_the_file_may_differ_from_the_table() -> None:
 def test_H8_names_with_dots_are_not_fields_of_structs() -> None:
     metadata = written(pa.table({"a.b": [1, 2], "a": [{"b": 10}, {"b": 20}]}))
     columns = [Column(("a.b",), type=pa.int64()), Column(("a", "b"), type=pa.int64())]
-    batch = row_group_metadata(metadata, columns)
+    batch = read_row_group_metadata(metadata, columns)
     assert batch["lower:`a.b`"].to_pylist() == [1]
     assert batch["lower:a.b"].to_pylist() == [10]
 
@@ -291,7 +291,7 @@ def test_chosen_row_groups_come_in_the_order_given() -> None:
 def test_a_file_without_rows_or_columns() -> None:
     found = describe(written(pa.schema({"x": pa.int64()}).empty_table()), pa.int64())
     assert found["row_count"].to_pylist() in ([], [0])
-    assert row_group_metadata(written(pa.table({"x": [1]})), []).to_pydict() == {"row_count": [1]}
+    assert read_row_group_metadata(written(pa.table({"x": [1]})), []).to_pydict() == {"row_count": [1]}
 
 
 @pytest.mark.parametrize("data_type", [None, pa.struct({"a": pa.int8()}), pa.dictionary(pa.int8(), pa.string())])
@@ -533,12 +533,12 @@ def test_sizes_and_ranges_of_chunks_are_where_the_pages_are(tmp_path: Path) -> N
     table = pa.table({"a": list(range(1000)), "s": [{"x": str(i), "y": [i]} for i in range(1000)]})
     pq.write_table(table, path, row_group_size=400)
     metadata = pq.read_metadata(path)
-    leaves = leaf_indices(metadata.schema.to_arrow_schema(), [("s",)])
+    leaves = find_leaf_indices(metadata.schema.to_arrow_schema(), [("s",)])
     assert leaves == [1, 2]
-    sizes = row_group_sizes(metadata, leaves)
+    sizes = sum_compressed_sizes(metadata, leaves)
     raw = path.read_bytes()
     for group in range(metadata.num_row_groups):
-        ranges = chunk_ranges(metadata, group, leaves, size=len(raw))
+        ranges = find_chunk_ranges(metadata, group, leaves, size=len(raw))
         assert sum(length for _, length in ranges) == sizes[group]
         # Only these bytes are needed to read those columns.
         kept = bytearray(b"\xaa" * len(raw))
@@ -547,7 +547,7 @@ def test_sizes_and_ranges_of_chunks_are_where_the_pages_are(tmp_path: Path) -> N
             kept[start : start + length] = raw[start : start + length]
         read = pq.ParquetFile(pa.BufferReader(bytes(kept))).read_row_group(group, columns=["s"])
         assert read["s"].to_pylist() == table["s"].slice(group * 400, 400).to_pylist()
-    assert row_group_sizes(metadata, []) == [0, 0, 0]
+    assert sum_compressed_sizes(metadata, []) == [0, 0, 0]
 
 
 # --- Files that others wrote ------------------------------------------------------------------------------------------
@@ -644,22 +644,24 @@ def test_metadata_of_grouped_files_equals_that_of_single_files() -> None:
         footer_of(pa.table({"x": range(many), "y": ["g"] * many}), row_group_size=1),
         footer_of(pa.table({"y": ["h"]})),
     ]
-    runs = described_alike(footers)
+    runs = group_similar_footers(footers)
     assert [len(run) for run in runs] == [3, 1, 1, 1]
     assert [footer for run in runs for footer in run] == footers
     for column in (Column(("x",), type=pa.int64()), Column(("y",), type=pa.string())):
         for run in runs:
             # Twice: what is kept is what was worked out.
             for _ in range(2):
-                found = column_metadata(run, column, column.path)
-                one_by_one = [row_group_metadata(footer.metadata, [column]).drop_columns("row_count") for footer in run]
+                found = collect_column_metadata(run, column, column.path)
+                one_by_one = [
+                    read_row_group_metadata(footer.metadata, [column]).drop_columns("row_count") for footer in run
+                ]
                 expected = pa.Table.from_batches(one_by_one)
                 assert pa.table(found).select(expected.column_names) == expected
     for footer in footers:
         leaves = range(footer.metadata.num_columns)
         for _ in range(2):
-            assert compressed_sizes(footer, leaves) == row_group_sizes(footer.metadata, leaves)
-            assert row_counts(footer) == row_group_metadata(footer.metadata, [])["row_count"].to_pylist()
+            assert get_compressed_sizes(footer, leaves) == sum_compressed_sizes(footer.metadata, leaves)
+            assert row_counts(footer) == read_row_group_metadata(footer.metadata, [])["row_count"].to_pylist()
 
 
 def test_files_of_an_untrusted_writer_are_grouped_separately() -> None:
@@ -670,7 +672,7 @@ def test_files_of_an_untrusted_writer_are_grouped_separately() -> None:
         content.replace(b"parquet-cpp-arrow version", b"parquet-cpp-arrow vorsion"), "other.parquet"
     )
     assert trusted.schema is other.schema
-    runs = described_alike([trusted, other, trusted])
+    runs = group_similar_footers([trusted, other, trusted])
     assert [len(run) for run in runs] == [1, 1, 1]
     column = Column(("x",), type=pa.string())
-    assert ["lower:x" in column_metadata(run, column, ("x",)) for run in runs] == [True, False, True]
+    assert ["lower:x" in collect_column_metadata(run, column, ("x",)) for run in runs] == [True, False, True]

@@ -15,8 +15,8 @@ from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes, same_
 from tamis.errors import CorruptFile
 from tamis.parquet.chunks import FooterMap
 from tamis.parquet.leaves import count_leaves
-from tamis.parquet.schema_path import OPTIONAL, REPEATED, REQUIRED, leaf_schemas, narrowed_field
-from tamis.parquet.synthetic import Pages, one_column_file
+from tamis.parquet.schema_path import OPTIONAL, REPEATED, REQUIRED, narrow_field, read_leaf_schemas
+from tamis.parquet.synthetic import Pages, build_one_column_file
 from tamis.parquet.thrift import (
     BINARY,
     BYTES,
@@ -226,12 +226,14 @@ LEAF: Element = {1: 2, REPETITION: OPTIONAL, NAME: b"a"}
 )
 def test_X2_invalid_schemas_are_an_error(elements: list[Element], message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
-        leaf_schemas(footer_with(elements), [1], PLACE)
+        read_leaf_schemas(footer_with(elements), [1], PLACE)
     assert "the schema of 'f.parquet' is damaged" in str(error.value)
 
 
 def test_groups_without_children_are_no_leaves() -> None:
-    schemas = leaf_schemas(footer_with([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], PLACE)
+    schemas = read_leaf_schemas(
+        footer_with([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], PLACE
+    )
     assert [element.name for element in schemas[0].elements] == [b"a"]
 
 
@@ -240,7 +242,7 @@ def test_damaged_schemas_are_schemas_or_CorruptFile() -> None:
     empty = footer_with([ROOT, LEAF])
     for changed in damaged(schema, times=2000):
         with suppress(CorruptFile):
-            found = leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], PLACE)
+            found = read_leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], PLACE)
             assert found[0].elements
 
 
@@ -267,10 +269,10 @@ def test_damaged_schemas_are_schemas_or_CorruptFile() -> None:
 )
 def test_fields_narrowed_to_a_leaf(data_type: pa.DataType, leaf: int, expected: pa.DataType) -> None:
     field = pa.field("f", data_type, nullable=False)
-    assert narrowed_field(field, leaf) == pa.field("f", expected, nullable=False)
+    assert narrow_field(field, leaf) == pa.field("f", expected, nullable=False)
     for outside in (-1, count_leaves(data_type)):
         with pytest.raises(CorruptFile, match="has no leaf"):
-            narrowed_field(field, outside)
+            narrow_field(field, outside)
 
 
 # --- The file itself -------------------------------------------------------------------------------------------------
@@ -282,15 +284,15 @@ def test_a_file_of_one_column_holds_only_what_it_needs() -> None:
     places, layout = file.locations(0, 0), file.layouts[0, 0]
     page = file.buffer.slice(int(places.offsets[2]), int(places.lengths[2]))
     pages = Pages(layout.codec, layout.encodings, 17, 17, 1000)
-    made = one_column_file(file.schemas[0], file.fields[0], file.dictionary(0, 0), [page], pages, b"someone")
-    content = b"".join(made.pieces)
+    made = build_one_column_file(file.schemas[0], file.fields[0], file.dictionary(0, 0), [page], pages, b"someone")
+    content = b"".join(made.buffers)
     assert len(content) == made.size
     with pq.ParquetFile(io.BytesIO(content)) as read:
         assert read.metadata.num_columns == read.metadata.num_row_groups == 1
         assert read.metadata.created_by == "someone"
         assert read.read().column("a").equals(table["a"].slice(34, 17))
     # Without Arrow's schema the type is Parquet's.
-    made = one_column_file(file.schemas[0], None, file.dictionary(0, 0), [page], pages)
+    made = build_one_column_file(file.schemas[0], None, file.dictionary(0, 0), [page], pages)
     with pq.ParquetFile(made.open()) as read:
         assert read.schema_arrow.field("a").type == pa.int64()
 
@@ -301,7 +303,7 @@ def test_a_large_file_of_one_buffer_is_served_without_a_copy() -> None:
     file = OpenedFile(parquet_bytes(table, row_group_size=300_000, max_rows_per_page=300_000, **options))
     layout = file.layouts[0, 0]
     pages = Pages(layout.codec, layout.encodings, 300_000, 300_000, layout.total_uncompressed_size)
-    made = one_column_file(file.schemas[0], file.fields[0], None, [file.buffer.slice(*layout.byte_range)], pages)
+    made = build_one_column_file(file.schemas[0], file.fields[0], None, [file.buffer.slice(*layout.byte_range)], pages)
     assert not isinstance(made.open(), pa.NativeFile)
     with pq.ParquetFile(made.open()) as read:
         assert read.read().column("a").equals(table["a"])

@@ -29,12 +29,13 @@ from tamis.parquet.thrift import (
     RAW_STRUCT,
     STRUCT,
     Malformed,
-    decoded,
+    decode_or_raise,
     encode_integer,
     encode_list,
     encode_struct,
     encode_varint,
-    list_of,
+    make_list_kind,
+    make_struct_kind,
     read_binaries,
     read_booleans,
     read_integers,
@@ -42,14 +43,15 @@ from tamis.parquet.thrift import (
     read_varint,
     read_varints,
     skip,
-    struct_of,
 )
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def read(data: bytes, wanted: dict[int, thrift.Kind]) -> dict[int, Any]:
-    return decoded(lambda content, position: read_struct(content, position, wanted), data, 0, "the struct of 'f'")
+    return decode_or_raise(
+        lambda content, position: read_struct(content, position, wanted), data, 0, "the struct of 'f'"
+    )
 
 
 # --- There and back --------------------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ def test_fields_of_a_struct_come_back(long: int, number: int, short: int, text: 
 @given(st.lists(INT64, max_size=40), st.lists(st.binary(max_size=150), max_size=20))
 def test_lists_come_back(numbers: list[int], texts: list[bytes]) -> None:
     data = encode_struct([(1, LIST, encode_list(I64, numbers)), (2, LIST, encode_list(BINARY, texts))])
-    assert read(data, {1: list_of(INTEGER64), 2: list_of(BYTES)}) == {1: numbers, 2: texts}
+    assert read(data, {1: make_list_kind(INTEGER64), 2: make_list_kind(BYTES)}) == {1: numbers, 2: texts}
     assert read(data, {2: thrift.BINARIES}) == {2: texts}
     assert read(data, {1: thrift.INTEGERS})[1].tolist() == numbers
 
@@ -156,7 +158,14 @@ def test_unwanted_fields_do_not_disturb_wanted_ones(value: tuple[int, bytes], nu
 
 # --- Hostile bytes ---------------------------------------------------------------------------------------------------
 
-WANTED = {1: INTEGER32, 2: INTEGER64, 3: BYTES, 4: struct_of({1: INTEGER32}), 5: list_of(INTEGER32), 6: FLAG}
+WANTED = {
+    1: INTEGER32,
+    2: INTEGER64,
+    3: BYTES,
+    4: make_struct_kind({1: INTEGER32}),
+    5: make_list_kind(INTEGER32),
+    6: FLAG,
+}
 GOOD = encode_struct(
     [
         (1, I32, -5),
@@ -181,7 +190,9 @@ def test_X1_bytes_truncated_anywhere_are_an_error() -> None:
     [
         pytest.param(bytes([1 << 4 | BINARY]) + encode_varint(2**40), {1: BYTES}, id="wanted text"),
         pytest.param(bytes([1 << 4 | BINARY]) + encode_varint(2**63), {}, id="unwanted text"),
-        pytest.param(bytes([1 << 4 | LIST, 0xF6]) + encode_varint(2**40), {1: list_of(INTEGER64)}, id="wanted list"),
+        pytest.param(
+            bytes([1 << 4 | LIST, 0xF6]) + encode_varint(2**40), {1: make_list_kind(INTEGER64)}, id="wanted list"
+        ),
         pytest.param(bytes([1 << 4 | LIST, 0xF6]) + encode_varint(2**40), {1: thrift.INTEGERS}, id="numbers"),
         pytest.param(bytes([1 << 4 | LIST, 0xF1]) + encode_varint(2**40), {1: thrift.BOOLEANS}, id="booleans"),
         pytest.param(bytes([1 << 4 | LIST, 0xF8]) + encode_varint(2**40), {1: thrift.BINARIES}, id="texts"),
@@ -204,7 +215,7 @@ def test_X2_nesting_is_limited_without_recursion(opening: bytes) -> None:
 
 
 def test_nesting_below_the_limit_is_fine() -> None:
-    depth = thrift.DEEPEST - 2
+    depth = thrift.MAX_NESTING - 2
     assert read(bytes([1 << 4 | STRUCT]) * depth + b"\x00" * (depth + 1), {}) == {}
 
 
@@ -242,7 +253,7 @@ def test_any_bytes_give_a_value_or_CorruptFile(data: bytes) -> None:
     readers = (read_integers, read_binaries, read_booleans, lambda content, at: read_struct(content, at, WANTED))
     for reader in readers:
         with suppress(CorruptFile):
-            decoded(reader, data, 0, "it")
+            decode_or_raise(reader, data, 0, "it")
 
 
 def test_damaged_structs_give_a_value_or_CorruptFile() -> None:

@@ -25,9 +25,9 @@ from tamis.errors import CorruptFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
 from tamis.parquet import vetting
 from tamis.parquet.footer import parse_footer
-from tamis.parquet.leaves import leaf_types
-from tamis.parquet.statistics import chunk_ranges, row_group_metadata
-from tamis.parquet.vetting import vetted_footer
+from tamis.parquet.leaves import get_leaf_types
+from tamis.parquet.statistics import find_chunk_ranges, read_row_group_metadata
+from tamis.parquet.vetting import get_validated_footer
 
 # --- Thrift's compact protocol, written: a struct is {id: (type, value)} ----------------------------------------------
 
@@ -138,7 +138,7 @@ def deprecated(low: bytes, high: bytes) -> dict[int, Any]:
 
 
 def describe(footer: bytes, data_type: pa.DataType) -> dict[str, list[Any]]:
-    batch = row_group_metadata(parse_footer(footer, "made.parquet"), [Column(("x",), type=data_type)])
+    batch = read_row_group_metadata(parse_footer(footer, "made.parquet"), [Column(("x",), type=data_type)])
     return {name.removesuffix(":x"): values for name, values in batch.to_pydict().items()}
 
 
@@ -344,12 +344,12 @@ def footers_of_real_writers(tmp_path: Any) -> list[bytes]:
 def test_real_footers_pass_unchanged_with_and_without_patterns(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
     footers = footers_of_real_writers(tmp_path)
-    leaves = [leaf_types(pq.read_metadata(framed(footer))) for footer in footers]
+    leaves = [get_leaf_types(pq.read_metadata(framed(footer))) for footer in footers]
     for footer, types_ in zip(footers, leaves, strict=True):
-        assert vetted_footer(footer, types_, "x") is footer
-    monkeypatch.setattr(vetting, "harmless_chunk", lambda leaf: re.compile(b"(?!)"))
+        assert get_validated_footer(footer, types_, "x") is footer
+    monkeypatch.setattr(vetting, "compile_valid_chunk_pattern", lambda leaf: re.compile(b"(?!)"))
     for footer, types_ in zip(footers, leaves, strict=True):
-        assert vetted_footer(footer, types_, "x") is footer
+        assert get_validated_footer(footer, types_, "x") is footer
 
 
 def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
@@ -367,13 +367,13 @@ def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypat
     for footer in footers:
         metadata = pq.read_metadata(framed(footer))
         chunks += metadata.num_row_groups * metadata.num_columns
-        vetted_footer(footer, leaf_types(metadata), "x")
+        get_validated_footer(footer, get_leaf_types(metadata), "x")
     assert len(walked) < chunks / 3
 
 
 def outcome(footer: bytes, leaves: Any) -> bytes | str:
     try:
-        return vetted_footer(footer, leaves, "x")
+        return get_validated_footer(footer, leaves, "x")
     except TamisError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -381,7 +381,7 @@ def outcome(footer: bytes, leaves: Any) -> bytes | str:
 def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any) -> None:
     chance = random.Random(7)
     for footer in footers_of_real_writers(tmp_path):
-        leaves = leaf_types(pq.read_metadata(framed(footer)))
+        leaves = get_leaf_types(pq.read_metadata(framed(footer)))
         damaged = [footer]
         for _ in range(300):
             raw = bytearray(footer)
@@ -390,7 +390,7 @@ def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any)
             damaged.append(bytes(raw[: chance.choice([len(raw), chance.randrange(1, len(raw))])]))
         monkeypatch.setattr(vetting, "_starts", vetting._SeenParts())
         monkeypatch.setattr(vetting, "_ends", vetting._SeenParts())
-        vetted_footer(footer, leaves, "x")
+        get_validated_footer(footer, leaves, "x")
         assert vetting._starts.parts
         assert vetting._ends.parts
         with_memory = [outcome(each, leaves) for each in damaged]
@@ -647,18 +647,18 @@ def test_P9_a_dictionary_offset_counts_only_before_the_data_pages(
     if dictionary_page is not None:
         pages[11] = ("i64", dictionary_page)
     metadata = parse_footer(make_footer(INT32, [None], in_metadata=pages), "made.parquet")
-    assert chunk_ranges(metadata, 0, [0], size=1000) == [(start, 30)]
+    assert find_chunk_ranges(metadata, 0, [0], size=1000) == [(start, 30)]
 
 
 @pytest.mark.parametrize("change", [{9: ("i64", -4)}, {7: ("i64", -30)}, {9: ("i64", 971)}, {7: ("i64", 2**62)}])
 def test_X3_a_chunk_outside_the_file_is_corrupt(change: dict[int, Any]) -> None:
     metadata = parse_footer(make_footer(INT32, [None], in_metadata=change), "made.parquet")
     with pytest.raises(CorruptFile, match=r"row group 0 of made\.parquet has column 0 at bytes .* file of 1000 bytes"):
-        chunk_ranges(metadata, 0, [0], size=1000, place="made.parquet")
+        find_chunk_ranges(metadata, 0, [0], size=1000, place="made.parquet")
 
 
 def test_chunks_of_the_oldest_writers_are_longer_than_stated() -> None:
     footer = make_footer(INT32, [None], created_by=b"parquet-mr version 1.2.8 (build x)")
     metadata = parse_footer(footer, "made.parquet")
-    assert chunk_ranges(metadata, 0, [0], size=1000) == [(4, 130)]
-    assert chunk_ranges(metadata, 0, [0], size=60) == [(4, 56)]
+    assert find_chunk_ranges(metadata, 0, [0], size=1000) == [(4, 130)]
+    assert find_chunk_ranges(metadata, 0, [0], size=60) == [(4, 56)]

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.pushdown.direct import direct
-from tamis.pushdown.embedded import Running
+from tamis.pushdown.direct import find_direct_result
+from tamis.pushdown.embedded import RunningQuery
 from tamis.pushdown.query import compiled_query
 
 
@@ -39,9 +39,9 @@ def test_rows_are_those_of_the_engine(session: tamis.Session, query: str, is_dir
     asked = session.sql(query)
     made = compiled_query(asked)
     connectors = made.context.connectors
-    found = direct(made.optimized.plan, made.names, connectors)
+    found = find_direct_result(made.optimized.plan, made.names, connectors)
     assert (found is not None) is is_direct
-    running = Running(made.optimized.plan, made.names, connectors)
+    running = RunningQuery(made.optimized.plan, made.names, connectors)
     expected = pa.Table.from_batches(running.batches(), running.schema)
     assert asked.to_arrow() == expected
     assert found is None or pa.Table.from_batches(found.batches(), found.schema) == expected

@@ -13,7 +13,7 @@ import pytest
 import tamis
 from builders.sql_tables import same_rows
 from tamis.pushdown import embedded
-from tamis.pushdown.embedded import Running
+from tamis.pushdown.embedded import RunningQuery
 from tamis.pushdown.nodes import Output, TableScan
 
 TWO = "SELECT o.id, o.customer, c.name FROM orders o JOIN customers c ON o.customer = c.id"
@@ -36,13 +36,13 @@ def session(tmp_path: Path) -> tamis.Session:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The EXPLAIN output of the engine for each run."""
     explained: list[str] = []
-    started = Running._start
+    started = RunningQuery._start
 
-    def watched(self: Running, text: str) -> pa.RecordBatchReader:
+    def watched(self: RunningQuery, text: str) -> pa.RecordBatchReader:
         explained.append(self._connection.sql(f"EXPLAIN {text}").fetchall()[0][1])
         return started(self, text)
 
-    monkeypatch.setattr(Running, "_start", watched)
+    monkeypatch.setattr(RunningQuery, "_start", watched)
     return explained
 
 
@@ -57,7 +57,7 @@ def test_large_scans_stream_with_a_row_estimate(
     session: tamis.Session, plans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = session.sql(THREE, rules=False).to_arrow()
-    monkeypatch.setattr(embedded, "MOST_ROWS_HELD", 0)
+    monkeypatch.setattr(embedded, "MAX_BUILD_ROWS", 0)
     streamed = session.sql(THREE, rules=False).to_arrow()
     assert same_rows(streamed, held)
     assert streamed.schema == held.schema
@@ -79,9 +79,9 @@ def test_a_single_table_streams(session: tamis.Session, plans: list[str]) -> Non
 
 
 def test_an_interrupt_of_the_engine_raises_keyboard_interrupt() -> None:
-    with pytest.raises(KeyboardInterrupt), embedded.interruptible():
+    with pytest.raises(KeyboardInterrupt), embedded.raise_keyboard_interrupt():
         raise RuntimeError("Query interrupted")
-    with pytest.raises(RuntimeError, match="otherwise"), embedded.interruptible():
+    with pytest.raises(RuntimeError, match="otherwise"), embedded.raise_keyboard_interrupt():
         raise RuntimeError("otherwise")
 
 
@@ -90,5 +90,5 @@ def test_the_estimate_of_many_rows_uses_a_small_range(rows: int) -> None:
     leaf = TableScan("memory", "t", (Output("a"),))
     text = embedded._query_with_row_estimate("FROM t", leaf, rows)
     numbers = [int(number) for number in re.findall(r"range\((\d+)\)", text)]
-    assert numbers[0] <= embedded.MOST_NUMBERS
-    assert math.prod(numbers) == pytest.approx(rows / embedded.FILTERED, rel=0.01)
+    assert numbers[0] <= embedded.MAX_RANGE_LENGTH
+    assert math.prod(numbers) == pytest.approx(rows / embedded.FILTER_SELECTIVITY, rel=0.01)

@@ -376,7 +376,7 @@ def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
     assert found is not None
     for name in ("axb", "a.b.c", "a", "b", "a.b ", "a.b\n", "x.a.b", "a.b%"):
         with pytest.raises(AccessDenied):
-            found.policy_of([name], "ana")
+            found.find_policy([name], "ana")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ SHUFFLED = np.random.default_rng(3).permutation(2000)
 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_clustering, "WORTH_LOOKING", 0)
+    monkeypatch.setattr(lake_clustering, "MIN_INSPECTED_BYTES", 0)
 
 
 def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
@@ -37,7 +37,7 @@ def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
 def lies_together(place: Path, column: str) -> bool | None:
     lake = LakeConnector("lake")
     lake.add(("t",), tamis.open(place)._source)
-    return lake.lies_together(lake.table(("t",)), Column((column,)))
+    return lake.is_clustered(lake.table(("t",)), Column((column,)))
 
 
 def test_in_files_by_their_bounds(tmp_path: Path) -> None:

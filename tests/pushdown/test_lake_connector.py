@@ -141,7 +141,7 @@ def test_a_filter_of_a_field_that_was_pushed(lake: LakeConnector) -> None:
     assert isinstance(pushed.handle, LakeHandle)
     handle = filtered(lake, "`s.x` = 3", pushed.handle)
     assert rows(lake, handle) == [{"s.x": 3}, {"s.x": 3}]
-    assert lake.satisfied(handle) == Call("=", (Column(("s.x",)), Literal(3, LONG)))
+    assert lake.enforced_predicate(handle) == Call("=", (Column(("s.x",)), Literal(3, LONG)))
 
 
 # --- Groups -----------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_properties(tmp_path: Path) -> None:
     handle = filtered(lake, "id >= 15")
     known = lake.properties(handle)
     assert (known.rows, known.rows_are_exact) == (20, False)
-    assert known.satisfied == said(lake, "id >= 15")
+    assert known.enforced_predicate == said(lake, "id >= 15")
     assert known.bytes == sum((tmp_path / f"{n}.parquet").stat().st_size for n in (1, 2))
     limited = lake.push_limit(handle, 4)
     assert limited is not None

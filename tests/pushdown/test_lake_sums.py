@@ -103,7 +103,7 @@ def repeated(table: pa.Table) -> list[str]:
 def test_sums_and_averages_of_every_type_are_those_of_the_engine(
     session: Session, peer: duckdb.DuckDBPyConnection, ending: str, reads_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_files, "WORTH", 0 if reads_files else 2**60)
+    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60)
     calls = [f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS]
     found, plan = asked(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
     # Spark's average of decimals has four digits more after the point than they have.
@@ -124,7 +124,7 @@ def test_sums_and_averages_of_every_type_are_those_of_the_engine(
 def test_groups_by_partitions_are_summed_where_they_are_read(
     session: Session, peer: duckdb.DuckDBPyConnection, reads_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_files, "WORTH", 0 if reads_files else 2**60)
+    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60)
     sums = ", ".join(f"sum({name}), count({name})" for name in NUMBERS)
     for query in (
         f"SELECT key, max(int32), {sums} FROM t GROUP BY key",

@@ -24,7 +24,7 @@ from builders.hive_cases import PARTITIONING, random_hive_case
 from builders.iceberg_cases import random_iceberg_case
 from builders.judge import truths
 from builders.predicates import Said
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.scan import top_n
 from tamis.scan.measures import can_compare
@@ -37,7 +37,7 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 
 def places(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
     """Where each value stands: NaN is larger than every number."""
-    plain = [physical_value(value) for value in values]
+    plain = [to_physical_value(value) for value in values]
     known = sorted({value for value in plain if value is not None and not is_nan(value)}, reverse=descending)
     ranks = {value: rank for rank, value in enumerate(known)}
 

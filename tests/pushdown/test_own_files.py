@@ -39,7 +39,7 @@ ROWS = pa.table(
 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_files, "WORTH", 0)
+    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0)
 
 
 def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, pa.Table, bool]:
@@ -48,10 +48,12 @@ def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[p
     session.register("t", session.open(place))
     made = session.sql(query)
     scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
-    given = [own_files.own_files(scan, compiled_query(made).context.connectors[scan.connector]) for scan in scans]
+    given = [
+        own_files.plan_native_scan(scan, compiled_query(made).context.connectors[scan.connector]) for scan in scans
+    ]
     from_files = made.to_arrow()
     with monkeypatch.context() as patch:
-        patch.setattr(own_files, "WORTH", 2**60)
+        patch.setattr(own_files, "MIN_NATIVE_BYTES", 2**60)
         streamed = session.sql(query).to_arrow()
     return from_files, streamed, all(each is not None for each in given)
 
@@ -234,15 +236,15 @@ def test_small_files_beside_large_ones_are_given_to_the_engine_too(
     ]
     expected = []
     for query in queries:
-        monkeypatch.setattr(own_files, "WORTH", 2**60)
+        monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 2**60)
         expected.append(session.sql(query, rules=False).to_arrow())
-    monkeypatch.setattr(own_files, "WORTH", size)
+    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", size)
     for query, rows in zip(queries, expected, strict=True):
         made = session.sql(query)
         scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
         leaves = [(str(number), scan) for number, scan in enumerate(scans)]
-        assert len(own_files.all_own_files(leaves, compiled_query(made).context.connectors)) == len(leaves)
+        assert len(own_files.plan_native_scans(leaves, compiled_query(made).context.connectors)) == len(leaves)
         assert same_rows(made.to_arrow(), rows)
     alone = session.sql("SELECT * FROM small")
     (scan,) = (node for node in walk_plan(compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
-    assert own_files.all_own_files([("s", scan)], compiled_query(alone).context.connectors) == {}
+    assert own_files.plan_native_scans([("s", scan)], compiled_query(alone).context.connectors) == {}

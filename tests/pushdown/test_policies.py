@@ -249,9 +249,9 @@ def test_every_way_to_write_a_place_leads_to_its_policy(
 def test_places_in_object_stores_are_told_apart_by_no_spelling() -> None:
     found = load_policies({"tables": {"s3a://lake/orders/": [{"principals": ["ana"], "rows": "id > 1"}]}})
     assert found is not None
-    assert found.policy_of(["s3://lake/orders"], "ana") is not None
+    assert found.find_policy(["s3://lake/orders"], "ana") is not None
     with pytest.raises(AccessDenied):
-        found.policy_of(["s3://lake/orders2"], "ana")
+        found.find_policy(["s3://lake/orders2"], "ana")
 
 
 def test_A3_masks_see_raw_values_whatever_their_order_and_so_do_row_filters(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_two_masks_of_one_column_deny() -> None:
     found = load_policies({"tables": {"orders": [rule], "ord*": [{**rule, "masks": {"Y": "2"}}]}})
     assert found is not None
     with pytest.raises(AccessDenied, match="two policies"):
-        found.policy_of(["orders"], "ana")
+        found.find_policy(["orders"], "ana")
 
 
 def test_rows_and_masks_apply_in_every_part_of_a_query(policed: Session) -> None:

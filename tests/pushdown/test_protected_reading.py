@@ -14,8 +14,8 @@ from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
 from tamis.pushdown.connector import Connector, Handle
 from tamis.pushdown.nodes import Filter, Limit, Named, Output, Project, Sort, SortKey, TableScan
 from tamis.pushdown.policies.leakproof import is_leakproof
-from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
-from tamis.pushdown.policies.redaction import describe_scan, is_silent, visible_plan
+from tamis.pushdown.policies.reading import check_protected, is_protected, protected_schema, read_protected_batches
+from tamis.pushdown.policies.redaction import describe_scan, is_redacted, redact_plan
 
 ROWS = pa.table({"a": [1, 2, 3, 4], "s": ["w", "x", "y", "z"], "place": [{"city": "b"}] * 4})
 
@@ -38,7 +38,7 @@ class Rows(Connector):
 
 
 A, S = Column(("t.a",), type=types.LONG), Column(("t.s",), type=types.STRING)
-SCAN = TableScan("rows", "t", tuple(Output(f"t.{field.name}", field.type) for field in ROWS.schema), protects=True)
+SCAN = TableScan("rows", "t", tuple(Output(f"t.{field.name}", field.type) for field in ROWS.schema), is_protected=True)
 
 
 def compared(column: Column, operator: str, value: object) -> Expr:
@@ -60,7 +60,7 @@ MASKED = Project(
 
 def read(node: object, failure: Exception | None = None) -> pa.Table:
     connectors = {"rows": Rows(failure)}
-    return pa.Table.from_batches(protected_batches(node, connectors), protected_schema(node, connectors))  # type: ignore[arg-type]
+    return pa.Table.from_batches(read_protected_batches(node, connectors), protected_schema(node, connectors))  # type: ignore[arg-type]
 
 
 def test_filters_masks_and_limits_are_applied_batch_by_batch() -> None:
@@ -71,7 +71,7 @@ def test_filters_masks_and_limits_are_applied_batch_by_batch() -> None:
     engine = Project(VISIBLE, (Named("t.s", cast),), protects=True)
     assert read(engine).to_pydict() == {"t.s": ["!x", "!y", "!z"]}
     assert read(Project(Limit(SCAN, 2, 1), (Named("t.a", A),), protects=True))["t.a"].to_pylist() == [2, 3]
-    batches = protected_batches(Project(VISIBLE, (), protects=True), {"rows": Rows()})
+    batches = read_protected_batches(Project(VISIBLE, (), protects=True), {"rows": Rows()})
     assert sum(batch.num_rows for batch in batches) == 3
 
 
@@ -90,27 +90,27 @@ def test_A5_whatever_fails_it_is_not_told_why(failure: Exception) -> None:
 def test_which_nodes_are_read_so() -> None:
     assert all(map(is_protected, (SCAN, VISIBLE, MASKED)))
     users = Filter(MASKED, TRUE)
-    assert not any(map(is_protected, (users, Filter(SCAN, TRUE), replace(SCAN, protects=False))))
+    assert not any(map(is_protected, (users, Filter(SCAN, TRUE), replace(SCAN, is_protected=False))))
     check_protected(users)
     check_protected(Sort(users, (SortKey(A),)))
     # A policy above something else than its scan would be applied by an engine.
     for wrong in (
         Filter(Sort(SCAN, (SortKey(A),)), TRUE, protects=True),
-        Filter(replace(SCAN, protects=False), TRUE, protects=True),
+        Filter(replace(SCAN, is_protected=False), TRUE, protects=True),
     ):
         with pytest.raises(AccessDenied):
             check_protected(Sort(wrong, (SortKey(A),)))
 
 
 def test_A5_what_is_shown_of_a_plan_has_no_trace_of_policies() -> None:
-    shown = visible_plan(Filter(MASKED, compared(A, "=", 3)))
+    shown = redact_plan(Filter(MASKED, compared(A, "=", 3)))
     assert "'!'" not in repr(shown)
     assert isinstance(shown, Filter)
     assert isinstance(shown.source, TableScan)
     assert [output.name for output in shown.source.columns] == ["t.a", "t.s", "city", "none"]
     assert repr(shown.source.handle) == describe_scan(SCAN, {}) == "under a policy"
-    assert is_silent(shown)
-    assert not is_silent(replace(SCAN, protects=False))
+    assert is_redacted(shown)
+    assert not is_redacted(replace(SCAN, is_protected=False))
 
 
 @pytest.mark.parametrize(

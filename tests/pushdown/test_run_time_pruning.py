@@ -44,13 +44,13 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
 def _always() -> Iterator[None]:
     """Every join that may prune does, with lists and ranges of few keys."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "WORTH_PRUNING", 0)
+        patch.setattr(sizes, "MIN_SIZE_RATIO", 0)
         patch.setattr(prune_joins_at_run_time, "is_filtered", lambda node, context: True)
-        patch.setattr(prune_joins_at_run_time, "may_gain", lambda scan, column, context: True)
-        patch.setattr(key_filters, "MOST_KEYS", 4)
+        patch.setattr(prune_joins_at_run_time, "may_prune", lambda scan, column, context: True)
+        patch.setattr(key_filters, "MAX_LISTED_KEYS", 4)
         for module in (key_filters, prune_joins_at_run_time):
-            patch.setattr(module, "MOST_TESTED", 2)
-        patch.setattr(key_filters, "MOST_RANGES", 3)
+            patch.setattr(module, "MAX_TESTED_KEYS", 2)
+        patch.setattr(key_filters, "MAX_KEY_RANGES", 3)
         yield
 
 
@@ -119,7 +119,7 @@ def test_files_without_a_key_are_not_opened(tmp_path: Path, condition: str, kept
 
 
 def test_many_keys_prune_by_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_filters, "MOST_KEYS", 5)
+    monkeypatch.setattr(key_filters, "MAX_LISTED_KEYS", 5)
     session = star(tmp_path)
     for path in (tmp_path / "fact").glob("*.parquet"):
         if path.stem not in {"42", "7", "8"}:
@@ -137,7 +137,7 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
     handle = lake.table(("fact",))
     assert handle is not None
     column = handle.columns[0].column
-    filter_of_keys = key_filters.key_filter(column, pa.array([3, 4]))
+    filter_of_keys = key_filters.build_key_predicate(column, pa.array([3, 4]))
     assert filter_of_keys is not None
     made = lake.push_pruning(handle, filter_of_keys)
     assert made is not None
@@ -146,8 +146,8 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
 
 
 def test_very_many_keys_sieve_the_rows_that_ranges_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_filters, "MOST_KEYS", 5)
-    monkeypatch.setattr(key_filters, "MOST_TESTED", 5)
+    monkeypatch.setattr(key_filters, "MAX_LISTED_KEYS", 5)
+    monkeypatch.setattr(key_filters, "MAX_TESTED_KEYS", 5)
     star(tmp_path)
     lake = LakeConnector("lake")
     lake.add(("fact",), tamis.open(tmp_path / "fact")._source)
@@ -155,8 +155,12 @@ def test_very_many_keys_sieve_the_rows_that_ranges_leave(tmp_path: Path, monkeyp
     assert handle is not None
     scan = TableScan("lake", handle, (Output("f.key", pa.int64()), Output("f.value", pa.int64())))
     on = ((Column(("f.key",), type=pa.int64()), Column(("d.key",), type=pa.int64())),)
-    join = Join(scan, Values(pa.table({"k": [1]}), (Output("d.key", pa.int64()),)), "inner", on, prunes="left")
-    found = prune_joins_at_run_time.pruned(join, pa.table({"k": list(range(0, 1000, 100))}), Context({"lake": lake}))
+    join = Join(
+        scan, Values(pa.table({"k": [1]}), (Output("d.key", pa.int64()),)), "inner", on, dynamic_filter_side="left"
+    )
+    found = prune_joins_at_run_time.push_dynamic_filters(
+        join, pa.table({"k": list(range(0, 1000, 100))}), Context({"lake": lake})
+    )
     assert isinstance(found, TableScan)
     rows = pa.Table.from_batches(lake.read(found.handle), lake.columns(found.handle))
     # Ten files have a key, and of their fifty rows each has five.

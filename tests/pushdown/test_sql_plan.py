@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from tamis.pushdown.explain import plan_text
-from tamis.pushdown.nodes import Filter, Join, Node, Project, Sql, TableScan, outputs_of, walk_plan
+from tamis.pushdown.explain import format_plan
+from tamis.pushdown.nodes import Filter, Join, Node, Project, Sql, TableScan, get_outputs, walk_plan
 from tamis.pushdown.query import compiled_query
 
 ORDERS = pa.table({"id": [1], "customer": [1], "amount": [1.0], "day": ["a"], "note": ["n"]})
@@ -62,7 +62,7 @@ def test_column_ids_are_unique_in_a_plan(session: tamis.Session) -> None:
     found = plan(
         session, "SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.customer JOIN customers c ON a.id = c.id"
     )
-    names = [output.name for node in walk_plan(found) if isinstance(node, TableScan) for output in outputs_of(node)]
+    names = [output.name for node in walk_plan(found) if isinstance(node, TableScan) for output in get_outputs(node)]
     assert len(names) == len({name.casefold() for name in names}) == 13
 
 
@@ -75,7 +75,7 @@ def test_a_join_condition_is_split_into_equal_pairs_and_a_filter(session: tamis.
 
 
 def inputs(node: Node) -> list[Node]:
-    assert isinstance(node, Sql), plan_text(node)
+    assert isinstance(node, Sql), format_plan(node)
     return [source for _, source in node.inputs]
 
 
@@ -85,7 +85,7 @@ def test_conditions_and_columns_are_pushed_below_unsupported_sql(session: tamis.
         WHERE o.day = 'a' AND c.region = 'eu' AND o.id + c.id > 5 AND rand() < 2 AND o.id NOT IN (SELECT 1)"""
     below = inputs(plan(session, query))[1:]
     assert [kinds(each) for each in below] == [["Project", "Filter", "TableScan"]] * 2
-    assert [[output.name.split(".")[1] for output in outputs_of(each)] for each in below] == [
+    assert [[output.name.split(".")[1] for output in get_outputs(each)] for each in below] == [
         ["id", "customer", "amount", "day"],
         ["id", "region"],
     ]
@@ -148,12 +148,12 @@ def test_from_and_where_below_unsupported_clauses_are_planned(session: tamis.Ses
 
 def test_a_star_reads_all_columns_and_a_count_none(session: tamis.Session) -> None:
     everything = inputs(plan(session, "SELECT *, rank() OVER (ORDER BY id) FROM orders"))
-    assert len(outputs_of(everything[0])) == len(ORDERS.column_names)
+    assert len(get_outputs(everything[0])) == len(ORDERS.column_names)
     counted = inputs(plan(session, "SELECT count(*) OVER (PARTITION BY day) FROM orders"))
-    assert [output.name for output in outputs_of(counted[0])] == ["orders.day"]
+    assert [output.name for output in get_outputs(counted[0])] == ["orders.day"]
 
 
 def test_order_by_an_alias_sorts_by_its_value(session: tamis.Session) -> None:
     found = compiled_query(session.sql("SELECT -id AS id FROM orders ORDER BY id")).plan
     assert isinstance(found, Project)
-    assert "-" in plan_text(found.source).splitlines()[0]
+    assert "-" in format_plan(found.source).splitlines()[0]

@@ -11,7 +11,7 @@ import pytest
 import tamis
 from builders.files import rows_of, written
 from tamis.errors import TamisError
-from tamis.scan.java_regexps import regexp_of, replacement_of
+from tamis.scan.java_regexps import translate_regexp, translate_replacement
 
 TEXTS = pa.table(
     {
@@ -331,9 +331,9 @@ def test_nested_calls_are_bound_in_little_time(session: tamis.Session) -> None:
     ],
 )
 def test_regular_expressions_of_java_are_translated_to_re2(java: str, searched: str, matched: str | None) -> None:
-    found = regexp_of(java)
-    assert (found.searched, found.matched) == (searched, matched or searched)
+    found = translate_regexp(java)
+    assert (found.search_pattern, found.match_pattern) == (searched, matched or searched)
 
 
 def test_groups_of_replacements_are_translated() -> None:
-    assert replacement_of("<$1\\$>", 1) == "<\\1$>"
+    assert translate_replacement("<$1\\$>", 1) == "<\\1$>"

@@ -20,7 +20,7 @@ from sqlglot import exp
 import tamis
 from tamis.errors import AccessDenied, InvalidArgument, TableNotFound, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.pushdown.sql_plan import read_query
-from tamis.pushdown.time_travel import name_states
+from tamis.pushdown.time_travel import move_versions_into_names
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_texts_and_dates_are_in_the_zone_of_the_query() -> None:
         ("current_date()", "2024-06-30T22:00:00+00:00"),
     ):
         tree = read_query(f"SELECT * FROM t TIMESTAMP AS OF {moment}")
-        name_states(tree, berlin)
+        move_versions_into_names(tree, berlin)
         table = tree.find(exp.Table)
         assert table is not None
         assert table.name == f"t TIMESTAMP AS OF {expected}"

@@ -13,7 +13,7 @@ import pytest
 import tamis
 from builders.by_pages import read_by_pages
 from tamis.parquet import RowSelection, read_selection
-from tamis.parquet.batches import MOST_BYTES
+from tamis.parquet.batches import MAX_BATCH_BYTES
 
 WIDTH = 20_000
 ROWS = 2_000
@@ -51,7 +51,7 @@ def file(request: pytest.FixtureRequest) -> Any:
 
 def check(batches: list[pa.RecordBatch], rows: int = ROWS) -> None:
     assert sum(batch.num_rows for batch in batches) == rows
-    assert max(batch.nbytes for batch in batches) <= 1.5 * MOST_BYTES
+    assert max(batch.nbytes for batch in batches) <= 1.5 * MAX_BATCH_BYTES
     assert len(batches) <= 10
 
 

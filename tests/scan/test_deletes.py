@@ -43,7 +43,7 @@ def rows_of(number: int) -> pa.Table:
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
-    monkeypatch.setattr("tamis.parquet.batches.MOST_ROWS", 64)
+    monkeypatch.setattr("tamis.parquet.batches.MAX_BATCH_ROWS", 64)
 
 
 @pytest.fixture

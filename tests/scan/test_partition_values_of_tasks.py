@@ -11,7 +11,7 @@ import pytest
 import tamis
 from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
-from tamis.scan.task_data import task_reader_of, tasks_from_table, tasks_to_table
+from tamis.scan.task_data import get_task_reader, tasks_from_table, tasks_to_table
 from tamis.scan.tasks import ScanTask, partition_values_of
 
 
@@ -29,7 +29,7 @@ def partitioned_by(place: Path, declared: str, *texts: str | None) -> tamis.Tabl
 
 def elsewhere(scan: tamis.Scan, schema: pa.Schema) -> pa.Table:
     """The rows of a scan whose tasks went through a table, as those do that go to another process."""
-    reader = task_reader_of(scan)
+    reader = get_task_reader(scan)
     tasks = tasks_from_table(tasks_to_table(scan.plan("row_groups").tasks, reader.schema, reader.partition_columns))
     return pa.Table.from_batches(reader.read(tasks), schema)
 

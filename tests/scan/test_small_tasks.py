@@ -12,7 +12,7 @@ import pytest
 import tamis
 from builders.tables import write_hive_table
 from tamis.errors import CorruptFile
-from tamis.parquet.footer import FOOTERS, WHOLE_FILE
+from tamis.parquet.footer import FOOTERS, MAX_WHOLE_FILE_BYTES
 from tamis.scan.tasks import MOST_BYTES_TOGETHER, MOST_TOGETHER, ScanTask, put_together
 
 FILES = 20
@@ -99,12 +99,12 @@ def test_a_plan_holds_no_contents_of_files(small_files: Path) -> None:
 
 def test_a_larger_file_is_not_kept_whole(tmp_path: Path) -> None:
     pq.write_table(part(0), tmp_path / "0.parquet")
-    rows = pa.table({"id": range(WHOLE_FILE), "name": ["x"] * WHOLE_FILE})
+    rows = pa.table({"id": range(MAX_WHOLE_FILE_BYTES), "name": ["x"] * MAX_WHOLE_FILE_BYTES})
     pq.write_table(rows, tmp_path / "1.parquet", compression="none", use_dictionary=False)
     table = tamis.open(tmp_path)
     FOOTERS.clear()
     scan = table.scan(columns=["name"])
-    assert scan.to_arrow().num_rows == 10 + WHOLE_FILE
+    assert scan.to_arrow().num_rows == 10 + MAX_WHOLE_FILE_BYTES
     assert scan.report is not None
     assert scan.report.requests == 3
 

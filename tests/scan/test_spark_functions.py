@@ -11,7 +11,7 @@ import pytest
 
 from builders.files import rows_of, written
 from tamis.errors import EvaluationError
-from tamis.scan.spark_functions import macros_of, to_duckdb
+from tamis.scan.spark_functions import to_duckdb, write_macro_statements
 
 COLUMNS = {
     "day": pa.array([datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), None, datetime.date(2023, 12, 31)]),
@@ -135,10 +135,12 @@ def test_an_unsupported_use_is_an_error_that_names_it(tmp_path, where, message):
 
 
 def test_macros_are_created_in_the_order_of_their_dependencies():
-    created = [statement.split("(")[0].split("_", 1)[1] for statement in macros_of("SELECT SPARK_PRINTED_TEXT(a)")]
+    created = [
+        statement.split("(")[0].split("_", 1)[1] for statement in write_macro_statements("SELECT SPARK_PRINTED_TEXT(a)")
+    ]
     assert created.index("number_text") < created.index("string") < created.index("printed_text")
     assert created[-1] == "printed_text"
-    assert macros_of("SELECT a") == []
+    assert write_macro_statements("SELECT a") == []
 
 
 def test_nested_functions_do_not_multiply_their_text():

@@ -14,10 +14,10 @@ from builders.tables import write_hive_table
 from tamis.errors import EvaluationError, InvalidArgument, UnknownColumn, VerificationFailed
 from tamis.io.storage import open_storage
 from tamis.scan.scan import Scan, planner_of
-from tamis.scan.verify import assert_same, level_subsets, levels_name, verify
+from tamis.scan.verify import assert_same_rows, level_subsets, name_levels, verify
 from tamis.skipping.predicate import Predicate
 from tamis.tables.hive.table import HiveTable
-from tamis.tables.source import FileListing, levels_of
+from tamis.tables.source import FileListing, levels_of_format
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ class ListsTooFew:
 
 def test_every_subset_of_levels_runs_once_and_returns_the_same_rows(table: Path) -> None:
     results = verify(tamis.open(table), "region = 'eu' AND id BETWEEN 120 AND 124")
-    assert [result.levels for result in results] == level_subsets(levels_of("hive"))
-    assert {(result.rows, result.counted, result.same) for result in results} == {(5, 5, True)}
+    assert [result.levels for result in results] == level_subsets(levels_of_format("hive"))
+    assert {(result.rows, result.count, result.same) for result in results} == {(5, 5, True)}
     assert len({result.checksum for result in results}) == 1
-    assert_same(results)
+    assert_same_rows(results)
 
 
 def test_results_tell_what_each_run_kept_and_read(table: Path) -> None:
@@ -92,7 +92,7 @@ def test_first_subset_that_loses_rows_is_named(table: Path, level: str) -> None:
     results = verify(source)
     assert [result.same for result in results] == [level not in result.levels for result in results]
     with pytest.raises(VerificationFailed, match=rf"the scan with {level} on returned 200 rows, .* 300"):
-        assert_same(results)
+        assert_same_rows(results)
 
 
 def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,13 +111,13 @@ def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.M
     with pytest.raises(
         VerificationFailed, match=r"partitions on returned other rows than without pruning \(300 each\)"
     ):
-        assert_same(verify(tamis.open(table)))
+        assert_same_rows(verify(tamis.open(table)))
 
 
 def test_wrong_count_from_metadata_is_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scan, "count", lambda scan: 299 if "row_groups" in planner_of(scan).levels else 300)
     with pytest.raises(VerificationFailed, match="row_groups on counts 299 rows, but 300 match"):
-        assert_same(verify(tamis.open(table)))
+        assert_same_rows(verify(tamis.open(table)))
 
 
 def test_errors_of_the_scan_are_raised_as_they_are(table: Path) -> None:
@@ -133,7 +133,7 @@ def test_many_levels_run_in_few_subsets() -> None:
     assert level_subsets("abcdefgh")[:3] == [(), ("a",), ("b",)]
     assert len(level_subsets("abcdefgh")) == 1 + 8 + 8 + 1
     assert level_subsets("abcdefgh")[-1] == tuple("abcdefgh")
-    assert levels_name(("partitions",)) == "partitions"
+    assert name_levels(("partitions",)) == "partitions"
 
 
 @pytest.mark.parametrize("where", ["rand() < 0.5", "id = 1 OR uuid() = 'a'", "name RLIKE uuid()"])
@@ -143,4 +143,4 @@ def test_a_filter_that_is_not_deterministic_cannot_be_verified(table: Path, wher
 
 
 def test_the_time_of_a_filter_stands_still(table: Path) -> None:
-    assert_same(verify(tamis.open(table), "now() > TIMESTAMP '2024-01-01 00:00:00' AND id < 5"))
+    assert_same_rows(verify(tamis.open(table), "now() > TIMESTAMP '2024-01-01 00:00:00' AND id < 5"))

@@ -11,7 +11,7 @@ import pytest
 import tamis
 from builders.files import kept_row_groups, rows_of, written
 from tamis.expr.nodes import Column
-from tamis.tables.iceberg.statistics import bounds_of_statistics
+from tamis.tables.iceberg.statistics import compute_statistics_bounds
 
 CASTS = [
     ("CAST(x AS BIGINT) = 5", [5]),
@@ -118,8 +118,8 @@ def test_N9_a_field_of_structs_is_null_by_its_count_of_values(
             "upper:2": pa.array([bound], pa.binary()),
         }
     )
-    found = bounds_of_statistics(files, {2: Column(("s", "a"), type=pa.int64())}, pa.array([10], pa.int64()))
+    found = compute_statistics_bounds(files, {2: Column(("s", "a"), type=pa.int64())}, pa.array([10], pa.int64()))
     assert found["null_count:s.a"].to_pylist() == [expected]
     # A column by itself has a value in each row, so that other counts say nothing.
-    found = bounds_of_statistics(files, {2: Column(("a",), type=pa.int64())}, pa.array([10], pa.int64()))
+    found = compute_statistics_bounds(files, {2: Column(("a",), type=pa.int64())}, pa.array([10], pa.int64()))
     assert found["null_count:a"].to_pylist() == [nulls if values in (None, 10) else None]

@@ -96,7 +96,7 @@ def test_where_the_function_fails_on_a_bound_nothing_is_proved():
         conjuncts = make_predicate(where, pa.schema([("x", BIG)]), "t").conjuncts
         pruned = prune(batch_of({"x": (BIG, [Unit(-(2**63), -(2**63)), Unit(1, 1)])}), conjuncts)
         assert pruned.selection.to_pylist() == [True, True]
-        assert pruned.matched[0].to_pylist() == [False, False]
+        assert pruned.fully_matched[0].to_pylist() == [False, False]
 
 
 def test_one_argument_that_may_fail_is_enough():
@@ -139,7 +139,7 @@ def test_X11_a_sum_of_two_thousand_terms_is_rewritten():
     (conjunct,) = rewrite(Call(">", (total, Literal(2_005, BIG))))
     batch = batch_of({"x": (BIG, [Unit(1, 5), Unit(1, 6), Unit(6, 9), Unit(None, None)])})
     assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True, True, True]
-    assert conjunct.evaluate_matches_whole(batch).to_pylist() == [False, False, True, False]
+    assert conjunct.evaluate_fully_matches(batch).to_pylist() == [False, False, True, False]
 
 
 def test_X11_a_thousand_levels_that_may_fail_are_rewritten():
@@ -151,4 +151,4 @@ def test_X11_a_thousand_levels_that_may_fail_are_rewritten():
     (conjunct,) = rewrite(Call("not", (deep,)))
     batch = batch_of({"x": (BIG, [Unit(1, 5), Unit(-9_000, -8_000)])})
     assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True]
-    assert conjunct.evaluate_matches_whole(batch).to_pylist() == [False, True]
+    assert conjunct.evaluate_fully_matches(batch).to_pylist() == [False, True]

@@ -10,7 +10,7 @@ import pytest
 
 from builders.units import DOUBLE, KEPT, SKIPPED, WHOLE, Unit, outcome, outcomes
 from tamis.expr.nodes import Column
-from tamis.skipping.metadata import constant_bounds
+from tamis.skipping.metadata import make_constant_bounds
 
 INFINITY = math.inf
 SINGLE = pa.float32()
@@ -245,7 +245,7 @@ def test_infinities_are_numbers(where, lower, upper, expected):
 
 def test_F2_a_partition_value_of_nan_is_counted_and_never_a_bound():
     values = pa.array([1.0, math.nan, None], DOUBLE)
-    found = constant_bounds(Column(("x",), type=DOUBLE), values, pa.array([10, 10, 10]))
+    found = make_constant_bounds(Column(("x",), type=DOUBLE), values, pa.array([10, 10, 10]))
     assert found["nan_count:x"].to_pylist() == [0, 10, 0]
     assert found["null_count:x"].to_pylist() == [0, 0, 10]
     assert found["lower:x"].to_pylist() == found["upper:x"].to_pylist() == [1.0, None, None]

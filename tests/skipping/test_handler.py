@@ -287,6 +287,6 @@ def test_another_handler_evaluates_the_same_rewrite_to_the_same_selection(where,
     batch = batch_of({"x": (data_type, units)})
     (conjunct,) = make_predicate(where, pa.schema([("x", data_type)]), "t").conjuncts[:1]
     other: ExpressionHandler = RowByRowHandler()
-    for expr in (conjunct.keeps, conjunct.matches_whole):
+    for expr in (conjunct.keeps, conjunct.fully_matches):
         by_arrow = HANDLER.predicate_evaluator(batch.schema, expr).eval(batch)
         assert other.predicate_evaluator(batch.schema, expr).eval(batch).to_pylist() == by_arrow.to_pylist()

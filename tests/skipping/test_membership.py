@@ -14,10 +14,10 @@ from builders.judge import truth
 from builders.predicates import PRIMITIVES, Said, array_of, predicates, values
 from builders.units import BIG, DOUBLE, TEXT, Unit, batch_of
 from tamis.expr.bind import bind
-from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, conjuncts_of
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, split_conjuncts
 from tamis.expr.normalise import normalise
-from tamis.expr.printer import shown
-from tamis.skipping.membership import Question, Questioned, ask, could_skip
+from tamis.expr.printer import to_display_sql
+from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
 from tamis.skipping.metadata import metadata_name
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
@@ -27,12 +27,12 @@ SCHEMA = pa.schema({"x": BIG, "y": BIG, "s": TEXT, "f": DOUBLE})
 WIDE = Unit(0, 100, null_count=None)
 
 
-def asked(where: str) -> Questioned:
-    return ask(make_predicate(where, SCHEMA, "t").expr)
+def asked(where: str) -> QuestionedPredicate:
+    return collect_questions(make_predicate(where, SCHEMA, "t").expr)
 
 
-def texts(questioned: Questioned) -> list[str]:
-    return [shown(question.predicate) for question in questioned.questions]
+def texts(questioned: QuestionedPredicate) -> list[str]:
+    return [to_display_sql(question.predicate) for question in questioned.questions]
 
 
 def units(x: Unit = WIDE, y: Unit = WIDE, **answers: list[bool | None]) -> pa.RecordBatch:
@@ -44,15 +44,15 @@ def units(x: Unit = WIDE, y: Unit = WIDE, **answers: list[bool | None]) -> pa.Re
     return batch
 
 
-def kept(questioned: Questioned, batch: pa.RecordBatch) -> list[bool]:
+def kept(questioned: QuestionedPredicate, batch: pa.RecordBatch) -> list[bool]:
     return prune(batch, questioned.conjuncts).selection.to_pylist()
 
 
-def matched(questioned: Questioned, batch: pa.RecordBatch) -> list[bool]:
+def matched(questioned: QuestionedPredicate, batch: pa.RecordBatch) -> list[bool]:
     """Return whether the units, all of them kept, are fully matched."""
     pruned = prune(batch, questioned.conjuncts)
     assert all(pruned.selection.to_pylist())
-    return [all(each[place].as_py() for each in pruned.matched) for place in range(batch.num_rows)]
+    return [all(each[place].as_py() for each in pruned.fully_matched) for place in range(batch.num_rows)]
 
 
 # --- What is asked ----------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_items_have_the_type_of_the_column() -> None:
         ("t = TIMESTAMP '2020-01-01 00:00:00'", pa.timestamp("us", "UTC")),
         ("h IN (1.5, 2)", pa.float16()),
     ):
-        (question,) = ask(make_predicate(where, schema, "t").expr).questions
+        (question,) = collect_questions(make_predicate(where, schema, "t").expr).questions
         assert question.values.type == expected
 
 
@@ -132,7 +132,7 @@ def test_B4_a_boolean_column_beside_a_question_is_answered_by_its_bounds() -> No
     flags = [Unit(False, False), Unit(False, True), Unit(True, True), Unit(False, False)]
     batch = batch_of({"x": (BIG, [WIDE] * 4), "flag": (pa.bool_(), flags)})
     batch = batch.append_column("true:0", pa.array([False, False, False, True]))
-    assert kept(ask(predicate), batch) == [False, True, True, True]
+    assert kept(collect_questions(predicate), batch) == [False, True, True, True]
 
 
 def test_B4_under_and_one_side_suffices() -> None:
@@ -171,7 +171,7 @@ def test_values_of_a_part_decide_within_a_disjunction() -> None:
     assert kept(questioned, batch) == [False]
 
 
-def judged(where: str, x: list[int], y: list[int] | None, nulls: int = 0) -> tuple[Questioned, pa.RecordBatch]:
+def judged(where: str, x: list[int], y: list[int] | None, nulls: int = 0) -> tuple[QuestionedPredicate, pa.RecordBatch]:
     """Return the metadata of a unit with the answers for the values of x and y, where known."""
     questioned = asked(where)
     batch = units(Unit(0, 100, null_count=nulls), Unit(0, 100, null_count=0))
@@ -217,15 +217,15 @@ def test_a_unit_is_fully_matched_if_no_value_is_false_or_null() -> None:
 
 def test_NaN_and_functions_are_evaluated_for_the_values() -> None:
     (question,) = asked("f > 3").questions
-    assert question.judge(pa.array([1.0, math.nan, None])) == (True, True, False)
+    assert question.evaluate_values(pa.array([1.0, math.nan, None])) == (True, True, False)
     (question,) = asked("x IN (1, NULL)").questions
-    assert question.judge(pa.array([3])) == (False, False, True)
+    assert question.evaluate_values(pa.array([3])) == (False, False, True)
 
 
 def test_a_value_for_which_the_predicate_fails_makes_the_answers_unknown() -> None:
     (question,) = asked("cast(s AS int) = 5").questions
-    assert question.judge(pa.array(["5", "x"])) is None
-    assert question.judge(pa.array(["5", "6"])) == (True, True, False)
+    assert question.evaluate_values(pa.array(["5", "x"])) is None
+    assert question.evaluate_values(pa.array(["5", "6"])) == (True, True, False)
 
 
 # --- Whether to ask ---------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_only_units_that_answers_could_skip_need_answers() -> None:
     (conjunct,) = questioned.conjuncts
     (equality,) = [question for question in questioned.questions if question.items]
     batch = batch_of({"x": (BIG, [WIDE, WIDE]), "y": (BIG, [Unit(0, 100), Unit(0, 5)])})
-    assert could_skip(batch, conjunct, [equality.true_name]).to_pylist() == [False, True]
+    assert find_skippable_units(batch, conjunct, [equality.true_name]).to_pylist() == [False, True]
     assert questioned.asked == (questioned.questions,)
 
 
@@ -246,9 +246,9 @@ def test_X11_questions_of_deep_and_long_predicates_are_found_in_time() -> None:
     for index in range(1, 2_000):
         part = Call("=", (column if index % 3 else other, Literal(index, BIG)))
         nested = Call("and" if index % 2 else "or", (nested, part))
-    assert len(ask(nested).questions) >= 2_000
+    assert len(collect_questions(nested).questions) >= 2_000
     listed = Call("in", (column, *(Literal(index, BIG) for index in range(100_000))))
-    (question,) = ask(listed).questions
+    (question,) = collect_questions(listed).questions
     assert len(question.values) == 100_000
 
 
@@ -273,7 +273,7 @@ def with_judged(
     batch: pa.RecordBatch, question: Question, given: list[pa.Array], known: list[list[bool]] | None = None
 ) -> pa.RecordBatch:
     """Return the batch with the answers for the values of each unit, where they are to be known."""
-    found = [question.judge(each) or (None, None, None) for each in given]
+    found = [question.evaluate_values(each) or (None, None, None) for each in given]
     for place, name in enumerate((question.true_name, question.false_name, question.null_name)):
         answers = [answer[place] if known is None or known[unit][place] else None for unit, answer in enumerate(found)]
         batch = batch.append_column(name, pa.array(answers, pa.bool_()))
@@ -296,8 +296,8 @@ def test_O3_O4_O5_answers_skip_no_matching_row_and_fully_match_only_matching_uni
 ) -> None:
     schema, found, said = case
     expr = normalise(bind(said.expr, schema))
-    questioned = ask(expr)
-    assert [each.predicate for each in questioned.conjuncts] == [part for part in conjuncts_of(expr) if part != TRUE]
+    questioned = collect_questions(expr)
+    assert [each.predicate for each in questioned.conjuncts] == [part for part in split_conjuncts(expr) if part != TRUE]
     plain = described(schema, found)
     tables = [pa.table({field.name: array_of(field.type, unit[field.name]) for field in schema}) for unit in found]
     rows = [truth(table, said.sql) for table in tables]
@@ -316,7 +316,7 @@ def test_O3_O4_O5_answers_skip_no_matching_row_and_fully_match_only_matching_uni
             assert keeps or True not in answers, "a unit with a matching row was skipped"
         remaining = [answers for keeps, answers in zip(selected, rows, strict=True) if keeps]
         for place, answers in enumerate(remaining):
-            if all(each[place].as_py() for each in pruned.matched):
+            if all(each[place].as_py() for each in pruned.fully_matched):
                 assert all(answer is True for answer in answers), "a unit that matches whole has another row"
     for more, less, none in zip(*(each.selection.to_pylist() for each in outcome), unanswered, strict=True):
         assert less or not more, "an answer that is missing removed a unit"

@@ -41,7 +41,7 @@ def test_N1_an_absent_null_count_column_is_unknown_too():
     for where in ("x IS NULL", "x IS NOT NULL", "x >= 1", "x <=> NULL"):
         pruned = prune(batch, make_predicate(where, schema, "t").conjuncts)
         assert pruned.selection.to_pylist() == [True]
-        assert pruned.matched[0].to_pylist() == [False]
+        assert pruned.fully_matched[0].to_pylist() == [False]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_N9_a_field_of_a_struct_has_bounds_and_nulls_of_its_own():
     for where, (kept, whole) in expected.items():
         pruned = prune(batch, make_predicate(where, schema, "t").conjuncts)
         assert pruned.selection.to_pylist() == kept, where
-        assert pruned.matched[0].to_pylist() == whole, where
+        assert pruned.fully_matched[0].to_pylist() == whole, where
 
 
 def test_N9_a_list_has_no_bounds():

@@ -282,7 +282,7 @@ def test_bounds_whose_sum_overflows_prove_nothing(where):
     batch = batch_of({"x": (BIG, [Unit(-(2**63), 2**63 - 1)])})
     pruned = prune(batch, make_predicate(where, pa.schema([("x", BIG)]), "t").conjuncts)
     assert pruned.selection.to_pylist() == [True]
-    assert pruned.matched[0].to_pylist() == [False]
+    assert pruned.fully_matched[0].to_pylist() == [False]
     assert "not computable" in pruned.outcomes[0].unused_because
 
 
@@ -305,7 +305,7 @@ def test_X11_a_case_of_fifteen_hundred_levels_is_rewritten():
     (conjunct,) = rewrite(deep)
     batch = batch_of({"n": (BIG, [Unit(1_499, 1_499), Unit(1_498, 1_498), Unit(1, 9), ALL_NULL])})
     assert conjunct.evaluate_keeps(batch).to_pylist() == [True, False, True, False]
-    assert conjunct.evaluate_matches_whole(batch).to_pylist() == [True, False, False, False]
+    assert conjunct.evaluate_fully_matches(batch).to_pylist() == [True, False, False, False]
 
 
 def test_X11_a_list_of_a_hundred_thousand_items_is_searched():
@@ -313,4 +313,4 @@ def test_X11_a_list_of_a_hundred_thousand_items_is_searched():
     batch = batch_of({"x": (INT, [Unit(1, 1), Unit(2, 3), Unit(199_999, 300_000), Unit(4, 4)])})
     pruned = prune(batch, make_predicate(Call("in", (Column(("x",)), *items)), pa.schema([("x", INT)]), "t").conjuncts)
     assert pruned.selection.to_pylist() == [False, True, False, True]
-    assert pruned.matched[0].to_pylist() == [False, True]
+    assert pruned.fully_matched[0].to_pylist() == [False, True]

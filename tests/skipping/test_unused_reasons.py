@@ -107,4 +107,4 @@ def test_each_conjunct_counts_what_it_alone_would_skip():
         ("a > 5", 2),
         ("b > 5", 1),
     ]
-    assert [each.to_pylist() for each in pruned.matched] == [[True], [True]]
+    assert [each.to_pylist() for each in pruned.fully_matched] == [[True], [True]]

@@ -23,7 +23,7 @@ from tamis.io.counters import IoCounters
 from tamis.io.storage import open_storage
 from tamis.tables.hive.listing_job import _SCHEMA as LISTED
 from tamis.tables.hive.listing_job import FUNCTION as LIST
-from tamis.tables.jobs import Item, Job, storage_arguments
+from tamis.tables.jobs import Item, Job, storage_to_arguments
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,8 +45,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def listing(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
     """A job over directories, one a call."""
-    job = Job(LIST, storage_arguments(open_storage(root)), LISTED, what, IoCounters())
-    return job, [Item.of_json([f"{root}/{number}"], size=number) for number in range(5)]
+    job = Job(LIST, storage_to_arguments(open_storage(root)), LISTED, what, IoCounters())
+    return job, [Item.from_json([f"{root}/{number}"], size=number) for number in range(5)]
 
 
 def test_batches_come_in_the_order_of_items_as_the_local_engine_gives_them(any_spark: Any, folders: Path) -> None:
@@ -106,7 +106,7 @@ def test_on_connect_a_job_is_tagged_for_as_long_as_it_runs(
 
 def test_an_error_of_ours_arrives_as_it_was_raised(any_spark: Any, folders: Path) -> None:
     job, items = listing(folders)
-    items[3] = Item.of_json([f"{folders}/nowhere"])
+    items[3] = Item.from_json([f"{folders}/nowhere"])
     with pytest.raises(MissingFile) as local:
         list(LocalEngine().run(job, items))
     with pytest.raises(MissingFile) as caught:

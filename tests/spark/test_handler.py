@@ -107,7 +107,7 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
         some = [subjects[number % len(subjects)], choices.one_of(subjects)]
         said = random_predicate(choices, some, depth=2)
         for conjunct in rewrite(normalise(bind(said.expr, schema))):
-            asked += [conjunct.may_be_true, conjunct.matches_whole]
+            asked += [conjunct.may_be_true, conjunct.fully_matches]
     asked = list(dict.fromkeys(asked))
     # What Spark has no type for, as times of a nanosecond, is unknown there.
     known = batch.select(fit_metadata(batch).schema.names)
@@ -159,7 +159,7 @@ def test_chosen_predicates_have_the_answers_that_arrow_gives(any_spark: Any) -> 
         "CASE WHEN a > 3 THEN s = 'é' ELSE false END",
     ]  # fmt: skip
     conjuncts = [each for where in wheres for each in make_predicate(where, SCHEMA, "t").conjuncts]
-    asked = [answer for each in conjuncts for answer in (each.may_be_true, each.matches_whole)]
+    asked = [answer for each in conjuncts for answer in (each.may_be_true, each.fully_matches)]
     answers = by_spark(any_spark, UNITS, asked)
     known = [(predicate, found) for predicate, found in zip(asked, answers, strict=True) if found is not None]
     wrong = [(each, found, by_arrow(UNITS, each)) for each, found in known if found != by_arrow(UNITS, each)]

@@ -13,7 +13,7 @@ import pytest
 
 import tamis
 from builders.delta_log import DeltaLog, add
-from tamis.parquet.old_calendar import FIRST_DAY
+from tamis.parquet.old_calendar import FIRST_GREGORIAN_DAY
 from tamis.scan.scan import Scan
 
 DAY = 86_400_000_000
@@ -29,7 +29,15 @@ Rows = list[tuple[int, int, int]]
 def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with days of two thousand years, written in the legacy mode, the zone being UTC."""
     choice = random.Random(1582)
-    edges = [FIRST_DAY - 11, FIRST_DAY - 1, FIRST_DAY, FIRST_DAY + 1, -719162, -354285, -354284]
+    edges = [
+        FIRST_GREGORIAN_DAY - 11,
+        FIRST_GREGORIAN_DAY - 1,
+        FIRST_GREGORIAN_DAY,
+        FIRST_GREGORIAN_DAY + 1,
+        -719162,
+        -354285,
+        -354284,
+    ]
     days = [*edges, *(choice.randrange(-719162, 20_000) for _ in range(500))]
     rows = pa.table({"id": range(len(days)), "day": days, "at": [day * DAY + choice.randrange(DAY) for day in days]})
     path = tmp_path_factory.mktemp("old") / "t"

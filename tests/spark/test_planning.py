@@ -24,7 +24,7 @@ from builders.tables import write_hive_table
 from tamis.errors import InvalidArgument
 from tamis.scan import slices
 from tamis.tables import planning
-from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
 from tamis.tables.hive import listing_job
 
 SEVERAL = settings(max_examples=max(1, settings().max_examples // 30), deadline=None)
@@ -83,8 +83,8 @@ def test_O8_a_plan_of_a_delta_table_on_spark_is_the_local_one(any_spark: Any, or
 def test_O8_a_plan_of_a_hive_table_on_spark_is_the_local_one(
     any_spark: Any, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "FILES_TOGETHER", 2)
-    monkeypatch.setattr(listing_job, "TOGETHER", 2)
+    monkeypatch.setattr(slices, "FOOTERS_PER_CALL", 2)
+    monkeypatch.setattr(listing_job, "DIRECTORIES_PER_CALL", 2)
     on_spark = tamis.connect(spark=any_spark, planning="spark").open(events, partitioning=PARTITIONING)
     local = tamis.open(events, partitioning=PARTITIONING)
     for where in (None, "region = 'eu' AND id > 25"):
@@ -119,12 +119,12 @@ def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path, mo
     small = fresh_plan(table, "id = 57", "files")
     assert jobs_of(spark, what) == before
     monkeypatch.setattr(planning, "AUTO_BYTES", 1)
-    monkeypatch.setattr(planning, "AUTO_PIECES", 3)
+    monkeypatch.setattr(planning, "AUTO_PARTS", 3)
     large = fresh_plan(table, "id = 57", "files")
     assert jobs_of(spark, what) > before
     assert_same_plans(small, large)
     # What an earlier plan left in memory need not be read by anybody.
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     tamis.open(orders).scan().plan("files")
     before = jobs_of(spark, what)
     table.scan("id = 58").plan("files")
@@ -140,8 +140,8 @@ def test_a_file_system_object_cannot_be_sent_to_executors(
     with pytest.raises(InvalidArgument, match=r"opened with a file system object.*planning='local'"):
         tamis.connect(spark=spark, planning="spark").open(orders, **options).scan().plan("files")
     monkeypatch.setattr(planning, "AUTO_BYTES", 1)
-    monkeypatch.setattr(planning, "AUTO_PIECES", 1)
-    LIVE_FILES.clear()
+    monkeypatch.setattr(planning, "AUTO_PARTS", 1)
+    FILE_BATCH_CACHE.clear()
     assert tamis.connect(spark=spark).open(orders, **options).scan("id = 57").plan("files").num_files == 1
 
 

@@ -77,7 +77,7 @@ def test_I5_names_that_changed_places_are_read_and_filtered_by_their_ids(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_executors: bool
 ) -> None:
     if by_executors:
-        monkeypatch.setattr(readable_files, "MOST_READ_HERE", 0)
+        monkeypatch.setattr(readable_files, "MAX_LOCAL_FOOTERS", 0)
     table = IcebergFolder(tmp_path, [field(1, "a", "long"), field(2, "b", "long")])
     table.commit(table.data_file("1.parquet", pa.table({"a": [1, 2, 3], "b": [10, 20, 30]})))
     table.evolve([field(1, "b", "long"), field(2, "a", "long")])

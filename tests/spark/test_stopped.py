@@ -12,7 +12,7 @@ import pytest
 
 import tamis
 import tamis.spark
-from tamis.engines.translation import translate
+from tamis.engines.translation import translate_error
 from tamis.errors import EngineError
 from tamis.spark.handler import SparkExpressionHandler
 
@@ -81,4 +81,4 @@ def test_a_context_that_stops_meanwhile_is_the_same_error() -> None:
         "An error occurred while calling o1.\n: IllegalStateException: Cannot call methods on a stopped SparkContext.",
         "Job 7 cancelled because SparkContext was shut down",
     ):
-        assert str(translate(text, "tamis: read t")).startswith("the Spark session was stopped: ")
+        assert str(translate_error(text, "tamis: read t")).startswith("the Spark session was stopped: ")

@@ -270,8 +270,8 @@ def test_a_narrow_selection_is_read_by_pages(
     )
     scan = tamis.open(tmp_path / "many.parquet").scan("id BETWEEN 250000 AND 250009")
     assert not uses_tasks(check(connect_spark, scan))
-    monkeypatch.setattr(to_spark, "WORTH_PAGES", 100_000)
-    monkeypatch.setattr(to_spark, "NARROW", 0.2)
+    monkeypatch.setattr(to_spark, "MIN_BYTES_FOR_PAGES", 100_000)
+    monkeypatch.setattr(to_spark, "MAX_SELECTIVE_SHARE", 0.2)
     assert uses_tasks(check(connect_spark, scan))
     assert not uses_tasks(check(connect_spark, scan, reader="spark"))
     assert not uses_tasks(tamis.open(tmp_path / "many.parquet").scan("id > 1000").to_spark(connect_spark))
@@ -281,7 +281,7 @@ def test_a_narrow_selection_is_read_by_pages(
 def test_page_indexes_of_many_files_are_read_where_those_of_some_are_worth_it(
     tmp_path: Path, where: str, is_narrow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(to_spark, "NARROW", 0.2)
+    monkeypatch.setattr(to_spark, "MAX_SELECTIVE_SHARE", 0.2)
     for number in range(20):
         # Every file has small and large numbers, its pages do not.
         ids = pa.array(range(number, 1_000_000, 20), pa.int64())
@@ -319,7 +319,7 @@ def test_E4_a_worker_that_dies_while_it_reads_a_table_loses_and_repeats_no_row(
 ) -> None:
     grave = tmp_path / "grave"
     cloudpickle.register_pickle_by_value(dying_workers)
-    monkeypatch.setattr(task_runner, "on_workers", lambda *given: dying_workers.DiesOnce(on_workers(*given), grave))
+    monkeypatch.setattr(task_runner, "make_worker_function", lambda *given: dying_workers.DiesOnce(on_workers(*given), grave))
     check(spark, tamis.open(hive_table).scan(), reader="arrow")
     assert grave.exists()
 

@@ -7,7 +7,7 @@ import click
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import write, write_json
-from tamis.cli.progress import bytes_meter, is_watched, show_progress
+from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 
 
 @click.command(epilog='Example: tamis count orders --where "id < 150"')
@@ -29,7 +29,7 @@ def count(request: Request, as_json: bool) -> None:
     If metadata proves that all rows of a row group match, none of its columns is read.
     """
     scan = request.scan()
-    with show_progress(bytes_meter("counting", scan), is_wanted=is_watched()):
+    with show_progress(make_bytes_meter("counting", scan), is_wanted=is_interactive()):
         found = scan.count()
     if as_json:
         write_json({"count": found})

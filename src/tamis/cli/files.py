@@ -8,8 +8,8 @@ import pyarrow as pa
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import is_terminal, json_array, note, select_columns, write, write_lines
-from tamis.cli.progress import bytes_meter, is_watched, show_progress
-from tamis.errors import counted
+from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
+from tamis.errors import format_count
 from tamis.scan.funnel import format_bytes
 
 
@@ -39,7 +39,7 @@ def files(request: Request, as_json: bool) -> None:
     """
     table = request.open()
     scan = table.scan(request.filter, levels=request.levels)
-    with show_progress(bytes_meter("listing", scan), is_wanted=is_watched()):
+    with show_progress(make_bytes_meter("listing", scan), is_wanted=is_interactive()):
         found = table.files(request.filter, levels=request.levels)
     total = found.num_rows
     found = found.slice(0, request.most_rows)
@@ -55,7 +55,7 @@ def files(request: Request, as_json: bool) -> None:
 
         known = found if request.columns is not None else _drop_unknown_counts(found)
         hidden = show_rows(_shorten_paths(known, table.uri))
-        files_found = counted(total, "file")
+        files_found = format_count(total, "file")
         shown = f"{found.num_rows:,} of {files_found}" if found.num_rows < total else files_found
         note(f"{shown}, {format_bytes(size)}, in {table.uri}")
         if known.num_columns < found.num_columns:

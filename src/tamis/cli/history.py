@@ -11,7 +11,7 @@ from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import flush, is_terminal, note, select_columns, write, write_lines
 from tamis.cli.text import json_texts
-from tamis.errors import UnsupportedFeature, counted
+from tamis.errors import UnsupportedFeature, format_count
 
 VERSIONS_ON_A_TERMINAL = 20
 
@@ -64,7 +64,7 @@ def history(request: Request, as_json: bool) -> None:
         known = found if request.columns is not None else _drop_empty_columns(found)
         hidden = show_rows(known)
         flush()
-        count = counted(found.num_rows, "version")
+        count = format_count(found.num_rows, "version")
         note(f"the newest {count}; --limit N shows more, --limit all shows all" if has_more else count)
         if hidden:
             note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")

@@ -13,8 +13,8 @@ from tamis.cli.errors import debug_option
 from tamis.cli.options import json_option, names_option, storage_option, table_options
 from tamis.cli.output import note, write, write_json
 from tamis.cli.pandas_left_out import let_pandas_in
-from tamis.cli.progress import Meter, is_watched, show_progress
-from tamis.errors import counted
+from tamis.cli.progress import Meter, is_interactive, show_progress
+from tamis.errors import format_count
 from tamis.scan.funnel import format_bytes
 
 if TYPE_CHECKING:
@@ -61,7 +61,11 @@ Examples:
     help="False positive rate of the Bloom filters.  [default: 0.01]",
 )
 @click.option(
-    "--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Engine that reads the files."
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Engine that reads the files.",
 )
 @_location_option
 @table_options(*_TABLE_OPTIONS)
@@ -87,7 +91,7 @@ def build(
     if engine == "spark":
         let_pandas_in()
     meter = BuildMeter()
-    with show_progress(meter, is_wanted=is_watched()):
+    with show_progress(meter, is_wanted=is_interactive()):
         done = indexes.build(
             uri,
             columns=columns,
@@ -103,10 +107,10 @@ def build(
     if as_json:
         write_json(done.to_dict())
         return
-    write(f"{counted(done.files, 'file')}, {counted(done.rows, 'row')} in the index at {done.place}\n")
+    write(f"{format_count(done.files, 'file')}, {format_count(done.rows, 'row')} in the index at {done.place}\n")
     write(f"{done.harvested:,} read, {done.reused:,} reused, {done.removed:,} removed\n")
     if done.left_out:
-        note(f"{counted(done.left_out, 'file')} not indexed: {done.left_out_because}")
+        note(f"{format_count(done.left_out, 'file')} not indexed: {done.left_out_because}")
 
 
 @index.command(epilog="Example: tamis index status orders --json")
@@ -125,24 +129,26 @@ def status(
         write_json(found.to_dict())
         return
     if not found.exists:
-        reason = "" if found.is_of_use else ", and none is needed: the manifests have the statistics of the files"
-        write(f"no index at {found.place}{reason}\n")
+        reason = "" if found.is_useful else ", and none is needed: the manifests have the statistics of the files"
+        write(f"no index at {found.location}{reason}\n")
         return
     lines = {
-        "location": found.place,
+        "location": found.location,
         "built": found.built_at,
         "version": None if found.version is None else str(found.version),
         "columns": ", ".join(found.columns),
         "bloom": ", ".join(found.bloom),
         "NaN counted": ", ".join(found.count_nan),
-        "size": f"{format_bytes(found.index_bytes)} in {counted(found.parts, 'part')}",
+        "size": f"{format_bytes(found.index_bytes)} in {format_count(found.parts, 'part')}",
         "files": f"{found.fresh_files:,} of {found.table_files:,} in the table",
     }
     for name, text in lines.items():
         if text:
             write(f"{name:<12} {text}\n")
     if not found.is_complete:
-        note(f"{counted(found.table_files - found.fresh_files, 'file')} new or changed: run tamis index build again")
+        note(
+            f"{format_count(found.table_files - found.fresh_files, 'file')} new or changed: run tamis index build again"
+        )
 
 
 @index.command(epilog="Example: tamis index drop orders")
@@ -180,7 +186,7 @@ class BuildMeter(Meter):
         seconds = monotonic() - self._started_at
         bar = ProgressBar(now.total_files or None, now.files, width=40, pulse=not now.total_files)
         grid = Table.grid(padding=(0, 2))
-        cells = [f"{now.files:,} of {counted(now.total_files, 'file')}"] if now.total_files else ["listing"]
+        cells = [f"{now.files:,} of {format_count(now.total_files, 'file')}"] if now.total_files else ["listing"]
         if now.total_files:
             cells.append(f"{format_bytes(now.bytes)} of {format_bytes(now.total_bytes)}")
             cells.append(f"{now.files / max(seconds, 0.001):,.0f} files/s")

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.cli.text import cell_texts, json_objects, lines, printable
-from tamis.errors import StorageError, UnknownColumn, counted
+from tamis.errors import StorageError, UnknownColumn, format_count
 from tamis.scan.coalesce import coalesce_batches
 
 NULL_IN_LINES = "\\N"
@@ -72,7 +72,7 @@ def note(text: str) -> None:
 
 def note_shown(rows: int, hidden: Sequence[str], columns: int, *, has_more: bool, way_out: str) -> None:
     """Print how much of a result the terminal shows, and how to see the rest."""
-    count = counted(rows, "row")
+    count = format_count(rows, "row")
     note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
     if hidden:
         fit = f"{columns - len(hidden)} of {columns} columns fit"

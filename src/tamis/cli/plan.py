@@ -9,7 +9,7 @@ import click
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import is_terminal, json_array, write
-from tamis.cli.progress import bytes_meter, is_watched, show_progress
+from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 from tamis.cli.text import printable
 from tamis.scan.funnel import format_bytes, outcome_text
 from tamis.scan.plan import DEPTHS, ScanPlan
@@ -42,7 +42,7 @@ from tamis.skipping.prune import ConjunctOutcome
 def plan(request: Request, depth: str, as_json: bool) -> None:
     """Show how much each level of pruning keeps, and what each predicate of the filter skipped."""
     scan = request.scan()
-    with show_progress(bytes_meter("planning", scan), is_wanted=is_watched()):
+    with show_progress(make_bytes_meter("planning", scan), is_wanted=is_interactive()):
         planned = scan.plan(depth)
     if as_json:
         write(_format_json(planned))

@@ -76,17 +76,17 @@ def show_progress(meter: Meter, *, is_wanted: bool) -> Iterator[Meter]:
             live.stop()
 
 
-def bytes_meter(title: str, scan: LazyScan) -> Meter:
+def make_bytes_meter(title: str, scan: LazyScan) -> Meter:
     """Return a meter of the bytes that a scan reads."""
     return Meter(title, lambda: scan.bytes_read, format_bytes)
 
 
-def expect_bytes(meter: Meter, scan: LazyScan) -> None:
+def set_total_bytes(meter: Meter, scan: LazyScan) -> None:
     """Plan a scan, so that the meter has a total."""
     plan = scan.plan()
     meter.total = scan.bytes_read + plan.bytes
 
 
-def is_watched() -> bool:
+def is_interactive() -> bool:
     """Whether stderr is a terminal, and stdout too, so that no output breaks the bar."""
     return sys.stderr.isatty() and sys.stdout.isatty()

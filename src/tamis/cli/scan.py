@@ -21,8 +21,8 @@ from tamis.cli.output import (
     write_json_lines,
     write_lines,
 )
-from tamis.cli.progress import bytes_meter, expect_bytes, is_watched, show_progress
-from tamis.errors import counted
+from tamis.cli.progress import is_interactive, make_bytes_meter, set_total_bytes, show_progress
+from tamis.errors import format_count
 from tamis.scan.coalesce import coalesce_batches
 
 
@@ -80,12 +80,12 @@ def _write_file(request: Request, output: str, format: str | None) -> None:
         refuse_to_overwrite(table.uri, output, files=table.files)
     rows = request.scan_of(table)
     is_wanted = output != STDOUT and sys.stderr.isatty()
-    with show_progress(bytes_meter("scanning", rows), is_wanted=is_wanted) as meter:
+    with show_progress(make_bytes_meter("scanning", rows), is_wanted=is_wanted) as meter:
         if is_wanted and request.most_rows is None:
-            expect_bytes(meter, rows)
+            set_total_bytes(meter, rows)
         written = export(rows.to_batches(), rows.schema, output, format)
     target = "stdout" if output == STDOUT else output
-    note(f"{counted(written, 'row')} written to {target} as {format}")
+    note(f"{format_count(written, 'row')} written to {target} as {format}")
 
 
 def _show(request: Request, as_json: bool) -> None:
@@ -95,7 +95,7 @@ def _show(request: Request, as_json: bool) -> None:
     # Ask for one more row, to know whether there are more.
     scan = (request.with_limit(ROWS_ON_A_TERMINAL + 1) if is_default else request).scan()
     batches = coalesce_batches(scan.to_batches(), enough_rows=ROWS_OF_A_TABLE)
-    with show_progress(bytes_meter("scanning", scan), is_wanted=is_watched()):
+    with show_progress(make_bytes_meter("scanning", scan), is_wanted=is_interactive()):
         first = pa.Table.from_batches([*islice(batches, 1)], scan.schema)
     has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
     shown = 0

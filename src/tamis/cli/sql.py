@@ -27,7 +27,7 @@ from tamis.cli.output import (
     write_lines,
 )
 from tamis.cli.sql_tables import GivenTables, about_places
-from tamis.errors import InvalidArgument, TableNotFound, counted, one_line
+from tamis.errors import InvalidArgument, TableNotFound, format_count, to_one_line
 from tamis.scan.coalesce import coalesce_batches
 
 _QUERY = re.compile(
@@ -149,7 +149,7 @@ def _read_query(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"--file {file}: cannot read the query: {one_line(error)}") from error
+        raise InvalidArgument(f"--file {file}: cannot read the query: {to_one_line(error)}") from error
 
 
 def _split_arguments(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -185,7 +185,7 @@ def _write_file(found: Any, limit: Limit, output: str, format: str | None) -> No
         _check_distinct_names(reader.schema)
     written = export(_limit_rows(reader, limit), reader.schema, output, format)
     target = "stdout" if output == STDOUT else output
-    note(f"{counted(written, 'row')} written to {target} as {format}")
+    note(f"{format_count(written, 'row')} written to {target} as {format}")
 
 
 def _check_distinct_names(schema: pa.Schema) -> None:

@@ -7,23 +7,23 @@ import click
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import aligned, flush, is_terminal, write, write_json
-from tamis.cli.progress import Meter, is_watched, show_progress
-from tamis.errors import counted
+from tamis.cli.progress import Meter, is_interactive, show_progress
+from tamis.errors import format_count
 from tamis.scan.funnel import format_bytes
 from tamis.scan.verify import (
     VerifyResult,
-    assert_same,
+    assert_same_rows,
     level_subsets,
-    levels_name,
+    name_levels,
     verify_each,
 )
-from tamis.tables.source import LEVELS, levels_of
+from tamis.tables.source import LEVELS, levels_of_format
 
 _UNITS = ("files", "row_groups")
 _HEADINGS = ("levels", "rows", *_UNITS, "bytes read", "result")
 _ARE_NUMBERS = (False, True, True, True, True, False)
 # Each line is printed when its run ends, so the widths cannot depend on all lines.
-_WIDTHS = (max(len(levels_name((level,))) for level in LEVELS), 13, 9, 10, 10, 9)
+_WIDTHS = (max(len(name_levels((level,))) for level in LEVELS), 13, 9, 10, 10, 9)
 
 
 @click.command(
@@ -44,8 +44,8 @@ def verify(request: Request, as_json: bool) -> None:
     is_plain = not as_json and not is_terminal()
     results: list[VerifyResult] = []
     meter = Meter("verifying", lambda: len(results), str)
-    meter.total = len(level_subsets(levels_of(table.format)))
-    with show_progress(meter, is_wanted=is_watched()):
+    meter.total = len(level_subsets(levels_of_format(table.format)))
+    with show_progress(meter, is_wanted=is_interactive()):
         for result in verify_each(table, request.filter, request.columns):
             results.append(result)
             if is_plain and _is_shown(result):
@@ -55,9 +55,9 @@ def verify(request: Request, as_json: bool) -> None:
         write_json({"table": table.name, "same": all(result.same for result in results), "runs": runs})
     elif is_terminal():
         _show(results)
-    assert_same(results)
+    assert_same_rows(results)
     if not as_json:
-        write(f"\n{len(results)} runs return the same {counted(results[0].rows, 'row')}\n")
+        write(f"\n{len(results)} runs return the same {format_count(results[0].rows, 'row')}\n")
 
 
 def _is_shown(result: VerifyResult) -> bool:

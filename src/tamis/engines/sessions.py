@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import Any
 
 from tamis.engines.translation import STOPPED
-from tamis.errors import EngineError, InvalidArgument, MissingDependency, UnsupportedFeature, with_article
+from tamis.errors import EngineError, InvalidArgument, MissingDependency, UnsupportedFeature, add_article
 
-OLDEST = (4, 1)
+MIN_PYSPARK_VERSION = (4, 1)
 
 
 def check_session(spark: object) -> Any:
@@ -19,9 +19,9 @@ def check_session(spark: object) -> Any:
     except ImportError as error:
         raise MissingDependency("a Spark session needs pyspark: pip install 'tamis[spark]'") from error
     if not isinstance(spark, SparkSession) and not is_connect(spark):
-        raise InvalidArgument(f"spark must be a SparkSession, not {with_article(type(spark).__name__)}")
+        raise InvalidArgument(f"spark must be a SparkSession, not {add_article(type(spark).__name__)}")
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if version < OLDEST:
+    if version < MIN_PYSPARK_VERSION:
         raise UnsupportedFeature(f"PySpark {pyspark.__version__} is too old: pip install 'pyspark>=4.1'")
     if is_stopped(spark):
         raise EngineError(STOPPED)
@@ -41,7 +41,7 @@ def is_connect(spark: object) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def session_functions(spark: object) -> Any:
+def import_functions(spark: object) -> Any:
     """Return the module of functions that create columns for a session.
 
     `pyspark.sql.functions` creates columns of the process's default kind, and a session may be of the other kind.
@@ -49,7 +49,7 @@ def session_functions(spark: object) -> Any:
     return import_module("pyspark.sql.connect.functions" if is_connect(spark) else "pyspark.sql.functions")
 
 
-def observation(spark: object) -> Any:
+def new_observation(spark: object) -> Any:
     """Return a new Observation for `DataFrame.observe`."""
     module = import_module("pyspark.sql.connect.observation" if is_connect(spark) else "pyspark.sql.observation")
     return module.Observation()

@@ -18,17 +18,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.engines.sessions import check_session, is_connect, observation, session_functions
-from tamis.engines.translation import translated_errors
-from tamis.engines.watching import watched
+from tamis.engines.sessions import check_session, import_functions, is_connect, new_observation
+from tamis.engines.translation import translate_errors
+from tamis.engines.watching import report_progress
 from tamis.engines.worker import BATCH, DONE, ERROR, RESULT_SCHEMA, JobRunner, batch_from_bytes, error_from_bytes
-from tamis.errors import EngineError, InvalidArgument, counted
+from tamis.errors import EngineError, InvalidArgument, format_count
 from tamis.io.counters import IoCounts
 from tamis.tables.jobs import Item, Job
 
 logger = logging.getLogger("tamis")
 
-WAVES = 4
+TASKS_PER_CORE = 4
 """The number of tasks for each core of the cluster: some take longer than their size suggests."""
 
 MOST_BYTES = 128 * 1024 * 1024
@@ -52,26 +52,26 @@ class SparkEngine:
         self._most_tasks = tasks
         self._known_parallelism: int | None = None
         self.last_sizes: dict[str, int] = {}
-        """Metrics of the last job: `items`, `results`, `bytes_sent` by executors, and their reads and requests."""
+        """Metrics of the last job: `items`, `collect_results`, `bytes_sent` by executors, and their reads and requests."""
 
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not items:
             return
         check_session(self.spark)
-        title = f"tamis: {job.what}"
-        with translated_errors(title), job_name(self.spark, title):
+        title = f"tamis: {job.description}"
+        with translate_errors(title), name_jobs(self.spark, title):
             found, sizes = self._run(job, items, title)
         self.last_sizes = sizes
         logger.debug("%s: %s", title, sizes)
         if job.counters is not None:
             job.counters.add_counts(IoCounts(sizes["listing_calls"], sizes["requests"], sizes["bytes_read"]))
-        yield from results(found, len(items), title)
+        yield from collect_results(found, len(items), title)
 
     def _run(self, job: Job, items: Sequence[Item], title: str) -> tuple[pa.Table, dict[str, int]]:
         """Run a job, and return the rows that the executors sent and the metrics."""
         total = sum(item.size for item in items)
-        most = self._most_tasks or max(WAVES * self._parallelism, math.ceil(total / MOST_BYTES))
-        tasks = balance([item.size for item in items], most)
+        most = self._most_tasks or max(TASKS_PER_CORE * self._parallelism, math.ceil(total / MOST_BYTES))
+        tasks = balance_tasks([item.size for item in items], most)
         given = pa.table(
             {
                 "task": pa.array(tasks, pa.int32()),
@@ -79,8 +79,8 @@ class SparkEngine:
                 "item": pa.array([item.value for item in items], pa.binary()),
             }
         )
-        sizes = observation(self.spark)
-        expr = session_functions(self.spark).expr
+        sizes = new_observation(self.spark)
+        expr = import_functions(self.spark).expr
         runner = JobRunner(job.function, job.arguments_text, re.sub(r"\W+", "_", title))
         frame = (
             self.spark.createDataFrame(given)
@@ -100,7 +100,7 @@ class SparkEngine:
                 ),
             )
         )
-        with watched(self.spark, title, max(tasks) + 1, job.progress):
+        with report_progress(self.spark, title, max(tasks) + 1, job.progress):
             found = frame.toArrow()
         return found, {"items": len(items), **sizes.get}
 
@@ -116,7 +116,7 @@ class SparkEngine:
         return f"<tamis.SparkEngine {'Connect' if is_connect(self.spark) else 'classic'}>"
 
 
-def results(rows: pa.Table, items: int, title: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+def collect_results(rows: pa.Table, items: int, title: str) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches in the rows that executors sent, in the order of the items, or raise the first error.
 
     Each item must be done exactly once: a lost or repeated item is an error, so it never changes a plan.
@@ -130,13 +130,15 @@ def results(rows: pa.Table, items: int, title: str) -> Iterator[tuple[int, pa.Re
         raise error_from_bytes(rows["payload"][failed].as_py())
     done = [numbers[row] for row in order if kinds[row] == DONE]
     if done != list(range(items)):
-        raise EngineError(f"the Spark job '{title}' finished {counted(len(done), 'item')} of {items}: run it again")
+        raise EngineError(
+            f"the Spark job '{title}' finished {format_count(len(done), 'item')} of {items}: run it again"
+        )
     for row in order:
         if kinds[row] == BATCH:
             yield numbers[row], batch_from_bytes(rows["payload"][row].as_buffer())
 
 
-def balance(sizes: Sequence[int], most: int) -> list[int]:
+def balance_tasks(sizes: Sequence[int], most: int) -> list[int]:
     """Return a task for each item, so that tasks read about the same amount: the largest item into the lightest task.
 
     >>> balance([1, 9, 5, 4], 2)
@@ -153,7 +155,7 @@ def balance(sizes: Sequence[int], most: int) -> list[int]:
 
 
 @contextmanager
-def job_name(spark: Any, title: str) -> Iterator[None]:
+def name_jobs(spark: Any, title: str) -> Iterator[None]:
     """Name the Spark jobs that start within this context: as job group and description, or as a tag on Connect."""
     if is_connect(spark):
         tag = title.replace(",", ";")  # Spark rejects commas in tags

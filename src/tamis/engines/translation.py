@@ -16,19 +16,19 @@ _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.?(?: SQLSTAT
 
 STOPPED = "the Spark session was stopped: create a new one, and pass that to Tamis"
 
-LONGEST = 300
+MAX_MESSAGE_LENGTH = 300
 
 
 @contextmanager
-def translated_errors(title: str) -> Iterator[None]:
+def translate_errors(title: str) -> Iterator[None]:
     """Raise Spark's errors as errors of Tamis, with the original error as their cause."""
     try:
         yield
-    except errors_of_spark() as error:
-        raise translate(str(error), title) from error
+    except spark_exceptions() as error:
+        raise translate_error(str(error), title) from error
 
 
-def errors_of_spark() -> tuple[type[Exception], ...]:
+def spark_exceptions() -> tuple[type[Exception], ...]:
     """Return the exception classes that Spark raises.
 
     For JVM exceptions without a class in PySpark, py4j raises its own. Connect clients may lack py4j.
@@ -42,7 +42,7 @@ def errors_of_spark() -> tuple[type[Exception], ...]:
     return (PySparkException, Py4JError)
 
 
-def translate(text: str, title: str) -> TamisError:
+def translate_error(text: str, title: str) -> TamisError:
     """Return the error that the message of a failed Spark job describes.
 
     >>> translate("… ModuleNotFoundError: No module named 'xxhash'", "tamis: read 2 parts").args[0][:58]
@@ -85,4 +85,4 @@ def translate(text: str, title: str) -> TamisError:
 
 
 def _truncate(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+    return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]} …"

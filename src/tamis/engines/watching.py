@@ -12,17 +12,17 @@ from threading import Event
 from typing import Any
 
 from tamis.engines.sessions import is_connect
-from tamis.engines.translation import errors_of_spark
+from tamis.engines.translation import spark_exceptions
 
 Stage = tuple[int, int, int]
 """The id of a stage, its number of tasks, and how many of them are done."""
 
-SECONDS = 0.5
+POLLING_SECONDS = 0.5
 """The polling interval of classic sessions. A Connect server reports every two seconds by default."""
 
 
 @contextmanager
-def watched(spark: Any, title: str, tasks: int, tell: Callable[[float], None] | None) -> Iterator[None]:
+def report_progress(spark: Any, title: str, tasks: int, tell: Callable[[float], None] | None) -> Iterator[None]:
     """Report the progress of the job with this name and number of tasks while it runs; do nothing without `tell`."""
     if tell is None:
         yield
@@ -46,10 +46,10 @@ def watched(spark: Any, title: str, tasks: int, tell: Callable[[float], None] | 
         ended = Event()
 
         def watch() -> None:
-            while not ended.wait(SECONDS):
+            while not ended.wait(POLLING_SECONDS):
                 try:
                     stages = list(_find_stages(tracker, set(tracker.getJobIdsForGroup(title)) - earlier))
-                except errors_of_spark():
+                except spark_exceptions():
                     return  # the session has ended, and the thread that runs the job raises the error
                 tell(_compute_share(stages, tasks))
 

@@ -34,7 +34,7 @@ _RESULT = pa.schema(
         ("bytes_read", pa.int64()),
     ]
 )
-"""`position` orders the batches of an item. The last row of each item has its I/O counts."""
+"""`build_position` orders the batches of an item. The last row of each item has its I/O counts."""
 
 MOST_ROWS = 256 * 1024
 """The number of rows in one result value: Spark's limit is 2 GiB, and much less is better."""

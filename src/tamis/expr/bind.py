@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import ExpressionError, TypeMismatch, place_in_text
+from tamis.errors import ExpressionError, TypeMismatch, format_position
 from tamis.expr.coerce import Neighbours, find_neighbours
-from tamis.expr.functions import COMPARISONS, MIRRORED, type_of, without_widening
+from tamis.expr.functions import COMPARISONS, MIRRORED, strip_widening_casts, type_of
 from tamis.expr.literals import cast_literal
 from tamis.expr.names import resolve
 from tamis.expr.nodes import (
@@ -24,14 +24,14 @@ from tamis.expr.nodes import (
     Expr,
     Literal,
     and_,
-    columns_of,
+    find_columns,
     fold,
     or_,
+    replace_args,
     walk,
-    with_args,
 )
-from tamis.expr.printer import shown
-from tamis.types import a_type, decimal_digits, is_bytes, is_number, is_ordered, is_text, type_name
+from tamis.expr.printer import to_display_sql
+from tamis.types import decimal_digits, is_bytes, is_number, is_ordered, is_text, type_name, type_name_with_article
 
 
 def bind(
@@ -56,7 +56,7 @@ def bind(
             case Literal():
                 return node
             case Call():
-                bound = with_args(node, args)
+                bound = replace_args(node, args)
                 assert isinstance(bound, Call)
                 _refuse_quoted_name(bound, schema)
                 return _bind_call(bound)
@@ -104,7 +104,7 @@ def _refuse_quoted_name(call: Call, schema: pa.Schema) -> None:
     for field in schema:
         if field.name.casefold() in texts:
             raise ExpressionError(
-                f"{shown(call)} compares the text {field.name!r}, not the column of that name: in Spark's SQL "
+                f"{to_display_sql(call)} compares the text {field.name!r}, not the column of that name: in Spark's SQL "
                 f"double quotes delimit a text. Write `{field.name}`, and in Python as col({field.name!r})"
             )
 
@@ -114,8 +114,8 @@ def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
         data_type = type_of(arg)
         if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
             raise TypeMismatch(
-                f"{call.function.upper()} takes predicates, but {shown(arg)} is {a_type(data_type)}{place_of(arg)}. "
-                f"Compare it with something, as in {shown(arg)} = …"
+                f"{call.function.upper()} takes predicates, but {to_display_sql(arg)} is {type_name_with_article(data_type)}{format_expression_position(arg)}. "
+                f"Compare it with something, as in {to_display_sql(arg)} = …"
             )
     return call
 
@@ -128,9 +128,11 @@ def _bind_text_test(call: Call, value: Expr) -> Expr:
         return call
     name = "LIKE" if call.function == "like" else call.function
     is_nested = pa.types.is_nested(data_type)
-    cast = f"Cast it, as in CAST({shown(value)} AS STRING)"
+    cast = f"Cast it, as in CAST({to_display_sql(value)} AS STRING)"
     advice = _suggest_nested_access(value, data_type, call) if is_nested else cast
-    raise TypeMismatch(f"{name} takes a text, but {shown(value)} is {a_type(data_type)}{place_of(call)}. {advice}")
+    raise TypeMismatch(
+        f"{name} takes a text, but {to_display_sql(value)} is {type_name_with_article(data_type)}{format_expression_position(call)}. {advice}"
+    )
 
 
 def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr:
@@ -143,7 +145,7 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
         return Call(function, (left, right))
     if isinstance(right, Literal) and not right.is_null:
         if is_number(left_type) and is_number(right_type):
-            left = without_widening(left)
+            left = strip_widening_casts(left)
             left_type = type_of(left) or left_type
         if is_text(left_type) and is_number(right_type):
             return _bind_comparison(function, _cast_text_to_number(left, right_type), right, call)
@@ -168,18 +170,18 @@ def _refuse_nested(value: Expr, other: pa.DataType | None, call: Call) -> None:
     if data_type is None or other is None or not pa.types.is_nested(data_type) or not is_ordered(other):
         return
     raise TypeMismatch(
-        f"cannot compare {a_type(data_type)} with {a_type(other)} in {shown(call)}{place_of(call)}. "
+        f"cannot compare {type_name_with_article(data_type)} with {type_name_with_article(other)} in {to_display_sql(call)}{format_expression_position(call)}. "
         f"{_suggest_nested_access(value, data_type, call)}"
     )
 
 
 def _suggest_nested_access(value: Expr, data_type: pa.DataType, call: Call) -> str:
-    constant = next((shown(arg) for arg in call.args if isinstance(arg, Literal)), "…")
+    constant = next((to_display_sql(arg) for arg in call.args if isinstance(arg, Literal)), "…")
     if pa.types.is_struct(data_type) and data_type.num_fields:
-        return f"Name one of its fields, as in {shown(value)}.{data_type.field(0).name}"
+        return f"Name one of its fields, as in {to_display_sql(value)}.{data_type.field(0).name}"
     if pa.types.is_map(data_type):
-        return f"Compare the value of a key, as in element_at({shown(value)}, 'key')"
-    return f"Test its elements, as in array_contains({shown(value)}, {constant})"
+        return f"Compare the value of a key, as in element_at({to_display_sql(value)}, 'key')"
+    return f"Test its elements, as in array_contains({to_display_sql(value)}, {constant})"
 
 
 _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
@@ -194,25 +196,25 @@ def _mismatch_error(call: Call, left: pa.DataType, right: pa.DataType, value: Ex
     example = next((text for is_kind, text in _EXAMPLES if is_kind(left)), None)
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
-            f"cannot compare in {shown(call)}{place_of(call)}: {shown(value)} is not a valid {type_name(left)}. "
+            f"cannot compare in {to_display_sql(call)}{format_expression_position(call)}: {to_display_sql(value)} is not a valid {type_name(left)}. "
             + (f"Write a value such as {example}" if example else "Correct the value, or cast one side")
         )
     # A date without quotes is a subtraction: a constant, but not a literal.
-    is_constant = not columns_of(value) and example is not None
+    is_constant = not find_columns(value) and example is not None
     return TypeMismatch(
-        f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}{place_of(call)}. "
+        f"cannot compare {type_name(left)} with {type_name(right)} in {to_display_sql(call)}{format_expression_position(call)}. "
         + (f"Compare it with {example}" if is_constant else "Cast one side, as in CAST(… AS …)")
     )
 
 
-def place_of(expr: Expr) -> str:
+def format_expression_position(expr: Expr) -> str:
     """Return the position of an expression in the SQL text, for a message; empty if it was not parsed from text.
 
     It is the position of its first column or unsupported function.
     """
     positions = (node.position for node in walk(expr) if not isinstance(node, Literal) and node.position is not None)
     first = next(positions, None)
-    return "" if first is None else f" (at: where, {place_in_text(first)})"
+    return "" if first is None else f" (at: where, {format_position(first)})"
 
 
 def _cast_text_to_number(text: Expr, number_type: pa.DataType) -> Expr:
@@ -292,7 +294,7 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
         are_integers = all(pa.types.is_integer(item.type) for item in literals)
         return _bind_in(_cast_text_to_number(value, types.LONG if are_integers else types.DOUBLE), items, call)
     if is_number(value_type) and all(is_number(item.type) for item in literals):
-        value = without_widening(value)
+        value = strip_widening_casts(value)
         value_type = type_of(value) or value_type
         if any(pa.types.is_floating(item.type) for item in literals):
             # One double among the items turns all of them into doubles.

@@ -17,7 +17,7 @@ from tamis import types
 from tamis.errors import InvalidArgument, MisusedExpression, TypeMismatch, wrong_argument
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_
-from tamis.expr.printer import shown, to_sql
+from tamis.expr.printer import to_display_sql, to_sql
 from tamis.types import type_from_name, type_name
 
 __all__ = ["Expression", "col", "lit"]
@@ -88,7 +88,7 @@ class Expression:
     def _compare(self, function: str, other: object) -> Expression:
         if other is None:
             raise InvalidArgument(
-                f"a comparison of {shown(self.node)} with None is never TRUE: "
+                f"a comparison of {to_display_sql(self.node)} with None is never TRUE: "
                 "use .is_null(), .is_not_null() or .eq_null_safe(None)"
             )
         return Expression(Call(function, (self.node, _to_node(other))))
@@ -112,7 +112,7 @@ class Expression:
 
     def __bool__(self) -> NoReturn:
         raise MisusedExpression(
-            f"the expression {shown(self.node)} has no truth value: "
+            f"the expression {to_display_sql(self.node)} has no truth value: "
             "use &, | and ~ instead of and, or and not, .isin([1, 2]) instead of in, and two comparisons instead of "
             f"a < b < c. {_PARENTHESES}"
         )
@@ -180,7 +180,7 @@ class Expression:
     def field(self, name: str) -> Expression:
         """Return a field of a struct column. Dots in the name are part of the name."""
         if not isinstance(self.node, Column):
-            raise InvalidArgument(f"only a column has fields, and {shown(self.node)} is not a column")
+            raise InvalidArgument(f"only a column has fields, and {to_display_sql(self.node)} is not a column")
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"the name of a field is a text, not {name!r}")
         return Expression(Column((*self.node.path, name), exact=self.node.exact))
@@ -189,12 +189,12 @@ class Expression:
 
     def __contains__(self, item: object) -> NoReturn:
         raise MisusedExpression(
-            f"`in` cannot look into the expression {shown(self.node)}: "
+            f"`in` cannot look into the expression {to_display_sql(self.node)}: "
             "use .isin(values) for a list, .contains(text) for a part of a text"
         )
 
     def __iter__(self) -> Iterator[Any]:
-        raise MisusedExpression(f"the expression {shown(self.node)} holds no values to go through")
+        raise MisusedExpression(f"the expression {to_display_sql(self.node)} holds no values to go through")
 
 
 def col(name: str) -> Expression:

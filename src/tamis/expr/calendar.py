@@ -58,7 +58,7 @@ def cast_to_date(value: Value) -> Value:
     return _apply_to_counts(value, lambda counts: counts // _units_per_day(value.type), pa.date32())
 
 
-def in_unit(value: Value, unit: str) -> Value:
+def cast_to_unit(value: Value, unit: str) -> Value:
     """Return timestamps in another unit, rounded towards the past and not towards 1970."""
     ratio, rest = divmod(UNITS_PER_SECOND[value.type.unit], UNITS_PER_SECOND[unit])
     target = pa.timestamp(unit)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.expr.calendar import cast_to_date, in_unit
+from tamis.expr.calendar import cast_to_date, cast_to_unit
 from tamis.expr.kernels import Value, evaluation_type
 from tamis.expr.nodes import Call
 from tamis.types import decimal_digits, integer_range, is_number, is_text, type_from_name
@@ -72,7 +72,7 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
     if pa.types.is_decimal(source) and pa.types.is_integer(target):
         return pc.cast(pc.trunc(value), target, safe=True)
     if pa.types.is_timestamp(source):
-        return cast_to_date(value) if pa.types.is_date(target) else in_unit(value, target.unit)
+        return cast_to_date(value) if pa.types.is_date(target) else cast_to_unit(value, target.unit)
     if pa.types.is_integer(source) and pa.types.is_decimal(target):
         return _to_decimal(value, target)
     if is_text(source) and not is_text(target):

@@ -16,7 +16,7 @@ _CLOCKS: dict[str, Callable[[datetime], Literal]] = {
 """Functions without arguments that return the current time. There is no session time zone, so days are in UTC."""
 
 
-def stop_clocks(expr: Expr, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Expr:
+def freeze_current_time(expr: Expr, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Expr:
     """Replace every call that returns the current time by the same literal.
 
     >>> from tamis.expr.sql import parse_sql

@@ -22,13 +22,13 @@ from tamis.expr.kernels import (
     TRUNC_UNITS,
     Value,
     evaluation_type,
-    literal_array,
+    to_arrow_array,
     to_arrow_scalar,
     to_evaluation_form,
 )
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands
 from tamis.expr.partition_values import partition_value
-from tamis.expr.printer import shown
+from tamis.expr.printer import to_display_sql
 from tamis.types import integer_range, is_bytes, is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {
@@ -43,7 +43,7 @@ def can_evaluate(expr: Expr) -> bool:
 
     The embedded engine evaluates all others (unsupported functions, division, casts of numbers to text, …).
     """
-    return fold(expr, _can_evaluate, lambda node: () if _has_evaluability(node) else operands_of(node))
+    return fold(expr, _can_evaluate, lambda node: () if _has_evaluability(node) else get_operands(node))
 
 
 def _has_evaluability(node: Expr) -> bool:
@@ -138,7 +138,7 @@ _ARITHMETIC = frozenset(("+", "-", "*", "negate", "abs"))
 
 def may_fail(expr: Expr) -> bool:
     """Return whether any sub-expression may fail on a value."""
-    return fold(expr, _may_fail, lambda node: () if _has_fallibility(node) else operands_of(node))
+    return fold(expr, _may_fail, lambda node: () if _has_fallibility(node) else get_operands(node))
 
 
 def _has_fallibility(node: Expr) -> bool:
@@ -149,11 +149,11 @@ def _may_fail(node: Expr, operands: tuple[bool, ...]) -> bool:
     if not isinstance(node, Call):
         return False
     if node._fallible is None:
-        object.__setattr__(node, "_fallible", any(operands) or may_call_fail_on_a_value(node))
+        object.__setattr__(node, "_fallible", any(operands) or may_call_fail(node))
     return bool(node._fallible)
 
 
-def may_call_fail_on_a_value(call: Call) -> bool:
+def may_call_fail(call: Call) -> bool:
     """Return whether a function that Arrow evaluates may fail on a value of its arguments' types."""
     if call.function not in MAY_FAIL:
         return False
@@ -329,7 +329,7 @@ class Evaluator:
                         values.append(_KERNELS[function](node, inputs if items is None else [*inputs, items]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
             advice = _OVERFLOW_ADVICE if str(error) == "overflow" else ""
-            raise EvaluationError(f"cannot evaluate {shown(self._expr)}: {error}{advice}") from error
+            raise EvaluationError(f"cannot evaluate {to_display_sql(self._expr)}: {error}{advice}") from error
         return _as_array(values[self._result], batch.num_rows)
 
     def _constant(self, literal: Literal, step: int) -> pa.Scalar:
@@ -353,8 +353,8 @@ class Evaluator:
 
 def _item_array(node: Expr) -> pa.Array | None:
     """Return the items of a list of literals as one array, or None."""
-    items = node.args[len(operands_of(node)) :] if isinstance(node, Call) else ()
-    return literal_array(items) if items else None
+    items = node.args[len(get_operands(node)) :] if isinstance(node, Call) else ()
+    return to_arrow_array(items) if items else None
 
 
 def _as_array(value: Value, length: int) -> pa.Array:
@@ -364,13 +364,13 @@ def _as_array(value: Value, length: int) -> pa.Array:
 def evaluate_constant(expr: Expr) -> Literal:
     """Return the value of an expression without columns. Raise EvaluationError if it fails."""
     value = Evaluator(expr)(_ONE_ROW)[0]
-    return Literal(physical_value(value), type_of(expr) or value.type)
+    return Literal(to_physical_value(value), type_of(expr) or value.type)
 
 
 _ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], names=["_"])
 
 
-def physical_value(value: pa.Scalar) -> Any:
+def to_physical_value(value: pa.Scalar) -> Any:
     """Return the value of a scalar in the physical form of literals."""
     if not value.is_valid:
         return None

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from tamis import types
-from tamis.errors import ExpressionError, one_line
+from tamis.errors import ExpressionError, to_one_line
 from tamis.expr.builder import split_name
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_, transform, walk
@@ -146,7 +146,7 @@ def _parse(text: str, function: str) -> Expr:
         return _parse_sql(text)
     except ExpressionError as error:
         named = f"the function {function!r}" if function else text.replace("\0", "…")
-        raise ExpressionError(f"{named} of a PySpark Column cannot be used: {one_line(error)}") from error
+        raise ExpressionError(f"{named} of a PySpark Column cannot be used: {to_one_line(error)}") from error
 
 
 def _quote_name(name: str) -> str:

@@ -17,8 +17,8 @@ from enum import Enum
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
-from tamis.types import decimal_digits, holds_number, is_number, is_text, type_from_name
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands
+from tamis.types import can_hold_numbers, decimal_digits, is_number, is_text, type_from_name
 
 UNBOUNDED = 1_000_000_000
 """The maximum of a function with any number of arguments."""
@@ -239,7 +239,7 @@ def _monotone_date_trunc(args: tuple[Expr, ...]) -> Monotone | None:
 
 
 def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
-    """Return the monotonicity of `substring`: only a prefix of constant length keeps the order of texts."""
+    """Return the monotonicity of `build_substring`: only a prefix of constant length keeps the order of texts."""
     match args:
         case (_, Literal(value=0 | 1), Literal(value=int() as length)) if length >= 0:
             return Monotone(0, keeps_order=True)
@@ -364,7 +364,7 @@ def type_of(expr: Expr) -> pa.DataType | None:
     if not isinstance(expr, Call):
         return expr.type
     if expr._type is None:
-        fold(expr, _compute_type, lambda node: () if _is_typed(node) else operands_of(node))
+        fold(expr, _compute_type, lambda node: () if _is_typed(node) else get_operands(node))
     return expr._type[0] if expr._type is not None else None
 
 
@@ -385,7 +385,7 @@ def _compute_type(node: Expr, arg_types: ArgTypes) -> pa.DataType | None:
             return node._type[0] if node._type is not None else None
 
 
-def without_widening(value: Expr) -> Expr:
+def strip_widening_casts(value: Expr) -> Expr:
     """Return the value inside of casts to wider numbers: `CAST(i AS BIGINT)` compares with numbers as `i` does.
 
     Such a cast never fails, makes only NULL a NULL, and keeps values distinct and ordered. So `CAST(i AS BIGINT) < 5`
@@ -396,14 +396,14 @@ def without_widening(value: Expr) -> Expr:
         match value:
             case Call("cast" | "try_cast", (inner, Literal(value=str() as name))):
                 source, target = type_of(inner), type_from_name(name)
-                if source is None or not (is_number(source) and is_number(target) and holds_number(target, source)):
+                if source is None or not (is_number(source) and is_number(target) and can_hold_numbers(target, source)):
                     return value
                 value = inner
             case _:
                 return value
 
 
-def monotone_argument(call: Call) -> Monotone | None:
+def find_monotone_argument(call: Call) -> Monotone | None:
     """Return the argument in which a call is monotone, or None.
 
     >>> from tamis.expr.nodes import Column, Literal, Call

@@ -53,12 +53,12 @@ def _pad_number(value: str) -> str:
     return f"{whole:0>2}{point}{fraction}"
 
 
-class NotAnInterval(ValueError):
+class InvalidInterval(ValueError):
     """The reason why a text is not an interval."""
 
 
-def unknown_unit_error(word: str) -> NotAnInterval:
-    return NotAnInterval(f"{word or 'nothing'} is not a unit. Units: {', '.join(_UNITS)}")
+def unknown_unit_error(word: str) -> InvalidInterval:
+    return InvalidInterval(f"{word or 'nothing'} is not a unit. Units: {', '.join(_UNITS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class IntervalLiteral:
         return fields[fields.index(self.first) : fields.index(self.last) + 1]
 
 
-def of_text(text: str) -> IntervalLiteral:
+def interval_from_text(text: str) -> IntervalLiteral:
     """Return the interval of a text with its units: `'3 days 4 hours'`, `'interval 1 year'`.
 
     >>> of_text("1 week -1.5 seconds")
@@ -130,36 +130,36 @@ def of_text(text: str) -> IntervalLiteral:
     while position < len(trimmed):
         match = _PART.match(trimmed, position)
         if match is None:
-            raise NotAnInterval("an interval needs numbers with units, as in '3 days 4.5 seconds'")
+            raise InvalidInterval("an interval needs numbers with units, as in '3 days 4.5 seconds'")
         parts.append((match[1], match[2], match[3]))
         position = match.end()
     return _interval_from_parts(parts)
 
 
-def of_node(node: exp.Expr) -> IntervalLiteral | None:
+def interval_from_node(node: exp.Expr) -> IntervalLiteral | None:
     """Return the literal of a sqlglot node; None for other nodes and for the type INTERVAL."""
     if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
         return None
     text, unit = node.this.name, node.args.get("unit")
     if isinstance(unit, exp.IntervalSpan):
-        return of_span(text, unit.this.name, unit.expression.name)
-    return of_text(text) if unit is None else of_units([(text, unit.name)])
+        return interval_from_range(text, unit.this.name, unit.expression.name)
+    return interval_from_text(text) if unit is None else interval_from_units([(text, unit.name)])
 
 
-def of_units(values: list[tuple[str, str]]) -> IntervalLiteral:
+def interval_from_units(values: list[tuple[str, str]]) -> IntervalLiteral:
     """Return the interval of values, each with its unit: `INTERVAL 1 day '2' hours`."""
     parts = []
     for value, unit in values:
         match = re.fullmatch(r"[\s\x00]*([+-]?)[\s\x00]*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)[\s\x00]*", value)
         if match is None:
-            raise NotAnInterval(f"'{value}' is not a number")
+            raise InvalidInterval(f"'{value}' is not a number")
         parts.append((match[1], match[2], unit))
     return _interval_from_parts(parts)
 
 
 def _interval_from_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
     if not parts:
-        raise NotAnInterval("the text is empty")
+        raise InvalidInterval("the text is empty")
     months = microseconds = 0
     fields: set[str] = set()
     for sign, number, word in parts:
@@ -169,9 +169,9 @@ def _interval_from_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
             raise unknown_unit_error(word)
         whole, point, fraction = number.partition(".")
         if point and unit != "second":
-            raise NotAnInterval("only seconds may have a fraction")
+            raise InvalidInterval("only seconds may have a fraction")
         if len(fraction) > 9:
-            raise NotAnInterval("a second has at most nine digits after the point")
+            raise InvalidInterval("a second has at most nine digits after the point")
         field, size = _UNITS[unit]
         count = int(whole or 0) * size + int(fraction.ljust(9, "0")) // 1_000
         fields.add(field)
@@ -181,11 +181,11 @@ def _interval_from_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
             microseconds += -count if sign == "-" else count
     ordered = [field for field in (*MONTH_FIELDS, *TIME_FIELDS) if field in fields]
     if ordered[0] in MONTH_FIELDS and ordered[-1] in TIME_FIELDS:
-        raise NotAnInterval("an interval cannot mix years and months with days and times: add two intervals")
+        raise InvalidInterval("an interval cannot mix years and months with days and times: add two intervals")
     return _check_range(months or microseconds, ordered[0], ordered[-1])
 
 
-def of_span(text: str, first: str, last: str) -> IntervalLiteral:
+def interval_from_range(text: str, first: str, last: str) -> IntervalLiteral:
     """Return the interval of `INTERVAL '1 02:03' DAY TO MINUTE`.
 
     >>> of_span("-1-2", "year", "month")
@@ -194,10 +194,10 @@ def of_span(text: str, first: str, last: str) -> IntervalLiteral:
     first, last = first.lower(), last.lower()
     pattern = _SPANS.get((first, last))
     if pattern is None:
-        raise NotAnInterval(f"Spark's SQL has no interval {first.upper()} TO {last.upper()}")
+        raise InvalidInterval(f"Spark's SQL has no interval {first.upper()} TO {last.upper()}")
     match = pattern.fullmatch(text.strip(_BLANKS))
     if match is None:
-        raise NotAnInterval(
+        raise InvalidInterval(
             f"'{text}' is not a valid {first.upper()} TO {last.upper()}, as in {_EXAMPLES[first, last]}"
         )
     fields: tuple[str, ...] = MONTH_FIELDS if first == "year" else TIME_FIELDS
@@ -207,7 +207,7 @@ def of_span(text: str, first: str, last: str) -> IntervalLiteral:
     count = 0
     for field, value in zip(fields, values, strict=False):
         if field != first and int(value) > _MAX_VALUES[field]:
-            raise NotAnInterval(f"{field} {value} is greater than {_MAX_VALUES[field]}")
+            raise InvalidInterval(f"{field} {value} is greater than {_MAX_VALUES[field]}")
         count += int(value) * sizes[field]
     if last == "second" and values[-1] is not None:
         count += int(values[-1].ljust(9, "0")) // 1_000
@@ -228,5 +228,5 @@ _EXAMPLES = {
 def _check_range(count: int, first: str, last: str) -> IntervalLiteral:
     bits = 31 if first in MONTH_FIELDS else 63
     if not -(2**bits) <= count < 2**bits:
-        raise NotAnInterval("the interval is too large")
+        raise InvalidInterval("the interval is too large")
     return IntervalLiteral(count, first, last)

@@ -165,7 +165,7 @@ def _in(call: Call, args: list[Value]) -> Value:
     return pc.if_else(pc.is_valid(value), known, _UNKNOWN)
 
 
-def literal_array(literals: tuple[Any, ...]) -> pa.Array:
+def to_arrow_array(literals: tuple[Any, ...]) -> pa.Array:
     """Return the values of literals of one type, which may include NULL literals, as an array."""
     data_type = next((item.type for item in literals if not pa.types.is_null(item.type)), types.NULL)
     return pa.array([item.value for item in literals], evaluation_type(data_type))
@@ -275,7 +275,9 @@ def _contains(call: Call, args: list[Value]) -> Value:
     return pc.match_substring(args[0], args[1].as_py())
 
 
-GROWING = "ßŉǰΐΰևẖẗẘẙẚὐὒὔὖᾀᾁᾂᾃᾄᾅᾆᾇᾈᾉᾊᾋᾌᾍᾎᾏᾐᾑᾒᾓᾔᾕᾖᾗᾘᾙᾚᾛᾜᾝᾞᾟᾠᾡᾢᾣᾤᾥᾦᾧᾨᾩᾪᾫᾬᾭᾮᾯᾲᾳᾴᾶᾷᾼῂῃῄῆῇῌῒΐῖῗῢΰῤῦῧῲῳῴῶῷῼﬀﬁﬂﬃﬄﬅﬆﬓﬔﬕﬖﬗ"
+MULTI_LETTER_UPPERCASE = (
+    "ßŉǰΐΰևẖẗẘẙẚὐὒὔὖᾀᾁᾂᾃᾄᾅᾆᾇᾈᾉᾊᾋᾌᾍᾎᾏᾐᾑᾒᾓᾔᾕᾖᾗᾘᾙᾚᾛᾜᾝᾞᾟᾠᾡᾢᾣᾤᾥᾦᾧᾨᾩᾪᾫᾬᾭᾮᾯᾲᾳᾴᾶᾷᾼῂῃῄῆῇῌῒΐῖῗῢΰῤῦῧῲῳῴῶῷῼﬀﬁﬂﬃﬄﬅﬆﬓﬔﬕﬖﬗ"
+)
 """Letters whose upper case is several letters (`ß` and `SS`), which Arrow and DuckDB map to one letter."""
 
 
@@ -417,7 +419,7 @@ KERNELS: dict[str, Kernel] = {
     "endswith": _endswith,
     "contains": _contains,
     "substring": _substring,
-    "upper": _case_kernel(pc.utf8_upper, str.upper, GROWING),
+    "upper": _case_kernel(pc.utf8_upper, str.upper, MULTI_LETTER_UPPERCASE),
     "lower": _case_kernel(pc.utf8_lower, str.lower, "İΣ"),
     "length": _length,
     "+": _add,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import TypeMismatch, lone_surrogate, with_article
+from tamis.errors import TypeMismatch, add_article, find_lone_surrogate
 from tamis.expr.nodes import NULL, Literal
 from tamis.expr.temporal import (
     NANOSECONDS,
@@ -77,7 +77,7 @@ def _infer_literal(value: Any) -> Literal:
         case float():
             return Literal(float(value), types.DOUBLE)
         case str():
-            if lone_surrogate(value) is not None:
+            if find_lone_surrogate(value) is not None:
                 raise TypeMismatch(f"{_shorten(value)} has a lone surrogate, which is not valid Unicode")
             return Literal(str(value), types.STRING)
         case bytes() | bytearray() | memoryview():
@@ -100,7 +100,7 @@ def _infer_literal(value: Any) -> Literal:
             return value
         case _:
             raise TypeMismatch(
-                f"{with_article(value.__class__.__name__)} cannot be a literal: {_shorten(value)}. "
+                f"{add_article(value.__class__.__name__)} cannot be a literal: {_shorten(value)}. "
                 "Give a number, text, bytes, a bool, a date, a time, None, or a numpy or pyarrow scalar"
             )
 

@@ -15,10 +15,10 @@ from pathlib import PurePath
 
 import pyarrow as pa
 
-from tamis.errors import AmbiguousColumn, UnknownColumn, place_in_text
+from tamis.errors import AmbiguousColumn, UnknownColumn, format_position
 from tamis.expr.functions import COMPARISONS
 from tamis.expr.nodes import Call, Column, Expr, walk
-from tamis.types import a_type, is_text
+from tamis.types import is_text, type_name_with_article
 
 _MAX_COLUMNS = 12
 _NUMBER_WITH_UNDERSCORES = re.compile(r"[0-9][0-9_]*[0-9]")
@@ -36,7 +36,7 @@ def resolve(
 
     `context` is the expression around it, from which the error for an unknown name guesses the intention.
     """
-    location = "" if column.position is None else f" (at: {where}, {place_in_text(column.position)})"
+    location = "" if column.position is None else f" (at: {where}, {format_position(column.position)})"
     # Only SQL text has positions.
     is_exact = column.exact or column.position is None
     fields: Iterable[pa.Field] = schema
@@ -92,7 +92,7 @@ def _unknown_column_error(
         inside = ".".join(field.name for field in found)
         return UnknownColumn(
             f"no field {name!r} in column {inside!r} of {table}{location}: "
-            f"it is {a_type(found[-1].type)}, not a struct{_suggest_access(found[-1].type, inside, name)}"
+            f"it is {type_name_with_article(found[-1].type)}, not a struct{_suggest_access(found[-1].type, inside, name)}"
         )
     owner = f"struct {'.'.join(field.name for field in found)!r} of {table}" if found else table
     names = [field.name for field in fields]

@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Column:
     """A column, or a field inside a struct column: `a.b` has the path `("a", "b")`.
 
-    `position` is the 1-based character in the SQL text. `type` is set once the expression is bound to a schema.
+    `build_position` is the 1-based character in the SQL text. `type` is set once the expression is bound to a schema.
     `exact` says that the name was quoted with back-ticks, and so selects one of the columns that differ only by case.
     Equality ignores these three.
     """
@@ -74,7 +74,7 @@ class Literal:
 class Call:
     """A function or an operator applied to arguments. `tamis.expr.functions` lists the supported ones.
 
-    `position` is the 1-based character of an unsupported function in the SQL text; equality ignores it.
+    `build_position` is the 1-based character of an unsupported function in the SQL text; equality ignores it.
     """
 
     function: str
@@ -86,7 +86,7 @@ class Call:
     _fallible: bool | None = field(init=False, default=None)
     """Whether it may fail on some value; set by `evaluate.may_fail`."""
     _operands: tuple[Expr, ...] | None = field(init=False, default=None)
-    """Its arguments without a list of literals; set by `operands_of`."""
+    """Its arguments without a list of literals; set by `get_operands`."""
     _type: tuple[pa.DataType | None] | None = field(init=False, default=None)
     """The type; set by `functions.type_of`, because computing it at every level of a deep tree would be quadratic."""
 
@@ -159,7 +159,7 @@ _ARGS_BEFORE_ITEMS = {"in": 1, "any_between": 2}
 """The number of arguments before the list items of a function."""
 
 
-def operands_of(node: Expr) -> tuple[Expr, ...]:
+def get_operands(node: Expr) -> tuple[Expr, ...]:
     """Return the arguments of a node without the items of a list of literals.
 
     A list may have a hundred thousand items. It counts as one value, so that nothing is computed for each item.
@@ -175,7 +175,7 @@ def operands_of(node: Expr) -> tuple[Expr, ...]:
     return node._operands or ()
 
 
-def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = operands_of) -> Iterator[Expr]:
+def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = get_operands) -> Iterator[Expr]:
     """Yield every distinct node of an expression, parents before children; lists of literals belong to their node."""
     seen: set[int] = set()
     stack: list[Expr] = [expr]
@@ -188,12 +188,12 @@ def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = operands_of)
         stack.extend(reversed(children(node)))
 
 
-def columns_of(expr: Expr) -> list[Column]:
+def find_columns(expr: Expr) -> list[Column]:
     """Return the distinct columns of an expression, in order of appearance."""
     return list(dict.fromkeys(node for node in walk(expr) if isinstance(node, Column)))
 
 
-def conjuncts_of(expr: Expr) -> list[Expr]:
+def split_conjuncts(expr: Expr) -> list[Expr]:
     """Return the conjuncts of a predicate: `a AND (b AND c)` has three."""
     found: list[Expr] = []
     stack: list[Expr] = [expr]
@@ -209,7 +209,7 @@ def conjuncts_of(expr: Expr) -> list[Expr]:
 def fold(
     expr: Expr,
     combine: Callable[[Expr, tuple[T, ...]], T],
-    children: Callable[[Expr], tuple[Expr, ...]] = operands_of,
+    children: Callable[[Expr], tuple[Expr, ...]] = get_operands,
 ) -> T:
     """Compute a value for an expression from its leaves up: `combine(node, values of its children)`.
 
@@ -241,7 +241,7 @@ def fold(
 
 def transform(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
     """Rewrite an expression from its leaves up; a node whose arguments are unchanged stays the same object."""
-    return fold(expr, lambda node, args: rewrite(with_args(node, args)))
+    return fold(expr, lambda node, args: rewrite(replace_args(node, args)))
 
 
 Step = Column | Literal | tuple[str, tuple[int, ...]]
@@ -272,7 +272,7 @@ def from_steps(steps: tuple[Step, ...]) -> Expr:
     return built[-1]
 
 
-def with_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
+def replace_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
     """Return the node with other operands, or the same object if they are unchanged."""
     if isinstance(node, Call) and any(new is not old for new, old in zip(args, node.args, strict=False)):
         return Call(node.function, (*args, *node.args[len(args) :]), node.position)

@@ -26,9 +26,9 @@ from tamis.expr.nodes import (
     Expr,
     Literal,
     fold,
+    get_operands,
     not_,
-    operands_of,
-    with_args,
+    replace_args,
 )
 from tamis.expr.ordering import sort_key
 
@@ -55,11 +55,11 @@ def _with_negation(node: Expr, args: tuple[tuple[Expr, Expr], ...]) -> tuple[Exp
         case Call(("and" | "or") as function):
             opposite = "or" if function == "and" else "and"
             return (
-                with_args(node, tuple(positive for positive, _ in args)),
+                replace_args(node, tuple(positive for positive, _ in args)),
                 Call(opposite, tuple(negative for _, negative in args)),
             )
         case Call(function):
-            positive = with_args(node, tuple(positive for positive, _ in args))
+            positive = replace_args(node, tuple(positive for positive, _ in args))
             if function in NEGATIONS and isinstance(positive, Call):
                 return positive, Call(NEGATIONS[function], positive.args)
             return positive, not_(positive)
@@ -83,7 +83,7 @@ class _NormalForms:
 def _flatten_arguments(node: Expr) -> tuple[Expr, ...]:
     """Return the arguments of a node; nested ANDs in an AND, and ORs in an OR, are flattened."""
     if not (isinstance(node, Call) and node.function in ("and", "or")):
-        return operands_of(node)
+        return get_operands(node)
     found: list[Expr] = []
     stack: list[Expr] = [node]
     while stack:
@@ -103,7 +103,7 @@ def _simplify(node: Expr, args: tuple[_NormalForms, ...]) -> _NormalForms:
                 _simplify_junction(function, [arg.where for arg in args], where=True),
             )
         case Call():
-            exact = _simplify_call(with_args(node, tuple(arg.exact for arg in args)))
+            exact = _simplify_call(replace_args(node, tuple(arg.exact for arg in args)))
             return _NormalForms(exact, _as_filter(exact))
         case _:
             return _NormalForms(node, _as_filter(node))

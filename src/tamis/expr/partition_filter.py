@@ -32,7 +32,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from tamis.errors import AmbiguousColumn, FilterFormatError, InvalidArgument, UnknownColumn, with_article
+from tamis.errors import AmbiguousColumn, FilterFormatError, InvalidArgument, UnknownColumn, add_article
 from tamis.expr import partition_evaluation
 from tamis.expr.partition_text import format_partition_value
 
@@ -319,7 +319,7 @@ def _unpack(items: tuple[Any, ...]) -> Iterable[Any]:
 def check_partition_filter(given: object) -> None:
     """Raise if a value other than None is not a PartitionFilter, such as SQL text."""
     if given is not None and not isinstance(given, PartitionFilter):
-        kind = with_article(type(given).__name__)
+        kind = add_article(type(given).__name__)
         raise InvalidArgument(
             f"the filter must be a PartitionFilter, such as PartitionFilter.eq('day', '1'), not {kind}"
         )

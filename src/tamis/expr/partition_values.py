@@ -28,14 +28,14 @@ from tamis.errors import EvaluationError
 from tamis.expr.kernels import Value, evaluation_type, to_evaluation_form
 from tamis.expr.nodes import Call
 from tamis.expr.partition_text import parse_double
-from tamis.expr.time_texts import read_dates, read_timestamps
+from tamis.expr.time_texts import parse_dates, parse_timestamps
 
 _INTEGER = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
 _WIDE = pa.decimal128(38, 0)
 
 
-class WrongPartitionText(EvaluationError):
+class InvalidPartitionValue(EvaluationError):
     """A text that is not a valid value of a type. Evaluation wraps it in an error that names the expression."""
 
     def __init__(self, text: str, data_type: pa.DataType) -> None:
@@ -65,11 +65,11 @@ def parse_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
     encoded = pc.dictionary_encode(texts)
     distinct = _find_reader(target)(encoded.dictionary, target)
     if distinct.null_count:
-        raise WrongPartitionText(encoded.dictionary.filter(pc.is_null(distinct))[0].as_py(), target)
+        raise InvalidPartitionValue(encoded.dictionary.filter(pc.is_null(distinct))[0].as_py(), target)
     return to_evaluation_form(distinct).take(encoded.indices)
 
 
-def wrong_partition_texts(texts: pa.StringArray, target: pa.DataType) -> pa.StringArray:
+def find_invalid_partition_values(texts: pa.StringArray, target: pa.DataType) -> pa.StringArray:
     """Return the texts that are not valid values of a type; NULL where a text is valid, empty or null.
 
     >>> wrong_partition_texts(pa.array(["7", "", None, "abc", "300"]), pa.int8()).to_pylist()
@@ -102,9 +102,9 @@ def _find_reader(data_type: pa.DataType) -> Reader:
     if pa.types.is_decimal(data_type):
         return _parse_decimals
     if pa.types.is_date(data_type):
-        return lambda texts, _: read_dates(texts)
+        return lambda texts, _: parse_dates(texts)
     if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
-        return read_timestamps
+        return parse_timestamps
     if types.is_bytes(data_type):
         return lambda texts, target: texts.cast(types.BINARY).cast(target)
     if pa.types.is_null(data_type):

@@ -34,7 +34,7 @@ _BINARY = {
 }
 
 _SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
-"""Functions with a second syntax, as in `substring(a FROM 1)`: conditions among their arguments need brackets."""
+"""Functions with a second syntax, as in `build_substring(a FROM 1)`: conditions among their arguments need brackets."""
 
 _Part = str | tuple[Expr, int]
 """Text, or an expression with the precedence below which it needs brackets."""
@@ -82,7 +82,7 @@ MAX_DISPLAY_ITEMS = 5
 MAX_DISPLAY_CHARACTERS = 400
 
 
-def shown(expr: Expr) -> str:
+def to_display_sql(expr: Expr) -> str:
     """Return the text of an expression for display: literals without types, long lists and long texts shortened.
 
     >>> from tamis.expr.nodes import Column, Literal

@@ -9,9 +9,9 @@ from typing import TypeGuard, cast
 import numpy as np
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, with_article
+from tamis.errors import InvalidArgument, add_article
 from tamis.expr.builder import Expression
-from tamis.expr.clock import stop_clocks
+from tamis.expr.clock import freeze_current_time
 from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.from_pyiceberg import from_pyiceberg
 from tamis.expr.from_pyspark import from_pyspark, is_pyspark_column
@@ -43,7 +43,7 @@ def to_expr(where: object) -> Expr | PartitionFilter | None:
     if filters:
         return _join(PartitionFilter.or_, [_join(PartitionFilter.and_, group) for group in groups])
     found = [and_(*(each for each in group if not isinstance(each, PartitionFilter))) for group in groups]
-    return stop_clocks(or_(*found)) if found else None
+    return freeze_current_time(or_(*found)) if found else None
 
 
 def _join(join: Callable[..., PartitionFilter], filters: Sequence[object]) -> PartitionFilter:
@@ -110,7 +110,7 @@ def _to_filter(where: object) -> Expr | PartitionFilter:
             return from_pyspark(where)
         case _:
             kind = f"{type(where).__module__}.{type(where).__qualname__}"
-            raise InvalidArgument(f"where cannot be {with_article(kind.removeprefix('builtins.'))}: give {_KINDS}")
+            raise InvalidArgument(f"where cannot be {add_article(kind.removeprefix('builtins.'))}: give {_KINDS}")
 
 
 def _is_pyiceberg(where: object) -> bool:

@@ -15,14 +15,14 @@ from typing import Any
 
 from sqlglot import exp
 
-from tamis.errors import InvalidArgument, ParseError, with_article
+from tamis.errors import InvalidArgument, ParseError, add_article
 from tamis.expr.nodes import Call, Expr, not_
 from tamis.expr.sql_foreign import refuse_foreign_value
 from tamis.expr.sql_functions import FUNCTION_CONVERTERS
 from tamis.expr.sql_literals import LITERAL_CONVERTERS
-from tamis.expr.sql_parts import Conversion, Pending, opaque, pending_call, to_column_or_opaque
-from tamis.expr.sql_refusals import position_of, refuse, refuse_reserved
-from tamis.expr.sql_syntax import read
+from tamis.expr.sql_parts import Conversion, Pending, pending_call, to_column_or_opaque, to_opaque_call
+from tamis.expr.sql_refusals import find_position, refuse, refuse_reserved
+from tamis.expr.sql_syntax import parse_expression
 
 
 def parse_sql(text: str) -> Expr:
@@ -32,8 +32,8 @@ def parse_sql(text: str) -> Expr:
     Call<ts >= DATE '2024-01-01' AND a.b NOT IN (1, 2)>
     """
     if not isinstance(text, str):
-        raise InvalidArgument(f"SQL must be a string, not {with_article(type(text).__name__)}: {text!r}")
-    return read(text, _check_and_convert)
+        raise InvalidArgument(f"SQL must be a string, not {add_article(type(text).__name__)}: {text!r}")
+    return parse_expression(text, _check_and_convert)
 
 
 def _check_and_convert(tree: exp.Expr) -> Expr:
@@ -43,7 +43,7 @@ def _check_and_convert(tree: exp.Expr) -> Expr:
     return _convert(tree)
 
 
-def expression_of(tree: exp.Expr) -> Expr:
+def to_expression(tree: exp.Expr) -> Expr:
     """Convert a part of a tree that `sql_syntax` parsed; raise `ParseError` if it is unsupported."""
     return _convert(tree)
 
@@ -76,7 +76,7 @@ def _convert_node(node: exp.Expr) -> Conversion:
         return convert(node)
     if isinstance(node, exp.Func) and not any(node.args.values()):
         return Call(node.sql_name().lower(), ())
-    return opaque(node)
+    return to_opaque_call(node)
 
 
 def _and_or(node: exp.Expr) -> Pending:
@@ -110,7 +110,7 @@ def _is(node: exp.Expr) -> Pending:
         case _:
             raise ParseError(
                 "IS must be followed by NULL, TRUE, FALSE or DISTINCT FROM",
-                position=position_of(node),
+                position=find_position(node),
                 hint="Compare with = or with <=>, for which NULL equals NULL",
             )
 
@@ -120,15 +120,17 @@ def _in(node: exp.Expr) -> Conversion:
     if node.args.get("query") is not None:
         refuse(node.args["query"])
     if not items:
-        raise ParseError("IN needs a list", position=position_of(node), hint="Write it in brackets, as in a IN (1, 2)")
+        raise ParseError(
+            "IN needs a list", position=find_position(node), hint="Write it in brackets, as in a IN (1, 2)"
+        )
     if isinstance(node.this, exp.Tuple) or any(isinstance(item, exp.Tuple) for item in items):
-        return opaque(node)
+        return to_opaque_call(node)
     return pending_call("in", node.this, *items)
 
 
 def _between(node: exp.Expr) -> Conversion:
     if node.args.get("symmetric"):
-        return opaque(node)
+        return to_opaque_call(node)
 
     def build(args: tuple[Expr, ...]) -> Expr:
         value, low, high = args

@@ -24,7 +24,7 @@ def _select_entries(parsers: Any, *names: str) -> Any:
     return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
 
 
-MOST_LEVELS = "max_recursion_level"
+MAX_LEVELS = "max_recursion_level"
 """The argument of a recursive query's alias that holds its MAX RECURSION LEVEL."""
 
 
@@ -123,7 +123,7 @@ class SparkText(Spark):
             """Parse an alias, which for a recursive query may limit the number of levels."""
             alias = super()._parse_table_alias(alias_tokens)
             if alias is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
-                alias.set(MOST_LEVELS, self._parse_number() or self.raise_error("a number of levels is missing"))
+                alias.set(MAX_LEVELS, self._parse_number() or self.raise_error("a number of levels is missing"))
             return alias
 
         def _parse_value(self, values: bool = True) -> Any:
@@ -151,7 +151,7 @@ class SparkText(Spark):
             return f"{self.seg(f'LATERAL VIEW{outer}')}{self.sep()}{self.sql(expression, 'this')}{named}"
 
         def tablealias_sql(self, expression: exp.TableAlias) -> str:
-            levels = self.sql(expression, MOST_LEVELS)
+            levels = self.sql(expression, MAX_LEVELS)
             alias = str(super().tablealias_sql(expression))
             return f"{alias} MAX RECURSION LEVEL {levels}" if levels else alias
 

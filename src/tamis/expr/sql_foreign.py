@@ -12,12 +12,12 @@ from itertools import pairwise
 from sqlglot import Token, TokenType, exp
 
 from tamis.errors import ParseError
-from tamis.expr.sql_refusals import position_of
+from tamis.expr.sql_refusals import find_position
 
 
-def no_syntax(node: exp.Expr, message: str, hint: str | None = None) -> ParseError:
+def unsupported_syntax_error(node: exp.Expr, message: str, hint: str | None = None) -> ParseError:
     """Return the error for syntax that Spark does not have, or that has no meaning there."""
-    return ParseError(message, position=position_of(node), hint=hint)
+    return ParseError(message, position=find_position(node), hint=hint)
 
 
 # --- Tokens -----------------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ _VALUES = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, Toke
 def refuse_foreign_tokens(tokens: Sequence[Token], position: Callable[[int], int]) -> None:
     """Raise if one or two tokens are an operator or a clause that only other dialects have.
 
-    `position` returns the position of a character offset.
+    `build_position` returns the position of a character offset.
     """
     for index, token in enumerate(tokens):
         kind, text = token.token_type, token.text
@@ -109,19 +109,27 @@ _UNSUPPORTED_KINDS = tuple(_UNSUPPORTED_SYNTAX)
 def refuse_foreign_value(node: exp.Expr) -> None:
     """Raise if a node of an expression is syntax that Spark does not have."""
     if isinstance(node, _UNSUPPORTED_KINDS):
-        raise no_syntax(node, *next(found for kind, found in _UNSUPPORTED_SYNTAX.items() if isinstance(node, kind)))
+        raise unsupported_syntax_error(
+            node, *next(found for kind, found in _UNSUPPORTED_SYNTAX.items() if isinstance(node, kind))
+        )
     match node:
         case exp.Collate() if node.expression.name.upper() != "UTF8_BINARY":
-            raise no_syntax(node, f"the embedded engine has no collation {node.expression.name}", "Compare lower(x)")
+            raise unsupported_syntax_error(
+                node, f"the embedded engine has no collation {node.expression.name}", "Compare lower(x)"
+            )
         case exp.Between() if node.args.get("symmetric"):
-            raise no_syntax(node, "Spark's SQL has no BETWEEN SYMMETRIC", "Write least(a, b) and greatest(a, b)")
+            raise unsupported_syntax_error(
+                node, "Spark's SQL has no BETWEEN SYMMETRIC", "Write least(a, b) and greatest(a, b)"
+            )
         case exp.Any() | exp.All() if isinstance(node.this, exp.Tuple) and not node.this.expressions:
-            raise no_syntax(node, f"{node.key.upper()} needs patterns", "Write it as in LIKE ANY ('a%', 'b%')")
+            raise unsupported_syntax_error(
+                node, f"{node.key.upper()} needs patterns", "Write it as in LIKE ANY ('a%', 'b%')"
+            )
         case exp.Any() | exp.All() if isinstance(node.this, exp.Query):
             word = node.key.upper()
             advice = "Write IN (SELECT …)" if word == "ANY" else "Compare with (SELECT max(…) …)"
-            raise no_syntax(node, f"Spark's SQL has no comparison with {word} (SELECT …)", advice)
+            raise unsupported_syntax_error(node, f"Spark's SQL has no comparison with {word} (SELECT …)", advice)
         case exp.In() if not node.expressions and not any(node.args.get(key) for key in ("query", "unnest", "field")):
-            raise no_syntax(node, "IN needs a list", "Write it in brackets, as in a IN (1, 2)")
+            raise unsupported_syntax_error(node, "IN needs a list", "Write it in brackets, as in a IN (1, 2)")
         case _:
             pass

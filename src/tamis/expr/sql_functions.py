@@ -8,13 +8,13 @@ from typing import Any
 from sqlglot import exp
 
 from tamis import types
-from tamis.errors import ParseError, counted
+from tamis.errors import ParseError, format_count
 from tamis.expr.functions import FUNCTIONS
 from tamis.expr.literals import cast_literal
 from tamis.expr.nodes import Call, Expr, Literal, not_
 from tamis.expr.sql_literals import pending_cast, to_constant
-from tamis.expr.sql_parts import Conversion, Pending, opaque, pending_call
-from tamis.expr.sql_refusals import position_of, refuse_aggregate
+from tamis.expr.sql_parts import Conversion, Pending, pending_call, to_opaque_call
+from tamis.expr.sql_refusals import find_position, refuse_aggregate
 from tamis.types import type_from_name
 
 _ALIASES = {
@@ -43,7 +43,7 @@ def _convert_function(node: exp.Expr) -> Conversion:
     args = node.expressions
     refuse_aggregate(node)
     if name == "sql" or not all(map(_is_plain, args)):
-        return opaque(node)
+        return to_opaque_call(node)
     if name in _CAST_FUNCTIONS and len(args) == 1:
         constant = to_constant(args[0])
         target = _CAST_FUNCTIONS[name]
@@ -74,19 +74,19 @@ def _is_plain(argument: exp.Expr) -> bool:
 def _pending_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
     known = FUNCTIONS.get(name)
     if known is not None and not known.fewest <= len(args) <= known.most:
-        wanted = counted(known.fewest, "argument")
+        wanted = format_count(known.fewest, "argument")
         least = "" if known.fewest == known.most else "at least "
-        raise ParseError(f"{name} takes {least}{wanted}, not {len(args)}", position=position_of(node))
+        raise ParseError(f"{name} takes {least}{wanted}, not {len(args)}", position=find_position(node))
     if known is not None:
         return pending_call(name, *args)
-    position = position_of(node)
+    position = find_position(node)
     return Pending(args, lambda converted: Call(name, converted, position))
 
 
 def _convert_truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Expr) -> Conversion:
     constant = to_constant(unit)
     if constant is None or not isinstance(constant.value, str):
-        return opaque(node)
+        return to_opaque_call(node)
     lowered = Literal(constant.value.lower(), types.STRING)
     if name == "trunc":
         return Pending((value,), lambda args: Call(name, (args[0], lowered)))
@@ -114,11 +114,11 @@ def _convert_like(node: exp.Expr) -> Conversion:
         like = node.this
         escape = to_constant(node.expression)
         if escape is None or not isinstance(escape.value, str) or len(escape.value) != 1:
-            raise ParseError("ESCAPE needs a text of one character", position=position_of(node))
+            raise ParseError("ESCAPE needs a text of one character", position=find_position(node))
     pattern = to_constant(like.expression)
     ignores_case = isinstance(like, exp.ILike)
     if isinstance(like.expression, exp.Any | exp.All) or (ignores_case and not _can_lower(pattern, escape)):
-        return opaque(node)
+        return to_opaque_call(node)
 
     def build(args: tuple[Expr, ...]) -> Expr:
         value, matched = args
@@ -146,7 +146,7 @@ def build_like(value: Expr, pattern: Expr, escape: Literal | None = None) -> Cal
 
 def _convert_extract(node: exp.Expr) -> Conversion:
     function = _CALENDAR_PARTS.get(node.this.name.lower())
-    return opaque(node) if function is None else pending_call(function, node.expression)
+    return to_opaque_call(node) if function is None else pending_call(function, node.expression)
 
 
 def _convert_substring(node: exp.Expr) -> Pending:
@@ -156,7 +156,7 @@ def _convert_substring(node: exp.Expr) -> Pending:
 
 def _convert_trim(node: exp.Expr) -> Conversion:
     is_plain = all(value is None for key, value in node.args.items() if key != "this")
-    return pending_call("trim", node.this) if is_plain else opaque(node)
+    return pending_call("trim", node.this) if is_plain else to_opaque_call(node)
 
 
 def _convert_position(node: exp.Expr) -> Pending:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
 
-from tamis.errors import ParseError, Position, lone_surrogate
+from tamis.errors import ParseError, Position, find_lone_surrogate
 
 _NEEDED_OPERANDS = {
     TokenType.SELECT: "columns",
@@ -126,7 +126,7 @@ def _find_close_match(word: str, words: Sequence[str]) -> str | None:
 
 def refuse_surrogates(text: str) -> None:
     """Raise `ParseError` if a text has a lone surrogate, which cannot be encoded as UTF-8."""
-    found = lone_surrogate(text)
+    found = find_lone_surrogate(text)
     if found is not None:
         line_start = text.rfind("\n", 0, found)
         raise ParseError(

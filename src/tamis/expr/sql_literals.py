@@ -11,11 +11,11 @@ from sqlglot import exp
 
 from tamis import types
 from tamis.errors import ParseError, TypeMismatch
-from tamis.expr.interval_literals import IntervalLiteral, NotAnInterval, of_node
+from tamis.expr.interval_literals import IntervalLiteral, InvalidInterval, interval_from_node
 from tamis.expr.literals import MAX_DIGITS, cast_literal, literal
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal
-from tamis.expr.sql_parts import Conversion, Pending, opaque, pending_call
-from tamis.expr.sql_refusals import position_of
+from tamis.expr.sql_parts import Conversion, Pending, pending_call, to_opaque_call
+from tamis.expr.sql_refusals import find_position
 from tamis.expr.temporal import parse_interval
 from tamis.types import type_from_name, type_name
 
@@ -30,16 +30,16 @@ def _to_number(node: exp.Expr, *, negative: bool) -> Literal:
         # Fast path for long lists of integers.
         return Literal(int(text), types.LONG)
     if len(text) > MAX_DIGITS + 10:
-        raise ParseError(f"a number has more than {MAX_DIGITS} digits", position=position_of(node))
+        raise ParseError(f"a number has more than {MAX_DIGITS} digits", position=find_position(node))
     try:
         value = float(text) if "e" in text.lower() else Decimal(text) if "." in text else int(text)
         found = literal(value)
     except TypeMismatch as error:
-        raise ParseError(str(error), position=position_of(node)) from error
+        raise ParseError(str(error), position=find_position(node)) from error
     except (ValueError, ArithmeticError) as error:
-        raise ParseError(f"{text} is not a number", position=position_of(node)) from error
+        raise ParseError(f"{text} is not a number", position=find_position(node)) from error
     if isinstance(value, float) and math.isinf(value):
-        raise ParseError(f"the number {text} is too large for a double", position=position_of(node))
+        raise ParseError(f"the number {text} is too large for a double", position=find_position(node))
     return found
 
 
@@ -83,7 +83,7 @@ def _convert_negation(node: exp.Expr) -> Conversion:
     inner = node.this
     if (number := to_constant(node)) is not None:
         return number
-    if isinstance(inner, exp.Interval) and (interval := of_node(inner)) is not None:
+    if isinstance(inner, exp.Interval) and (interval := interval_from_node(inner)) is not None:
         return _to_interval_literal(IntervalLiteral(-interval.count, interval.first, interval.last), node)
     if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.this.is_string:
         # `-128Y` is a tinyint although 128 is not.
@@ -96,10 +96,10 @@ def _convert_negation(node: exp.Expr) -> Conversion:
 
 def _convert_interval(node: exp.Expr) -> Expr:
     try:
-        found = of_node(node)
-    except NotAnInterval as reason:
-        raise ParseError(f"invalid interval: {reason}", position=position_of(node)) from reason
-    return opaque(node) if found is None else _to_interval_literal(found, node)
+        found = interval_from_node(node)
+    except InvalidInterval as reason:
+        raise ParseError(f"invalid interval: {reason}", position=find_position(node)) from reason
+    return to_opaque_call(node) if found is None else _to_interval_literal(found, node)
 
 
 def _to_interval_literal(interval: IntervalLiteral, node: exp.Expr) -> Expr:
@@ -111,7 +111,7 @@ def _to_interval_literal(interval: IntervalLiteral, node: exp.Expr) -> Expr:
         return Literal((interval.count, 0, 0), types.INTERVAL)
     days, microseconds = divmod(abs(interval.count), 86_400_000_000)
     if interval.last != "day" and not microseconds:
-        return opaque(node)
+        return to_opaque_call(node)
     sign = -1 if interval.count < 0 else 1
     return Literal((0, sign * days, sign * microseconds * 1_000), types.INTERVAL)
 
@@ -134,13 +134,13 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv)
 def _convert_cast(node: exp.Expr) -> Conversion:
     name = _target_type_name(node)
     if name is None:
-        return opaque(node)
+        return to_opaque_call(node)
     is_try = bool(node.args.get("safe"))
     constant = to_constant(node.this)
     if name == "interval" and constant is not None and isinstance(constant.value, str):
         # The only syntax for an interval with both months and days.
         interval = parse_interval(constant.value)
-        return opaque(node) if interval is None else Literal(interval, types.INTERVAL)
+        return to_opaque_call(node) if interval is None else Literal(interval, types.INTERVAL)
     if constant is not None and not is_try:
         folded = cast_literal(constant, type_from_name(name))
         if folded is not None and not (name == "bigint" and isinstance(node.parent, _ARITHMETIC)):
@@ -162,7 +162,7 @@ def _invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
     else:
         example = "10:30:00.5" if name == "time" else "2024-01-31" if name == "date" else "2024-01-31 10:30:00.5"
         hint = f"Write {name.upper()} '{example}'"
-    return ParseError(f"{value!r} is not a {name}", position=position_of(node), hint=hint)
+    return ParseError(f"{value!r} is not a {name}", position=find_position(node), hint=hint)
 
 
 def _target_type_name(node: exp.Expr) -> str | None:
@@ -180,7 +180,7 @@ def _target_type_name(node: exp.Expr) -> str | None:
     try:
         return type_name(type_from_name(spelled))
     except TypeMismatch as error:
-        raise ParseError(str(error), position=position_of(node)) from error
+        raise ParseError(str(error), position=find_position(node)) from error
 
 
 LITERAL_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {

@@ -12,7 +12,7 @@ from tamis import types
 from tamis.errors import ParseError
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.sql_dialect import SparkText
-from tamis.expr.sql_refusals import position_of, refuse
+from tamis.expr.sql_refusals import find_position, refuse
 from tamis.expr.temporal import format_timestamp, parse_timestamp
 
 
@@ -32,7 +32,7 @@ def pending_call(function: str, *parts: exp.Expr) -> Pending:
     return Pending(parts, lambda args: Call(function, args))
 
 
-def opaque(node: exp.Expr) -> Expr:
+def to_opaque_call(node: exp.Expr) -> Expr:
     """Convert unsupported syntax to a call that holds its text and its columns."""
     columns: dict[Column, None] = {}
     for inner in node.dfs():
@@ -51,7 +51,7 @@ def opaque(node: exp.Expr) -> Expr:
             unsupported_level=sqlglot_errors.ErrorLevel.RAISE,
         )
     except sqlglot_errors.UnsupportedError as error:
-        raise ParseError(f"Spark's SQL has no such syntax: {error}", position=position_of(node)) from error
+        raise ParseError(f"Spark's SQL has no such syntax: {error}", position=find_position(node)) from error
     return Call("sql", (Literal(text, types.STRING), *sorted(columns, key=lambda column: column.position or 0)))
 
 
@@ -69,7 +69,7 @@ def to_column_or_opaque(node: exp.Expr) -> Expr:
     while isinstance(inner, exp.Dot) and isinstance(inner.expression, exp.Identifier):
         inner = inner.this
     is_plain = isinstance(inner, exp.Column) and isinstance(inner.this, exp.Identifier)
-    return to_column(node) if is_plain else opaque(node)
+    return to_column(node) if is_plain else to_opaque_call(node)
 
 
 def to_column(node: exp.Expr) -> Column:
@@ -82,4 +82,4 @@ def to_column(node: exp.Expr) -> Column:
     parts = [node.args[key] for key in ("catalog", "db", "table", "this") if node.args.get(key)]
     parts += reversed(fields)
     is_exact = any(part.args.get("quoted") for part in parts)
-    return Column(tuple(part.name for part in parts), position=position_of(parts[0]), exact=is_exact)
+    return Column(tuple(part.name for part in parts), position=find_position(parts[0]), exact=is_exact)

@@ -292,7 +292,7 @@ def input_column_name(position: int) -> str:
     return f"\x00input {position}"
 
 
-def position_of_input(name: str) -> int | None:
+def parse_input_column_name(name: str) -> int | None:
     """Return the position in a name that `input_column_name` made, or None for other names."""
     return int(name.removeprefix("\x00input ")) if name.startswith("\x00input ") else None
 

@@ -44,14 +44,14 @@ def refuse(node: object) -> None:
     """Raise if a node is not allowed in a filter."""
     for kinds, message, hint in _REFUSED:
         if isinstance(node, kinds):
-            raise ParseError(message, position=position_of(node), hint=hint)
+            raise ParseError(message, position=find_position(node), hint=hint)
     if isinstance(node, exp.Any) and not isinstance(node.parent, exp.Like | exp.ILike):
         raise _aggregate_error("any", node)
     if isinstance(node, exp.DataType) and getattr(node.this, "name", None) == "TIME":
         # sqlglot would print it as TIMESTAMP, which is another type.
         raise ParseError(
             "a TIME is not supported inside of this syntax",
-            position=position_of(node),
+            position=find_position(node),
             hint="Compare a time alone, as in clock > TIME '10:30:00'",
         )
     if isinstance(node, exp.Anonymous):
@@ -68,7 +68,7 @@ def refuse_reserved(tree: exp.Expr) -> None:
         if call.name.lower().startswith(_RESERVED_PREFIXES) and call.name.lower() != "spark_partition_id":
             raise ParseError(
                 f"there is no function {call.name} with Spark's meaning on the embedded engine",
-                position=position_of(call),
+                position=find_position(call),
                 hint="docs/expressions.md lists what there is; functions of DuckDB run with c.sql(…, dialect='duckdb')",
             )
 
@@ -81,12 +81,12 @@ def refuse_aggregate(node: exp.Expr) -> None:
 def _aggregate_error(name: str, node: exp.Expr) -> ParseError:
     return ParseError(
         f"{name} is an aggregate function",
-        position=position_of(node),
+        position=find_position(node),
         hint="A filter sees one row at a time: filter the result of the query, in HAVING or afterwards",
     )
 
 
-def position_of(node: exp.Expr) -> int | None:
+def find_position(node: exp.Expr) -> int | None:
     """Return the 1-based position of a node, or of the first node inside it that has one."""
     # The name of a function precedes its arguments, which may be ten thousand levels deep.
     is_first = isinstance(node, exp.Anonymous) and "start" in node.meta

@@ -27,7 +27,7 @@ from tamis.expr.sql_words import expand_shorthand
 
 T = TypeVar("T")
 
-DEEPEST = 20_000
+MAX_NESTING = 20_000
 """The maximum nesting depth of brackets, NOT and CASE."""
 MAX_LAMBDAS = 200
 """sqlglot walks the whole body of each lambda function, so nested ones cost the square of their number."""
@@ -65,7 +65,7 @@ _PARAMETER = (
 _DOUBLE_QUOTES = "Double quotes delimit a text in this dialect: write a name as `name`"
 
 
-def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
+def parse_expression(text: str, convert: Callable[[exp.Expr], T]) -> T:
     """Parse one expression and convert its tree, both with a stack that is large enough."""
     tokens = _tokenize(text)
     depth = _measure_depth(tokens)
@@ -75,13 +75,13 @@ def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
     return _run_with_stack(lambda: convert(_parse_condition(text, tokens)), depth)
 
 
-def read_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
+def parse_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
     """Parse one statement of any kind and convert its tree, both with a stack that is large enough."""
     tokens = expand_shorthand(_tokenize(text))
     if not tokens:
         raise ParseError("the text is empty", position=1, hint="Write a query, such as SELECT * FROM orders")
     depth = _measure_depth(tokens)
-    if depth > DEEPEST:
+    if depth > MAX_NESTING:
         raise _too_deep_error()
     refuse_other_statements(tokens)
     refuse_incomplete(tokens)
@@ -98,7 +98,7 @@ def _run_with_stack(work: Callable[[], T], depth: int) -> T:
             return work()
         except RecursionError:
             # Long chains of operators nest without brackets, and the caller's own stack may be deep.
-            depth = DEEPEST
+            depth = MAX_NESTING
     return with_large_stack(work, depth)
 
 
@@ -128,7 +128,7 @@ def with_large_stack(work: Callable[[], T], depth: int) -> T:
 
 def _too_deep_error() -> ParseError:
     return ParseError(
-        f"the text nests deeper than {DEEPEST} levels",
+        f"the text nests deeper than {MAX_NESTING} levels",
         hint="Write a long list of values with IN, and join conditions with AND or OR without brackets",
     )
 
@@ -170,7 +170,7 @@ def _refuse_invalid_tokens(text: str, tokens: Sequence[Token], depth: int) -> No
     if tokens[0].token_type is TokenType.WHERE:
         position = _position(text, tokens[0].start)
         raise ParseError("unexpected WHERE", position=position, hint="Give the condition alone, without WHERE")
-    if depth > DEEPEST:
+    if depth > MAX_NESTING:
         raise _too_deep_error()
     kinds = [token.token_type for token in tokens]
     for index, kind in enumerate(kinds):

@@ -28,7 +28,7 @@ _UTC_NAMES = frozenset({"Z", "z", "UTC", "GMT", "UT"})
 _LARGEST_OFFSET = 18 * 3600
 
 
-def days_of(year: int, month: int, day: int) -> int:
+def days_from_date(year: int, month: int, day: int) -> int:
     """Return the days since 1970-01-01 of a date in the proleptic Gregorian calendar, for any year.
 
     >>> days_of(1970, 1, 1), days_of(2000, 3, 1), days_of(-1, 12, 31)
@@ -41,8 +41,8 @@ def days_of(year: int, month: int, day: int) -> int:
     return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
 
 
-def date_of(days: int) -> tuple[int, int, int]:
-    """Return the year, month and day of a count of days since 1970-01-01: the inverse of `days_of`.
+def date_from_days(days: int) -> tuple[int, int, int]:
+    """Return the year, month and day of a count of days since 1970-01-01: the inverse of `days_from_date`.
 
     >>> date_of(0), date_of(-719529)
     ((1970, 1, 1), (-1, 12, 31))
@@ -123,9 +123,9 @@ def _to_valid_days(match: re.Match[str]) -> int | None:
     year, month, day = int(match["year"]), int(match["month"] or 1), int(match["day"] or 1)
     if not 1 <= month <= 12 or day < 1:
         return None
-    days = days_of(year, month, day)
+    days = days_from_date(year, month, day)
     # A day that does not exist, as the 31st of April, became a day of the next month.
-    return days if date_of(days) == (year, month, day) else None
+    return days if date_from_days(days) == (year, month, day) else None
 
 
 def _parse_zone_offset(zone: str, wall_seconds: int) -> int | None:
@@ -153,7 +153,7 @@ def format_date(days: int) -> str:
     >>> format_date(0), format_date(3_000_000), format_date(-800_000)
     ('1970-01-01', '+10183-09-21', '-0221-09-04')
     """
-    year, month, day = date_of(days)
+    year, month, day = date_from_days(days)
     sign = "+" if year > 9999 else "-" if year < 0 else ""
     return f"{sign}{abs(year):04}-{month:02}-{day:02}"
 

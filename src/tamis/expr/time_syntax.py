@@ -10,10 +10,10 @@ from sqlglot.dialects.spark import Spark
 from tamis.expr.interval_literals import (
     UNITS,
     IntervalLiteral,
-    NotAnInterval,
-    of_span,
-    of_text,
-    of_units,
+    InvalidInterval,
+    interval_from_range,
+    interval_from_text,
+    interval_from_units,
     unknown_unit_error,
 )
 
@@ -35,7 +35,7 @@ class TimeParser:
             return None
         try:
             found = self._parse_interval_literal()
-        except NotAnInterval as reason:
+        except InvalidInterval as reason:
             self.raise_error(f"invalid interval: {reason}", token)
             return None
         if found is None:
@@ -75,12 +75,12 @@ class TimeParser:
             self._advance()
             is_followed = self._curr is not None and self._curr.token_type in (TokenType.STRING, TokenType.NUMBER)
             if values or is_followed:
-                raise NotAnInterval("TO may occur only once, and not with further values")
-            return of_span(value, unit, last)
+                raise InvalidInterval("TO may occur only once, and not with further values")
+            return interval_from_range(value, unit, last)
         if values:
-            return of_units(values)
+            return interval_from_units(values)
         if self._match(TokenType.STRING):
-            return of_text(self._prev.text)
+            return interval_from_text(self._prev.text)
         if self._match(TokenType.NUMBER):
             word = self._curr.text if self._curr else ""
             raise unknown_unit_error(word)

@@ -21,7 +21,7 @@ _LONG_SMALLEST, _LONG_LARGEST = types.integer_range(types.LONG)
 _INT_SMALLEST, _INT_LARGEST = types.integer_range(pa.int32())
 
 
-def read_dates(texts: pa.StringArray) -> pa.Date32Array:
+def parse_dates(texts: pa.StringArray) -> pa.Date32Array:
     """Parse dates; null where a text is invalid.
 
     >>> read_dates(pa.array(["1970-01-02", "+12024-01-01", "12024-01-01", "soon"])).cast(pa.int32()).to_pylist()
@@ -33,7 +33,7 @@ def read_dates(texts: pa.StringArray) -> pa.Date32Array:
         return _parse_distinct(texts, _parse_days, pa.int32()).cast(types.DATE)
 
 
-def read_timestamps(texts: pa.StringArray, target: pa.TimestampType) -> pa.TimestampArray:
+def parse_timestamps(texts: pa.StringArray, target: pa.TimestampType) -> pa.TimestampArray:
     """Parse timestamps in microseconds, and truncate finer digits; null where a text is invalid.
 
     For a type with a time zone, a text without one is in UTC. For a type without one, texts are not shifted: `Z` is

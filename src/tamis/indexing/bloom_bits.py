@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.parquet.bloom import BLOCK_BYTES, SALTS, WORDS, Array, Unavailable, blocks_of
-from tamis.parquet.bloom_hash import hashes_of
+from tamis.parquet.bloom import BLOCK_BYTES, SALTS, WORDS_PER_BLOCK, Array, Unavailable, find_blocks
+from tamis.parquet.bloom_hash import hash_stored_values
 from tamis.parquet.leaves import Leaf
 
 LARGEST_FILTER = 8 * 1024 * 1024
@@ -91,7 +91,7 @@ def ascending(hashes: Array) -> Array:
 
 def hashes_of_items(values: pa.Array, leaf: Leaf) -> Array | None:
     """The hashes of distinct values; None where one of them (NaN) has none, so that nothing can be said of it."""
-    found = hashes_of(values, leaf) if len(values) else _NO_HASHES
+    found = hash_stored_values(values, leaf) if len(values) else _NO_HASHES
     # A value without a form in a file is in no file; but these are values of the table, and each must have one.
     return None if isinstance(found, Unavailable) or len(found) < len(values) else found
 
@@ -119,7 +119,7 @@ def _expected_share(bits: float) -> float:
     total = 0.0
     for count in range(1, int(load + 12 * math.sqrt(load) + 24)):
         chance *= load / count
-        total += chance * (1 - (31 / 32) ** count) ** WORDS
+        total += chance * (1 - (31 / 32) ** count) ** WORDS_PER_BLOCK
     return total
 
 
@@ -143,10 +143,10 @@ def bits_of(hashes: Array, false_positives: float) -> bytes | None:
     size = filter_size(len(hashes), false_positives)
     if size > LARGEST_FILTER:
         return None
-    bits = np.zeros((size // BLOCK_BYTES, WORDS), np.uint32)
+    bits = np.zeros((size // BLOCK_BYTES, WORDS_PER_BLOCK), np.uint32)
     if len(hashes):
         # Ascending hashes are in ascending blocks, so that the bits of a block are next to each other.
-        blocks = blocks_of(hashes, len(bits))
+        blocks = find_blocks(hashes, len(bits))
         starts = np.flatnonzero(np.diff(blocks, prepend=-1))
         lower = hashes.astype(np.uint32)
         with np.errstate(over="ignore"):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, MissingFile, StorageError, counted
+from tamis.errors import CorruptFile, MissingFile, StorageError, format_count
 from tamis.expr.nodes import TRUE
 from tamis.indexing.current import Current, Part, Sample
 from tamis.indexing.entries import Entries, Rows, relative_paths
@@ -31,7 +31,7 @@ from tamis.io.listing import FileEntry
 from tamis.parquet.footer import load_footer
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate
-from tamis.tables.jobs import Engine, Item, Job, storage_arguments
+from tamis.tables.jobs import Engine, Item, Job, storage_to_arguments
 from tamis.tables.source import TableSource
 
 MOST_FILES_OF_AN_ITEM = 1000
@@ -252,8 +252,8 @@ class _Build:
             return []
         subject = self._subject
         source = subject.source
-        arguments = storage_arguments(source.storage)
-        arguments["index"] = storage_arguments(self._store.storage)
+        arguments = storage_to_arguments(source.storage)
+        arguments["index"] = storage_to_arguments(self._store.storage)
         arguments |= harvest_arguments(
             source.schema,
             source.partition_columns,
@@ -262,7 +262,7 @@ class _Build:
             with_schemas=source.format == "hive",
         )
         pieces = list(_pieces(files, reads_values=bool(subject.spec.valued)))
-        items = [Item.of_table(piece.combine_chunks(), _bytes_to_read(piece, subject.spec)) for piece in pieces]
+        items = [Item.from_table(piece.combine_chunks(), _bytes_to_read(piece, subject.spec)) for piece in pieces]
         total_bytes = pc.sum(files["size"]).as_py() or 0
         done = size = most = 0
 
@@ -276,7 +276,7 @@ class _Build:
         def guess(share: float) -> None:
             tell(int(share * files.num_rows), int(share * total_bytes))
 
-        what = f"index {counted(files.num_rows, 'file')} of {source.name}"
+        what = f"index {format_count(files.num_rows, 'file')} of {source.name}"
         job = Job(FUNCTION, arguments, RESULT, what, progress=guess)
         tell(0, 0)
         found: list[Part] = []

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.indexing.spec import FORMAT, Asked, IndexSpec
 from tamis.io.listing import FileEntry
 
@@ -118,7 +118,7 @@ class Current:
                 None if content["sample"] is None else _sample_from_dict(content["sample"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"the index at '{place}' is damaged ({one_line(error)}): build it again") from error
+            raise CorruptFile(f"the index at '{place}' is damaged ({to_one_line(error)}): build it again") from error
 
 
 def _check(written: object, content: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tamis.errors import InvalidArgument, TableNotFound, with_article, wrong_argument
+from tamis.errors import InvalidArgument, TableNotFound, add_article, wrong_argument
 from tamis.io.listing import has_directory
 from tamis.io.open_files import OBJECT_STORES, OpenFiles
 from tamis.io.storage import Storage, open_storage
@@ -85,7 +85,7 @@ def find_index(
     if place is None:
         return TableIndex(store_for(table, None), table, table_id=table_id)
     if not isinstance(place, str | os.PathLike):
-        kind = with_article(type(place).__name__)
+        kind = add_article(type(place).__name__)
         raise InvalidArgument(f"index is the place of an index, or False to use none, not {kind}")
     found = TableIndex(store_for(table, place, storage_options), table, table_id=table_id, is_required=True)
     if found.current() is None:

@@ -43,11 +43,11 @@ from tamis.indexing.types_of_kinds import types_of_kinds
 from tamis.indexing.values import ValuesOfFile, read_values
 from tamis.io.storage import Storage, open_storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FileSchema
-from tamis.parquet.statistics import column_metadata, described_alike, row_counts
+from tamis.parquet.statistics import collect_column_metadata, group_similar_footers, row_counts
 from tamis.scan.read import TaskReader
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.predicate import Predicate
@@ -84,7 +84,7 @@ _Unreadable = (CorruptFile, MissingFile, UnsupportedFeature)
 def harvest_arguments(
     schema: pa.Schema,
     partition_columns: Sequence[str],
-    names: FieldNames | None,
+    names: ColumnMapping | None,
     spec: IndexSpec,
     *,
     with_schemas: bool,
@@ -107,7 +107,7 @@ class Harvester:
     store: IndexStore
     schema: pa.Schema
     partition_columns: tuple[str, ...]
-    names: FieldNames | None
+    names: ColumnMapping | None
     spec: IndexSpec
     with_schemas: bool
 
@@ -191,11 +191,12 @@ class Harvester:
         """What footers say of all row groups, one file after another, under the names of the index."""
         rows = [count for footer in footers for count in row_counts(footer)]
         found = {ROW_COUNT.name: pa.array(rows, types.LONG)}
-        alike = described_alike(footers)
+        alike = group_similar_footers(footers)
         counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
         for column in self.spec.columns:
             described = [
-                column_metadata(each, column.column, each[0].schema.find(column.path) or column.path) for each in alike
+                collect_column_metadata(each, column.column, each[0].schema.find(column.path) or column.path)
+                for each in alike
             ]
             own = {
                 column.name(kind): _concatenated([each.get(name) for each in described], counts, data_type)
@@ -207,7 +208,7 @@ class Harvester:
 
 def harvest(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Describe the files of an item in a part of the index, and say what was written."""
-    harvester = arguments.once(_harvester)
+    harvester = arguments.memoise(_harvester)
     entries, schemas, reasons = harvester.entries(read_table(item))
     part = harvester.store.write_part(entries, schemas, harvester.spec) if entries.num_rows else None
     said = {
@@ -231,7 +232,7 @@ def _harvester(arguments: Arguments) -> Harvester:
         IndexStore(open_storage(place["uri"], place["options"] or None)),
         pa.ipc.read_schema(pa.py_buffer(b64decode(arguments["schema"]))),
         tuple(arguments["partition_columns"]),
-        None if names is None else FieldNames.from_json(names),
+        None if names is None else ColumnMapping.from_json(names),
         IndexSpec.from_dict(arguments["spec"]),
         arguments["with_schemas"],
     )

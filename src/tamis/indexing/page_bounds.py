@@ -19,7 +19,7 @@ from tamis.indexing.spec import IndexedColumn
 from tamis.indexing.types_of_kinds import types_of_kinds
 from tamis.io.threads import run_in_threads
 from tamis.parquet.file import ParquetFile
-from tamis.parquet.indexes import read_indexes
+from tamis.parquet.indexes import read_page_indexes
 from tamis.parquet.leaves import Leaf
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 
@@ -86,7 +86,7 @@ def _read(file: ParquetFile, silent: Sequence[_Silent]) -> dict[tuple[int, Index
     try:
         with file.open() as opened:
             asked = [(each.row_group, each.column.column, each.leaf) for each in silent]
-            indexes = read_indexes(file, opened, (), asked)
+            indexes = read_page_indexes(file, opened, (), asked)
     except CorruptFile:
         # Whoever reads such pages says so; for an index it is as if there were none.
         return {}

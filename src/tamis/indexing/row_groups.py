@@ -21,10 +21,10 @@ from tamis.indexing.entries import Entries, Rows
 from tamis.indexing.harvest import GROUP, SIZES
 from tamis.indexing.spec import IndexedColumn
 from tamis.indexing.types_of_kinds import types_of_kinds
-from tamis.parquet.leaves import FieldPath, leaf_indices
-from tamis.parquet.matching import check_fits, find_path
+from tamis.parquet.leaves import FieldPath, find_leaf_indices
+from tamis.parquet.matching import check_compatible_types, find_path
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
-from tamis.tables.source import NotedRowGroups
+from tamis.tables.source import IndexedRowGroups
 
 Bits = npt.NDArray[np.bool_]
 
@@ -35,7 +35,7 @@ def noted_row_groups(
     columns: dict[Column, IndexedColumn],
     needed: Sequence[FieldPath],
     mentioned: Sequence[Column],
-) -> NotedRowGroups | None:
+) -> IndexedRowGroups | None:
     """The row groups of files by their entries (-1: none), which are asked about some columns and read for others."""
     is_noted = rows >= 0
     if not is_noted.any():
@@ -61,7 +61,7 @@ def noted_row_groups(
         for column, indexed in columns.items()
         for kind in types_of_kinds(indexed.type)
     }
-    return NotedRowGroups(is_noted, row_counts.to_pylist(), found, metadata)
+    return IndexedRowGroups(is_noted, row_counts.to_pylist(), found, metadata)
 
 
 def _leaves(
@@ -71,12 +71,12 @@ def _leaves(
     if schema is None:
         return None
     try:
-        check_fits(schema, mentioned, "")
+        check_compatible_types(schema, mentioned, "")
         paths = [found for path in needed if (found := find_path(schema, path)) is not None]
     except CorruptFile:
         return None
-    everything = leaf_indices(schema, [(name,) for name in schema.names])
-    return len(everything), leaf_indices(schema, paths)
+    everything = find_leaf_indices(schema, [(name,) for name in schema.names])
+    return len(everything), find_leaf_indices(schema, paths)
 
 
 def _described(entries: Entries, rows: Rows, columns: dict[Column, IndexedColumn]) -> dict[str, pa.Array]:

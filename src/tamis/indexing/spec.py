@@ -18,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from tamis import types
-from tamis.errors import CorruptFile, InvalidArgument, one_line, wrong_argument
+from tamis.errors import CorruptFile, InvalidArgument, to_one_line, wrong_argument
 from tamis.expr.builder import col
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
@@ -129,7 +129,7 @@ class IndexSpec:
             )
             return IndexSpec(columns, float(given["false_positives"]), given["table_id"])
         except (KeyError, TypeError, ValueError, pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"the columns of an index are damaged: {one_line(error)}") from error
+            raise CorruptFile(f"the columns of an index are damaged: {to_one_line(error)}") from error
 
     @cached_property
     def fingerprint(self) -> str:
@@ -165,7 +165,7 @@ def choose_columns(
     for path in counted:
         if not pa.types.is_floating(known[path].type):
             raise InvalidArgument(
-                f"column {_shown(path)!r} is {types.a_type(known[path].type)}, which has no NaN: "
+                f"column {_shown(path)!r} is {types.type_name_with_article(known[path].type)}, which has no NaN: "
                 "leave it out of count_nan"
             )
     if not isinstance(asked.false_positives, int | float) or isinstance(asked.false_positives, bool):
@@ -205,7 +205,7 @@ def _ordered_leaves(schema: pa.Schema, partition_columns: Collection[str]) -> li
         if pa.types.is_struct(data_type):
             stack.extend(((*path, child.name), child.type) for child in reversed(list(data_type)))
         elif types.is_ordered(data_type):
-            found.append(IndexedColumn(path, path, types.without_views(data_type)))
+            found.append(IndexedColumn(path, path, types.replace_view_types(data_type)))
     return found
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, StorageError, UnsupportedFeature, counted
+from tamis.errors import CorruptFile, StorageError, UnsupportedFeature, format_count
 from tamis.expr.nodes import Column
 from tamis.indexing.bloom_bits import canonical_leaf, hashes_of_items
 from tamis.indexing.current import Current
@@ -29,13 +29,13 @@ from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
 from tamis.parquet.bloom import Array, BloomFilter, might_contain_any
 from tamis.parquet.leaves import FieldPath
-from tamis.parquet.matching import check_fits
+from tamis.parquet.matching import check_compatible_types
 from tamis.skipping.account import LevelReport
-from tamis.skipping.membership import Question, Questioned, ask, could_skip
-from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
+from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
+from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import ConjunctOutcome, prune
-from tamis.tables.source import FileListing, NotedRowGroups
+from tamis.tables.source import FileListing, IndexedRowGroups
 
 logger = logging.getLogger("tamis")
 
@@ -141,7 +141,7 @@ class TableIndex:
 
     def row_groups(
         self, files: pa.Table, columns: Sequence[Column], needed: Sequence[FieldPath], mentioned: Sequence[Column]
-    ) -> NotedRowGroups | None:
+    ) -> IndexedRowGroups | None:
         loaded = self._load()
         if loaded is None or loaded.current.table_format != "hive":
             return None
@@ -190,7 +190,7 @@ class _Narrowing:
         pruned = prune(units, self._predicate.conjuncts)
         left = np.asarray(pruned.selection)
         whole = np.ones(int(left.sum()), np.bool_)
-        for each in pruned.matched:
+        for each in pruned.fully_matched:
             whole &= np.asarray(each)
         outcomes = pruned.outcomes
         if with_filters and left.any() and not whole.all():
@@ -228,7 +228,7 @@ class _Narrowing:
         for name in self._listing.partitions.column_names:
             if name in asked:
                 values = self._listing.partitions[name].combine_chunks().take(pa.array(self._known))
-                units |= constant_bounds(Column((name,), type=values.type), values, row_count)
+                units |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
         return pa.record_batch(units)
 
     # --- Bloom filters ------------------------------------------------------------------------------------------
@@ -238,12 +238,12 @@ class _Narrowing:
         everything = np.ones(len(rows), np.bool_)
         if not any(indexed.has_bloom for indexed in self._columns.values()):
             return everything, ()
-        questioned = ask(self._predicate.expr)
+        questioned = collect_questions(self._predicate.expr)
         hashed = self._hashed(questioned)
         names = [question.true_name for question in hashed]
         asked = np.zeros(len(rows), np.bool_)
         for conjunct in questioned.conjuncts:
-            asked |= np.asarray(could_skip(units, conjunct, names))
+            asked |= np.asarray(find_skippable_units(units, conjunct, names))
         if not names or not asked.any():
             return everything, ()
         answers = {
@@ -254,7 +254,7 @@ class _Narrowing:
         pruned = prune(pa.record_batch(known | answers), questioned.conjuncts, with_matches=False)
         return np.asarray(pruned.selection), pruned.outcomes
 
-    def _hashed(self, questioned: Questioned) -> dict[Question, Array]:
+    def _hashed(self, questioned: QuestionedPredicate) -> dict[Question, Array]:
         """The questions that filters can answer, with what is looked up for each."""
         found = {}
         for question in questioned.questions:
@@ -292,7 +292,7 @@ class _Narrowing:
     def _report(self, before: LevelReport, listing: FileListing, outcomes: tuple[ConjunctOutcome, ...]) -> LevelReport:
         total = self._listing.files.num_rows
         missing = total - len(self._known)
-        note = f"index of {f'{total - missing:,} of ' if missing else ''}{counted(total, 'file')}"
+        note = f"index of {f'{total - missing:,} of ' if missing else ''}{format_count(total, 'file')}"
         rows = None if listing.rows is None or listing.rows.null_count else pc.sum(listing.rows).as_py() or 0
         return replace(
             before,
@@ -332,7 +332,7 @@ def _fits(schema: pa.Schema | None, mentioned: Sequence[Column]) -> bool:
     if schema is None:
         return False
     try:
-        check_fits(schema, mentioned, "")
+        check_compatible_types(schema, mentioned, "")
     except CorruptFile:
         return False
     return True

@@ -98,6 +98,6 @@ def _values(batch: pa.RecordBatch, column: IndexedColumn) -> pa.Array:
         found = pc.struct_field(found, [found.type.get_field_index(name)])
     if pa.types.is_dictionary(found.type):
         found = found.dictionary_decode()
-    found = found.cast(types.without_views(found.type))
+    found = found.cast(types.replace_view_types(found.type))
     assert found.type == column.type, f"{column.path} was read as {found.type}"
     return found

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from tamis.errors import StorageError, one_line
+from tamis.errors import StorageError, to_one_line
 
 Result = TypeVar("Result")
 
@@ -67,7 +67,7 @@ def is_transient(error: OSError) -> bool:
 
 def _reason(error: OSError) -> str:
     """What went wrong, without the place, which the message names already, and without the number of the error."""
-    return os.strerror(error.errno) if error.errno else one_line(error)
+    return os.strerror(error.errno) if error.errno else to_one_line(error)
 
 
 def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, place: str) -> Result:
@@ -83,7 +83,7 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise
         except PermissionError as error:
-            reason = "" if error.errno else f": {one_line(error)}"
+            reason = "" if error.errno else f": {to_one_line(error)}"
             right = task if task in ("write", "remove") else "read"
             raise StorageError(
                 f"no permission to {task} '{place}'{reason}. Ask its owner for the right to {right} it"
@@ -102,6 +102,6 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
                 f"cannot {task} {place!r}: it has half of a surrogate pair, which is not valid Unicode"
             ) from error
         except UnicodeDecodeError as error:
-            raise StorageError(f"cannot {task} '{place}': a name there is not UTF-8 ({one_line(error)})") from error
+            raise StorageError(f"cannot {task} '{place}': a name there is not UTF-8 ({to_one_line(error)})") from error
         except (pa.ArrowException, ValueError) as error:
-            raise StorageError(f"cannot {task} '{place}': {one_line(error)}") from error
+            raise StorageError(f"cannot {task} '{place}': {to_one_line(error)}") from error

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from tamis.errors import InvalidArgument, MissingDependency, StorageError, with_article, wrong_argument
+from tamis.errors import InvalidArgument, MissingDependency, StorageError, add_article, wrong_argument
 from tamis.io.counters import IoCounters
 from tamis.io.links import LinkGuard
 from tamis.io.open_files import OpenFiles
@@ -197,6 +197,6 @@ def _arrow_file_system(given: object) -> pafs.FileSystem:
     if fsspec is not None and isinstance(given, fsspec.AbstractFileSystem):
         return pafs.PyFileSystem(pafs.FSSpecHandler(given))
     raise InvalidArgument(
-        f"storage_options['filesystem'] is {with_article(type(given).__name__)}: "
+        f"storage_options['filesystem'] is {add_article(type(given).__name__)}: "
         "give a pyarrow.fs.FileSystem or an fsspec one"
     )

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from tamis.parquet.thrift import INTEGER32, RAW_STRUCT, Malformed, read_struct, struct_of
+from tamis.parquet.thrift import INTEGER32, RAW_STRUCT, Malformed, make_struct_kind, read_struct
 
 Array = np.ndarray[Any, Any]
 
-WORDS = 8
-BLOCK_BYTES = 4 * WORDS
-LARGEST_BITSET = 128 * 1024 * 1024
+WORDS_PER_BLOCK = 8
+BLOCK_BYTES = 4 * WORDS_PER_BLOCK
+MAX_BITSET_BYTES = 128 * 1024 * 1024
 """The largest filter that writers produce, and the largest that is read."""
-LONGEST_HEADER = 64
+MAX_HEADER_BYTES = 64
 """The maximum header length in bytes. Headers take about 15 bytes; a later format version may add fields."""
 
 SALTS = np.array(
@@ -37,7 +37,7 @@ _HALF = np.uint64(32)
 _FULL = np.uint32(0xFFFFFFFF)
 
 # The format defines one option for each of the three unions, always as field 1.
-_UNION = struct_of({1: RAW_STRUCT})
+_UNION = make_struct_kind({1: RAW_STRUCT})
 _HEADER = {1: INTEGER32, 2: _UNION, 3: _UNION, 4: _UNION}
 _UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
 
@@ -64,7 +64,7 @@ class BloomHeader:
 def parse_header(data: bytes) -> BloomHeader | Unavailable:
     """Parse the header at the start of the bytes."""
     try:
-        found, size = read_struct(data[:LONGEST_HEADER], 0, _HEADER)
+        found, size = read_struct(data[:MAX_HEADER_BYTES], 0, _HEADER)
     except IndexError:
         return Unavailable("the Bloom filter header is truncated")
     except Malformed as error:
@@ -75,8 +75,8 @@ def parse_header(data: bytes) -> BloomHeader | Unavailable:
     bitset_size = found.get(1, 0)
     if bitset_size <= 0 or bitset_size % BLOCK_BYTES:
         return Unavailable(f"the Bloom filter has {bitset_size} bytes, expected a multiple of {BLOCK_BYTES}")
-    if bitset_size > LARGEST_BITSET:
-        return Unavailable(f"the Bloom filter has {bitset_size} bytes, expected at most {LARGEST_BITSET}")
+    if bitset_size > MAX_BITSET_BYTES:
+        return Unavailable(f"the Bloom filter has {bitset_size} bytes, expected at most {MAX_BITSET_BYTES}")
     return BloomHeader(size, bitset_size)
 
 
@@ -90,34 +90,34 @@ class BloomFilter:
 
     bits: Array
     block_count: int
-    held: Array | None = None
+    block_numbers: Array | None = None
 
     @staticmethod
     def from_bytes(bitset: Any) -> BloomFilter:
         """Wrap a complete bitset without copying it."""
-        bits = np.frombuffer(bitset, "<u4").reshape(-1, WORDS)
+        bits = np.frombuffer(bitset, "<u4").reshape(-1, WORDS_PER_BLOCK)
         return BloomFilter(bits, len(bits))
 
     @staticmethod
     def from_blocks(blocks: Any, held: Array, block_count: int) -> BloomFilter:
         """Build a filter from the blocks that were read; `held` are their numbers."""
-        return BloomFilter(np.frombuffer(blocks, "<u4").reshape(-1, WORDS), block_count, held)
+        return BloomFilter(np.frombuffer(blocks, "<u4").reshape(-1, WORDS_PER_BLOCK), block_count, held)
 
     def might_contain_hashes(self, hashes: Array) -> Array:
         """Return for each hash whether the chunk may contain its value; False is certain."""
-        return _has_bits(self._gather_words(blocks_of(hashes, self.block_count)), hashes)
+        return _has_bits(self._gather_words(find_blocks(hashes, self.block_count)), hashes)
 
     def _gather_words(self, blocks: Array) -> Array:
         """Return the words of the given blocks, with all bits set for blocks that were not read."""
-        if self.held is None:
+        if self.block_numbers is None:
             return self.bits[blocks]
-        if not len(self.held):
-            return np.full((len(blocks), WORDS), _FULL)
-        positions = np.minimum(np.searchsorted(self.held, blocks), len(self.held) - 1)
-        return np.where((self.held[positions] == blocks)[:, None], self.bits[positions], _FULL)
+        if not len(self.block_numbers):
+            return np.full((len(blocks), WORDS_PER_BLOCK), _FULL)
+        positions = np.minimum(np.searchsorted(self.block_numbers, blocks), len(self.block_numbers) - 1)
+        return np.where((self.block_numbers[positions] == blocks)[:, None], self.bits[positions], _FULL)
 
 
-def blocks_of(hashes: Array, block_count: int | Array) -> Array:
+def find_blocks(hashes: Array, block_count: int | Array) -> Array:
     """Return the block number of each hash in a filter with `block_count` blocks."""
     return (((hashes >> _HALF) * np.asarray(block_count, np.uint64)) >> _HALF).astype(np.int64)
 
@@ -138,7 +138,7 @@ def might_contain_any(filters: Sequence[BloomFilter], hashes: Array) -> Array:
     found = np.zeros(len(filters), bool)
     for start in range(0, len(filters), step):
         step_filters = filters[start : start + step]
-        blocks = blocks_of(hashes, np.array([[each.block_count] for each in step_filters]))
+        blocks = find_blocks(hashes, np.array([[each.block_count] for each in step_filters]))
         words = np.stack([each._gather_words(own) for each, own in zip(step_filters, blocks, strict=True)])
         found[start : start + step] = _has_bits(words, hashes).any(axis=1)
     return found

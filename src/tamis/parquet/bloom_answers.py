@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.parquet.bloom import Array, BloomFilter, Unavailable, might_contain_any
-from tamis.parquet.bloom_hash import hashes_of
+from tamis.parquet.bloom_hash import hash_stored_values
 from tamis.parquet.bloom_read import NO_FILTER, Chunk, Found
 from tamis.parquet.leaves import FieldPath, Leaf
 from tamis.skipping.membership import Question
@@ -48,10 +48,10 @@ class BloomQuestions:
 
     def _hash_items(self, question: Question, leaf: Leaf) -> Array | Unavailable:
         stored = (leaf.physical, leaf.logical, tuple(leaf.parameters.items()), leaf.length, leaf.scale, leaf.arrow_type)
-        key = (question.number, leaf.is_old, *stored)
+        key = (question.number, leaf.needs_rebase, *stored)
         if key not in self._hash_cache:
             # Two threads may both hash the items; their results are equal.
-            self._hash_cache[key] = hashes_of(question.values, leaf)
+            self._hash_cache[key] = hash_stored_values(question.values, leaf)
         return self._hash_cache[key]
 
 

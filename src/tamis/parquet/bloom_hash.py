@@ -31,10 +31,10 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.parquet.bloom import Array, Unavailable
-from tamis.parquet.bounds import stored_type
+from tamis.parquet.bounds import get_stored_type
 from tamis.parquet.leaves import Leaf
-from tamis.parquet.old_calendar import first_new
-from tamis.parquet.xxh64 import xxh64_of_rows, xxh64_of_texts
+from tamis.parquet.old_calendar import get_rebase_limit
+from tamis.parquet.xxh64 import hash_byte_strings, hash_rows
 
 _NO_HASHES = np.empty(0, np.uint64)
 _PHYSICAL = {"INT32": "<i4", "INT64": "<i8"}
@@ -42,19 +42,19 @@ _FLOATS = {16: "<f2", 32: "<f4", 64: "<f8"}
 _NANOSECONDS_PER_DAY = 86_400 * 10**9
 
 
-def hashes_of(values: pa.Array, leaf: Leaf) -> Array | Unavailable:
+def hash_stored_values(values: pa.Array, leaf: Leaf) -> Array | Unavailable:
     """Return the hashes of all stored values that equal one of `values`, which have the table's type.
 
     A column chunk contains one of the values only if its filter contains one of the hashes; without hashes it contains
     none of the values. NULL equals nothing and has no hash.
     """
     values = _decode_plain(values.drop_null())
-    source = stored_type(leaf)
+    source = get_stored_type(leaf)
     if source is None or pa.types.is_boolean(source):
         return Unavailable(f"Bloom filters are not supported for {leaf.physical} {leaf.logical}")
     if not len(values):
         return _NO_HASHES
-    if leaf.is_old and _may_need_rebase(values):
+    if leaf.needs_rebase and _may_need_rebase(values):
         return Unavailable("dates before 1582 may be stored in the Julian calendar")
     if types.is_bytes(source):
         return _hash_bytes(values, source)
@@ -65,7 +65,7 @@ def hashes_of(values: pa.Array, leaf: Leaf) -> Array | Unavailable:
     numbers = _to_stored_numbers(values, source, leaf)
     if isinstance(numbers, Unavailable):
         return numbers
-    return xxh64_of_rows(_as_byte_rows(numbers.astype(_PHYSICAL[leaf.physical])))
+    return hash_rows(_as_byte_rows(numbers.astype(_PHYSICAL[leaf.physical])))
 
 
 def _may_need_rebase(values: pa.Array) -> bool:
@@ -73,7 +73,7 @@ def _may_need_rebase(values: pa.Array) -> bool:
     if not (pa.types.is_date32(values.type) or pa.types.is_timestamp(values.type)):
         return True
     numbers = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
-    return bool(pc.min(numbers).as_py() < first_new(values.type))
+    return bool(pc.min(numbers).as_py() < get_rebase_limit(values.type))
 
 
 def _decode_plain(values: pa.Array) -> pa.Array:
@@ -181,7 +181,9 @@ def _hash_decimals(values: pa.Array, source: pa.DataType, leaf: Leaf) -> Array |
     if isinstance(digits, Unavailable):
         return digits
     limit = 1 << (8 * leaf.length - 1)
-    return xxh64_of_texts([each.to_bytes(leaf.length, "big", signed=True) for each in digits if -limit <= each < limit])
+    return hash_byte_strings(
+        [each.to_bytes(leaf.length, "big", signed=True) for each in digits if -limit <= each < limit]
+    )
 
 
 def _to_unscaled(values: pa.Array, source: pa.DataType) -> list[int] | Unavailable:
@@ -220,7 +222,7 @@ def _hash_floats(values: pa.Array, source: pa.DataType) -> Array | Unavailable:
     zeros = stored == 0
     if zeros.any():
         stored = np.concatenate([stored[~zeros], np.array([0.0, -0.0], stored.dtype)])
-    return xxh64_of_rows(_as_byte_rows(stored))
+    return hash_rows(_as_byte_rows(stored))
 
 
 # --- Bytes -----------------------------------------------------------------------------------------------------------
@@ -233,4 +235,4 @@ def _hash_bytes(values: pa.Array, source: pa.DataType) -> Array | Unavailable:
     stored: list[Any] = pc.cast(values, pa.large_binary()).to_pylist()
     if pa.types.is_fixed_size_binary(source):
         stored = [value for value in stored if len(value) == source.byte_width]
-    return xxh64_of_texts(stored)
+    return hash_byte_strings(stored)

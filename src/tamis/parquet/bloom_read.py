@@ -26,13 +26,13 @@ from tamis.io.ranges import LOCAL, REMOTE, RangedFile, batches_of_bytes
 from tamis.io.storage import Storage
 from tamis.parquet.bloom import (
     BLOCK_BYTES,
-    LARGEST_BITSET,
-    LONGEST_HEADER,
+    MAX_BITSET_BYTES,
+    MAX_HEADER_BYTES,
     Array,
     BloomFilter,
     BloomHeader,
     Unavailable,
-    blocks_of,
+    find_blocks,
     parse_header,
 )
 from tamis.parquet.chunks import MAGIC_LENGTH, ChunkLayout
@@ -43,7 +43,7 @@ Found = BloomFilter | Unavailable
 
 NO_FILTER = Unavailable("no Bloom filter")
 
-USUAL_LENGTH = 1024 * 1024
+ASSUMED_FILTER_BYTES = 1024 * 1024
 """The assumed length of filters whose length is not in the footer."""
 
 
@@ -83,7 +83,7 @@ def read_bloom_filters(
             requests.append(_Request(chunk, offset, length, end, asked, gap))
         if unavailable:
             yield unavailable
-        for batch in batches_of_bytes([request.length or USUAL_LENGTH for request in requests]):
+        for batch in batches_of_bytes([request.length or ASSUMED_FILTER_BYTES for request in requests]):
             yield _read_filters(opened, requests[batch])
 
 
@@ -110,7 +110,7 @@ def _check_location(location: tuple[int, int | None] | None, file_size: int) -> 
     offset, length = location
     if not MAGIC_LENGTH <= offset < file_size:
         return Unavailable(f"the Bloom filter offset {offset} is outside the file of {file_size} bytes")
-    if length is not None and not 0 < length <= min(file_size - offset, LARGEST_BITSET + LONGEST_HEADER):
+    if length is not None and not 0 < length <= min(file_size - offset, MAX_BITSET_BYTES + MAX_HEADER_BYTES):
         return Unavailable(
             f"the Bloom filter of {length} bytes at offset {offset} is outside the file of {file_size} bytes"
         )
@@ -166,13 +166,13 @@ class _Request:
         if self.blocks is None:
             return [(self.offset, self.length)]
         self.header = guessed
-        return [(self.offset, min(LONGEST_HEADER, self.length)), *self._block_ranges(guessed, self.blocks)]
+        return [(self.offset, min(MAX_HEADER_BYTES, self.length)), *self._block_ranges(guessed, self.blocks)]
 
     def take(self, buffers: list[pa.Buffer], headers: _HeaderParser) -> Found | list[tuple[int, int]]:
         """Return the filter, or the ranges that are still missing."""
         self.head = buffers[0]
         guessed, guessed_blocks = self.header, self.blocks
-        header = headers.parse(buffers[0][:LONGEST_HEADER].to_pybytes())
+        header = headers.parse(buffers[0][:MAX_HEADER_BYTES].to_pybytes())
         if isinstance(header, Unavailable):
             return header
         size = header.size + header.bitset_size
@@ -212,7 +212,7 @@ class _Request:
             return None
         if len(self.hashes) * self.gap >= header.bitset_size:
             return None
-        return np.unique(blocks_of(self.hashes, header.block_count))
+        return np.unique(find_blocks(self.hashes, header.block_count))
 
     def _block_ranges(self, header: BloomHeader, blocks: Array) -> list[tuple[int, int]]:
         start = self.offset + header.size

@@ -32,7 +32,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.patterns import successor_of_prefix
 from tamis.parquet.leaves import Leaf
-from tamis.parquet.old_calendar import first_new, new_days
+from tamis.parquet.old_calendar import get_rebase_limit, rebase_days
 
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _WIDE = Context(prec=100)
@@ -52,7 +52,7 @@ UNKNOWN: Bounds = (None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
-class BoundsOfColumn:
+class BoundsReader:
     """The conversion of one column's statistics to bounds in the table's type."""
 
     decode: Decode
@@ -76,34 +76,34 @@ class BoundsOfColumn:
         return pa.array(values, self.target)
 
 
-def bounds_of_column(leaf: Leaf, target: pa.DataType | None, *, trust_bytes: bool = True) -> BoundsOfColumn | None:
+def make_bounds_reader(leaf: Leaf, target: pa.DataType | None, *, trust_bytes: bool = True) -> BoundsReader | None:
     """Return the conversion of a leaf's bounds to the table's type; None if its bounds cannot be used."""
     if target is None or not types.is_ordered(target):
         return None
-    source = stored_type(leaf)
+    source = get_stored_type(leaf)
     if source is None or (leaf.physical in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY") and not trust_bytes):
         return None
     convert = _choose_converter(source, target, zone_is_known=not leaf.parameters.get("is_from_converted_type", False))
     if convert is None:
         return None
     decode = _choose_decoder(leaf, source)
-    if leaf.is_old:
+    if leaf.needs_rebase:
         decode, convert = _rebase_bounds(source, decode, convert)
-    return BoundsOfColumn(decode, convert, source, target)
+    return BoundsReader(decode, convert, source, target)
 
 
 def _rebase_bounds(source: pa.DataType, decode: Decode, convert: Convert) -> tuple[Decode, Convert]:
     """Adapt the conversion to bounds that may be in the Julian calendar: see `tamis.parquet.old_calendar`."""
     if pa.types.is_date(source):
-        return lambda raw: int(new_days(np.array(decode(raw), np.int64))), convert
-    first = first_new(source)
+        return lambda raw: int(rebase_days(np.array(decode(raw), np.int64))), convert
+    first = get_rebase_limit(source)
     return decode, lambda value, up: _NOT_CONVERTIBLE if value < first else convert(value, up)
 
 
 # --- Decoding --------------------------------------------------------------------------------------------------------
 
 
-def stored_type(leaf: Leaf) -> pa.DataType | None:
+def get_stored_type(leaf: Leaf) -> pa.DataType | None:
     """Return the Arrow type of the stored values; None if their order is unknown and statistics are unusable."""
     match leaf.physical, leaf.logical:
         case "BOOLEAN", "NONE":

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tamis import types
-from tamis.parquet.bounds import UNKNOWN, Bounds, BoundsOfColumn, bounds_of_column
+from tamis.parquet.bounds import UNKNOWN, Bounds, BoundsReader, make_bounds_reader
 from tamis.parquet.chunks import CODECS, ChunkLayout
-from tamis.parquet.every_leaf import AnyLeaf
-from tamis.parquet.page_index import PageLocations, dictionary_range
-from tamis.parquet.statistics import trusts_bytes
+from tamis.parquet.every_leaf import InspectedLeaf
+from tamis.parquet.page_index import PageLocations, find_dictionary_range
+from tamis.parquet.statistics import can_trust_bytes
 
 _ENCODINGS = (
     "PLAIN",
@@ -32,8 +32,8 @@ _ENCODINGS = (
 _DICTIONARY_ENCODINGS = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 
 
-def chunk_facts(
-    leaf: AnyLeaf,
+def tabulate_chunks(
+    leaf: InspectedLeaf,
     layouts: Sequence[ChunkLayout],
     metadata: pq.FileMetaData,
     located: Sequence[PageLocations | None],
@@ -45,7 +45,7 @@ def chunk_facts(
     `located` are the page locations, `have_bounds` tells for each chunk whether its pages have valid bounds, and
     `filter_sizes` are the sizes of the Bloom filters in bytes, where known.
     """
-    dictionaries = [dictionary_range(layout, pages) for layout, pages in zip(layouts, located, strict=True)]
+    dictionaries = [find_dictionary_range(layout, pages) for layout, pages in zip(layouts, located, strict=True)]
     columns: dict[str, tuple[Sequence[Any], pa.DataType]] = {
         "row_group": ([layout.row_group for layout in layouts], types.LONG),
         "rows": ([metadata.row_group(layout.row_group).num_rows for layout in layouts], types.LONG),
@@ -66,7 +66,7 @@ def chunk_facts(
     return pa.table(arrays | _read_bounds(leaf, layouts, metadata))
 
 
-def without_values(chunks: pa.Table) -> pa.ChunkedArray:
+def has_no_values(chunks: pa.Table) -> pa.ChunkedArray:
     """Return for each chunk whether it has only NULLs."""
     return pc.equal(chunks["values"], pc.fill_null(chunks["nulls"], -1))
 
@@ -89,7 +89,7 @@ def _describe_page_index(pages: PageLocations | None, has_bounds: bool) -> str:
     return "no" if pages is None else "yes" if has_bounds else "locations only"
 
 
-def _null_count(leaf: AnyLeaf, layout: ChunkLayout) -> int | None:
+def _null_count(leaf: InspectedLeaf, layout: ChunkLayout) -> int | None:
     if pa.types.is_null(leaf.leaf.arrow_type):
         return layout.num_values
     if not leaf.leaf.nullable:
@@ -97,10 +97,10 @@ def _null_count(leaf: AnyLeaf, layout: ChunkLayout) -> int | None:
     return layout.null_count if layout.null_count is not None and layout.null_count <= layout.num_values else None
 
 
-def _read_bounds(leaf: AnyLeaf, layouts: Sequence[ChunkLayout], metadata: pq.FileMetaData) -> dict[str, pa.Array]:
-    reader = bounds_of_column(leaf.leaf, leaf.shown_type, trust_bytes=trusts_bytes(metadata))
+def _read_bounds(leaf: InspectedLeaf, layouts: Sequence[ChunkLayout], metadata: pq.FileMetaData) -> dict[str, pa.Array]:
+    reader = make_bounds_reader(leaf.leaf, leaf.display_type, trust_bytes=can_trust_bytes(metadata))
     if reader is None:
-        values, flags = nothing_known(leaf, len(layouts)), pa.nulls(len(layouts), types.BOOLEAN)
+        values, flags = make_unknown_bounds(leaf, len(layouts)), pa.nulls(len(layouts), types.BOOLEAN)
         return {"min": values, "max": values, "min_exact": flags, "max_exact": flags}
     bounds = []
     for layout in layouts:
@@ -110,14 +110,14 @@ def _read_bounds(leaf: AnyLeaf, layouts: Sequence[ChunkLayout], metadata: pq.Fil
         bounds.append(UNKNOWN if raw is None else _convert_bounds(reader, layout, *raw))
     lower, upper = (reader.array([bound[position] for bound in bounds]) for position in range(2))
     return {
-        "min": with_plain_zeros(lower),
-        "max": with_plain_zeros(upper),
+        "min": normalise_zeros(lower),
+        "max": normalise_zeros(upper),
         "min_exact": pa.array([bound[2] for bound in bounds], types.BOOLEAN),
         "max_exact": pa.array([bound[3] for bound in bounds], types.BOOLEAN),
     }
 
 
-def _convert_bounds(reader: BoundsOfColumn, layout: ChunkLayout, smallest: Any, largest: Any) -> Bounds:
+def _convert_bounds(reader: BoundsReader, layout: ChunkLayout, smallest: Any, largest: Any) -> Bounds:
     """Convert bounds, with the exactness flags of the file; pruning is stricter and does not rely on these flags."""
     lower, upper, _, _ = reader.bounds(smallest, largest)
     may_be_truncated = types.is_bytes(reader.source)
@@ -134,11 +134,11 @@ def _convert_bounds(reader: BoundsOfColumn, layout: ChunkLayout, smallest: Any, 
     return lower, upper, exact[0], exact[1]
 
 
-def nothing_known(leaf: AnyLeaf, count: int) -> pa.Array:
-    return pa.nulls(count, pa.null() if leaf.shown_type is None else leaf.shown_type)
+def make_unknown_bounds(leaf: InspectedLeaf, count: int) -> pa.Array:
+    return pa.nulls(count, pa.null() if leaf.display_type is None else leaf.display_type)
 
 
-def with_plain_zeros(bounds: pa.Array) -> pa.Array:
+def normalise_zeros(bounds: pa.Array) -> pa.Array:
     """Return the bounds with -0.0 as 0.0: pruning uses the outer zero, which users would mistake for the value."""
     if not pa.types.is_floating(bounds.type):
         return bounds

@@ -38,7 +38,7 @@ class ChunkShape:
             return None
         return ChunkShape((*reader.steps, (reader.given, 0)))
 
-    def end_of(self, footer: bytes, position: int) -> int | None:
+    def match_end(self, footer: bytes, position: int) -> int | None:
         """Return the end of the chunk at a position; None if it has another shape."""
         for given, then in self.steps:
             if not footer.startswith(given, position):

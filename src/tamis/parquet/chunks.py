@@ -34,15 +34,15 @@ from tamis.parquet.thrift import (
     Kind,
     Malformed,
     Struct,
-    decoded,
-    list_of,
+    decode_or_raise,
+    get_required,
+    make_list_kind,
+    make_struct_kind,
     read_list_header,
     read_struct,
-    required,
     skip,
-    struct_of,
 )
-from tamis.parquet.vetting import RowGroupPlaces
+from tamis.parquet.vetting import RowGroupPositions
 
 MAGIC_LENGTH = 4
 TRAILER_LENGTH = 8
@@ -60,7 +60,7 @@ TYPE_ORDER, TOTAL_ORDER = 1, 2
 ByteRange = tuple[int, int]
 """Offset and length."""
 
-MOST_SLACK = 100
+MAX_SLACK = 100
 """The number of bytes that pyarrow reads past the stated end of a chunk that `may_be_short`, if the file has them."""
 _PLAIN_PARQUET_MR = re.compile(r"parquet-mr version (?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
 _FIRST_TO_COUNT_DICTIONARY_HEADERS = (1, 2, 9)
@@ -145,19 +145,19 @@ class FooterMap:
         return self.column_orders[leaf] if self.column_orders and leaf < len(self.column_orders) else None
 
 
-def map_footer(footer: bytes, location: str, known: RowGroupPlaces | None = None) -> FooterMap:
+def map_footer(footer: bytes, location: str, known: RowGroupPositions | None = None) -> FooterMap:
     """Find the row groups and the chunks of a footer (the bytes before its length and the magic).
 
     `known` are their positions from an earlier walk over the same footer.
     """
-    return decoded(partial(_read_map, known=known), footer, 0, f"the footer of '{location}'")
+    return decode_or_raise(partial(_read_map, known=known), footer, 0, f"the footer of '{location}'")
 
 
 def row_group_rows(footer: bytes | FooterMap, location: str = "the file") -> Int64Array:
     return _ensure_map(footer, location).rows
 
 
-def chunk_layouts(
+def read_chunk_layouts(
     footer: bytes | FooterMap,
     leaves: Collection[int],
     row_groups: Collection[int] | None,
@@ -179,7 +179,7 @@ def chunk_layouts(
     for group in wanted:
         for leaf in leaves:
             what = f"column {leaf} in row group {group} of '{location}'"
-            found = decoded(_read_chunk, where.footer, int(where.chunks[group, leaf]), what)
+            found = decode_or_raise(_read_chunk, where.footer, int(where.chunks[group, leaf]), what)
             layouts[group, leaf] = _make_layout(found, group, leaf, end, what, is_short=where.may_be_short)
     return layouts
 
@@ -191,17 +191,17 @@ def _ensure_map(footer: bytes | FooterMap, location: str) -> FooterMap:
     return footer if isinstance(footer, FooterMap) else map_footer(footer, location)
 
 
-def _read_map(footer: bytes, position: int, known: RowGroupPlaces | None) -> tuple[FooterMap, int]:
+def _read_map(footer: bytes, position: int, known: RowGroupPositions | None) -> tuple[FooterMap, int]:
     wanted = _FILE
     if known is not None:
         wanted = _FILE | {4: (LIST, lambda footer, position: ((known.rows, known.chunks), known.end))}
     found, position = read_struct(footer, position, wanted)
-    rows, chunks = required(found, 4, "list of row groups")
+    rows, chunks = get_required(found, 4, "list of row groups")
     if len({len(group) for group in chunks}) > 1:
         raise Malformed("its row groups have different numbers of columns")
     positions = np.array(chunks, np.int64).reshape(len(chunks), len(chunks[0]) if chunks else 0)
     orders = tuple(next(iter(order), None) for order in found[7]) if 7 in found else None
-    schema = required(found, 2, "schema")
+    schema = get_required(found, 2, "schema")
     return FooterMap(footer, schema, np.array(rows, np.int64), positions, orders, found.get(6)), position
 
 
@@ -217,8 +217,8 @@ def _read_row_groups(footer: bytes, position: int) -> tuple[tuple[list[int], lis
     rows, chunks = [], []
     for _ in range(size):
         group, position = read_struct(footer, position, _ROW_GROUP)
-        chunks.append(required(group, 1, "columns in a row group"))
-        rows.append(required(group, 3, "number of rows in a row group"))
+        chunks.append(get_required(group, 1, "columns in a row group"))
+        rows.append(get_required(group, 3, "number of rows in a row group"))
         if rows[-1] < 0:
             raise Malformed("a row group has a negative number of rows")
     return (rows, chunks), position
@@ -231,7 +231,7 @@ def _read_positions(footer: bytes, position: int) -> tuple[list[int], int]:
     positions = []
     for _ in range(size):
         positions.append(position)
-        usual = usual_chunk().match(footer, position) if next(_walked) >= _WALKED_FIRST else None
+        usual = compile_chunk_pattern().match(footer, position) if next(_walked) >= _WALKED_FIRST else None
         position = skip(footer, position, STRUCT) if usual is None else usual.end()
     return positions, position
 
@@ -241,7 +241,7 @@ _FILE: dict[int, Kind] = {
     2: (LIST, _read_raw_list),
     4: (LIST, _read_row_groups),
     6: BYTES,
-    7: list_of(struct_of({TYPE_ORDER: struct_of({}), TOTAL_ORDER: struct_of({})})),
+    7: make_list_kind(make_struct_kind({TYPE_ORDER: make_struct_kind({}), TOTAL_ORDER: make_struct_kind({})})),
 }
 
 
@@ -250,7 +250,7 @@ _walked = count()
 
 
 @lru_cache(maxsize=1)
-def usual_chunk() -> re.Pattern[bytes]:
+def compile_chunk_pattern() -> re.Pattern[bytes]:
     """Return a pattern that matches a whole typical chunk: strings up to 63 bytes, lists up to 14 elements.
 
     A match takes 4 µs where `skip` takes 15. Compiling the pattern takes as long as skipping a thousand chunks, so a
@@ -284,38 +284,38 @@ def usual_chunk() -> re.Pattern[bytes]:
 _STATISTICS: dict[int, Kind] = {3: INTEGER64, 7: FLAG, 8: FLAG, 9: INTEGER64}
 _ENCODING_STATISTICS: dict[int, Kind] = {1: INTEGER32, 2: INTEGER32, 3: INTEGER32}
 _METADATA: dict[int, Kind] = {
-    2: list_of(INTEGER32),
+    2: make_list_kind(INTEGER32),
     4: INTEGER32,
     5: INTEGER64,
     6: INTEGER64,
     7: INTEGER64,
     9: INTEGER64,
     11: INTEGER64,
-    12: struct_of(_STATISTICS),
-    13: list_of(struct_of(_ENCODING_STATISTICS)),
+    12: make_struct_kind(_STATISTICS),
+    13: make_list_kind(make_struct_kind(_ENCODING_STATISTICS)),
     14: INTEGER64,
     15: INTEGER32,
-    16: struct_of({1: INTEGER64}),
+    16: make_struct_kind({1: INTEGER64}),
 }
 _CHUNK: dict[int, Kind] = {
     1: BYTES,
-    3: struct_of(_METADATA),
+    3: make_struct_kind(_METADATA),
     4: INTEGER64,
     5: INTEGER32,
     6: INTEGER64,
     7: INTEGER32,
-    8: struct_of({}),
+    8: make_struct_kind({}),
 }
 
 
 def _read_chunk(footer: bytes, position: int) -> tuple[Struct, int]:
     chunk, position = read_struct(footer, position, _CHUNK)
-    metadata = required(chunk, 3, "metadata")
+    metadata = get_required(chunk, 3, "metadata")
     for identifier, name in _REQUIRED.items():
-        required(metadata, identifier, name)
+        get_required(metadata, identifier, name)
     for encoding in metadata.get(13, ()):
         for identifier, name in _REQUIRED_OF_ENCODING.items():
-            required(encoding, identifier, name)
+            get_required(encoding, identifier, name)
     return chunk, position
 
 
@@ -357,7 +357,7 @@ def _make_layout(chunk: Struct, group: int, leaf: int, end: int, what: str, *, i
     if dictionary is not None and data > start + length:
         raise CorruptFile(f"{what} has its data pages at byte {data - start} of {length}; write the file again")
     statistics = metadata.get(12, {})
-    slack = min(MOST_SLACK, end - start - length) if is_short and length else 0
+    slack = min(MAX_SLACK, end - start - length) if is_short and length else 0
     return ChunkLayout(
         row_group=group,
         leaf=leaf,

@@ -47,24 +47,24 @@ class Clustering:
     """Above 0, at most 1."""
 
     @property
-    def units_of_a_value(self) -> float:
+    def units_per_value(self) -> float:
         """The number of units whose range contains a typical value."""
         return self.overlap * self.units
 
 
 def measure_clustering(lower: pa.Array, upper: pa.Array, without_values: Mask, unit: str) -> Clustering | None:
     """Measure the overlap of ranges, one row each; a null bound is unknown. None if no range is known."""
-    overlap = range_overlap(lower, upper, without_values)
+    overlap = measure_overlap(lower, upper, without_values)
     return None if overlap is None else Clustering(unit, int(np.count_nonzero(~without_values)), overlap)
 
 
-def range_overlap(lower: pa.Array, upper: pa.Array, without_values: Mask) -> float | None:
-    known = both_known(lower, upper) & ~without_values
+def measure_overlap(lower: pa.Array, upper: pa.Array, without_values: Mask) -> float | None:
+    known = has_both_bounds(lower, upper) & ~without_values
     count = int(np.count_nonzero(known))
     if count == 0:
         return None
     unknown = int(np.count_nonzero(~without_values)) - count
-    first, last = bound_ranks(lower.filter(pa.array(known)), upper.filter(pa.array(known)))
+    first, last = rank_bounds(lower.filter(pa.array(known)), upper.filter(pa.array(known)))
     return (float(_count_overlapping(first, last).mean()) + unknown) / (count + unknown)
 
 
@@ -90,11 +90,11 @@ def _count_overlapping(first: Ranks, last: Ranks) -> npt.NDArray[np.float64]:
     return np.asarray(held / crowded, np.float64)
 
 
-def both_known(lower: pa.Array, upper: pa.Array) -> Mask:
+def has_both_bounds(lower: pa.Array, upper: pa.Array) -> Mask:
     return np.asarray(pc.and_(lower.is_valid(), upper.is_valid()))
 
 
-def bound_ranks(lower: pa.Array, upper: pa.Array) -> tuple[Ranks, Ranks]:
+def rank_bounds(lower: pa.Array, upper: pa.Array) -> tuple[Ranks, Ranks]:
     """Return the dense ranks, from 0, of known bounds among all of them; equal bounds have equal ranks."""
     ranks = pc.rank(pa.chunked_array([lower, upper]).combine_chunks(), tiebreaker="dense")
     numbers = np.asarray(ranks).astype(np.int64) - 1

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, UnsupportedFeature, one_line
-from tamis.parquet.field_names import ELEMENT, KEY, VALUE, FieldNames
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
+from tamis.parquet.field_names import ELEMENT, KEY, VALUE, ColumnMapping
 from tamis.parquet.leaves import FieldPath
-from tamis.parquet.matching import can_convert, find_name, misfit
-from tamis.types import a_type
+from tamis.parquet.matching import can_convert, describe_type_mismatch, find_name
+from tamis.types import type_name_with_article
 
 _MAX_NULL_BYTES = 2**32
 """The maximum number of bytes that the NULLs of one column may take in a batch."""
@@ -27,7 +27,7 @@ def conform_batch(
     schema: pa.Schema,
     constants: Constants,
     location: str,
-    names: FieldNames | None = None,
+    names: ColumnMapping | None = None,
 ) -> pa.RecordBatch:
     """Return the batch with exactly the columns of a schema.
 
@@ -51,7 +51,7 @@ def conform_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def about_shredded(column: str) -> str:
+def describe_shredded_variant(column: str) -> str:
     """Return the error message for shredded variants, whose typed columns the table's schema does not have."""
     return (
         f"column '{column}' has shredded variants, which are not supported: leave it out with columns=…, "
@@ -121,14 +121,14 @@ class _Converter:
         size = target.byte_width * count if pa.types.is_fixed_size_binary(target) else 0
         if size > _MAX_NULL_BYTES:
             raise UnsupportedFeature(
-                f"column {'.'.join(path)!r} of {self.location} is NULL in {count:,} rows, and {a_type(target)} takes "
+                f"column {'.'.join(path)!r} of {self.location} is NULL in {count:,} rows, and {type_name_with_article(target)} takes "
                 f"{size / 2**30:.1f} GiB for them: leave it out with columns=…"
             )
 
     def _convert_struct(self, values: pa.StructArray, target: pa.StructType, path: FieldPath) -> pa.Array:
         names = [child.name for child in values.type]
         if "typed_value" in names and {child.name for child in target} == {"metadata", "value"}:
-            raise UnsupportedFeature(about_shredded(".".join(path)))
+            raise UnsupportedFeature(describe_shredded_variant(".".join(path)))
         children = []
         for child in target:
             index = find_name(names, child.name, exact=self.exact)
@@ -156,13 +156,13 @@ class _Converter:
         try:
             cast = values.cast(target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise CorruptFile(f"{self._describe_mismatch(values, target, path)} ({one_line(error)})") from error
+            raise CorruptFile(f"{self._describe_mismatch(values, target, path)} ({to_one_line(error)})") from error
         if _loses_digits(values, cast):
             raise CorruptFile(f"{self._describe_mismatch(values, target, path)} (a value would be rounded)")
         return cast
 
     def _describe_mismatch(self, values: pa.Array, target: pa.DataType, path: FieldPath) -> str:
-        return misfit(".".join(path), self.location, target, values.type, exact=self.exact)
+        return describe_type_mismatch(".".join(path), self.location, target, values.type, exact=self.exact)
 
 
 def _slice_elements(values: pa.Array) -> pa.Array:

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.parquet.arrow_reader import open_reader
-from tamis.parquet.batches import MOST_BYTES
+from tamis.parquet.batches import MAX_BATCH_BYTES
 from tamis.parquet.chunks import (
     CODECS,
     DICTIONARY_PAGE,
@@ -26,7 +26,7 @@ from tamis.parquet.chunks import (
 )
 from tamis.parquet.page_header import PageHeader, check_page_fits, decode_page_header, encode_plain_page_header
 from tamis.parquet.schema_path import REQUIRED, LeafSchema
-from tamis.parquet.synthetic import Pages, SyntheticFile, one_column_file
+from tamis.parquet.synthetic import Pages, SyntheticFile, build_one_column_file
 
 
 def decode_pages(
@@ -46,10 +46,10 @@ def decode_pages(
 
     Each buffer of `data` holds one or more consecutive pages with their headers; a whole chunk with its dictionary is
     one such buffer. `dictionary` may be longer than the page at its start. `field` is the Arrow field narrowed to this
-    leaf, see `narrowed_field`. `row_counts` are the rows of each data page, where known. A mismatch raises CorruptFile.
+    leaf, see `narrow_field`. `row_counts` are the rows of each data page, where known. A mismatch raises CorruptFile.
 
     With `may_stay_coded`, dictionary-encoded strings may be returned as a dictionary array with unchecked indices.
-    `plain_texts` decodes the rows that are needed; the other rows are never decoded.
+    `decode_dictionary_texts` decodes the rows that are needed; the other rows are never decoded.
     """
     what = f"column {layout.leaf} in row group {layout.row_group} of '{location}'"
     _check_codec(layout.codec, what)
@@ -71,7 +71,7 @@ def decode_pages(
         uncompressed_size=sum(header.length + header.uncompressed_size for header in headers),
     )
     keep_dictionary = may_stay_coded and _is_text(field.type) and all(map(_is_dictionary_encoded, headers))
-    file = one_column_file(schema, field, dictionary, data, pages, created_by)
+    file = build_one_column_file(schema, field, dictionary, data, pages, created_by)
     column = _read(file, what, keep_dictionary=keep_dictionary)
     if len(column) != num_rows:
         raise CorruptFile(f"{what} has {len(column)} rows in its pages, expected {num_rows}; write the file again")
@@ -90,7 +90,7 @@ def _is_dictionary_encoded(header: PageHeader) -> bool:
     return not header.is_data or header.encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
 
 
-def plain_texts(rows: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray | None:
+def decode_dictionary_texts(rows: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray | None:
     """Decode a dictionary array; None if an index is out of range or a string is invalid."""
     try:
         rows.validate(full=True)
@@ -110,7 +110,7 @@ def decode_dictionary(
 ) -> pa.Array:
     """Decode the values of a dictionary page, in order and without NULLs.
 
-    `field` is the field of the leaf itself, without the groups around it, see `leaf_value_field`. A dictionary is a
+    `field` is the field of the leaf itself, without the groups around it, see `find_leaf_value_field`. A dictionary is a
     page of plain values, so pyarrow decodes it under the header of a data page, as a required column.
     """
     what = f"the dictionary of column {layout.leaf} in row group {layout.row_group} of '{location}'"
@@ -119,7 +119,7 @@ def decode_dictionary(
     _check_uncompressed_size([header], layout, what)
     if header.encoding not in (PLAIN, PLAIN_DICTIONARY):
         raise CorruptFile(f"{what} has the encoding {header.encoding}, expected PLAIN; write the file again")
-    smallest = schema.leaf.smallest_plain_value
+    smallest = schema.leaf.min_plain_bytes
     if header.num_values * smallest > header.uncompressed_size:
         raise CorruptFile(
             f"{what} claims {header.num_values} values in {header.uncompressed_size} bytes; write the file again"
@@ -137,7 +137,7 @@ def decode_dictionary(
     )
     required = LeafSchema((replace(schema.leaf, repetition=REQUIRED),))
     buffers = [pa.py_buffer(new_header), body]
-    column = _read(one_column_file(required, field.with_nullable(False), None, buffers, pages, created_by), what)
+    column = _read(build_one_column_file(required, field.with_nullable(False), None, buffers, pages, created_by), what)
     if len(column) != header.num_values or column.null_count:
         raise CorruptFile(f"{what} has {len(column)} values, expected {header.num_values}; write the file again")
     if not column.type.equals(field.type):
@@ -145,7 +145,7 @@ def decode_dictionary(
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def leaf_value_field(field: pa.Field) -> pa.Field:
+def find_leaf_value_field(field: pa.Field) -> pa.Field:
     """Return the field of a leaf's values, without the lists and structs around it, from the field narrowed to it.
 
     >>> leaf_value_field(pa.field("a", pa.list_(pa.struct({"x": pa.string()}))))
@@ -223,7 +223,7 @@ def _check_uncompressed_size(headers: Sequence[PageHeader], layout: ChunkLayout,
     Writers count differently, so a small excess is allowed.
     """
     uncompressed = sum(header.uncompressed_size for header in headers)
-    if uncompressed > max(layout.total_uncompressed_size, MOST_BYTES):
+    if uncompressed > max(layout.total_uncompressed_size, MAX_BATCH_BYTES):
         raise CorruptFile(
             f"{what} has pages of {uncompressed} uncompressed bytes in a chunk of {layout.total_uncompressed_size}; "
             "write the file again"
@@ -256,13 +256,13 @@ def _read(file: SyntheticFile, what: str, *, keep_dictionary: bool = False) -> p
         options = {"page_checksum_verification": True, "read_dictionary": [0] if keep_dictionary else None}
         return open_reader(file.open(), **options).read_all(use_threads=False).column(0)
     except NotImplementedError as error:
-        raise UnsupportedFeature(f"{what} cannot be decoded: {one_line(error)}") from error
+        raise UnsupportedFeature(f"{what} cannot be decoded: {to_one_line(error)}") from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(f"{what} cannot be decoded: {one_line(error)}") from error
+        raise CorruptFile(f"{what} cannot be decoded: {to_one_line(error)}") from error
 
 
 def _cast(column: pa.ChunkedArray, target: pa.DataType, what: str) -> pa.ChunkedArray:
     try:
         return column.cast(target)
     except pa.ArrowException as error:
-        raise CorruptFile(f"{what} is {column.type} where {target} was expected: {one_line(error)}") from error
+        raise CorruptFile(f"{what} is {column.type} where {target} was expected: {to_one_line(error)}") from error

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from tamis.errors import CorruptFile
 from tamis.io.ranges import PrefetchedFile
-from tamis.parquet.batches import MOST_BYTES
-from tamis.parquet.chunks import ChunkLayout, chunk_layouts, map_footer
+from tamis.parquet.batches import MAX_BATCH_BYTES
+from tamis.parquet.chunks import ChunkLayout, map_footer, read_chunk_layouts
 from tamis.parquet.footer import Footer
 from tamis.parquet.page_header import decode_page_header
 
@@ -22,12 +22,12 @@ _LONGEST_HEADER = 256
 """The maximum length of a dictionary page header, which has no statistics."""
 
 
-def decoded_size(layout: ChunkLayout) -> int:
+def estimate_decoded_size(layout: ChunkLayout) -> int:
     """Return the approximate decoded size of a chunk in bytes, from its metadata alone."""
     return max(layout.total_uncompressed_size, layout.text_bytes or 0)
 
 
-def decoded_size_of_row_group(
+def estimate_row_group_size(
     footer: Footer,
     row_group: int,
     leaves: Sequence[int],
@@ -42,7 +42,11 @@ def decoded_size_of_row_group(
         chunk = group.column(leaf)
         size = chunk.total_uncompressed_size
         # A string in the dictionary is never longer than the chunk.
-        if size * group.num_rows > MOST_BYTES and chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
+        if (
+            size * group.num_rows > MAX_BATCH_BYTES
+            and chunk.has_dictionary_page
+            and chunk.physical_type == "BYTE_ARRAY"
+        ):
             size = max(size, _estimate_text_size(footer, row_group, leaf, file, file_size, location))
         total += size
     return total
@@ -52,10 +56,10 @@ def _estimate_text_size(
     footer: Footer, row_group: int, leaf: int, file: pa.NativeFile | PrefetchedFile, file_size: int, location: str
 ) -> int:
     try:
-        where = footer.keep("map", lambda: map_footer(footer.content, location, footer.places))
-        layout = chunk_layouts(where, [leaf], [row_group], file_size, location)[row_group, leaf]
+        where = footer.get_cached("map", lambda: map_footer(footer.content, location, footer.row_group_positions))
+        layout = read_chunk_layouts(where, [leaf], [row_group], file_size, location)[row_group, leaf]
         if layout.text_bytes is not None or layout.dictionary_page_offset is None:
-            return decoded_size(layout)
+            return estimate_decoded_size(layout)
         file.seek(layout.dictionary_page_offset)
         start = pa.py_buffer(file.read(min(_LONGEST_HEADER, layout.byte_range[1])))
         header = decode_page_header(start.to_pybytes(), location)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tamis import types
-from tamis.parquet.bounds import stored_type
+from tamis.parquet.bounds import get_stored_type
 from tamis.parquet.leaves import FieldPath, FileSchema, Leaf
 
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -16,7 +16,7 @@ _WIDEST_DECIMAL128 = 38
 
 
 @dataclass(frozen=True, slots=True)
-class AnyLeaf:
+class InspectedLeaf:
     """A leaf column, and whether it is repeated: a row may have any number of its values."""
 
     leaf: Leaf
@@ -29,7 +29,7 @@ class AnyLeaf:
         >>> name_of(("a", "b")), name_of(("a.b", "c"))
         ('a.b', '`a.b`.c')
         """
-        return name_of(self.leaf.path)
+        return format_path(self.leaf.path)
 
     @property
     def physical(self) -> str:
@@ -54,9 +54,9 @@ class AnyLeaf:
                 return other
 
     @property
-    def shown_type(self) -> pa.DataType | None:
+    def display_type(self) -> pa.DataType | None:
         """The type in which bounds are shown; None if the column has no order."""
-        stored = stored_type(self.leaf)
+        stored = get_stored_type(self.leaf)
         if stored is None:
             return None
         if self.leaf.logical in ("STRING", "ENUM", "JSON"):
@@ -70,7 +70,7 @@ class AnyLeaf:
         return stored
 
 
-def every_leaf(schema: FileSchema) -> list[AnyLeaf]:
+def list_leaves(schema: FileSchema) -> list[InspectedLeaf]:
     """Return all leaf columns of a file in schema order.
 
     A leaf inside a list or a map has its Parquet path, with the groups of the list encoding: `tags.list.element`.
@@ -78,12 +78,12 @@ def every_leaf(schema: FileSchema) -> list[AnyLeaf]:
     found = []
     for index, (path, arrow_type) in enumerate(_walk_leaves(schema.arrow)):
         column = schema.parquet.column(index)
-        leaf = Leaf.of_column(index, _complete_path(path, column.path), column, arrow_type, schema.calendar)
-        found.append(AnyLeaf(leaf, column.max_repetition_level > 0))
+        leaf = Leaf.from_column(index, _complete_path(path, column.path), column, arrow_type, schema.calendar)
+        found.append(InspectedLeaf(leaf, column.max_repetition_level > 0))
     return found
 
 
-def name_of(path: FieldPath) -> str:
+def format_path(path: FieldPath) -> str:
     quoted = ("`" + part.replace("`", "``") + "`" if "." in part or "`" in part or not part else part for part in path)
     return ".".join(quoted)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.errors import CorruptFile
-from tamis.parquet.leaves import FieldPath, FileSchema, with_arrow_schema
+from tamis.parquet.leaves import FieldPath, FileSchema, rename_file_schema
 
 FIELD_ID = b"PARQUET:field_id"
 """The key of the field metadata in which pyarrow stores the field id of a file."""
@@ -32,28 +32,28 @@ _UNMAPPED_PREFIX = "\0"
 
 
 @dataclass(frozen=True, slots=True)
-class FieldName:
+class MappedField:
     """The logical name of a field, and of the fields inside it by their physical names or ids."""
 
     name: str
-    inner: Mapping[Hashable, FieldName] = field(default_factory=dict)
+    inner: Mapping[Hashable, MappedField] = field(default_factory=dict)
     default: pa.Scalar | None = None
     """The value in files that lack the field; None means NULL. For a struct, any value means that it is not NULL."""
-    called: str | None = None
+    physical_name: str | None = None
     """The physical name beside the field id. A column with only that name is meant but would not be found."""
 
 
 @dataclass(frozen=True, eq=False)
-class FieldNames:
+class ColumnMapping:
     """The logical names of a table's fields, by field ids or by physical names."""
 
-    fields: Mapping[Hashable, FieldName]
+    fields: Mapping[Hashable, MappedField]
     by_id: bool
-    without_ids: FieldNames | None = None
+    without_ids: ColumnMapping | None = None
     """The mapping by name for files without field ids, if the table has one."""
-    wrong_mapping: str | None = None
+    mapping_error: str | None = None
     """The reason why the mapping by name cannot be used. Files with field ids do not need it."""
-    has_one_calendar: bool = False
+    is_always_gregorian: bool = False
     """Whether dates are always Gregorian, whatever Spark recorded in a file. This holds for Iceberg."""
     _schema_cache: dict[FileSchema, FileSchema] = field(default_factory=dict, repr=False)
 
@@ -64,15 +64,15 @@ class FieldNames:
             "by_id": self.by_id,
             "fields": _fields_to_json(self.fields),
             "without_ids": without_ids,
-            "wrong_mapping": self.wrong_mapping,
-            "has_one_calendar": self.has_one_calendar,
+            "wrong_mapping": self.mapping_error,
+            "has_one_calendar": self.is_always_gregorian,
         }
 
     @staticmethod
-    def from_json(given: Mapping[str, Any]) -> FieldNames:
+    def from_json(given: Mapping[str, Any]) -> ColumnMapping:
         """Build the mapping from the result of `to_json`."""
-        without_ids = None if given["without_ids"] is None else FieldNames.from_json(given["without_ids"])
-        return FieldNames(
+        without_ids = None if given["without_ids"] is None else ColumnMapping.from_json(given["without_ids"])
+        return ColumnMapping(
             _fields_from_json(given["fields"]),
             given["by_id"],
             without_ids,
@@ -89,7 +89,7 @@ class FieldNames:
         """Raise if a column of the file lacks the field id that identifies it, since it would be read as NULL."""
         if schema in self._schema_cache:
             return
-        lacking = self.for_file(schema.own_arrow, location)._find_field_without_id(schema.own_arrow)
+        lacking = self.for_file(schema.physical_arrow, location)._find_field_without_id(schema.physical_arrow)
         if lacking is not None:
             raise CorruptFile(
                 f"'{location}' has no field id for its column {lacking!r}, and its table maps columns by id: write it "
@@ -100,12 +100,12 @@ class FieldNames:
         """Return a field that has the name of one of the table's fields, but not its id."""
         if not self.by_id:
             return None
-        pending: list[tuple[pa.DataType, Mapping[Hashable, FieldName]]] = [(pa.struct(list(own)), self.fields)]
+        pending: list[tuple[pa.DataType, Mapping[Hashable, MappedField]]] = [(pa.struct(list(own)), self.fields)]
         while pending:
             data_type, names = pending.pop()
             if pa.types.is_struct(data_type):
                 found = {self._key(each): each for each in data_type}
-                absent = {each.called for key, each in names.items() if key not in found}
+                absent = {each.physical_name for key, each in names.items() if key not in found}
                 for each in data_type:
                     if self._key(each) is None and each.name in absent:
                         return str(each.name)
@@ -114,12 +114,12 @@ class FieldNames:
                 pending += [(each, names[part].inner) for part, each in _list_parts(data_type) if part in names]
         return None
 
-    def for_file(self, own: pa.Schema, location: str) -> FieldNames:
+    def for_file(self, own: pa.Schema, location: str) -> ColumnMapping:
         """Return the mapping that applies to a file with this physical schema."""
         if not self.by_id or not len(own) or any(map(_get_field_id, own)):
             return self
-        if self.wrong_mapping is not None and not _has_ids(own):
-            raise CorruptFile(f"'{location}' has no field ids, and {self.wrong_mapping}")
+        if self.mapping_error is not None and not _has_ids(own):
+            raise CorruptFile(f"'{location}' has no field ids, and {self.mapping_error}")
         if self.without_ids is None:
             raise CorruptFile(
                 f"'{location}' has no field ids, and its table maps columns by id: write it again with ids, or map the "
@@ -127,13 +127,13 @@ class FieldNames:
             )
         return self if _has_ids(own) else self.without_ids
 
-    def renamed(self, schema: FileSchema) -> FileSchema:
+    def with_logical_names(self, schema: FileSchema) -> FileSchema:
         """Return a file's schema in logical names: the same object for the same schema."""
         found = self._schema_cache.get(schema)
         if found is None:
             # Two threads may both compute it; one result is kept.
-            arrow = self.for_file(schema.own_arrow, "a file").rename_schema(schema.arrow)
-            made = with_arrow_schema(schema, arrow, self.defaults, has_one_calendar=self.has_one_calendar)
+            arrow = self.for_file(schema.physical_arrow, "a file").rename_schema(schema.arrow)
+            made = rename_file_schema(schema, arrow, self.defaults, has_one_calendar=self.is_always_gregorian)
             found = self._schema_cache.setdefault(schema, made)
         return found
 
@@ -150,7 +150,7 @@ class FieldNames:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _rename(self, given: pa.Field, names: Mapping[Hashable, FieldName]) -> pa.Field:
+    def _rename(self, given: pa.Field, names: Mapping[Hashable, MappedField]) -> pa.Field:
         known = names.get(self._key(given))
         if known is None:
             return given.with_name(f"{_UNMAPPED_PREFIX}{given.name}")
@@ -162,7 +162,7 @@ class FieldNames:
         found = _get_field_id(given)
         return None if found is None else int(found)
 
-    def _rename_inside(self, data_type: pa.DataType, names: Mapping[Hashable, FieldName]) -> pa.DataType:
+    def _rename_inside(self, data_type: pa.DataType, names: Mapping[Hashable, MappedField]) -> pa.DataType:
         if pa.types.is_struct(data_type):
             return pa.struct([self._rename(each, names) for each in data_type])
         if pa.types.is_map(data_type):
@@ -178,7 +178,7 @@ class FieldNames:
             return make(element.with_type(self._rename_part(element.type, names, ELEMENT)))
         return data_type
 
-    def _rename_part(self, data_type: pa.DataType, names: Mapping[Hashable, FieldName], part: str) -> pa.DataType:
+    def _rename_part(self, data_type: pa.DataType, names: Mapping[Hashable, MappedField], part: str) -> pa.DataType:
         known = names.get(part)
         return data_type if known is None else self._rename_inside(data_type, known.inner)
 
@@ -208,7 +208,7 @@ def _has_ids(schema: pa.Schema) -> bool:
     return False
 
 
-def _walk_defaults(path: FieldPath, fields: Mapping[Hashable, FieldName]) -> Iterator[tuple[FieldPath, pa.Scalar]]:
+def _walk_defaults(path: FieldPath, fields: Mapping[Hashable, MappedField]) -> Iterator[tuple[FieldPath, pa.Scalar]]:
     for key, each in fields.items():
         # The elements of lists and maps may have no name but their key.
         own = (*path, each.name or str(key))
@@ -217,22 +217,24 @@ def _walk_defaults(path: FieldPath, fields: Mapping[Hashable, FieldName]) -> Ite
         yield from _walk_defaults(own, each.inner)
 
 
-def _fields_to_json(fields: Mapping[Hashable, FieldName]) -> list[list[Any]]:
+def _fields_to_json(fields: Mapping[Hashable, MappedField]) -> list[list[Any]]:
     return [
         [
             key,
             each.name,
             _fields_to_json(each.inner),
             None if each.default is None else _scalar_to_text(each.default),
-            each.called,
+            each.physical_name,
         ]
         for key, each in fields.items()
     ]
 
 
-def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Hashable, FieldName]:
+def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Hashable, MappedField]:
     return {
-        key: FieldName(name, _fields_from_json(inner), None if default is None else _scalar_from_text(default), called)
+        key: MappedField(
+            name, _fields_from_json(inner), None if default is None else _scalar_from_text(default), called
+        )
         for key, name, inner, default, called in given
     }
 

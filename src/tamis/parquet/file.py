@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
-from tamis.parquet.batches import rows_of_a_batch
-from tamis.parquet.chunks import ChunkLayout, FooterMap, chunk_layouts, map_footer
-from tamis.parquet.decoded_size import decoded_size
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.batches import choose_batch_rows
+from tamis.parquet.chunks import ChunkLayout, FooterMap, map_footer, read_chunk_layouts
+from tamis.parquet.decoded_size import estimate_decoded_size
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.footer import Footer, load_footer
-from tamis.parquet.leaves import fields_with_leaves
-from tamis.parquet.page_index import PageLocations, readable_index
-from tamis.parquet.page_reader import LeafPages, leaf_field
-from tamis.parquet.schema_path import LeafSchema, leaf_schemas
-from tamis.types import without_views
+from tamis.parquet.leaves import list_fields_with_leaves
+from tamis.parquet.page_index import PageLocations, get_readable_range
+from tamis.parquet.page_reader import LeafPages, find_leaf_field
+from tamis.parquet.schema_path import LeafSchema, read_leaf_schemas
+from tamis.types import replace_view_types
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class ParquetFile:
 
     @staticmethod
     def load(
-        storage: Storage, path: str, size: int, modified_ns: int | None, names: FieldNames | None = None
+        storage: Storage, path: str, size: int, modified_ns: int | None, names: ColumnMapping | None = None
     ) -> ParquetFile:
         """Load the footer of the file at a path; with `names` its schema has logical names."""
         return ParquetFile(storage, path, size, modified_ns, load_footer(storage, path, size, modified_ns, names)[0])
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return self.storage.place(self.path)
 
     @property
@@ -53,7 +53,7 @@ class ParquetFile:
     @property
     def identity(self) -> Hashable:
         """A cache key for this content: another file at the same path has another footer, and so another key."""
-        return self.footer.keep("identity", object)
+        return self.footer.get_cached("identity", object)
 
     @property
     def created_by(self) -> bytes | None:
@@ -64,38 +64,44 @@ class ParquetFile:
 
     @cached_property
     def map(self) -> FooterMap:
-        return self.footer.keep("map", lambda: map_footer(self.footer.content, self.place, self.footer.places))
+        return self.footer.get_cached(
+            "map", lambda: map_footer(self.footer.content, self.location, self.footer.row_group_positions)
+        )
 
-    def rows_of(self, row_group: int) -> int:
+    def count_rows(self, row_group: int) -> int:
         return int(self.map.rows[row_group])
 
     def chunk(self, row_group: int, leaf: int) -> ChunkLayout:
         def read() -> ChunkLayout:
-            return chunk_layouts(self.map, [leaf], [row_group], self.size, self.place)[row_group, leaf]
+            return read_chunk_layouts(self.map, [leaf], [row_group], self.size, self.location)[row_group, leaf]
 
-        return self.footer.keep(("chunk", row_group, leaf), read)
+        return self.footer.get_cached(("chunk", row_group, leaf), read)
 
     def rows_of_a_batch(self, row_group: int, leaves: Iterable[int]) -> int:
         """Return the number of rows per batch for some leaves."""
-        size = sum(decoded_size(self.chunk(row_group, leaf)) for leaf in leaves)
-        return rows_of_a_batch(self.rows_of(row_group), size)
+        size = sum(estimate_decoded_size(self.chunk(row_group, leaf)) for leaf in leaves)
+        return choose_batch_rows(self.count_rows(row_group), size)
 
     def has_page_locations(self, row_group: int, leaves: Iterable[int]) -> bool:
         """Return whether single pages of all these leaves can be read."""
-        return all(readable_index(self.chunk(row_group, leaf).offset_index) is not None for leaf in leaves)
+        return all(get_readable_range(self.chunk(row_group, leaf).offset_index) is not None for leaf in leaves)
 
-    def leaf_pages(self, row_group: int, leaf: int, locations: PageLocations | None) -> LeafPages:
+    def get_leaf_pages(self, row_group: int, leaf: int, locations: PageLocations | None) -> LeafPages:
         """Return a reader for a leaf's pages at these locations, or for its whole chunk if locations are unknown."""
-        schema, field, named = self.footer.keep(("leaf", leaf), lambda: self._read_leaf(leaf))
-        calendar = self.footer.schema.calendar if leaf in self.footer.schema.old_leaves else None
+        schema, field, named = self.footer.get_cached(("leaf", leaf), lambda: self._read_leaf(leaf))
+        calendar = self.footer.schema.calendar if leaf in self.footer.schema.leaves_to_rebase else None
         return LeafPages(
-            self.chunk(row_group, leaf), schema, field, named, self.rows_of(row_group), locations, calendar
+            self.chunk(row_group, leaf), schema, field, named, self.count_rows(row_group), locations, calendar
         )
 
     def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field, pa.DataType]:
         schema = self.footer.schema
-        named = leaf_field(schema.columns, leaf)
-        field = named if self.footer.names is None else leaf_field(fields_with_leaves(schema.own_arrow), leaf)
+        named = find_leaf_field(schema.columns, leaf)
+        field = (
+            named
+            if self.footer.names is None
+            else find_leaf_field(list_fields_with_leaves(schema.physical_arrow), leaf)
+        )
         # Arrow cannot `take` rows from string or binary views.
-        field, named_type = field.with_type(without_views(field.type)), without_views(named.type)
-        return leaf_schemas(self.map, [leaf], self.place)[leaf], field, named_type
+        field, named_type = field.with_type(replace_view_types(field.type)), replace_view_types(named.type)
+        return read_leaf_schemas(self.map, [leaf], self.location)[leaf], field, named_type

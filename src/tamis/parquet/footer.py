@@ -19,19 +19,19 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.io.ranges import RangedFile, is_never_changed
 from tamis.io.storage import Storage
 from tamis.parquet.arrow_reader import open_reader
-from tamis.parquet.field_names import FieldNames
-from tamis.parquet.leaves import FileSchema, file_schema
-from tamis.parquet.vetting import RowGroupPlaces, vet_footer
+from tamis.parquet.field_names import ColumnMapping
+from tamis.parquet.leaves import FileSchema, get_file_schema
+from tamis.parquet.vetting import RowGroupPositions, validate_footer
 
 TAIL_LENGTH = 64 * 1024
 LOCAL_TAIL_LENGTH = 16 * 1024
 """The number of bytes at the end of a file that are read first."""
 
-NAMES_OF_FILES = (".parquet", ".parq", ".pq")
+FILE_SUFFIXES = (".parquet", ".parq", ".pq")
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -39,7 +39,7 @@ _TRAILER = 8  # the length of the footer, then the magic
 _SHORTEST_FILE = len(MAGIC) + _TRAILER
 
 
-WHOLE_FILE = 32 * 1024
+MAX_WHOLE_FILE_BYTES = 32 * 1024
 """The size in bytes up to which a file is read completely with its footer; callers get the content for reuse."""
 
 T = TypeVar("T")
@@ -53,22 +53,23 @@ class Footer:
     """The bytes in the file, without length and magic."""
     metadata: pq.FileMetaData
     schema: FileSchema
-    names: FieldNames | None = None
+    names: ColumnMapping | None = None
     """The column mapping of the table, if the schema has logical names."""
-    places: RowGroupPlaces | None = field(default=None, repr=False)
+    row_group_positions: RowGroupPositions | None = field(default=None, repr=False)
     _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @property
     def serialized_size(self) -> int:
         return int(self.metadata.serialized_size)
 
-    def renamed(self, names: FieldNames) -> Footer:
+    def renamed(self, names: ColumnMapping) -> Footer:
         """Return the same footer with a schema in logical names."""
-        return self.keep(
-            ("renamed", names), lambda: replace(self, schema=names.renamed(self.schema), names=names, _cache={})
+        return self.get_cached(
+            ("renamed", names),
+            lambda: replace(self, schema=names.with_logical_names(self.schema), names=names, _cache={}),
         )
 
-    def keep(self, key: Hashable, work_out: Callable[[], T]) -> T:
+    def get_cached(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return the cached result of `work_out`. Results must not be None and should be smaller than the footer."""
         found: T | None = self._cache.get(key)
         if found is None:
@@ -86,7 +87,7 @@ def read_footer(storage: Storage, path: str, size: int, modified_ns: int | None)
 
 
 def load_footer(
-    storage: Storage, path: str, size: int, modified_ns: int | None, names: FieldNames | None = None
+    storage: Storage, path: str, size: int, modified_ns: int | None, names: ColumnMapping | None = None
 ) -> tuple[Footer, pa.Buffer | None]:
     """Return the footer of a file, cached like `read_footer`, and the whole file if it is small and was read now.
 
@@ -110,7 +111,7 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
     footer = footer_from_bytes(content, storage.place(path))
     if modified_ns is not None:
         FOOTERS.put(key, storage.filesystem, footer)
-    return footer, tail if size <= WHOLE_FILE else None
+    return footer, tail if size <= MAX_WHOLE_FILE_BYTES else None
 
 
 def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
@@ -119,7 +120,7 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
     # Readers of data check that the file is the one that was listed; for the footer alone it does not matter.
     with RangedFile(storage, path, size, modified_ns if is_never_changed(modified_ns) else None) as file:
         _check_size(size, location)
-        is_short = storage.is_local and size > WHOLE_FILE
+        is_short = storage.is_local and size > MAX_WHOLE_FILE_BYTES
         tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)
         length = _read_footer_length(tail[-_TRAILER:].to_pybytes(), size, location)
         missing = length + _TRAILER - tail.size
@@ -129,7 +130,7 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
         return tail[-_TRAILER - length : -_TRAILER].to_pybytes(), tail
 
 
-def about_empty_file(location: str) -> str:
+def describe_empty_file(location: str) -> str:
     return (
         f"the file '{location}' is empty: it has 0 bytes, but a Parquet file without rows has a footer. "
         "Its writer did not finish: write it again"
@@ -137,14 +138,14 @@ def about_empty_file(location: str) -> str:
 
 
 def _suggest_fix(location: str) -> str:
-    if location.lower().endswith(NAMES_OF_FILES):
+    if location.lower().endswith(FILE_SUFFIXES):
         return "If its writer did not finish, write it again"
     return "If it is not table data, hide it with a name that starts with _ or ."
 
 
 def _check_size(size: int, location: str) -> None:
     if not size:
-        raise CorruptFile(about_empty_file(location))
+        raise CorruptFile(describe_empty_file(location))
     if size < _SHORTEST_FILE:
         raise CorruptFile(
             f"'{location}' is not a Parquet file: it has {size} bytes, expected at least {_SHORTEST_FILE}. "
@@ -178,17 +179,17 @@ def parse_footer(footer: bytes, location: str) -> pq.FileMetaData:
 def footer_from_bytes(content: bytes, location: str) -> Footer:
     """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages."""
     metadata = _parse(content, location)
-    schema = file_schema(metadata, location)
-    validated, places = vet_footer(content, schema.types, f"'{location}'")
+    schema = get_file_schema(metadata, location)
+    validated, places = validate_footer(content, schema.types, f"'{location}'")
     metadata = metadata if validated is content else _parse(validated, location)
     # One column of each row group is enough to detect a wrong number of rows; others are checked when read.
     leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
     for number in range(metadata.num_row_groups if schema.types else 0):
-        check_values(metadata, schema, number, leaf, location)
-    return Footer(content, metadata, schema, places=places)
+        check_value_count(metadata, schema, number, leaf, location)
+    return Footer(content, metadata, schema, row_group_positions=places)
 
 
-def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:
+def check_value_count(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:
     """Raise if a column has fewer values than its row group has rows, or more without being repeated."""
     group = metadata.row_group(row_group)
     rows, values = group.num_rows, group.column(leaf).num_values
@@ -207,7 +208,7 @@ def _parse(footer: bytes, location: str) -> pq.FileMetaData:
     except NotImplementedError as error:
         wide = _find_wide_integers(footer) if "more than 64 bits" in str(error) else []
         if not wide:
-            raise UnsupportedFeature(f"'{location}' cannot be read: {one_line(error)}") from error
+            raise UnsupportedFeature(f"'{location}' cannot be read: {to_one_line(error)}") from error
         names, casts = " and ".join(map(repr, wide)), ", ".join(f"{name!r}: polars.Decimal(38, 0)" for name in wide)
         raise UnsupportedFeature(
             f"'{location}' cannot be read, because Arrow has no integers of 128 bits ({names}): write it again with "
@@ -215,7 +216,7 @@ def _parse(footer: bytes, location: str) -> pq.FileMetaData:
             f"{'them' if len(wide) > 1 else 'the column'}"
         ) from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(f"the footer of '{location}' is damaged: {one_line(error)}") from error
+        raise CorruptFile(f"the footer of '{location}' is damaged: {to_one_line(error)}") from error
 
 
 def _read_metadata(footer: bytes) -> pq.FileMetaData:

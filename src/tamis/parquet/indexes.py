@@ -13,17 +13,17 @@ from tamis.parquet.leaves import Leaf
 from tamis.parquet.page_index import (
     PageLocations,
     decode_offset_index,
-    page_metadata,
-    readable_index,
-    usable_column_index,
+    get_readable_range,
+    make_page_metadata,
+    try_decode_column_index,
 )
 from tamis.parquet.page_units import ColumnPages
-from tamis.parquet.statistics import trusts_bytes
+from tamis.parquet.statistics import can_trust_bytes
 
 Chunk = tuple[int, int]
 """The numbers of a row group and of a leaf column."""
 
-Described = tuple[int, Column, Leaf]
+ColumnLeaf = tuple[int, Column, Leaf]
 """A row group, a column of the table, and its leaf column in the file."""
 
 
@@ -35,8 +35,8 @@ class PageIndexes:
     columns: Mapping[tuple[int, Column], ColumnPages | None]
 
 
-def read_indexes(
-    source: ParquetFile, file: RangedFile, chunks: Iterable[Chunk], columns: Iterable[Described] = ()
+def read_page_indexes(
+    source: ParquetFile, file: RangedFile, chunks: Iterable[Chunk], columns: Iterable[ColumnLeaf] = ()
 ) -> PageIndexes:
     """Return the page locations of chunks, and the page statistics of columns.
 
@@ -49,28 +49,28 @@ def read_indexes(
     locations: dict[Chunk, PageLocations | None] = {}
     pages: dict[tuple[int, Column], ColumnPages | None] = {}
     to_locate: list[Chunk] = []
-    to_describe: list[Described] = []
+    to_describe: list[ColumnLeaf] = []
     for chunk in located:
         try:
-            locations[chunk] = INDEXES.get((identity, *chunk))
+            locations[chunk] = PAGE_INDEXES.get((identity, *chunk))
         except KeyError:
             to_locate.append(chunk)
     for group, column, leaf in described:
         try:
-            pages[group, column] = INDEXES.get((identity, group, column.path, column.type, leaf.index))
+            pages[group, column] = PAGE_INDEXES.get((identity, group, column.path, column.type, leaf.index))
         except KeyError:
             to_describe.append((group, column, leaf))
-    location_ranges = [readable_index(source.chunk(*chunk).offset_index) for chunk in to_locate]
-    bound_ranges = [readable_index(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
+    location_ranges = [get_readable_range(source.chunk(*chunk).offset_index) for chunk in to_locate]
+    bound_ranges = [get_readable_range(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
     wanted = [byte_range for byte_range in (*location_ranges, *bound_ranges) if byte_range is not None]
     buffers = iter(file.read(wanted))
     for (group, leaf_number), byte_range in zip(to_locate, location_ranges, strict=True):
         found = None
         if byte_range is not None:
             layout = source.chunk(group, leaf_number)
-            found = decode_offset_index(next(buffers).to_pybytes(), layout, source.rows_of(group), source.place)
+            found = decode_offset_index(next(buffers).to_pybytes(), layout, source.count_rows(group), source.location)
         locations[group, leaf_number] = found
-        INDEXES.put((identity, group, leaf_number), found, 0 if found is None else 5 * found.offsets.nbytes)
+        PAGE_INDEXES.put((identity, group, leaf_number), found, 0 if found is None else 5 * found.offsets.nbytes)
     for (group, column, leaf), byte_range in zip(to_describe, bound_ranges, strict=True):
         known = None
         if byte_range is not None:
@@ -79,7 +79,7 @@ def read_indexes(
             )
         pages[group, column] = known
         weight = 0 if known is None else sum(array.nbytes for array in known.metadata.values())
-        INDEXES.put((identity, group, column.path, column.type, leaf.index), known, weight)
+        PAGE_INDEXES.put((identity, group, column.path, column.type, leaf.index), known, weight)
     return PageIndexes(locations, pages)
 
 
@@ -88,20 +88,20 @@ def _decode_column_pages(
 ) -> ColumnPages | None:
     if pages is None:
         return None
-    what = f"column {column.name!r} in row group {row_group} of '{source.place}'"
-    index, _ = usable_column_index(data, pages, what)
+    what = f"column {column.name!r} in row group {row_group} of '{source.location}'"
+    index, _ = try_decode_column_index(data, pages, what)
     if index is None:
         return None
-    metadata = page_metadata(
+    metadata = make_page_metadata(
         index,
         pages,
         column,
         leaf,
-        trust_bytes=trusts_bytes(source.footer.metadata),
+        trust_bytes=can_trust_bytes(source.footer.metadata),
         is_ordered=source.map.column_order(leaf.index) is not None,
     )
     return ColumnPages(pages.first_rows, metadata)
 
 
-INDEXES = WeightedCache(capacity=128 * 1024 * 1024)
+PAGE_INDEXES = WeightedCache(capacity=128 * 1024 * 1024)
 """The page index cache of this process."""

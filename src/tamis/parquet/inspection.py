@@ -25,16 +25,16 @@ from tamis import types
 from tamis.errors import TableNotFound
 from tamis.io.listing import find_file, has_directory
 from tamis.io.storage import open_storage
-from tamis.parquet.bloom import LONGEST_HEADER, BloomHeader, parse_header
-from tamis.parquet.chunk_facts import chunk_facts, without_values
-from tamis.parquet.chunks import ByteRange, ChunkLayout, chunk_layouts
+from tamis.parquet.bloom import MAX_HEADER_BYTES, BloomHeader, parse_header
+from tamis.parquet.chunk_facts import has_no_values, tabulate_chunks
+from tamis.parquet.chunks import ByteRange, ChunkLayout, read_chunk_layouts
 from tamis.parquet.clustering import Clustering, Mask, measure_clustering
-from tamis.parquet.every_leaf import AnyLeaf, every_leaf
+from tamis.parquet.every_leaf import InspectedLeaf, list_leaves
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.naming import find_leaves
-from tamis.parquet.page_facts import LocatedChunk, page_facts
-from tamis.parquet.page_index import PageLocations, decode_offset_index, readable_index, usable_column_index
-from tamis.parquet.statistics import row_group_sizes, trusts_bytes
+from tamis.parquet.page_facts import LocatedChunk, tabulate_pages
+from tamis.parquet.page_index import PageLocations, decode_offset_index, get_readable_range, try_decode_column_index
+from tamis.parquet.statistics import can_trust_bytes, sum_compressed_sizes
 
 Numbers = npt.NDArray[np.int64]
 PAGES, ROW_GROUPS = "pages", "row_groups"
@@ -49,7 +49,7 @@ class Ranges:
     rows: Numbers
     lower: pa.Array
     upper: pa.Array
-    without_values: Mask
+    has_no_values: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +91,13 @@ class ColumnInspection:
                 ~np.asarray(pages["has_values"]),
             )
         rows = _as_int64(groups["rows"])
-        return Ranges(ROW_GROUPS, _count_rows_before(rows), rows, lower, upper, np.asarray(without_values(groups)))
+        return Ranges(ROW_GROUPS, _count_rows_before(rows), rows, lower, upper, np.asarray(has_no_values(groups)))
 
     @cached_property
     def clustering(self) -> Clustering | None:
         """The overlap of the ranges; None if no bounds are known."""
         ranges = self.ranges
-        return measure_clustering(ranges.lower, ranges.upper, ranges.without_values, ranges.unit)
+        return measure_clustering(ranges.lower, ranges.upper, ranges.has_no_values, ranges.unit)
 
     @cached_property
     def summary(self) -> pa.RecordBatch:
@@ -205,7 +205,7 @@ def _summarize(answers: list[str]) -> str:
 
 
 def _combine_bounds(groups: pa.Table) -> dict[str, pa.Array]:
-    lacking = without_values(groups)
+    lacking = has_no_values(groups)
     found: dict[str, pa.Array] = {}
     for name, order in (("min", "ascending"), ("max", "descending")):
         values, exact = groups[name].combine_chunks(), groups[f"{name}_exact"].combine_chunks()
@@ -249,13 +249,13 @@ def inspect(
 
 def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspection:
     """Inspect a file whose footer is already loaded."""
-    leaves = every_leaf(source.footer.schema)
-    wanted = leaves if column is None else find_leaves(leaves, column, source.place)
+    leaves = list_leaves(source.footer.schema)
+    wanted = leaves if column is None else find_leaves(leaves, column, source.location)
     metadata = source.footer.metadata
     rows = source.map.rows
     sizes = [max(0, metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups)]
     return FileInspection(
-        place=source.place,
+        place=source.location,
         size=source.size,
         rows=int(rows.sum()),
         created_by=None if source.created_by is None else source.created_by.decode(errors="replace"),
@@ -267,7 +267,7 @@ def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspecti
                 "row_group": pa.array(np.arange(len(rows))),
                 "first_row": pa.array(_count_rows_before(rows)),
                 "rows": pa.array(rows),
-                "compressed": pa.array(row_group_sizes(metadata, range(len(leaves))), types.LONG),
+                "compressed": pa.array(sum_compressed_sizes(metadata, range(len(leaves))), types.LONG),
                 "uncompressed": pa.array(sizes, types.LONG),
             }
         ),
@@ -275,11 +275,13 @@ def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspecti
     )
 
 
-def _inspect_columns(source: ParquetFile, leaves: list[AnyLeaf]) -> tuple[ColumnInspection, ...]:
+def _inspect_columns(source: ParquetFile, leaves: list[InspectedLeaf]) -> tuple[ColumnInspection, ...]:
     groups = range(len(source.map.rows))
     layouts = {}
     if groups:
-        layouts = chunk_layouts(source.map, [each.leaf.index for each in leaves], None, source.size, source.place)
+        layouts = read_chunk_layouts(
+            source.map, [each.leaf.index for each in leaves], None, source.size, source.location
+        )
     fetched = _fetch_metadata(source, layouts.values())
     return tuple(
         _inspect_column(source, each, [layouts[group, each.leaf.index] for group in groups], fetched) for each in leaves
@@ -293,8 +295,8 @@ def _fetch_metadata(source: ParquetFile, layouts: Iterable[ChunkLayout]) -> dict
             found
             for layout in layouts
             for found in (
-                readable_index(layout.offset_index),
-                readable_index(layout.column_index),
+                get_readable_range(layout.offset_index),
+                get_readable_range(layout.column_index),
                 _filter_header_range(layout, source.size),
             )
             if found is not None
@@ -311,26 +313,26 @@ def _filter_header_range(layout: ChunkLayout, file_size: int) -> ByteRange | Non
     if layout.bloom_filter is None or layout.bloom_filter[1] is not None:
         return None
     offset = layout.bloom_filter[0]
-    return offset, min(LONGEST_HEADER, file_size - offset)
+    return offset, min(MAX_HEADER_BYTES, file_size - offset)
 
 
 def _inspect_column(
-    source: ParquetFile, leaf: AnyLeaf, layouts: list[ChunkLayout], fetched: Mapping[ByteRange, pa.Buffer]
+    source: ParquetFile, leaf: InspectedLeaf, layouts: list[ChunkLayout], fetched: Mapping[ByteRange, pa.Buffer]
 ) -> ColumnInspection:
     located: list[PageLocations | None] = []
     chunks: list[LocatedChunk] = []
     have_bounds: list[bool] = []
     remarks: list[str] = []
     for layout in layouts:
-        offset_index, bounds = readable_index(layout.offset_index), readable_index(layout.column_index)
+        offset_index, bounds = get_readable_range(layout.offset_index), get_readable_range(layout.column_index)
         pages, index = None, None
         if offset_index is not None:
-            rows = source.rows_of(layout.row_group)
-            pages = decode_offset_index(fetched[offset_index].to_pybytes(), layout, rows, source.place)
+            rows = source.count_rows(layout.row_group)
+            pages = decode_offset_index(fetched[offset_index].to_pybytes(), layout, rows, source.location)
         if pages is not None and bounds is not None:
             what = f"column {leaf.name!r} in row group {layout.row_group}"
             content = fetched[bounds].to_pybytes()
-            index, wrong = usable_column_index(content, pages, what, is_repeated=leaf.is_repeated)
+            index, wrong = try_decode_column_index(content, pages, what, is_repeated=leaf.is_repeated)
             remarks += [] if wrong is None else [wrong]
         if pages is not None:
             chunks.append((layout.row_group, pages, index))
@@ -344,8 +346,8 @@ def _inspect_column(
         name=leaf.name,
         physical=leaf.physical,
         logical=leaf.logical,
-        row_groups=chunk_facts(leaf, layouts, metadata, located, have_bounds, sizes),
-        pages=page_facts(leaf, chunks, first_rows, trust_bytes=trusts_bytes(metadata), is_ordered=is_ordered),
+        row_groups=tabulate_chunks(leaf, layouts, metadata, located, have_bounds, sizes),
+        pages=tabulate_pages(leaf, chunks, first_rows, trust_bytes=can_trust_bytes(metadata), is_ordered=is_ordered),
         remarks=tuple(remarks),
     )
 

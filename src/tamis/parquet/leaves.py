@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.parquet.matching import find_path, path_to_read
-from tamis.parquet.old_calendar import OldCalendar, old_calendar
+from tamis.parquet.matching import find_path, find_path_to_read
+from tamis.parquet.old_calendar import LegacyCalendar, detect_legacy_calendar
 from tamis.parquet.vetting import LeafType
 
 T = TypeVar("T")
@@ -50,16 +50,16 @@ class Leaf:
     """Whether it, or a struct around it, is optional."""
     arrow_type: pa.DataType
     """The type that pyarrow reads it as."""
-    is_old: bool = False
+    needs_rebase: bool = False
     """Whether old values are in the Julian calendar: see `tamis.parquet.old_calendar`."""
 
     @staticmethod
-    def of_column(
+    def from_column(
         index: int,
         path: FieldPath,
         column: pq.ColumnSchema,
         arrow_type: pa.DataType,
-        calendar: OldCalendar | None = None,
+        calendar: LegacyCalendar | None = None,
     ) -> Leaf:
         logical = column.logical_type
         return Leaf(
@@ -73,7 +73,7 @@ class Leaf:
             scale=column.scale,
             nullable=column.max_definition_level > 0,
             arrow_type=arrow_type,
-            is_old=calendar is not None and calendar.covers(column),
+            needs_rebase=calendar is not None and calendar.covers(column),
         )
 
 
@@ -82,7 +82,7 @@ class FileSchema:
     """The columns of a file. Files with equal schemas share one object, so derived values are computed once."""
 
     parquet: pq.ParquetSchema
-    own_arrow: pa.Schema
+    physical_arrow: pa.Schema
     """The Arrow schema with the physical names of the file."""
     arrow: pa.Schema
     """The Arrow schema with the logical names, which mostly are the same."""
@@ -97,15 +97,15 @@ class FileSchema:
     """The values of table fields that the file lacks; NULL for fields without an entry."""
     is_renamed: bool = False
     """Whether the names are logical names, so that names which differ in case are different columns."""
-    calendar: OldCalendar | None = None
-    old_leaves: frozenset[int] = frozenset()
+    calendar: LegacyCalendar | None = None
+    leaves_to_rebase: frozenset[int] = frozenset()
     """The leaves whose old values are in that calendar."""
     _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
-    def arrow_with(self, int96: Int96) -> pa.Schema:
+    def get_arrow_schema(self, int96: Int96) -> pa.Schema:
         """Return the Arrow schema in physical names, with INT96 timestamps interpreted as `int96`."""
         if int96 == "instant":
-            return self.own_arrow
+            return self.physical_arrow
 
         def read() -> pa.Schema:
             columns = [self.parquet.column(index) for index in range(len(self.parquet))]
@@ -116,25 +116,25 @@ class FileSchema:
     @property
     def columns(self) -> tuple[tuple[pa.Field, range], ...]:
         """The columns of the Arrow schema, each with the numbers of its leaves."""
-        return self._get_cached("columns", lambda: fields_with_leaves(self.arrow))
+        return self._get_cached("columns", lambda: list_fields_with_leaves(self.arrow))
 
     def find(self, path: FieldPath) -> FieldPath | None:
         """See `matching.find_path`."""
         return self._get_cached(("find", path), lambda: find_path(self.arrow, path, exact=self.is_renamed))
 
-    def leaves_at(self, paths: Iterable[FieldPath]) -> list[int]:
-        """See `leaf_indices`."""
+    def find_leaves_at(self, paths: Iterable[FieldPath]) -> list[int]:
+        """See `find_leaf_indices`."""
         found: set[int] = set()
         for path in paths:
-            found.update(self._get_cached(("leaves", path), partial(leaf_indices, self.arrow, [path])))
+            found.update(self._get_cached(("leaves", path), partial(find_leaf_indices, self.arrow, [path])))
         return sorted(found)
 
-    def leaves_to_read(self, path: FieldPath) -> list[int]:
+    def find_leaves_to_read(self, path: FieldPath) -> list[int]:
         """Return the leaves to read for a path of the table: see `matching.path_to_read`."""
 
         def read() -> list[int]:
-            found = path_to_read(self.arrow, path, exact=self.is_renamed)
-            return [] if found is None else leaf_indices(self.arrow, [found])
+            found = find_path_to_read(self.arrow, path, exact=self.is_renamed)
+            return [] if found is None else find_leaf_indices(self.arrow, [found])
 
         return self._get_cached(("to read", path), read)
 
@@ -158,7 +158,7 @@ class FileSchema:
                 return part not in self.leaves and part not in self.others
         return False
 
-    def value_lacking(self, path: FieldPath) -> tuple[pa.Scalar | None, bool]:
+    def get_missing_value(self, path: FieldPath) -> tuple[pa.Scalar | None, bool]:
         """Return the value of rows at a path that the file lacks (None: NULL), and whether all rows have it.
 
         A field inside a struct is NULL where the struct is NULL, and the file may have NULL structs.
@@ -185,7 +185,7 @@ class _SchemaCache:
             # pyarrow compares only the leaves of two schemas, not the names of the groups around them. Types that are
             # restored from the writer's Arrow schema (durations, time zones) are not in the Parquet types.
             key_values = metadata.metadata or {}
-            calendar = old_calendar(key_values)
+            calendar = detect_legacy_calendar(key_values)
             key = (_render_schema(schema), key_values.get(b"ARROW:schema"), calendar)
             with self._lock:
                 found = self._entries.get(key)
@@ -212,12 +212,12 @@ def _render_schema(schema: pq.ParquetSchema) -> str:
     return repr(schema).partition("\n")[2]
 
 
-def file_schema(metadata: pq.FileMetaData, location: str = "the file") -> FileSchema:
+def get_file_schema(metadata: pq.FileMetaData, location: str = "the file") -> FileSchema:
     """Return the schema of a file: the same object for files with equal schemas."""
     return _SCHEMAS.get(metadata, location)
 
 
-def leaf_columns(metadata: pq.FileMetaData, location: str = "the file") -> dict[FieldPath, Leaf]:
+def get_leaf_columns(metadata: pq.FileMetaData, location: str = "the file") -> dict[FieldPath, Leaf]:
     """Return the leaves of a file outside lists and maps, by path. Files share the result: do not modify it."""
     return _SCHEMAS.get(metadata, location).leaves
 
@@ -227,12 +227,12 @@ def lacks_column(metadata: pq.FileMetaData, path: FieldPath, location: str = "th
     return _SCHEMAS.get(metadata, location).lacks(path)
 
 
-def leaf_types(metadata: pq.FileMetaData, location: str = "the file") -> tuple[LeafType, ...]:
+def get_leaf_types(metadata: pq.FileMetaData, location: str = "the file") -> tuple[LeafType, ...]:
     """Return the physical types of all leaves of a file, in order."""
     return _SCHEMAS.get(metadata, location).types
 
 
-def leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[int]:
+def find_leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[int]:
     """Return the leaves to read for these paths, in order: all leaves below a struct, a list or a map.
 
     `arrow_schema` is that of the file. A path that it lacks needs no leaf. A path into a list or a map needs all of its
@@ -266,7 +266,7 @@ def _walk_fields(schema: pa.Schema) -> Iterator[tuple[FieldPath, range, pa.DataT
         start = end
 
 
-def fields_with_leaves(schema: pa.Schema) -> tuple[tuple[pa.Field, range], ...]:
+def list_fields_with_leaves(schema: pa.Schema) -> tuple[tuple[pa.Field, range], ...]:
     """Return the fields of a file's Arrow schema, each with the numbers of its leaves."""
     found: list[tuple[pa.Field, range]] = []
     start = 0
@@ -277,7 +277,7 @@ def fields_with_leaves(schema: pa.Schema) -> tuple[tuple[pa.Field, range], ...]:
     return tuple(found)
 
 
-def flat_paths(fields: Iterable[pa.Field]) -> list[FieldPath]:
+def list_flat_paths(fields: Iterable[pa.Field]) -> list[FieldPath]:
     """Return the paths of all leaves that are nested in structs only, in the order of the fields."""
     found: list[FieldPath] = []
     stack: list[tuple[FieldPath, pa.Field]] = [((), field) for field in reversed(list(fields))]
@@ -312,7 +312,7 @@ def count_leaves(data_type: pa.DataType) -> int:
 _PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
 
 
-def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, location: str) -> FileSchema:
+def _read_schema(schema: pq.ParquetSchema, calendar: LegacyCalendar | None, location: str) -> FileSchema:
     columns = [schema.column(index) for index in range(len(schema))]
     types = tuple(
         LeafType(column.physical_type, column.length, column.max_definition_level, column.max_repetition_level)
@@ -334,7 +334,7 @@ def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, locatio
         column = columns[end - 1]
         if column.path != ".".join(path):
             raise UnsupportedFeature(f"'{location}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
-        leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type, calendar)
+        leaves[path] = Leaf.from_column(end - 1, path, column, arrow_type, calendar)
     if end != len(columns):
         raise UnsupportedFeature(f"'{location}': pyarrow reads {len(columns)} columns as {end} fields")
     old = () if calendar is None else (number for number, column in enumerate(columns) if calendar.covers(column))
@@ -391,7 +391,7 @@ def _make_file_schema(
     return FileSchema(schema, own_arrow, arrow, types, unambiguous, frozenset(structs), frozenset(others), **more)
 
 
-def with_arrow_schema(
+def rename_file_schema(
     schema: FileSchema,
     arrow: pa.Schema,
     defaults: Mapping[FieldPath, pa.Scalar] | None = None,
@@ -412,8 +412,10 @@ def with_arrow_schema(
         if leaf is None or path in leaves:
             others.add(path)
         else:
-            leaves[path] = replace(leaf, path=path, is_old=leaf.is_old and not has_one_calendar)
+            leaves[path] = replace(leaf, path=path, needs_rebase=leaf.needs_rebase and not has_one_calendar)
     more = {"defaults": defaults or {}, "is_renamed": True}
     if not has_one_calendar:
-        more |= {"calendar": schema.calendar, "old_leaves": schema.old_leaves}
-    return _make_file_schema(schema.parquet, schema.own_arrow, arrow, schema.types, leaves, structs, others, **more)
+        more |= {"calendar": schema.calendar, "old_leaves": schema.leaves_to_rebase}
+    return _make_file_schema(
+        schema.parquet, schema.physical_arrow, arrow, schema.types, leaves, structs, others, **more
+    )

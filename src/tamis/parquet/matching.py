@@ -11,13 +11,13 @@ from tamis.expr.nodes import Column
 from tamis.types import (
     STRING,
     UNITS_PER_SECOND,
-    a_type,
-    holds_number,
+    can_hold_numbers,
     is_bytes,
     is_number,
     is_ordered,
     is_text,
     type_name,
+    type_name_with_article,
 )
 
 
@@ -52,7 +52,7 @@ def find_path(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) 
     return tuple(found)
 
 
-def check_fits(schema: pa.Schema, columns: Iterable[Column], location: str, *, exact: bool = False) -> None:
+def check_compatible_types(schema: pa.Schema, columns: Iterable[Column], location: str, *, exact: bool = False) -> None:
     """Raise if a file may hold values that the table's type cannot represent.
 
     A filter is bound to the table's type: `x > 3000000000` is never TRUE for an int, nor is `x = 5.5`. If such a filter
@@ -65,11 +65,15 @@ def check_fits(schema: pa.Schema, columns: Iterable[Column], location: str, *, e
         field = schema.field(found[0])
         for part in found[1:]:
             field = field.type.field(part)
-        if not holds(column.type, field.type):
-            raise CorruptFile(misfit(column.name, f"'{location}'", column.type, field.type, exact=exact))
+        if not can_hold(column.type, field.type):
+            raise CorruptFile(
+                describe_type_mismatch(column.name, f"'{location}'", column.type, field.type, exact=exact)
+            )
 
 
-def misfit(name: str, location: str, table_type: pa.DataType, file_type: pa.DataType, *, exact: bool = False) -> str:
+def describe_type_mismatch(
+    name: str, location: str, table_type: pa.DataType, file_type: pa.DataType, *, exact: bool = False
+) -> str:
     """Return the error message for a file's column whose type is incompatible with the table's, with a remedy.
 
     A table with `exact` names has a schema that files do not change.
@@ -78,7 +82,7 @@ def misfit(name: str, location: str, table_type: pa.DataType, file_type: pa.Data
     wider = None if exact else _find_wider_type(table_type, file_type)
     merging = f"open the table with merge_schema=True (--merge-schema), which makes it {wider}, or " if wider else ""
     return (
-        f"column {name!r} of {location} is {a_type(file_type)}, which is incompatible with the table's type {wanted}: "
+        f"column {name!r} of {location} is {type_name_with_article(file_type)}, which is incompatible with the table's type {wanted}: "
         f"{merging}write the file again with {name!r} as {wanted}"
     )
 
@@ -104,7 +108,7 @@ def can_convert(table_type: pa.DataType, file_type: pa.DataType) -> bool:
         wanted, found = pairs.pop()
         if pa.types.is_nested(wanted) and pa.types.is_nested(found) and wanted.num_fields == found.num_fields:
             pairs += [(wanted.field(index).type, found.field(index).type) for index in range(wanted.num_fields)]
-        elif not (holds(wanted, found) or any(is_kind(wanted) and is_kind(found) for is_kind in _NUMERIC_KINDS)):
+        elif not (can_hold(wanted, found) or any(is_kind(wanted) and is_kind(found) for is_kind in _NUMERIC_KINDS)):
             return False
     return True
 
@@ -117,7 +121,7 @@ _NUMERIC_KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
 )
 
 
-def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:
+def can_hold(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     """Return whether every value of a file's type is also a value of the table's type, or the types are unordered.
 
     >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.float64(), pa.int64())
@@ -129,7 +133,7 @@ def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     if not (is_ordered(table_type) and is_ordered(file_type)):
         return True
     if is_number(table_type) and is_number(file_type):
-        return holds_number(table_type, file_type)
+        return can_hold_numbers(table_type, file_type)
     if is_bytes(table_type):
         return is_text(file_type) or is_bytes(file_type)
     if pa.types.is_timestamp(table_type):
@@ -147,7 +151,7 @@ def _strip_encoding(data_type: pa.DataType) -> pa.DataType:
     return STRING if is_text(data_type) else data_type
 
 
-def path_to_read(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:
+def find_path_to_read(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:
     """Return the path to read from a file for a path of the table; None if the file has nothing there.
 
     This is the path itself, or a leaf of the innermost enclosing struct that the file has, which tells where that

@@ -20,35 +20,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.expr.nodes import Call, Column, Expr, columns_of, walk
+from tamis.expr.nodes import Call, Column, Expr, find_columns, walk
 from tamis.io.ranges import RangedFile, batches_of_bytes
 from tamis.io.threads import run_in_threads
 from tamis.parquet.bloom import Array, Unavailable
 from tamis.parquet.bloom_answers import BloomQuestions
 from tamis.parquet.bloom_read import NO_FILTER, Chunk, Found, read_bloom_filters
 from tamis.parquet.chunks import ChunkLayout
-from tamis.parquet.decode import decode_dictionary, leaf_value_field
+from tamis.parquet.decode import decode_dictionary, find_leaf_value_field
 from tamis.parquet.file import ParquetFile
-from tamis.parquet.indexes import Described, PageIndexes, read_indexes
+from tamis.parquet.indexes import ColumnLeaf, PageIndexes, read_page_indexes
 from tamis.parquet.leaves import FieldPath, Leaf
-from tamis.parquet.page_index import PageLocations, dictionary_range
-from tamis.parquet.page_units import ColumnPages, cut_into_stretches
-from tamis.parquet.remaining import Bits, Remaining, concatenated, joined
+from tamis.parquet.page_index import PageLocations, find_dictionary_range
+from tamis.parquet.page_units import ColumnPages, split_into_row_ranges
+from tamis.parquet.remaining import Bits, Remaining, concatenate_metadata, merge_remaining
 from tamis.parquet.selection import RowSelection
 from tamis.skipping.account import LevelReport
-from tamis.skipping.membership import Question, Questioned, ask, could_skip
+from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
 from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 
 NOT_AVAILABLE = "not available"
 NO_EQUALITY = "not an equality or IN predicate"
 SEVERAL_COLUMNS = "not a predicate on one column"
-MAY_BE_THERE = "the values may be present"
+MAY_BE_PRESENT = "the values may be present"
 TOO_COSTLY = "reading the dictionary costs more than it could save"
 
 _EQUALITIES = frozenset(("=", "<=>", "in", "like"))
 
-MOST_AHEAD = 256
+MAX_PREFETCHED_CHUNKS = 256
 """The maximum number of column chunks whose page locations are read before it is known which chunks are needed.
 
 That saves a round of requests. For more chunks the locations are read afterwards.
@@ -66,16 +66,16 @@ class Filter:
     conjuncts: tuple[Conjunct, ...]
 
     @cached_property
-    def questioned(self) -> Questioned:
-        return ask(self.predicate)
+    def with_questions(self) -> QuestionedPredicate:
+        return collect_questions(self.predicate)
 
     @cached_property
     def bloom(self) -> BloomQuestions:
-        return BloomQuestions.of(self.questioned.questions)
+        return BloomQuestions.of(self.with_questions.questions)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return tuple(columns_of(self.predicate))
+        return tuple(find_columns(self.predicate))
 
     @cached_property
     def has_equality(self) -> tuple[bool, ...]:
@@ -104,7 +104,7 @@ class _LevelResult:
         return replace(self, outcomes=outcomes)
 
 
-class FileNarrower:
+class RowRangePruner:
     """Prunes one file below its row groups, level by level."""
 
     def __init__(
@@ -146,7 +146,7 @@ class FileNarrower:
         ):
             if level not in levels:
                 continue
-            asked: Bits = np.any(remaining.unmatched, axis=1, keepdims=False)
+            asked: Bits = np.any(remaining.residual, axis=1, keepdims=False)
             others = None if asked.all() else remaining.keep(~asked)
             narrowed = ask_level(remaining.keep(asked)) if asked.any() else None
             before = self._count_bytes(remaining)
@@ -154,7 +154,7 @@ class FileNarrower:
                 count = len(remaining.starts)
                 reports.append(LevelReport(level, count, count, before, before))
                 continue
-            remaining = narrowed.remaining if others is None else joined(others, narrowed.remaining)
+            remaining = narrowed.remaining if others is None else merge_remaining(others, narrowed.remaining)
             # A page may hold rows that were tested and others, so the remaining bytes of both are measured together.
             total = narrowed.total + (0 if others is None else len(others.starts))
             outcomes = tuple(narrowed.outcomes)
@@ -163,10 +163,10 @@ class FileNarrower:
             )
         return remaining, reports
 
-    def bytes_of(self, remaining: Remaining) -> dict[int, int]:
+    def count_remaining_bytes(self, remaining: Remaining) -> dict[int, int]:
         """Return the bytes of the needed columns that hold the remaining rows, by row group."""
         if self._sized is None or self._sized[0] is not remaining:
-            in_part = set(remaining.in_part)
+            in_part = set(remaining.partial_row_groups)
             sizes = {
                 group: self._count_group_bytes(group, remaining.selection(group))
                 if group in in_part
@@ -177,13 +177,14 @@ class FileNarrower:
         return self._sized[1]
 
     def _count_bytes(self, remaining: Remaining) -> int:
-        return sum(self.bytes_of(remaining).values())
+        return sum(self.count_remaining_bytes(remaining).values())
 
     def _count_group_bytes(self, row_group: int, selection: RowSelection) -> int:
         pages = [
-            self._source.leaf_pages(row_group, leaf, self._locations.get((row_group, leaf))) for leaf in self._needed
+            self._source.get_leaf_pages(row_group, leaf, self._locations.get((row_group, leaf)))
+            for leaf in self._needed
         ]
-        return sum(each.bytes_for(selection) for each in pages)
+        return sum(each.count_bytes_for(selection) for each in pages)
 
     def _find_leaf(self, column: Column) -> Leaf | None:
         path = self._names.get(column.path)
@@ -194,11 +195,11 @@ class FileNarrower:
         units = _add_answers(remaining.units, answers) if answers else remaining.units
         self._has_answers = self._has_answers or bool(answers)
         # Predicates with answers are longer, so they are used only if there are answers.
-        conjuncts = self._filter.questioned.conjuncts if self._has_answers else self._filter.conjuncts
+        conjuncts = self._filter.with_questions.conjuncts if self._has_answers else self._filter.conjuncts
         pruned = prune(units, conjuncts)
         after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
-        matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.matched)])
-        after = replace(after, unmatched=after.unmatched & ~matched)
+        matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.fully_matched)])
+        after = replace(after, residual=after.residual & ~matched)
         return _LevelResult(after, len(remaining.starts), pruned.outcomes)
 
     def _keep_all(self, remaining: Remaining, reasons: Sequence[str | None]) -> _LevelResult:
@@ -228,7 +229,7 @@ class FileNarrower:
         groups = remaining.row_groups.tolist()
         asked = [
             [question for question in of_conjunct if question.items is not None]
-            for of_conjunct in self._filter.questioned.asked
+            for of_conjunct in self._filter.with_questions.asked
         ]
         known = {question.number for question, *_ in own.asked}
         chunks = {(group, leaf): self._source.chunk(group, leaf) for group in groups for leaf in own.leaves}
@@ -265,7 +266,7 @@ class FileNarrower:
         """
         storage, path = self._source.storage, self._source.path
         groups = remaining.kept_row_groups
-        if storage.is_local or not self._asks_pages or len(groups) * len(self._needed) > MOST_AHEAD:
+        if storage.is_local or not self._asks_pages or len(groups) * len(self._needed) > MAX_PREFETCHED_CHUNKS:
             yield from read_bloom_filters(storage, path, layouts, hashes, file=self._file)
             return
 
@@ -282,8 +283,8 @@ class FileNarrower:
     def _read_page_indexes(self, groups: Iterable[int]) -> PageIndexes:
         """Read the page indexes of some row groups; they are cached."""
         leaves = [(column, leaf) for column in self._filter.columns if (leaf := self._find_leaf(column)) is not None]
-        described: list[Described] = [(group, column, leaf) for group in groups for column, leaf in leaves]
-        return read_indexes(
+        described: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
+        return read_page_indexes(
             self._source, self._file, [(group, leaf) for group in groups for leaf in self._needed], described
         )
 
@@ -294,15 +295,15 @@ class FileNarrower:
         if not leaves:
             return None
         groups = remaining.row_groups.tolist()
-        described: list[Described] = [(group, column, leaf) for group in groups for column, leaf in leaves]
+        described: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
         chunks = [(group, leaf) for group in groups for leaf in self._needed]
-        is_small = len(chunks) <= MOST_AHEAD
-        indexes = read_indexes(self._source, self._file, chunks if is_small else (), described)
+        is_small = len(chunks) <= MAX_PREFETCHED_CHUNKS
+        indexes = read_page_indexes(self._source, self._file, chunks if is_small else (), described)
         self._locations.update(indexes.locations)
         narrowed = self._prune_with(self._split_by_pages(remaining, indexes), {})
         if not is_small:
-            left = [(group, leaf) for group in narrowed.remaining.in_part for leaf in self._needed]
-            self._locations.update(read_indexes(self._source, self._file, left).locations)
+            left = [(group, leaf) for group in narrowed.remaining.partial_row_groups for leaf in self._needed]
+            self._locations.update(read_page_indexes(self._source, self._file, left).locations)
         if all(pages is None for pages in indexes.columns.values()):
             return narrowed.with_reasons([NOT_AVAILABLE] * len(narrowed.outcomes))
         return narrowed
@@ -320,14 +321,14 @@ class FileNarrower:
             names = {name for pages in paged for name in pages.metadata}
             others = {name: array for name, array in of_group.items() if name not in names}
             columns = [*paged, ColumnPages(np.zeros(1, np.int64), others)]
-            row_ranges.append(cut_into_stretches(columns, self._source.rows_of(group)))
+            row_ranges.append(split_into_row_ranges(columns, self._source.count_rows(group)))
         counts = [len(each.starts) for each in row_ranges]
         return Remaining(
             np.repeat(remaining.row_groups, counts),
             np.concatenate([each.starts for each in row_ranges]),
             np.concatenate([each.ends for each in row_ranges]),
-            np.repeat(remaining.unmatched, counts, axis=0),
-            concatenated(row_ranges),
+            np.repeat(remaining.residual, counts, axis=0),
+            concatenate_metadata(row_ranges),
             remaining.row_counts,
         )
 
@@ -335,11 +336,11 @@ class FileNarrower:
 
     def _apply_dictionary(self, remaining: Remaining) -> _LevelResult | None:
         if not self._has_chunk(remaining, lambda chunk: chunk.all_dictionary):
-            counts = [len(columns_of(each.predicate)) for each in self._filter.conjuncts]
+            counts = [len(find_columns(each.predicate)) for each in self._filter.conjuncts]
             return self._keep_all(remaining, [NOT_AVAILABLE if count == 1 else SEVERAL_COLUMNS for count in counts])
         asked = [
             (question, leaf)
-            for question in self._filter.questioned.questions
+            for question in self._filter.with_questions.questions
             if (leaf := self._find_leaf(question.column)) is not None
         ]
         if not asked:
@@ -348,7 +349,7 @@ class FileNarrower:
         known = {question.number for question, _ in asked}
         reasons = [
             _explain_dictionary([question.number for question in questions], unavailable, known)
-            for questions in self._filter.questioned.asked
+            for questions in self._filter.with_questions.asked
         ]
         if not chosen:
             return self._keep_all(remaining, reasons)
@@ -356,7 +357,7 @@ class FileNarrower:
             name: [None] * len(remaining.starts) for question, _ in asked for name in question.names
         }
         for row_group, leaf, values in self._read_dictionaries(chosen):
-            own = remaining.of_row_group(row_group)
+            own = remaining.find_ranges(row_group)
             for question, tested in asked:
                 if tested.index == leaf.index and (judged := _evaluate(question, values)) is not None:
                     for name, answer in zip(question.names, judged, strict=True):
@@ -368,11 +369,11 @@ class FileNarrower:
         self, remaining: Remaining, asked: Sequence[tuple[Question, Leaf]]
     ) -> tuple[list[tuple[int, Leaf]], dict[int, str]]:
         """Return the dictionaries to read, by row group and leaf, and why questions have none."""
-        saved = self.bytes_of(remaining)
+        saved = self.count_remaining_bytes(remaining)
         chosen: dict[tuple[int, int], tuple[int, Leaf]] = {}
         unavailable: dict[int, str] = {}
         groups = remaining.kept_row_groups
-        of_conjuncts = self._filter.questioned.asked
+        of_conjuncts = self._filter.with_questions.asked
         names = [[name for question in each for name in question.names] for each in of_conjuncts]
         skippable = self._find_skippable(remaining, names)
         for question, leaf in asked:
@@ -396,11 +397,11 @@ class FileNarrower:
 
         `names` are the answers that a level may give, for each conjunct.
         """
-        questioned = self._filter.questioned
+        questioned = self._filter.with_questions
         found: dict[int, Bits] = {}
         for conjunct, questions, own in zip(questioned.conjuncts, questioned.asked, names, strict=True):
             if own:
-                could = np.asarray(could_skip(remaining.units, conjunct, own))
+                could = np.asarray(find_skippable_units(remaining.units, conjunct, own))
                 for question in questions:
                     found[question.number] = found[question.number] | could if question.number in found else could
         return found
@@ -408,9 +409,9 @@ class FileNarrower:
     def _dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
         chunk = self._source.chunk(row_group, leaf.index)
         # Values that need a datetime rebase may raise an error, which belongs to the reader of the rows.
-        if leaf.is_old or not chunk.all_dictionary:
+        if leaf.needs_rebase or not chunk.all_dictionary:
             return None
-        return dictionary_range(chunk, self._locations.get((row_group, leaf.index)))
+        return find_dictionary_range(chunk, self._locations.get((row_group, leaf.index)))
 
     def _read_dictionaries(self, chosen: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[int, Leaf, pa.Array]]:
         found = [self._dictionary_range(row_group, leaf) for row_group, leaf in chosen]
@@ -418,10 +419,10 @@ class FileNarrower:
         for batch in batches_of_bytes([length for _, length in ranges]):
             buffers = self._file.read(ranges[batch])
             for (row_group, leaf), page in zip(chosen[batch], buffers, strict=True):
-                pages = self._source.leaf_pages(row_group, leaf.index, None)
-                field = leaf_value_field(pages.field)
+                pages = self._source.get_leaf_pages(row_group, leaf.index, None)
+                field = find_leaf_value_field(pages.field)
                 values = decode_dictionary(
-                    page, pages.layout, pages.schema, field, self._source.place, created_by=self._source.created_by
+                    page, pages.layout, pages.schema, field, self._source.location, created_by=self._source.created_by
                 )
                 yield row_group, leaf, values
 
@@ -436,7 +437,9 @@ def _add_answers(units: pa.RecordBatch, answers: Mapping[str, pa.Array]) -> pa.R
 def _evaluate(question: Question, values: pa.Array) -> tuple[bool, bool, bool] | None:
     """Return the answers for the values of a dictionary; None if they cannot be cast to the predicate's type."""
     try:
-        return question.judge(values if values.type == question.column.type else values.cast(question.column.type))
+        return question.evaluate_values(
+            values if values.type == question.column.type else values.cast(question.column.type)
+        )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -446,7 +449,7 @@ def _explain_bloom(asked: Sequence[Question], reasons: Mapping[int, str], known:
         return NO_EQUALITY
     if all(question.number in reasons or question.number not in known for question in asked):
         return next((reasons[each.number] for each in asked if each.number in reasons), NOT_AVAILABLE)
-    return MAY_BE_THERE
+    return MAY_BE_PRESENT
 
 
 def _explain_dictionary(numbers: Collection[int], unavailable: Mapping[int, str], known: Collection[int]) -> str | None:
@@ -454,5 +457,5 @@ def _explain_dictionary(numbers: Collection[int], unavailable: Mapping[int, str]
         return SEVERAL_COLUMNS
     answered = [number for number in numbers if number in known and number not in unavailable]
     if answered:
-        return MAY_BE_THERE
+        return MAY_BE_PRESENT
     return next((unavailable[number] for number in sorted(numbers) if number in unavailable), NOT_AVAILABLE)

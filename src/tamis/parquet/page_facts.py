@@ -10,17 +10,17 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.nodes import Column
-from tamis.parquet.chunk_facts import nothing_known, with_plain_zeros
-from tamis.parquet.every_leaf import AnyLeaf
-from tamis.parquet.page_index import ColumnIndex, PageLocations, pages_metadata
+from tamis.parquet.chunk_facts import make_unknown_bounds, normalise_zeros
+from tamis.parquet.every_leaf import InspectedLeaf
+from tamis.parquet.page_index import ColumnIndex, PageLocations, make_pages_metadata
 from tamis.skipping.metadata import metadata_name
 
 LocatedChunk = tuple[int, PageLocations, ColumnIndex | None]
 """A row group, the page locations of a column in it, and its column index if it is valid."""
 
 
-def page_facts(
-    leaf: AnyLeaf,
+def tabulate_pages(
+    leaf: InspectedLeaf,
     chunks: Sequence[LocatedChunk],
     first_rows: npt.NDArray[np.int64],
     *,
@@ -28,8 +28,8 @@ def page_facts(
     is_ordered: bool,
 ) -> pa.Table:
     """Return the pages of all chunks, in file order. `first_rows` are the first rows of the row groups."""
-    column = Column(leaf.leaf.path, type=leaf.shown_type)
-    metadata = pages_metadata(
+    column = Column(leaf.leaf.path, type=leaf.display_type)
+    metadata = make_pages_metadata(
         [(index, pages) for _, pages, index in chunks],
         column,
         leaf.leaf,
@@ -44,7 +44,7 @@ def page_facts(
             [pa.nulls(0, types.LONG), *(_get_stored_nulls(pages, index) for _, pages, index in chunks)]
         )
     lower, upper = (
-        metadata.get(metadata_name(kind, column.path), nothing_known(leaf, int(counts.sum())))
+        metadata.get(metadata_name(kind, column.path), make_unknown_bounds(leaf, int(counts.sum())))
         for kind in ("lower", "upper")
     )
     return pa.table(
@@ -57,8 +57,8 @@ def page_facts(
             "bytes": pa.array(_concatenate(pages.lengths for _, pages, _ in chunks)),
             "nulls": nulls,
             "has_values": pa.array(_has_values(leaf, chunks)),
-            "min": with_plain_zeros(lower),
-            "max": with_plain_zeros(upper),
+            "min": normalise_zeros(lower),
+            "max": normalise_zeros(upper),
         }
     )
 
@@ -73,7 +73,7 @@ def _get_stored_nulls(pages: PageLocations, index: ColumnIndex | None) -> pa.Arr
     return pa.array(index.null_counts, types.LONG)
 
 
-def _has_values(leaf: AnyLeaf, chunks: Sequence[LocatedChunk]) -> npt.NDArray[np.bool_]:
+def _has_values(leaf: InspectedLeaf, chunks: Sequence[LocatedChunk]) -> npt.NDArray[np.bool_]:
     """Return which pages have values other than NULL; pages without statistics count as having values."""
     parts = [np.empty(0, np.bool_)]
     for _, pages, index in chunks:

@@ -14,11 +14,11 @@ from tamis.parquet.thrift import (
     STRUCT,
     Kind,
     Malformed,
-    decoded,
+    decode_or_raise,
     encode_struct,
+    get_required,
+    make_struct_kind,
     read_struct,
-    required,
-    struct_of,
 )
 
 _DATA: dict[int, Kind] = {1: INTEGER32, 2: INTEGER32}
@@ -37,9 +37,9 @@ _PAGE: dict[int, Kind] = {
     2: INTEGER32,
     3: INTEGER32,
     4: INTEGER32,
-    5: struct_of(_DATA),
-    7: struct_of(_DICTIONARY),
-    8: struct_of(_DATA_V2),
+    5: make_struct_kind(_DATA),
+    7: make_struct_kind(_DICTIONARY),
+    8: make_struct_kind(_DATA_V2),
 }
 
 
@@ -74,7 +74,7 @@ class PageHeader(NamedTuple):
 
 def decode_page_header(data: bytes, location: str, position: int = 0) -> PageHeader:
     """Decode the header at a position; the page behind it may be incomplete."""
-    return decoded(_read_header, data, position, f"a page header in {location}")
+    return decode_or_raise(_read_header, data, position, f"a page header in {location}")
 
 
 def check_page_fits(header: PageHeader, available: int, location: str) -> None:
@@ -144,22 +144,22 @@ def encode_plain_page_header(page: PageHeader) -> bytes:
 
 def _read_header(data: bytes, position: int) -> tuple[PageHeader, int]:
     found, end = read_struct(data, position, _PAGE)
-    kind = required(found, 1, "type")
-    uncompressed = required(found, 2, "uncompressed size")
-    compressed = required(found, 3, "compressed size")
+    kind = get_required(found, 1, "type")
+    uncompressed = get_required(found, 2, "uncompressed size")
+    compressed = get_required(found, 3, "compressed size")
     num_values, encoding, num_rows, num_nulls, definition, repetition, is_compressed = 0, None, None, None, 0, 0, True
     if kind == DATA_PAGE:
-        inner = required(found, 5, "header of a data page")
-        num_values, encoding = required(inner, 1, "number of values"), required(inner, 2, "encoding")
+        inner = get_required(found, 5, "header of a data page")
+        num_values, encoding = get_required(inner, 1, "number of values"), get_required(inner, 2, "encoding")
     elif kind == DICTIONARY_PAGE:
-        inner = required(found, 7, "header of a dictionary page")
-        num_values, encoding = required(inner, 1, "number of values"), required(inner, 2, "encoding")
+        inner = get_required(found, 7, "header of a dictionary page")
+        num_values, encoding = get_required(inner, 1, "number of values"), get_required(inner, 2, "encoding")
     elif kind == DATA_PAGE_V2:
-        inner = required(found, 8, "header of a data page")
-        num_values, encoding = required(inner, 1, "number of values"), required(inner, 4, "encoding")
-        num_nulls, num_rows = required(inner, 2, "number of nulls"), required(inner, 3, "number of rows")
-        definition = required(inner, 5, "length of its definition levels")
-        repetition = required(inner, 6, "length of its repetition levels")
+        inner = get_required(found, 8, "header of a data page")
+        num_values, encoding = get_required(inner, 1, "number of values"), get_required(inner, 4, "encoding")
+        num_nulls, num_rows = get_required(inner, 2, "number of nulls"), get_required(inner, 3, "number of rows")
+        definition = get_required(inner, 5, "length of its definition levels")
+        repetition = get_required(inner, 6, "length of its repetition levels")
         is_compressed = inner.get(7, True)
         if not (0 <= num_nulls <= num_values and 0 <= num_rows <= num_values):
             raise Malformed(f"{num_rows} rows and {num_nulls} nulls of {num_values} values")

@@ -1,7 +1,7 @@
 """The page index of a column chunk: page locations (offset index) and page statistics (column index).
 
 The two differ in importance. Rows are read from the locations in the offset index, so an inconsistent one raises
-CorruptFile. The column index only helps to skip pages: for an invalid one `usable_column_index` returns None and the
+CorruptFile. The column index only helps to skip pages: for an invalid one `try_decode_column_index` returns None and the
 reason. Its `boundary_order` is only displayed.
 """
 
@@ -18,10 +18,10 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
-from tamis.parquet.bounds import bounds_of_column
+from tamis.parquet.bounds import make_bounds_reader
 from tamis.parquet.chunks import PLAIN_DICTIONARY, RLE_DICTIONARY, ByteRange, ChunkLayout
 from tamis.parquet.leaves import Leaf
-from tamis.parquet.raw_bounds import raw_bounds
+from tamis.parquet.raw_bounds import convert_raw_bounds
 from tamis.parquet.thrift import (
     BINARIES,
     BOOLEANS,
@@ -35,22 +35,22 @@ from tamis.parquet.thrift import (
     Int64Array,
     Kind,
     Malformed,
-    decoded,
+    decode_or_raise,
+    decode_zigzag,
+    get_required,
     read_list_header,
     read_struct,
     read_varints,
-    required,
-    unzigzag,
 )
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 
-LARGEST_INDEX = 64 * 1024 * 1024
+MAX_INDEX_BYTES = 64 * 1024 * 1024
 """The maximum index size in bytes. Reading a larger one would cost more than reading the pages."""
 
 
-def readable_index(byte_range: ByteRange | None) -> ByteRange | None:
+def get_readable_range(byte_range: ByteRange | None) -> ByteRange | None:
     """Return the range of an index, or None if it is missing or too large."""
-    return byte_range if byte_range is not None and byte_range[1] <= LARGEST_INDEX else None
+    return byte_range if byte_range is not None and byte_range[1] <= MAX_INDEX_BYTES else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ def decode_offset_index(data: bytes, layout: ChunkLayout, row_count: int, locati
     because rows would be read from wrong offsets.
     """
     what = f"the offset index of column {layout.leaf} in row group {layout.row_group} of '{location}'"
-    offsets, lengths, first_rows = decoded(_read_offset_index, data, 0, what)
+    offsets, lengths, first_rows = decode_or_raise(_read_offset_index, data, 0, what)
     pages = PageLocations(offsets, lengths, first_rows, row_count)
     wrong = _find_inconsistency(pages, layout)
     if wrong is not None:
@@ -118,7 +118,7 @@ def _find_inconsistency(pages: PageLocations, layout: ChunkLayout) -> str | None
     return None
 
 
-def dictionary_range(layout: ChunkLayout, pages: PageLocations | None) -> ByteRange | None:
+def find_dictionary_range(layout: ChunkLayout, pages: PageLocations | None) -> ByteRange | None:
     """Return the range of a chunk's dictionary page, all bytes before the data pages; None if it has none.
 
     Some writers do not state its offset, and state the offset of the dictionary as that of the data pages.
@@ -164,14 +164,16 @@ def _read_plain_locations(data: bytes, position: int, size: int) -> tuple[_Locat
         return None
     if size and rows[:, 3].max() >= 1 << 32:
         raise Malformed("a number has more than 32 bits")
-    return (unzigzag(rows[:, 1]), unzigzag(rows[:, 3]), unzigzag(rows[:, 5])), position
+    return (decode_zigzag(rows[:, 1]), decode_zigzag(rows[:, 3]), decode_zigzag(rows[:, 5])), position
 
 
 def _read_any_locations(data: bytes, position: int, size: int) -> tuple[_Locations, int]:
     found: list[tuple[int, int, int]] = []
     for _ in range(size):
         location, position = read_struct(data, position, _LOCATION)
-        found.append((required(location, 1, "offset"), required(location, 2, "size"), required(location, 3, "row")))
+        found.append(
+            (get_required(location, 1, "offset"), get_required(location, 2, "size"), get_required(location, 3, "row"))
+        )
     offsets, lengths, first_rows = np.array(found, np.int64).reshape(size, 3).T
     return (offsets, lengths, first_rows), position
 
@@ -181,7 +183,7 @@ _OFFSET_INDEX: dict[int, Kind] = {1: (LIST, _read_locations)}
 
 def _read_offset_index(data: bytes, position: int) -> tuple[_Locations, int]:
     found, position = read_struct(data, position, _OFFSET_INDEX)
-    return required(found, 1, "list of pages"), position
+    return get_required(found, 1, "list of pages"), position
 
 
 # --- The bytes of a column index -------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class ColumnIndex:
 def decode_column_index(data: bytes, num_pages: int, location: str) -> ColumnIndex:
     """Decode the page statistics; raise CorruptFile unless there are `num_pages`, the number in the offset index."""
     what = f"the column index of {location}"
-    found = decoded(_read_column_index, data, 0, what)
+    found = decode_or_raise(_read_column_index, data, 0, what)
     counts = {len(found.null_pages), len(found.min_values), len(found.max_values)}
     counts |= {len(numbers) for numbers in (found.null_counts, found.nan_counts) if numbers is not None}
     if counts != {num_pages}:
@@ -218,7 +220,7 @@ def decode_column_index(data: bytes, num_pages: int, location: str) -> ColumnInd
     return found
 
 
-def usable_column_index(
+def try_decode_column_index(
     data: bytes, pages: PageLocations, location: str, *, is_repeated: bool = False
 ) -> tuple[ColumnIndex | None, str | None]:
     """Decode the page statistics; if they are invalid, return None and the reason."""
@@ -253,9 +255,9 @@ _COLUMN_INDEX: dict[int, Kind] = {1: BOOLEANS, 2: BINARIES, 3: BINARIES, 4: INTE
 def _read_column_index(data: bytes, position: int) -> tuple[ColumnIndex, int]:
     found, position = read_struct(data, position, _COLUMN_INDEX)
     index = ColumnIndex(
-        null_pages=required(found, 1, "list of null pages"),
-        min_values=required(found, 2, "list of lower bounds"),
-        max_values=required(found, 3, "list of upper bounds"),
+        null_pages=get_required(found, 1, "list of null pages"),
+        min_values=get_required(found, 2, "list of lower bounds"),
+        max_values=get_required(found, 3, "list of upper bounds"),
         null_counts=found.get(5),
         nan_counts=found.get(8),
         boundary_order=found.get(4, UNORDERED),
@@ -266,7 +268,7 @@ def _read_column_index(data: bytes, position: int) -> tuple[ColumnIndex, int]:
 # --- Pages as units of pruning ---------------------------------------------------------------------------------------
 
 
-def page_metadata(
+def make_page_metadata(
     index: ColumnIndex | None,
     pages: PageLocations,
     column: Column,
@@ -280,10 +282,10 @@ def page_metadata(
     `column` is the table's, with the table's type. `is_ordered` tells whether the footer has a supported column order
     for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
     """
-    return pages_metadata([(index, pages)], column, leaf, trust_bytes=trust_bytes, is_ordered=is_ordered)
+    return make_pages_metadata([(index, pages)], column, leaf, trust_bytes=trust_bytes, is_ordered=is_ordered)
 
 
-def pages_metadata(
+def make_pages_metadata(
     chunks: Sequence[tuple[ColumnIndex | None, PageLocations]],
     column: Column,
     leaf: Leaf,
@@ -291,14 +293,14 @@ def pages_metadata(
     trust_bytes: bool = True,
     is_ordered: bool = True,
 ) -> dict[str, pa.Array]:
-    """Return the same as `page_metadata` for a leaf in several row groups: the pages of all, concatenated."""
+    """Return the same as `make_page_metadata` for a leaf in several row groups: the pages of all, concatenated."""
     row_counts = np.concatenate([np.empty(0, np.int64), *(pages.row_counts for _, pages in chunks)])
     null_counts, may_have_bounds = _read_null_counts(chunks, leaf, row_counts)
     found = {
         ROW_COUNT.name: pa.array(row_counts, types.LONG),
         metadata_name("null_count", column.path): _as_counts(null_counts),
     }
-    reader = bounds_of_column(leaf, column.type, trust_bytes=trust_bytes)
+    reader = make_bounds_reader(leaf, column.type, trust_bytes=trust_bytes)
     if reader is None:
         return found
     if pa.types.is_floating(reader.target):
@@ -315,7 +317,7 @@ def pages_metadata(
     for index, pages in chunks:
         minima += [b""] * pages.num_pages if index is None else index.min_values
         maxima += [b""] * pages.num_pages if index is None else index.max_values
-    bounds = raw_bounds(reader, leaf, minima, maxima, may_have_bounds)
+    bounds = convert_raw_bounds(reader, leaf, minima, maxima, may_have_bounds)
     return found | {metadata_name(kind, column.path): array for kind, array in bounds._asdict().items()}
 
 

@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tamis.errors import UnsupportedFeature, one_line
+from tamis.errors import UnsupportedFeature, to_one_line
 from tamis.io.ranges import RangedFile
 from tamis.parquet.assemble import assemble
 from tamis.parquet.chunks import PLAIN_DICTIONARY, RLE_DICTIONARY, ByteRange, ChunkLayout
-from tamis.parquet.decode import as_bytes, decode_pages, plain_texts
-from tamis.parquet.old_calendar import OldCalendar, in_new_calendar
+from tamis.parquet.decode import as_bytes, decode_dictionary_texts, decode_pages
+from tamis.parquet.old_calendar import LegacyCalendar, rebase_array
 from tamis.parquet.page_header import decode_page_header
-from tamis.parquet.page_index import PageLocations, dictionary_range
-from tamis.parquet.schema_path import LeafSchema, narrowed_field
+from tamis.parquet.page_index import PageLocations, find_dictionary_range
+from tamis.parquet.schema_path import LeafSchema, narrow_field
 from tamis.parquet.selection import RowSelection
 
 Rows = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class LeafPages:
     """The number of rows of the row group."""
     locations: PageLocations | None
     """None if the file has no offset index; the chunk is then one page."""
-    calendar: OldCalendar | None = None
+    calendar: LegacyCalendar | None = None
     """The legacy calendar of the values, if they need a datetime rebase."""
 
     @property
@@ -59,9 +59,9 @@ class LeafPages:
     @property
     def dictionary(self) -> ByteRange | None:
         """The range of the dictionary page; None if the leaf has none, or reads it with the whole chunk."""
-        return None if self.locations is None else dictionary_range(self.layout, self.locations)
+        return None if self.locations is None else find_dictionary_range(self.layout, self.locations)
 
-    def pages_with(self, selection: RowSelection) -> Rows:
+    def find_pages(self, selection: RowSelection) -> Rows:
         """Return the numbers of the pages that hold a selected row."""
         if selection.is_empty:
             return np.empty(0, np.int64)
@@ -82,7 +82,7 @@ class LeafPages:
             return [self.layout.byte_range] * len(pages)
         return list(zip(self.locations.offsets[pages].tolist(), self.locations.lengths[pages].tolist(), strict=True))
 
-    def probable_dictionary(self, pages: Rows) -> ByteRange | None:
+    def guess_dictionary_range(self, pages: Rows) -> ByteRange | None:
         """Return the range of the dictionary if these pages probably need it.
 
         A writer falls back from dictionary encoding at most once, so dictionary-encoded pages come first. The page
@@ -92,10 +92,10 @@ class LeafPages:
             return None
         return self.dictionary
 
-    def bytes_for(self, selection: RowSelection) -> int:
+    def count_bytes_for(self, selection: RowSelection) -> int:
         """Return the number of bytes to read for the selected rows, without gaps between pages."""
-        pages = self.pages_with(selection)
-        dictionary = self.probable_dictionary(pages)
+        pages = self.find_pages(selection)
+        dictionary = self.guess_dictionary_range(pages)
         return sum(length for _, length in self.ranges(pages)) + (dictionary[1] if dictionary is not None else 0)
 
 
@@ -121,9 +121,9 @@ class FetchedPages:
         except pa.ArrowException as error:
             # One array holds at most 2 GiB of text.
             what = f"{row_count} rows of column '{leaf.field.name}' of '{location}'"
-            raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
+            raise UnsupportedFeature(f"{what} cannot be one batch: {to_one_line(error)}") from error
         if leaf.calendar is not None:
-            rows = in_new_calendar(rows, leaf.calendar, f"column {leaf.field.name!r} of '{location}'")
+            rows = rebase_array(rows, leaf.calendar, f"column {leaf.field.name!r} of '{location}'")
         return rows if rows.type == leaf.named_type else rows.view(leaf.named_type)
 
     def _decode_rows_at(
@@ -148,7 +148,7 @@ class FetchedPages:
         chosen = decode(may_stay_coded=FEW_ROWS * len(positions) <= sum(row_counts)).take(positions)
         if chosen.type == leaf.field.type:
             return chosen
-        texts = plain_texts(chosen, leaf.field.type)
+        texts = decode_dictionary_texts(chosen, leaf.field.type)
         # Decoding everything raises the right error if the dictionary is damaged.
         return decode().take(positions) if texts is None else texts
 
@@ -163,7 +163,7 @@ class FetchedPages:
 def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSelection) -> list[FetchedPages]:
     """Fetch the pages of some leaves that hold selected rows, in one round of requests."""
     wanted = [
-        (leaf, pages, leaf.probable_dictionary(pages)) for leaf in leaves for pages in [leaf.pages_with(selection)]
+        (leaf, pages, leaf.guess_dictionary_range(pages)) for leaf in leaves for pages in [leaf.find_pages(selection)]
     ]
     ranges = [[*leaf.ranges(pages), *((dictionary,) if dictionary else ())] for leaf, pages, dictionary in wanted]
     buffers = iter(file.read([each for leaf_ranges in ranges for each in leaf_ranges]))
@@ -190,7 +190,7 @@ def read_rows(
     columns: Columns, fetched: Sequence[FetchedPages], location: str, created_by: bytes | None
 ) -> pa.RecordBatch:
     """Decode the selected rows of the fetched leaves as columns of the file, narrowed to those leaves."""
-    return put_together(columns, decode_rows(fetched, location, created_by), location)
+    return assemble_columns(columns, decode_rows(fetched, location, created_by), location)
 
 
 def decode_rows(fetched: Sequence[FetchedPages], location: str, created_by: bytes | None) -> dict[int, pa.Array]:
@@ -198,7 +198,7 @@ def decode_rows(fetched: Sequence[FetchedPages], location: str, created_by: byte
     return {each.leaf.layout.leaf: each.rows(location, created_by) for each in fetched}
 
 
-def put_together(columns: Columns, leaves: Mapping[int, pa.Array], location: str) -> pa.RecordBatch:
+def assemble_columns(columns: Columns, leaves: Mapping[int, pa.Array], location: str) -> pa.RecordBatch:
     """Assemble leaves into columns of the file, narrowed to those leaves."""
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
@@ -210,9 +210,9 @@ def put_together(columns: Columns, leaves: Mapping[int, pa.Array], location: str
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def leaf_field(columns: Columns, leaf: int) -> pa.Field:
+def find_leaf_field(columns: Columns, leaf: int) -> pa.Field:
     """Return the field of a file that contains this leaf, narrowed to it."""
     for field, numbers in columns:
         if leaf in numbers:
-            return narrowed_field(field, leaf - numbers.start)
+            return narrow_field(field, leaf - numbers.start)
     raise IndexError(leaf)

@@ -40,7 +40,7 @@ class ColumnPages:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretches:
+class RowRanges:
     """The row ranges of a row group: `starts[i]` to `ends[i]` (exclusive), with one row of metadata each."""
 
     starts: Rows
@@ -52,7 +52,7 @@ class Stretches:
         return self.ends - self.starts
 
 
-def cut_into_stretches(columns: Sequence[ColumnPages], row_count: int) -> Stretches:
+def split_into_row_ranges(columns: Sequence[ColumnPages], row_count: int) -> RowRanges:
     """Return the common refinement of the pages of some columns of a row group."""
     first_rows = [column.first_rows for column in columns]
     starts = np.unique(np.concatenate([np.zeros(1, np.int64), *first_rows]))
@@ -64,7 +64,7 @@ def cut_into_stretches(columns: Sequence[ColumnPages], row_count: int) -> Stretc
             continue
         metadata |= _spread_metadata(column, starts, ends, row_count)
     metadata[ROW_COUNT.name] = pa.array(ends - starts, types.LONG)
-    return Stretches(starts, ends, metadata)
+    return RowRanges(starts, ends, metadata)
 
 
 def _spread_metadata(column: ColumnPages, starts: Rows, ends: Rows, row_count: int) -> dict[str, pa.Array]:

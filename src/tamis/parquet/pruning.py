@@ -20,21 +20,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import InvalidArgument, with_article
+from tamis.errors import InvalidArgument, add_article
 from tamis.expr.nodes import TRUE
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import MAGIC, Footer, footer_from_bytes
-from tamis.parquet.leaves import leaf_indices
-from tamis.parquet.matching import check_fits, find_path
-from tamis.parquet.narrow import FileNarrower, Filter
+from tamis.parquet.leaves import find_leaf_indices
+from tamis.parquet.matching import check_compatible_types, find_path
+from tamis.parquet.narrow import Filter, RowRangePruner
 from tamis.parquet.remaining import Remaining
 from tamis.parquet.rows import open_file
 from tamis.parquet.selection import RowSelection
-from tamis.parquet.statistics import row_group_metadata, row_group_sizes
+from tamis.parquet.statistics import read_row_group_metadata, sum_compressed_sizes
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.skipping.prune import prune
-from tamis.types import without_views
+from tamis.types import replace_view_types
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
@@ -147,21 +147,21 @@ class Pruner:
 
     def _prune(self, source: ParquetFile | Footer) -> PruneResult:
         footer = source.footer if isinstance(source, ParquetFile) else source
-        location = source.place if isinstance(source, ParquetFile) else "the file"
-        check_fits(footer.schema.arrow, self.bound.mentioned, location)
+        location = source.location if isinstance(source, ParquetFile) else "the file"
+        check_compatible_types(footer.schema.arrow, self.bound.mentioned, location)
         names = {
             column.path: found
             for column in self.bound.columns
             if (found := find_path(footer.schema.arrow, column.path)) is not None
         }
-        units = row_group_metadata(footer.metadata, self.bound.columns, names=names, place=location)
+        units = read_row_group_metadata(footer.metadata, self.bound.columns, names=names, place=location)
         remaining, report = _prune_row_groups(units, self.bound)
         reports = [report]
         if isinstance(source, ParquetFile) and self.levels and len(remaining.starts) and self.bound.expr != TRUE:
             with source.open() as opened:
-                needed = leaf_indices(footer.schema.arrow, list(names.values()))
-                sizes = dict(enumerate(row_group_sizes(footer.metadata, needed)))
-                narrower = FileNarrower(source, opened, self._filter, needed, names, sizes)
+                needed = find_leaf_indices(footer.schema.arrow, list(names.values()))
+                sizes = dict(enumerate(sum_compressed_sizes(footer.metadata, needed)))
+                narrower = RowRangePruner(source, opened, self._filter, needed, names, sizes)
                 remaining, below = narrower.narrow(remaining, self.levels)
             reports += [report for report in below if report.by_predicate]
         rows = [footer.metadata.row_group(group).num_rows for group in range(footer.metadata.num_row_groups)]
@@ -180,9 +180,11 @@ class Pruner:
 def _prune_row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining, LevelReport]:
     pruned = prune(units, predicate.conjuncts)
     groups = np.flatnonzero(np.asarray(pruned.selection)).tolist()
-    unmatched = np.column_stack([np.zeros((len(groups), 0), bool), *(~np.asarray(each) for each in pruned.matched)])
+    unmatched = np.column_stack(
+        [np.zeros((len(groups), 0), bool), *(~np.asarray(each) for each in pruned.fully_matched)]
+    )
     report = LevelReport("row_groups", units.num_rows, len(groups), by_predicate=pruned.outcomes)
-    return Remaining.of_row_groups(groups, units.filter(pruned.selection), unmatched), report
+    return Remaining.from_row_groups(groups, units.filter(pruned.selection), unmatched), report
 
 
 def _open(file: object, storage_options: Mapping[str, Any] | None) -> ParquetFile | Footer:
@@ -193,11 +195,11 @@ def _open(file: object, storage_options: Mapping[str, Any] | None) -> ParquetFil
         file.write_metadata_file(written)
         return footer_from_bytes(written.getvalue()[len(MAGIC) : -2 * len(MAGIC)], "the metadata")
     if not isinstance(file, (str, os.PathLike)):
-        kind = with_article(type(file).__name__)
+        kind = add_article(type(file).__name__)
         raise InvalidArgument(f"file must be a path, a URI or pyarrow's FileMetaData, not {kind}")
     return open_file(file, storage_options)
 
 
 def _read_schema(source: ParquetFile | Footer) -> pa.Schema:
     arrow = source.schema.arrow if isinstance(source, Footer) else source.schema
-    return pa.schema([field.with_type(without_views(field.type)) for field in arrow])
+    return pa.schema([field.with_type(replace_view_types(field.type)) for field in arrow])

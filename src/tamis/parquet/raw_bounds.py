@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.parquet.bounds import UNKNOWN, BoundsOfColumn
+from tamis.parquet.bounds import UNKNOWN, BoundsReader
 from tamis.parquet.leaves import Leaf
 
 Mask = npt.NDArray[np.bool_]
@@ -33,8 +33,8 @@ class BoundsArrays(NamedTuple):
 _STORED = {"BOOLEAN": "u1", "INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
 
 
-def raw_bounds(
-    reader: BoundsOfColumn, leaf: Leaf, minima: Sequence[bytes], maxima: Sequence[bytes], known: Mask
+def convert_raw_bounds(
+    reader: BoundsReader, leaf: Leaf, minima: Sequence[bytes], maxima: Sequence[bytes], known: Mask
 ) -> BoundsArrays:
     """Return the bounds of the pages; pages that are not `known` have none."""
     stored = "<f2" if pa.types.is_float16(reader.source) else _STORED.get(leaf.physical)
@@ -50,7 +50,7 @@ def raw_bounds(
     lows, highs = (_decode_fixed(values, known, width, stored) for values in (minima, maxima))
     if leaf.physical == "BOOLEAN":
         known = known & (lows <= 1) & (highs <= 1)
-    if leaf.is_old or not _has_same_storage(reader.source, reader.target):
+    if leaf.needs_rebase or not _has_same_storage(reader.source, reader.target):
         # `reader` expects what pyarrow returns for a statistic: the bytes of a float16, otherwise the number.
         if pa.types.is_float16(reader.source):
             return _convert_each(reader, minima, maxima, known)
@@ -60,7 +60,7 @@ def raw_bounds(
     return _convert_integers(reader, lows, highs, known)
 
 
-def _convert_each(reader: BoundsOfColumn, lows: Sequence[Any], highs: Sequence[Any], known: Mask) -> BoundsArrays:
+def _convert_each(reader: BoundsReader, lows: Sequence[Any], highs: Sequence[Any], known: Mask) -> BoundsArrays:
     pairs = zip(lows, highs, known.tolist(), strict=True)
     bounds = [reader.bounds(low, high) if is_known else UNKNOWN for low, high, is_known in pairs]
     return BoundsArrays(
@@ -96,9 +96,7 @@ def _make_exact(exact: Mask, unknown: Mask) -> pa.Array:
     return pa.array(exact, types.BOOLEAN, mask=unknown)
 
 
-def _convert_floats(
-    reader: BoundsOfColumn, lows: npt.NDArray[Any], highs: npt.NDArray[Any], known: Mask
-) -> BoundsArrays:
+def _convert_floats(reader: BoundsReader, lows: npt.NDArray[Any], highs: npt.NDArray[Any], known: Mask) -> BoundsArrays:
     # A comparison with NaN is false, so a NaN drops the pair too.
     unknown = ~(known & (lows <= highs))
     # Writers that treat both zeros as equal may write either, so each bound uses the outer zero.
@@ -116,7 +114,7 @@ def _convert_floats(
 
 
 def _convert_integers(
-    reader: BoundsOfColumn, lows: npt.NDArray[Any], highs: npt.NDArray[Any], known: Mask
+    reader: BoundsReader, lows: npt.NDArray[Any], highs: npt.NDArray[Any], known: Mask
 ) -> BoundsArrays:
     source, target = reader.source, reader.target
     low_in_range = high_in_range = np.ones(len(known), np.bool_)
@@ -153,7 +151,7 @@ def _time_range(target: pa.DataType) -> tuple[int, int]:
 
 
 def _convert_bytes(
-    reader: BoundsOfColumn, minima: Sequence[bytes], maxima: Sequence[bytes], known: Mask
+    reader: BoundsReader, minima: Sequence[bytes], maxima: Sequence[bytes], known: Mask
 ) -> BoundsArrays | None:
     """Convert string and binary bounds; None for other types, or if a bound is not valid UTF-8."""
     target = reader.target

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tamis.parquet.page_units import Stretches
+from tamis.parquet.page_units import RowRanges
 from tamis.parquet.selection import RowSelection
 from tamis.skipping.metadata import ROW_COUNT
 
@@ -26,7 +26,7 @@ class Remaining:
     starts: Rows
     ends: Rows
     """The first row and the row after the last of each row range, counted within the row group."""
-    unmatched: Bits
+    residual: Bits
     """`unmatched[i, j]`: conjunct j is a residual filter for row range i, which is not fully matched by it."""
     units: pa.RecordBatch
     """The metadata of the row ranges."""
@@ -35,7 +35,7 @@ class Remaining:
     _selections: dict[int, RowSelection] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of_row_groups(row_groups: Sequence[int], units: pa.RecordBatch, unmatched: Bits) -> Remaining:
+    def from_row_groups(row_groups: Sequence[int], units: pa.RecordBatch, unmatched: Bits) -> Remaining:
         """Start with whole row groups, whose metadata is `units`."""
         rows = np.asarray(units.column(ROW_COUNT.name), np.int64)
         counts = dict(zip(row_groups, rows.tolist(), strict=True))
@@ -61,7 +61,7 @@ class Remaining:
             self.row_groups[mask],
             self.starts[mask],
             self.ends[mask],
-            self.unmatched[mask],
+            self.residual[mask],
             self.units.filter(pa.array(mask)) if units is None else units,
             self.row_counts,
         )
@@ -76,7 +76,7 @@ class Remaining:
         return found
 
     @property
-    def in_part(self) -> tuple[int, ...]:
+    def partial_row_groups(self) -> tuple[int, ...]:
         """The row groups that are partially pruned."""
         groups, first = np.unique(self.row_groups, return_index=True)
         rows = np.add.reduceat(self.ends - self.starts, first) if len(groups) else groups
@@ -84,18 +84,18 @@ class Remaining:
             group for group, left in zip(groups.tolist(), rows.tolist(), strict=True) if left < self.row_counts[group]
         )
 
-    def unmatched_in(self, row_group: int) -> Bits:
+    def find_residual(self, row_group: int) -> Bits:
         """Return for each conjunct whether it is a residual filter for rows of a row group."""
-        found: Bits = np.any(self.unmatched[self._slice_of_group(row_group)], axis=0, keepdims=False)
+        found: Bits = np.any(self.residual[self._slice_of_group(row_group)], axis=0, keepdims=False)
         return found
 
-    def of_row_group(self, row_group: int) -> range:
+    def find_ranges(self, row_group: int) -> range:
         """Return the positions of a row group's row ranges as a range."""
         own = self._slice_of_group(row_group)
         return range(own.start, own.stop)
 
 
-def joined(one: Remaining, other: Remaining) -> Remaining:
+def merge_remaining(one: Remaining, other: Remaining) -> Remaining:
     """Merge the row ranges of both, in file order."""
     if not len(one.starts):
         return other
@@ -107,13 +107,13 @@ def joined(one: Remaining, other: Remaining) -> Remaining:
         np.concatenate([one.row_groups, other.row_groups])[order],
         np.concatenate([one.starts, other.starts])[order],
         np.concatenate([one.ends, other.ends])[order],
-        np.concatenate([one.unmatched, other.unmatched])[order],
+        np.concatenate([one.residual, other.residual])[order],
         _as_batch(units),
         {**one.row_counts, **other.row_counts},
     )
 
 
-def concatenated(row_ranges: Sequence[Stretches]) -> pa.RecordBatch:
+def concatenate_metadata(row_ranges: Sequence[RowRanges]) -> pa.RecordBatch:
     """Concatenate the metadata of row ranges of several row groups; columns that one lacks are unknown there."""
     if len(row_ranges) == 1:
         return pa.record_batch(dict(row_ranges[0].metadata))

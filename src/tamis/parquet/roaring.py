@@ -25,13 +25,13 @@ import numpy as np
 from pyroaring import AbstractBitMap, AbstractBitMap64, BitMap, BitMap64
 
 from tamis.errors import InvalidArgument
-from tamis.parquet.runs import Rows, Runs, rows_of_ranges
+from tamis.parquet.runs import Rows, Runs, expand_ranges
 
 _COOKIE = 12347
 _MIN_CONTAINERS_WITH_OFFSETS = 4
 
 
-def runs_of_bitmap(bitmap: AbstractBitMap | AbstractBitMap64, total: int) -> Runs:
+def runs_from_bitmap(bitmap: AbstractBitMap | AbstractBitMap64, total: int) -> Runs:
     """Return the normalised runs of a bitmap of either width over `total` rows."""
     if not isinstance(bitmap, AbstractBitMap | AbstractBitMap64):
         raise InvalidArgument(f"a Roaring bitmap is a pyroaring.BitMap or BitMap64, not {type(bitmap).__name__}")
@@ -42,41 +42,41 @@ def runs_of_bitmap(bitmap: AbstractBitMap | AbstractBitMap64, total: int) -> Run
     return np.array(starts.to_array(), dtype=np.int64), np.array(lasts.to_array(), dtype=np.int64) + 1
 
 
-def bitmap_of_runs(starts: Rows, ends: Rows) -> BitMap:
+def bitmap_from_runs(starts: Rows, ends: Rows) -> BitMap:
     """Build the 32-bit bitmap of normalised runs of rows below 2^32."""
     if starts.size == 0:
         return BitMap()
-    bitmap = BitMap.deserialize(serialised(*cut_at_containers(starts, ends)))
+    bitmap = BitMap.deserialize(serialise_runs(*split_at_containers(starts, ends)))
     bitmap.run_optimize()  # short runs take less memory as an array or as bits
     return bitmap
 
 
-def bitmap64_of_runs(starts: Rows, ends: Rows) -> BitMap64:
+def bitmap64_from_runs(starts: Rows, ends: Rows) -> BitMap64:
     """Build the 64-bit bitmap of normalised runs."""
     if starts.size == 0:
         return BitMap64()
-    starts, ends = cut_at_containers(starts, ends)
+    starts, ends = split_at_containers(starts, ends)
     groups, firsts = np.unique(starts >> 32, return_index=True)
     parts = [np.array([groups.size], "<u8").tobytes()]
     for group, *runs in zip(groups, np.split(starts, firsts[1:]), np.split(ends, firsts[1:]), strict=True):
-        parts += [np.array([group], "<u4").tobytes(), serialised(*runs)]
+        parts += [np.array([group], "<u4").tobytes(), serialise_runs(*runs)]
     bitmap = BitMap64.deserialize(b"".join(parts))
     bitmap.run_optimize()
     return bitmap
 
 
-def cut_at_containers(starts: Rows, ends: Rows) -> Runs:
+def split_at_containers(starts: Rows, ends: Rows) -> Runs:
     """Split runs at container boundaries. A container has the 2^16 rows that share all higher bits."""
     first = starts >> 16
     further = ((ends - 1) >> 16) - first
     crossing = np.flatnonzero(further)
-    edges = rows_of_ranges(first[crossing] + 1, further[crossing]) << 16
+    edges = expand_ranges(first[crossing] + 1, further[crossing]) << 16
     # An edge ends one part and starts the next. Only the stable sort merges two sorted halves in one pass.
     starts, ends = np.concatenate((starts, edges)), np.concatenate((ends, edges))
     return np.sort(starts, kind="stable"), np.sort(ends, kind="stable")
 
 
-def serialised(starts: Rows, ends: Rows) -> bytes:
+def serialise_runs(starts: Rows, ends: Rows) -> bytes:
     """Serialise runs that do not cross containers, all in one group of 2^32 rows, in the portable format."""
     keys = (starts >> 16) & 0xFFFF
     firsts = np.concatenate(([0], np.flatnonzero(keys[1:] != keys[:-1]) + 1))

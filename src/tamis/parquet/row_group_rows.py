@@ -11,11 +11,11 @@ from tamis.errors import CorruptFile
 from tamis.io.ranges import PrefetchedFile
 from tamis.parquet import batches
 from tamis.parquet.decode import as_bytes
-from tamis.parquet.decoded_size import decoded_size_of_row_group
-from tamis.parquet.footer import Footer, check_values
-from tamis.parquet.old_calendar import batch_in_new_calendar
+from tamis.parquet.decoded_size import estimate_row_group_size
+from tamis.parquet.footer import Footer, check_value_count
+from tamis.parquet.old_calendar import rebase_batch
 from tamis.parquet.page_header import count_values
-from tamis.parquet.statistics import chunk_ranges
+from tamis.parquet.statistics import find_chunk_ranges
 
 FEW_ROWS = 32 * 1024
 """The number of rows up to which one thread decodes a row group faster than several."""
@@ -32,20 +32,20 @@ def decode_row_group(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some leaves of a row group. `reader` reads `source`, which has the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
-    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=location)
+    ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=location)
     for leaf, (start, _) in zip(leaves, ranges, strict=True):
-        check_values(footer.metadata, footer.schema, row_group, leaf, location)
+        check_value_count(footer.metadata, footer.schema, row_group, leaf, location)
         _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{location}'")
-    size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, location)
-    rows = batches.rows_of_a_batch(group.num_rows, size)
+    size = estimate_row_group_size(footer, row_group, leaves, source, file_size, location)
+    rows = batches.choose_batch_rows(group.num_rows, size)
     decoded = 0
     calendar = footer.schema.calendar
-    is_old = [leaf in footer.schema.old_leaves for leaf in leaves]
+    is_old = [leaf in footer.schema.leaves_to_rebase for leaf in leaves]
     for batch in reader.iter_batches(
         rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
     ):
         decoded += batch.num_rows
-        yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, location)
+        yield batch if calendar is None else rebase_batch(batch, calendar, is_old, location)
     if decoded != group.num_rows:
         # Without this check, rows of truncated pages would be lost silently.
         raise CorruptFile(
@@ -67,7 +67,7 @@ def _check_pages(chunk: pq.ColumnChunkMetaData, source: pa.NativeFile | Prefetch
         )
 
 
-def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
+def make_dummy_batches(count: int) -> Iterator[pa.RecordBatch]:
     """Yield batches of rows without data; a dummy column gives a batch its length."""
-    for start in range(0, count, batches.MOST_ROWS):
-        yield pa.record_batch({"": pa.nulls(min(batches.MOST_ROWS, count - start))})
+    for start in range(0, count, batches.MAX_BATCH_ROWS):
+        yield pa.record_batch({"": pa.nulls(min(batches.MAX_BATCH_ROWS, count - start))})

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, TableNotFound, UnknownColumn, with_article
+from tamis.errors import InvalidArgument, TableNotFound, UnknownColumn, add_article
 from tamis.io.listing import find_file
 from tamis.io.storage import open_storage
 from tamis.parquet.assemble import can_assemble
 from tamis.parquet.file import ParquetFile
-from tamis.parquet.indexes import read_indexes
-from tamis.parquet.page_reader import decode_rows, fetch_pages, put_together
+from tamis.parquet.indexes import read_page_indexes
+from tamis.parquet.page_reader import assemble_columns, decode_rows, fetch_pages
 from tamis.parquet.selection import RowSelection
 
 
@@ -48,11 +48,11 @@ def read_selection(
     repeated = [name for name in wanted if schema.names.count(name) > 1]
     if repeated:
         raise InvalidArgument(
-            f"'{source.place}' has several columns {repeated[0]!r}: the name is ambiguous, leave it out"
+            f"'{source.location}' has several columns {repeated[0]!r}: the name is ambiguous, leave it out"
         )
     unknown = [name for name in wanted if name not in schema.names]
     if unknown:
-        raise UnknownColumn(f"no column {unknown[0]!r} in '{source.place}'. Columns: {', '.join(schema.names)}")
+        raise UnknownColumn(f"no column {unknown[0]!r} in '{source.location}'. Columns: {', '.join(schema.names)}")
     if positions is not None and positions in wanted:
         raise InvalidArgument(f"a column {positions!r} already exists: choose another name for the positions")
     unreadable = [name for name in wanted if not can_assemble(schema.field(name).type)]
@@ -66,11 +66,11 @@ def read_selection(
     beyond = [group for group in row_groups if not 0 <= group < count]
     if beyond:
         raise InvalidArgument(
-            f"no row group {beyond[0]} in '{source.place}', which has {count} row groups, counted from 0"
+            f"no row group {beyond[0]} in '{source.location}', which has {count} row groups, counted from 0"
         )
     if not wanted:
         raise InvalidArgument("columns is empty: omit it to read all columns")
-    counts = [source.rows_of(group) for group in row_groups]
+    counts = [source.count_rows(group) for group in row_groups]
     if selection.total != sum(counts):
         raise InvalidArgument(
             f"the selection has {selection.total} rows in total, and the row groups have {sum(counts)}"
@@ -80,7 +80,7 @@ def read_selection(
 
 def _check_selection(selection: object) -> None:
     if not isinstance(selection, RowSelection):
-        kind = with_article(type(selection).__name__)
+        kind = add_article(type(selection).__name__)
         raise InvalidArgument(f"selection must be a RowSelection, such as RowSelection.all(…), not {kind}")
 
 
@@ -91,24 +91,24 @@ def _read_batches(
     columns: list[str],
     positions: str | None,
 ) -> Iterator[pa.RecordBatch]:
-    leaves = source.footer.schema.leaves_at([(name,) for name in columns])
+    leaves = source.footer.schema.find_leaves_at([(name,) for name in columns])
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(source.map.rows)])
     with source.open() as opened:
         for group, selection in zip(row_groups, selections, strict=True):
             if selection.is_empty:
                 continue
-            locations = read_indexes(source, opened, [(group, leaf) for leaf in leaves]).locations
-            pages = [source.leaf_pages(group, leaf, locations[group, leaf]) for leaf in leaves]
+            locations = read_page_indexes(source, opened, [(group, leaf) for leaf in leaves]).locations
+            pages = [source.get_leaf_pages(group, leaf, locations[group, leaf]) for leaf in leaves]
             # A chunk without page locations is read and decoded once.
             whole = fetch_pages(opened, [each for each in pages if each.locations is None], selection)
-            decoded = decode_rows(whole, source.place, source.created_by)
+            decoded = decode_rows(whole, source.location, source.created_by)
             done = 0
-            for part in selection.pieces(source.rows_of_a_batch(group, leaves)):
+            for part in selection.iter_parts(source.rows_of_a_batch(group, leaves)):
                 fetched = fetch_pages(opened, [each for each in pages if each.locations is not None], part)
-                found = decode_rows(fetched, source.place, source.created_by)
+                found = decode_rows(fetched, source.location, source.created_by)
                 found |= {leaf: values.slice(done, part.row_count) for leaf, values in decoded.items()}
                 done += part.row_count
-                batch = put_together(source.footer.schema.columns, found, source.place)
+                batch = assemble_columns(source.footer.schema.columns, found, source.location)
                 arrays = {name: batch.column(name) for name in columns}
                 if positions is not None:
                     arrays[positions] = pa.array(starts[group] + part.to_indices(), pa.int64())

@@ -21,7 +21,7 @@ Runs: TypeAlias = tuple[Rows, Rows]
 LARGEST = 2**63 - 1
 
 
-def row_array(values: object, what: str) -> Rows:
+def as_row_array(values: object, what: str) -> Rows:
     """Return integers of any type as an int64 array; `what` names them in messages."""
     try:
         array = np.asarray(values)
@@ -36,9 +36,9 @@ def row_array(values: object, what: str) -> Rows:
     return array.astype(np.int64, copy=False)
 
 
-def run_arrays(starts: object, ends: object, total: int) -> Runs:
+def validate_ranges(starts: object, ends: object, total: int) -> Runs:
     """Validate starts and ends of ranges within `total` rows, and return them as int64 arrays."""
-    starts, ends = row_array(starts, "starts of ranges"), row_array(ends, "ends of ranges")
+    starts, ends = as_row_array(starts, "starts of ranges"), as_row_array(ends, "ends of ranges")
     if starts.ndim != 1 or starts.shape != ends.shape:
         raise InvalidArgument(
             f"ranges need as many starts as ends, in one dimension; their shapes are {starts.shape} and {ends.shape}"
@@ -53,24 +53,24 @@ def run_arrays(starts: object, ends: object, total: int) -> Runs:
     return starts, ends
 
 
-def pair_arrays(ranges: Iterable[tuple[int, int]] | npt.NDArray[np.integer], total: int) -> Runs:
+def validate_pairs(ranges: Iterable[tuple[int, int]] | npt.NDArray[np.integer], total: int) -> Runs:
     """Return the starts and the ends of pairs `(start, end)`, or of the rows of an array with two columns."""
     if isinstance(ranges, tuple) and len(ranges) == 2 and all(isinstance(each, np.ndarray) for each in ranges):
         raise InvalidArgument(
             "two arrays are ambiguous: they may be two ranges, or starts and ends. "
             "Give RowSelection(starts, ends, total), or pairs (start, end)"
         )
-    pairs = row_array(ranges if isinstance(ranges, np.ndarray) else list(ranges), "ranges")
+    pairs = as_row_array(ranges if isinstance(ranges, np.ndarray) else list(ranges), "ranges")
     if pairs.size == 0:
         pairs = pairs.reshape(0, 2)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise InvalidArgument(f"ranges must be pairs (start, end), not an array of the shape {pairs.shape}")
-    return run_arrays(pairs[:, 0], pairs[:, 1], total)
+    return validate_ranges(pairs[:, 0], pairs[:, 1], total)
 
 
-def edges_of(row_group_rows: object) -> Rows:
+def compute_edges(row_group_rows: object) -> Rows:
     """Return where each row group starts when they are concatenated, and finally the total number of rows."""
-    rows = row_array(row_group_rows, "rows of row groups")
+    rows = as_row_array(row_group_rows, "rows of row groups")
     if rows.ndim != 1 or (rows < 0).any():
         raise InvalidArgument(f"rows of row groups must be a list of non-negative numbers, not {row_group_rows}")
     edges = np.concatenate(([0], np.cumsum(rows)))
@@ -79,16 +79,16 @@ def edges_of(row_group_rows: object) -> Rows:
     return edges
 
 
-def row_group_tiles(kept_row_groups: object, row_group_rows: object) -> tuple[Rows, Rows, int]:
+def locate_row_groups(kept_row_groups: object, row_group_rows: object) -> tuple[Rows, Rows, int]:
     """Return the first row of each kept row group in the file, its number of rows, and the rows of the file."""
-    edges, kept = edges_of(row_group_rows), row_array(kept_row_groups, "kept row groups")
+    edges, kept = compute_edges(row_group_rows), as_row_array(kept_row_groups, "kept row groups")
     count = edges.size - 1
     if kept.ndim != 1 or (kept < 0).any() or (kept >= count).any() or (kept[1:] <= kept[:-1]).any():
         raise InvalidArgument(f"kept row groups must be ascending numbers below {count}, not {kept.tolist()}")
     return edges[kept], edges[kept + 1] - edges[kept], int(edges[-1])
 
 
-def normalised(starts: Rows, ends: Rows) -> Runs:
+def normalise_ranges(starts: Rows, ends: Rows) -> Runs:
     """Normalise ranges in any order, which may overlap or be empty."""
     filled = starts < ends
     if not filled.all():
@@ -97,10 +97,10 @@ def normalised(starts: Rows, ends: Rows) -> Runs:
         # The stable sort is fast for sorted sub-sequences, such as the runs of two selections.
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-    return joined(starts, np.maximum.accumulate(ends))
+    return merge_adjacent(starts, np.maximum.accumulate(ends))
 
 
-def joined(starts: Rows, ends: Rows) -> Runs:
+def merge_adjacent(starts: Rows, ends: Rows) -> Runs:
     """Merge adjacent and overlapping ranges, which are not empty and have sorted starts and ends."""
     if starts.size < 2:
         return starts, ends
@@ -108,7 +108,7 @@ def joined(starts: Rows, ends: Rows) -> Runs:
     return starts[np.concatenate(([True], apart))], ends[np.concatenate((apart, [True]))]
 
 
-def runs_of_sorted(rows: Rows) -> Runs:
+def runs_from_sorted_rows(rows: Rows) -> Runs:
     """Return the runs of sorted rows, which may contain duplicates."""
     if rows.size == 0:
         return rows, rows.copy()
@@ -116,7 +116,7 @@ def runs_of_sorted(rows: Rows) -> Runs:
     return rows[np.concatenate(([0], gaps + 1))], rows[np.concatenate((gaps, [rows.size - 1]))] + 1
 
 
-def rows_of_ranges(starts: Rows, lengths: Rows) -> Rows:
+def expand_ranges(starts: Rows, lengths: Rows) -> Rows:
     """Return all rows of the ranges, one range after the other.
 
     >>> rows_of_ranges(np.array([5, 0]), np.array([3, 2])).tolist()
@@ -130,7 +130,7 @@ def rows_of_ranges(starts: Rows, lengths: Rows) -> Rows:
     return rows
 
 
-def meetings(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> tuple[Rows, Rows]:
+def find_overlaps(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> tuple[Rows, Rows]:
     """Return the pairs of indexes (in the first, in the second) of ranges that share a row, in order.
 
     Both sides are sorted, disjoint and without empty ranges; ranges may touch. So the ranges of the second side that
@@ -138,23 +138,23 @@ def meetings(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> 
     its end.
     """
     if starts.size > other_starts.size:  # the cost is linear in the first side and logarithmic in the second
-        other, own = meetings(other_starts, other_ends, starts, ends)
+        other, own = find_overlaps(other_starts, other_ends, starts, ends)
         return own, other
     first = np.searchsorted(other_ends, starts, side="right")
     counts = np.searchsorted(other_starts, ends, side="left") - first
-    return np.repeat(np.arange(starts.size, dtype=np.int64), counts), rows_of_ranges(first, counts)
+    return np.repeat(np.arange(starts.size, dtype=np.int64), counts), expand_ranges(first, counts)
 
 
-def common(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> Runs:
+def intersect_runs(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> Runs:
     """Return the rows that are in both; normalised if both sides are.
 
     Two resulting runs never touch: two adjacent rows that are in both sides are in one run of each, so in one result.
     """
-    own, other = meetings(starts, ends, other_starts, other_ends)
+    own, other = find_overlaps(starts, ends, other_starts, other_ends)
     return np.maximum(starts[own], other_starts[other]), np.minimum(ends[own], other_ends[other])
 
 
-def outside(starts: Rows, ends: Rows, total: int) -> Runs:
+def invert_runs(starts: Rows, ends: Rows, total: int) -> Runs:
     """Return the rows outside normalised runs, again normalised."""
     starts, ends = np.concatenate(([0], ends)), np.concatenate((starts, [total]))
     # Only the gaps before the first and after the last run can be empty.
@@ -163,7 +163,7 @@ def outside(starts: Rows, ends: Rows, total: int) -> Runs:
     return starts[first:last], ends[first:last]
 
 
-def moved(starts: Rows, ends: Rows, tile_starts: Rows, tile_lengths: Rows, targets: Rows) -> Runs:
+def move_runs(starts: Rows, ends: Rows, tile_starts: Rows, tile_lengths: Rows, targets: Rows) -> Runs:
     """Return the rows of the runs inside tiles, with each tile moved to its start in `targets`.
 
     Tiles are sorted and disjoint before and after; some may be empty. Rows outside all tiles are dropped.
@@ -172,8 +172,8 @@ def moved(starts: Rows, ends: Rows, tile_starts: Rows, tile_lengths: Rows, targe
     if not filled.all():
         tile_starts, tile_lengths, targets = tile_starts[filled], tile_lengths[filled], targets[filled]
     tile_ends = tile_starts + tile_lengths
-    run, tile = meetings(starts, ends, tile_starts, tile_ends)
+    run, tile = find_overlaps(starts, ends, tile_starts, tile_ends)
     distance = (targets - tile_starts)[tile]
-    return joined(
+    return merge_adjacent(
         np.maximum(starts[run], tile_starts[tile]) + distance, np.minimum(ends[run], tile_ends[tile]) + distance
     )

@@ -33,10 +33,10 @@ from tamis.parquet.thrift import (
     Malformed,
     Struct,
     encode_struct,
+    get_required,
+    make_struct_kind,
     read_list_header,
     read_struct,
-    required,
-    struct_of,
 )
 from tamis.parquet.vetting import PHYSICAL_TYPES
 
@@ -53,7 +53,7 @@ _PLAIN_WIDTHS: dict[int | None, int] = {
     for name, width in (("INT32", 4), ("INT64", 8), ("INT96", 12), ("FLOAT", 4), ("DOUBLE", 8), ("BYTE_ARRAY", 4))
 }
 
-DEEPEST_SCHEMA = 200
+MAX_SCHEMA_DEPTH = 200
 """The maximum nesting depth of groups. Arrow itself rejects schemas that are much deeper."""
 
 
@@ -88,7 +88,7 @@ class SchemaElement:
         return self.converted in (_MAP, _MAP_KEY_VALUE) or _read_union_field(self.logical) == _LOGICAL_MAP
 
     @property
-    def smallest_plain_value(self) -> int:
+    def min_plain_bytes(self) -> int:
         """The minimum number of bytes of a value in PLAIN encoding; 0 for a bit."""
         if self.physical == _FIXED_LENGTH:
             return max(0, self.type_length or 0)
@@ -130,7 +130,7 @@ class LeafSchema:
         return sum(element.repetition in (OPTIONAL, REPEATED) for element in self.elements)
 
 
-def leaf_schemas(footer: FooterMap, leaves: Collection[int], location: str) -> dict[int, LeafSchema]:
+def read_leaf_schemas(footer: FooterMap, leaves: Collection[int], location: str) -> dict[int, LeafSchema]:
     """Return the schema paths to these leaves."""
     what = f"the schema of '{location}'"
     try:
@@ -160,7 +160,7 @@ def _make_element(found: Struct) -> SchemaElement:
     if children < 0:
         raise Malformed(f"a group has {children} children")
     return SchemaElement(
-        name=required(found, 4, "name of a column"),
+        name=get_required(found, 4, "name of a column"),
         repetition=found.get(3),
         children=children,
         physical=found.get(1),
@@ -216,8 +216,8 @@ def _parse_tree(data: bytes) -> _Tree:
         else:
             groups.append(index)
             open_children.append(element.children)
-            if len(groups) > DEEPEST_SCHEMA:
-                raise Malformed(f"it is nested deeper than {DEEPEST_SCHEMA} levels")
+            if len(groups) > MAX_SCHEMA_DEPTH:
+                raise Malformed(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         while groups and open_children[-1] == 0:
             groups.pop()
             open_children.pop()
@@ -226,7 +226,7 @@ def _parse_tree(data: bytes) -> _Tree:
     return tree
 
 
-_UNION_FIELDS: dict[int, Kind] = {_LOGICAL_MAP: struct_of({}), _LOGICAL_LIST: struct_of({})}
+_UNION_FIELDS: dict[int, Kind] = {_LOGICAL_MAP: make_struct_kind({}), _LOGICAL_LIST: make_struct_kind({})}
 
 
 def _read_union_field(logical: bytes | None) -> int | None:
@@ -255,7 +255,7 @@ def _narrow_path(path: tuple[SchemaElement, ...]) -> tuple[SchemaElement, ...]:
 # --- The same for Arrow's schema -------------------------------------------------------------------------------------
 
 
-def narrowed_field(field: pa.Field, leaf: int) -> pa.Field:
+def narrow_field(field: pa.Field, leaf: int) -> pa.Field:
     """Return a field of the file's Arrow schema with only one of its leaves, counted from 0 within the field.
 
     >>> field = pa.field("m", pa.map_(pa.string(), pa.struct({"x": pa.int8(), "y": pa.int8()})))

@@ -55,7 +55,7 @@ class RowSelection:
 
     def __init__(self, starts: Integers, ends: Integers, total: SupportsIndex) -> None:
         rows = _check_total(total)
-        found = runs.normalised(*runs.run_arrays(starts, ends, rows))
+        found = runs.normalise_ranges(*runs.validate_ranges(starts, ends, rows))
         # Copies protect the selection from later changes of the caller's arrays.
         self._set(found[0].copy(), found[1].copy(), rows)
 
@@ -77,7 +77,7 @@ class RowSelection:
     def from_ranges(cls, ranges: Ranges, total: SupportsIndex) -> RowSelection:
         """Select pairs `(start, end)`, or an array of two columns, in any order; they may overlap or be empty."""
         rows = _check_total(total)
-        starts, ends = runs.pair_arrays(ranges, rows)
+        starts, ends = runs.validate_pairs(ranges, rows)
         return cls(starts, ends, rows)
 
     @classmethod
@@ -109,7 +109,7 @@ class RowSelection:
     @classmethod
     def from_indices(cls, indices: Integers, total: SupportsIndex) -> RowSelection:
         """Select single rows, in any order; duplicates count once."""
-        limit, rows = _check_total(total), runs.row_array(indices, "rows")
+        limit, rows = _check_total(total), runs.as_row_array(indices, "rows")
         if rows.ndim != 1:
             raise InvalidArgument(f"rows must have one dimension, not {rows.ndim}")
         if (rows[1:] < rows[:-1]).any():
@@ -117,13 +117,13 @@ class RowSelection:
         if rows.size and (rows[0] < 0 or rows[-1] >= limit):
             wrong = rows[0] if rows[0] < 0 else rows[-1]
             raise InvalidArgument(f"no row {wrong} in {limit} rows")
-        return cls._from_runs(runs.runs_of_sorted(rows), limit)
+        return cls._from_runs(runs.runs_from_sorted_rows(rows), limit)
 
     @classmethod
     def from_roaring(cls, bitmap: BitMap | BitMap64, total: SupportsIndex) -> RowSelection:
         """Select the rows of a Roaring bitmap of either width, without expanding it."""
         rows = _check_total(total)
-        return cls._from_runs(roaring.runs_of_bitmap(bitmap, rows), rows)
+        return cls._from_runs(roaring.runs_from_bitmap(bitmap, rows), rows)
 
     @classmethod
     def concat(cls, selections: Iterable[RowSelection]) -> RowSelection:
@@ -136,7 +136,7 @@ class RowSelection:
         shifts = np.repeat(np.cumsum([0, *totals[:-1]], dtype=np.int64), [part.num_runs for part in parts])
         starts = np.concatenate([part._starts for part in parts]) + shifts
         ends = np.concatenate([part._ends for part in parts]) + shifts
-        return cls._from_runs(runs.joined(starts, ends), total)
+        return cls._from_runs(runs.merge_adjacent(starts, ends), total)
 
     # --- Properties ---------------------------------------------------------------------------------------------------
 
@@ -193,12 +193,12 @@ class RowSelection:
 
     def count_in(self, starts: Integers, ends: Integers) -> Rows:
         """Return for each range the number of selected rows in it."""
-        starts, ends = runs.run_arrays(starts, ends, self._total)
+        starts, ends = runs.validate_ranges(starts, ends, self._total)
         return self._count_before(ends) - self._count_before(starts)
 
     def overlaps(self, starts: Integers, ends: Integers) -> npt.NDArray[np.bool_]:
         """Return for each range, such as a page, whether it contains a selected row."""
-        starts, ends = runs.run_arrays(starts, ends, self._total)
+        starts, ends = runs.validate_ranges(starts, ends, self._total)
         # True if some run that ends after the range's start also starts before the range's end.
         ended = np.searchsorted(self._ends, starts, side="right")
         return (ended < np.searchsorted(self._starts, ends, side="left")) & (starts < ends)
@@ -211,7 +211,7 @@ class RowSelection:
             return other
         if other.is_all or self.is_empty:
             return self
-        return self._from_runs(runs.common(self._starts, self._ends, other._starts, other._ends), self._total)
+        return self._from_runs(runs.intersect_runs(self._starts, self._ends, other._starts, other._ends), self._total)
 
     def union(self, other: RowSelection) -> RowSelection:
         self._check_same_rows(other)
@@ -220,14 +220,14 @@ class RowSelection:
         if other.is_empty or self.is_all:
             return self
         starts = np.concatenate((self._starts, other._starts))
-        return self._from_runs(runs.normalised(starts, np.concatenate((self._ends, other._ends))), self._total)
+        return self._from_runs(runs.normalise_ranges(starts, np.concatenate((self._ends, other._ends))), self._total)
 
     def difference(self, other: RowSelection) -> RowSelection:
         self._check_same_rows(other)
         return self & ~other
 
     def invert(self) -> RowSelection:
-        return self._from_runs(runs.outside(self._starts, self._ends, self._total), self._total)
+        return self._from_runs(runs.invert_runs(self._starts, self._ends, self._total), self._total)
 
     def __and__(self, other: RowSelection) -> RowSelection:
         return self.intersection(other) if isinstance(other, RowSelection) else NotImplemented
@@ -258,7 +258,7 @@ class RowSelection:
         if inner._total != self.row_count:
             raise InvalidArgument(f"{self.row_count} rows are selected, but the inner selection is over {inner._total}")
         lengths = self._ends - self._starts
-        found = runs.moved(inner._starts, inner._ends, self._cumulative_counts[:-1], lengths, self._starts)
+        found = runs.move_runs(inner._starts, inner._ends, self._cumulative_counts[:-1], lengths, self._starts)
         return self._from_runs(found, self._total)
 
     def relative_to(self, outer: RowSelection) -> RowSelection:
@@ -272,11 +272,11 @@ class RowSelection:
             raise InvalidArgument(
                 f"row {(self - outer).starts[0]} is selected, but it is not among the {outer.row_count} outer rows"
             )
-        return self._from_runs(runs.joined(starts, ends), outer.row_count)
+        return self._from_runs(runs.merge_adjacent(starts, ends), outer.row_count)
 
     def positions_within(self, ranges: Ranges) -> Rows:
         """Return the positions of the selected rows in the concatenation of sorted, disjoint ranges, such as pages."""
-        starts, ends = runs.pair_arrays(ranges, self._total)
+        starts, ends = runs.validate_pairs(ranges, self._total)
         if (starts[1:] < ends[:-1]).any():
             raise InvalidArgument("ranges to concatenate must be sorted and must not overlap")
         return self.relative_to(RowSelection(starts, ends, self._total)).to_indices()
@@ -284,15 +284,15 @@ class RowSelection:
     def slice(self, start: int, length: int) -> RowSelection:
         """Return the selection of rows `start` to `start + length` − 1, counted from `start`."""
         start, length = index(start), index(length)
-        runs.run_arrays([start], [start + length], self._total)
+        runs.validate_ranges([start], [start + length], self._total)
         if length == 0:
             return RowSelection.none(0)
         first, last = np.searchsorted(self._ends, start, side="right"), np.searchsorted(self._starts, start + length)
         starts, ends = self._starts[first:last] - start, self._ends[first:last] - start
         return self._from_runs((np.maximum(starts, 0), np.minimum(ends, length)), length)
 
-    def pieces(self, most_rows: int) -> Iterator[RowSelection]:
-        """Yield the selected rows in parts of at most `most_rows`, each over the same `total`."""
+    def iter_parts(self, most_rows: int) -> Iterator[RowSelection]:
+        """Yield the selected rows in parts of at most `find_row_bound`, each over the same `total`."""
         for start in range(0, self.row_count, most_rows):
             end = min(start + most_rows, self.row_count)
             yield (
@@ -303,7 +303,7 @@ class RowSelection:
 
     def split(self, row_group_rows: Integers) -> list[RowSelection]:
         """Return one selection per row group with the given numbers of rows, each counted from its first row."""
-        edges = runs.edges_of(row_group_rows)
+        edges = runs.compute_edges(row_group_rows)
         if edges[-1] != self._total:
             raise InvalidArgument(
                 f"a selection over {self._total} rows cannot be split into row groups with {edges[-1]} rows in total"
@@ -316,24 +316,26 @@ class RowSelection:
 
         `row_group_rows` are the rows of every row group of the file; `kept_row_groups` are ascending indexes into it.
         """
-        starts, lengths, total = runs.row_group_tiles(kept_row_groups, row_group_rows)
+        starts, lengths, total = runs.locate_row_groups(kept_row_groups, row_group_rows)
         kept_starts = np.cumsum(lengths) - lengths
         if lengths.sum() != self._total:
             raise InvalidArgument(
                 f"a selection over {self._total} rows does not match the kept row groups, which have {lengths.sum()}"
             )
-        return self._from_runs(runs.moved(self._starts, self._ends, kept_starts, lengths, starts), total)
+        return self._from_runs(runs.move_runs(self._starts, self._ends, kept_starts, lengths, starts), total)
 
     def in_row_groups(self, kept_row_groups: Integers, row_group_rows: Integers) -> RowSelection:
         """Return the rows in the kept row groups, counted over them, of a selection over all rows of a file.
 
         This is the inverse of `in_file`; rows of other row groups are dropped.
         """
-        starts, lengths, total = runs.row_group_tiles(kept_row_groups, row_group_rows)
+        starts, lengths, total = runs.locate_row_groups(kept_row_groups, row_group_rows)
         kept_starts = np.cumsum(lengths) - lengths
         if total != self._total:
             raise InvalidArgument(f"a selection over {self._total} rows does not match a file of {total} rows")
-        return self._from_runs(runs.moved(self._starts, self._ends, starts, lengths, kept_starts), int(lengths.sum()))
+        return self._from_runs(
+            runs.move_runs(self._starts, self._ends, starts, lengths, kept_starts), int(lengths.sum())
+        )
 
     def to_file_positions(self, kept_row_groups: Integers, row_group_rows: Integers) -> Rows:
         """Return the positions of the selected rows in the file, ascending; see `in_file`."""
@@ -347,7 +349,7 @@ class RowSelection:
 
     def to_indices(self) -> Rows:
         """Return the selected rows, ascending."""
-        return runs.rows_of_ranges(self._starts, self._ends - self._starts)
+        return runs.expand_ranges(self._starts, self._ends - self._starts)
 
     def to_numpy_mask(self) -> npt.NDArray[np.bool_]:
         bounds = np.empty(2 * self.num_runs + 2, np.int64)
@@ -366,11 +368,11 @@ class RowSelection:
                 f"a selection over {self._total} rows does not fit a 32-bit Roaring bitmap, which ends at {2**32}: "
                 "use to_roaring64()"
             )
-        return roaring.bitmap_of_runs(self._starts, self._ends)
+        return roaring.bitmap_from_runs(self._starts, self._ends)
 
     def to_roaring64(self) -> BitMap64:
         """Return a 64-bit Roaring bitmap, for any number of rows."""
-        return roaring.bitmap64_of_runs(self._starts, self._ends)
+        return roaring.bitmap64_from_runs(self._starts, self._ends)
 
     # --- Comparison, pickling, display --------------------------------------------------------------------------------
 

@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
-from tamis.parquet.bounds import UNKNOWN, BoundsOfColumn, bounds_of_column
-from tamis.parquet.chunks import MOST_SLACK, may_be_short
+from tamis.parquet.bounds import UNKNOWN, BoundsReader, make_bounds_reader
+from tamis.parquet.chunks import MAX_SLACK, may_be_short
 from tamis.parquet.footer import Footer
-from tamis.parquet.leaves import FieldPath, FileSchema, Leaf, file_schema
-from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
+from tamis.parquet.leaves import FieldPath, FileSchema, Leaf, get_file_schema
+from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
 
 _WRITER = re.compile(r"(?P<application>.+?)\s+version\s+(?:[a-z]+-|v)?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
 _MAX_WRITER_LENGTH = 200
@@ -41,7 +41,7 @@ _WRITERS_OF_ORDERED_BOUNDS = frozenset(
 )
 
 
-def row_group_metadata(
+def read_row_group_metadata(
     metadata: pq.FileMetaData,
     columns: Sequence[Column],
     row_groups: Sequence[int] | None = None,
@@ -57,7 +57,7 @@ def row_group_metadata(
     """
     wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
     groups = [metadata.row_group(index) for index in wanted]
-    schema = file_schema(metadata, place)
+    schema = get_file_schema(metadata, place)
     arrays = {ROW_COUNT.name: pa.array([group.num_rows for group in groups], types.LONG)}
     for column in columns:
         path = names.get(column.path, column.path) if names else column.path
@@ -75,11 +75,11 @@ def row_counts(footer: Footer) -> list[int]:
     def read() -> list[int]:
         return [group.num_rows for group in _list_row_groups(footer.metadata)]
 
-    return footer.keep("row_counts", read) if footer.metadata.num_row_groups >= MANY_ROW_GROUPS else read()
+    return footer.get_cached("row_counts", read) if footer.metadata.num_row_groups >= MANY_ROW_GROUPS else read()
 
 
-def described_alike(footers: Iterable[Footer]) -> list[list[Footer]]:
-    """Group consecutive files that `column_metadata` can process together, to create fewer Arrow arrays.
+def group_similar_footers(footers: Iterable[Footer]) -> list[list[Footer]]:
+    """Group consecutive files that `collect_column_metadata` can process together, to create fewer Arrow arrays.
 
     The files of a group have one schema, equally trusted writers, and few row groups each.
     """
@@ -91,8 +91,8 @@ def described_alike(footers: Iterable[Footer]) -> list[list[Footer]]:
     return [list(alike) for _, alike in groupby(footers, kind)]
 
 
-def column_metadata(footers: Sequence[Footer], column: Column, path: FieldPath) -> dict[str, pa.Array]:
-    """Return the metadata of a table's column, which is at `path` in a group of `described_alike`, per row group."""
+def collect_column_metadata(footers: Sequence[Footer], column: Column, path: FieldPath) -> dict[str, pa.Array]:
+    """Return the metadata of a table's column, which is at `path` in a group of `group_similar_footers`, per row group."""
     first = footers[0]
 
     def read() -> dict[str, pa.Array]:
@@ -101,19 +101,19 @@ def column_metadata(footers: Sequence[Footer], column: Column, path: FieldPath) 
 
     if len(footers) > 1 or first.metadata.num_row_groups < MANY_ROW_GROUPS:
         return read()
-    return first.keep(("column_metadata", column.path, column.type, path), read)
+    return first.get_cached(("column_metadata", column.path, column.type, path), read)
 
 
-def compressed_sizes(footer: Footer, leaf_indices: Sequence[int]) -> list[int]:
+def get_compressed_sizes(footer: Footer, leaf_indices: Sequence[int]) -> list[int]:
     """Return the compressed bytes of these leaves in each row group of a file, cached for large files."""
     if footer.metadata.num_row_groups < MANY_ROW_GROUPS:
-        return row_group_sizes(footer.metadata, leaf_indices)
+        return sum_compressed_sizes(footer.metadata, leaf_indices)
 
     def read(leaf: int) -> npt.NDArray[np.int64]:
-        return np.array(row_group_sizes(footer.metadata, [leaf]), np.int64)
+        return np.array(sum_compressed_sizes(footer.metadata, [leaf]), np.int64)
 
     none = np.zeros(footer.metadata.num_row_groups, np.int64)
-    each = (footer.keep(("compressed_sizes", leaf), partial(read, leaf)) for leaf in leaf_indices)
+    each = (footer.get_cached(("compressed_sizes", leaf), partial(read, leaf)) for leaf in leaf_indices)
     sizes: list[int] = sum(each, none).tolist()
     return sizes
 
@@ -132,8 +132,8 @@ def _read_column_metadata(
         is_required = _is_required(schema.arrow, path)
         return {metadata_name("null_count", column.path): pa.array([0] * len(rows), types.LONG)} if is_required else {}
     if leaf is None:
-        return _make_missing_metadata(column, pa.array(rows, types.LONG), *schema.value_lacking(path))
-    reader = bounds_of_column(leaf, column.type, trust_bytes=trusts_bytes(metadata))
+        return _make_missing_metadata(column, pa.array(rows, types.LONG), *schema.get_missing_value(path))
+    reader = make_bounds_reader(leaf, column.type, trust_bytes=can_trust_bytes(metadata))
     return _read_leaf_metadata(column, leaf, reader, groups, rows)
 
 
@@ -149,7 +149,7 @@ def _is_required(schema: pa.Schema, path: FieldPath) -> bool:
 
 
 def _read_leaf_metadata(
-    column: Column, leaf: Leaf, reader: BoundsOfColumn | None, groups: list[pq.RowGroupMetaData], rows: list[int]
+    column: Column, leaf: Leaf, reader: BoundsReader | None, groups: list[pq.RowGroupMetaData], rows: list[int]
 ) -> dict[str, pa.Array]:
     found = [group.column(leaf.index).statistics for group in groups]
     if pa.types.is_null(leaf.arrow_type):
@@ -205,7 +205,7 @@ def _make_constant_metadata(
     if column.type is None or not types.is_ordered(column.type):
         none = pa.array(np.zeros(len(row_count), np.int64))
         return {metadata_name("null_count", column.path): none} if is_everywhere else {}
-    arrays = constant_bounds(column, pa.repeat(value.cast(column.type), len(row_count)), row_count)
+    arrays = make_constant_bounds(column, pa.repeat(value.cast(column.type), len(row_count)), row_count)
     if not is_everywhere:
         # The number of rows with the value depends on the number of NULL structs around it.
         del arrays[metadata_name("null_count", column.path)]
@@ -227,12 +227,12 @@ def _parse_writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
     return _WRITER.match(_read_created_by(metadata) or "")
 
 
-def trusts_bytes(metadata: pq.FileMetaData) -> bool:
+def can_trust_bytes(metadata: pq.FileMetaData) -> bool:
     """Return whether bounds of bytes in this file can be trusted."""
     return _trusts_bytes_of(_parse_writer(metadata))
 
 
-def notes_ordered_bounds(metadata: pq.FileMetaData) -> bool:
+def has_ordered_bounds(metadata: pq.FileMetaData) -> bool:
     """Return whether the writer uses the min/max fields with a defined order for bytes, not the deprecated ones.
 
     Tamis never reads the deprecated fields, but other readers do if the newer ones are missing.
@@ -251,7 +251,7 @@ def _is_parquet_mr_before(writer: re.Match[str] | None, version: tuple[int, ...]
     return tuple(map(int, writer["version"].split("."))) < version
 
 
-def row_group_sizes(metadata: pq.FileMetaData, leaf_indices: Sequence[int]) -> list[int]:
+def sum_compressed_sizes(metadata: pq.FileMetaData, leaf_indices: Sequence[int]) -> list[int]:
     """Return the compressed bytes of these leaves in each row group."""
     return [
         sum([max(0, group.column(leaf).total_compressed_size) for leaf in leaf_indices])
@@ -264,7 +264,7 @@ def has_short_chunks(metadata: pq.FileMetaData) -> bool:
     return may_be_short(_read_created_by(metadata))
 
 
-def chunk_ranges(
+def find_chunk_ranges(
     metadata: pq.FileMetaData,
     row_group: int,
     leaf_indices: Sequence[int],
@@ -292,6 +292,6 @@ def chunk_ranges(
                 f"of a file of {'unknown size' if size is None else f'{size} bytes'}; write the file again"
             )
         if short:
-            length += MOST_SLACK if size is None else min(MOST_SLACK, size - start - length)
+            length += MAX_SLACK if size is None else min(MAX_SLACK, size - start - length)
         ranges.append((start, length))
     return ranges

@@ -48,7 +48,7 @@ class Pages:
 class SyntheticFile:
     """The consecutive buffers of a file."""
 
-    pieces: tuple[pa.Buffer, ...]
+    buffers: tuple[pa.Buffer, ...]
     size: int
 
     def open(self) -> pa.NativeFile | PrefetchedFile:
@@ -57,10 +57,10 @@ class SyntheticFile:
         pyarrow reads a chunk as a whole, so several buffers are copied into one in any case; copying here avoids calls
         into Python. Only a single large buffer is worth a file object that serves it without a copy.
         """
-        if self.size <= _MIN_ZERO_COPY_BYTES or len(self.pieces) > _BUFFERS_WITH_ONE_PAGE_BUFFER:
-            return pa.BufferReader(b"".join(self.pieces))
+        if self.size <= _MIN_ZERO_COPY_BYTES or len(self.buffers) > _BUFFERS_WITH_ONE_PAGE_BUFFER:
+            return pa.BufferReader(b"".join(self.buffers))
         start, ranges = 0, []
-        for buffer in self.pieces:
+        for buffer in self.buffers:
             ranges.append((start, buffer))
             start += buffer.size
         return PrefetchedFile(ranges, self.size, "pages")
@@ -70,7 +70,7 @@ _MIN_ZERO_COPY_BYTES = 1024 * 1024
 _BUFFERS_WITH_ONE_PAGE_BUFFER = 3  # the magic, the pages, the footer
 
 
-def one_column_file(
+def build_one_column_file(
     schema: LeafSchema,
     field: pa.Field | None,
     dictionary: pa.Buffer | None,

@@ -10,7 +10,7 @@ A struct to read is a mapping from the ids of the wanted fields to their kinds; 
 | containers nested deeper than `DEEPEST`                    | `Malformed`; there is no recursion over the input    |
 | the bytes end                                              | `IndexError`                                         |
 
-`decoded` runs a reader and turns both errors into a `CorruptFile` that names the location. All readers take the bytes
+`decode_or_raise` runs a reader and turns both errors into a `CorruptFile` that names the location. All readers take the bytes
 and a position, and return the value and the position after it.
 """
 
@@ -29,7 +29,7 @@ from tamis.errors import CorruptFile
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 BOOLEAN = TRUE
 
-DEEPEST = 32
+MAX_NESTING = 32
 """The maximum nesting depth. Parquet's own structures are nested less than half as deep."""
 
 _LONGEST_VARINT = 10
@@ -49,7 +49,7 @@ class Malformed(ValueError):
     """The bytes are not valid Thrift, or not the requested struct."""
 
 
-def decoded(read: Callable[[bytes, int], tuple[Value, int]], data: bytes, position: int, what: str) -> Value:
+def decode_or_raise(read: Callable[[bytes, int], tuple[Value, int]], data: bytes, position: int, what: str) -> Value:
     """Return the result of a reader; `what` names the structure and its location in the error message."""
     try:
         return read(data, position)[0]
@@ -136,7 +136,7 @@ def read_integers(data: bytes, position: int) -> tuple[Int64Array, int]:
     if size and element != I64:
         raise Malformed(f"a list of 64-bit numbers has elements of type {element}")
     numbers, _, position = read_varints(data, position, size)
-    return unzigzag(numbers), position
+    return decode_zigzag(numbers), position
 
 
 def read_binaries(data: bytes, position: int) -> tuple[list[bytes], int]:
@@ -178,7 +178,7 @@ def read_varints(data: bytes, position: int, count: int) -> tuple[npt.NDArray[np
     return np.add.reduceat(parts, first), lengths, position + len(stored)
 
 
-def unzigzag(numbers: npt.NDArray[np.uint64]) -> Int64Array:
+def decode_zigzag(numbers: npt.NDArray[np.uint64]) -> Int64Array:
     one = np.uint64(1)
     return (numbers >> one).astype(np.int64) ^ -(numbers & one).astype(np.int64)
 
@@ -249,11 +249,11 @@ def read_struct(data: bytes, position: int, wanted: Mapping[int, Kind]) -> tuple
             raise Malformed(f"field {identifier} has type {kind}, not {expected[0]}")
 
 
-def struct_of(wanted: Mapping[int, Kind]) -> Kind:
+def make_struct_kind(wanted: Mapping[int, Kind]) -> Kind:
     return STRUCT, lambda data, position: read_struct(data, position, wanted)
 
 
-def list_of(kind: Kind) -> Kind:
+def make_list_kind(kind: Kind) -> Kind:
     """Return the kind of a list; only for short lists, or lists with large elements."""
     element_type, read_element = kind
 
@@ -279,7 +279,7 @@ RAW_STRUCT: Kind = (STRUCT, _read_raw_struct)
 """A struct as its encoded bytes."""
 
 
-def required(found: Struct, identifier: int, name: str) -> Any:
+def get_required(found: Struct, identifier: int, name: str) -> Any:
     if identifier not in found:
         raise Malformed(f"it has no {name}")
     return found[identifier]
@@ -353,8 +353,8 @@ def skip(data: bytes, position: int, kind: int) -> int:
                 position += 1
         else:
             raise Malformed(f"the type {kind} is not supported")
-        if len(stack) > DEEPEST:
-            raise Malformed(f"it is nested deeper than {DEEPEST} levels")
+        if len(stack) > MAX_NESTING:
+            raise Malformed(f"it is nested deeper than {MAX_NESTING} levels")
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class LeafType:
         return self.length if self.physical == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(self.physical)
 
 
-class RowGroupPlaces(NamedTuple):
+class RowGroupPositions(NamedTuple):
     """The positions of row groups and chunks in a footer, found while validating it, for reuse."""
 
     rows: list[int]
@@ -73,13 +73,13 @@ class RowGroupPlaces(NamedTuple):
     """The end of the list of row groups."""
 
 
-def vetted_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> bytes:
+def get_validated_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> bytes:
     """Return the validated footer without unusable statistics; the same object if nothing was removed."""
-    return vet_footer(footer, leaves, path)[0]
+    return validate_footer(footer, leaves, path)[0]
 
 
-def vet_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> tuple[bytes, RowGroupPlaces | None]:
-    """Return the same as `vetted_footer`, and the positions of row groups in the given footer if there are many.
+def validate_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> tuple[bytes, RowGroupPositions | None]:
+    """Return the same as `get_validated_footer`, and the positions of row groups in the given footer if there are many.
 
     The positions are None if the row groups have an unusual encoding.
     """
@@ -140,7 +140,7 @@ class _Walk:
     is_odd: bool = False
     """Whether the encoding of the row groups is unusual, so that `map_footer` must check it."""
     rows: int = 0
-    places: RowGroupPlaces | None = None
+    places: RowGroupPositions | None = None
     shapes: dict[int, ChunkShape | None] = field(default_factory=dict)
     """The shape of each leaf's first chunk in a file with many row groups, if that chunk is valid."""
 
@@ -156,7 +156,7 @@ class _Walk:
                     raise self.make_error("lists its row groups twice")
                 self.check_elements(position)
                 count, position = self.read_list_size(position)
-                seen = RowGroupPlaces([], [], 0)
+                seen = RowGroupPositions([], [], 0)
                 for row_group in range(count):
                     position = self.walk_row_group(position, row_group, seen if count >= MANY_ROW_GROUPS else None)
                 end = self.footer[position:]
@@ -175,7 +175,7 @@ class _Walk:
         if total not in (None, 2 * self.rows):  # zigzag, as stored
             raise self.make_error(f"has {total // 2:,} rows for the file, but {self.rows:,} in its row groups")
 
-    def walk_row_group(self, position: int, row_group: int, seen: RowGroupPlaces | None) -> int:
+    def walk_row_group(self, position: int, row_group: int, seen: RowGroupPositions | None) -> int:
         """Walk a row group; `seen` collects positions if there are many row groups."""
         identifier, chunks = 0, None
         while True:
@@ -217,10 +217,10 @@ class _Walk:
     def match_known_chunk(self, position: int, leaf: int) -> int | None:
         """Return the end of a chunk that matches a known valid shape; None if it must be walked."""
         shape = self.shapes.get(leaf)
-        end = None if shape is None else shape.end_of(self.footer, position)
+        end = None if shape is None else shape.match_end(self.footer, position)
         if end is not None:
             return end
-        pattern = patterns_when_worthwhile(self.leaves[leaf])
+        pattern = choose_chunk_pattern(self.leaves[leaf])
         match = None if pattern is None else pattern.match(self.footer, position)
         return None if match is None else match.end()
 
@@ -424,16 +424,16 @@ _WALKED_FIRST = 4000
 _walked = count()
 
 
-def patterns_when_worthwhile(leaf: LeafType) -> re.Pattern[bytes] | None:
+def choose_chunk_pattern(leaf: LeafType) -> re.Pattern[bytes] | None:
     """Return the pattern of a leaf once the process has seen enough chunks, else None.
 
     Compiling the patterns takes as long as walking some thousand chunks, more than a process that reads one file sees.
     """
-    return harmless_chunk(leaf) if next(_walked) >= _WALKED_FIRST else None
+    return compile_valid_chunk_pattern(leaf) if next(_walked) >= _WALKED_FIRST else None
 
 
 @lru_cache(maxsize=64)
-def harmless_chunk(leaf: LeafType) -> re.Pattern[bytes]:
+def compile_valid_chunk_pattern(leaf: LeafType) -> re.Pattern[bytes]:
     """Return a pattern that matches only valid chunks of this type; other chunks must be walked."""
     width = leaf.width
     value = _match_text() if width is None else _match_text(width, width) if 0 < width < 0x80 else b"(?!)"

@@ -25,7 +25,7 @@ _MAX_WIDTH = 31
 """The maximum width here. From 32 bytes on the hash has four lanes, which are left to the library."""
 
 
-def xxh64_of_rows(rows: Array) -> Array:
+def hash_rows(rows: Array) -> Array:
     """Return the hashes of the rows of a byte matrix.
 
     >>> [hex(each) for each in xxh64_of_rows(np.frombuffer(b"abcdefgh", np.uint8).reshape(2, 4)).tolist()]
@@ -33,7 +33,7 @@ def xxh64_of_rows(rows: Array) -> Array:
     """
     count, width = rows.shape
     if width > _MAX_WIDTH:
-        return xxh64_of_texts([row.tobytes() for row in rows])
+        return hash_byte_strings([row.tobytes() for row in rows])
     rows = np.ascontiguousarray(rows)
     with np.errstate(over="ignore"):
         state = np.full(count, _PRIME_5 + np.uint64(width), np.uint64)
@@ -58,7 +58,7 @@ def xxh64_of_rows(rows: Array) -> Array:
     return state
 
 
-def xxh64_of_texts(values: Sequence[bytes]) -> Array:
+def hash_byte_strings(values: Sequence[bytes]) -> Array:
     """Return the hashes of values of any length."""
     digest = xxhash.xxh64_intdigest
     return np.fromiter((digest(value) for value in values), np.uint64, len(values))

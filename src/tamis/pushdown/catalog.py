@@ -8,16 +8,16 @@ from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 from typing import Any
 
-from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature, lone_surrogate
+from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature, find_lone_surrogate
 from tamis.pushdown.connector import Connector, Handle
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.lake_handle import LakeHandle
 from tamis.pushdown.connectors.memory import MemoryConnector
-from tamis.pushdown.nodes import Node, Output, TableScan, outputs_of
+from tamis.pushdown.nodes import Node, Output, TableScan, get_outputs
 from tamis.pushdown.scopes import Field
-from tamis.pushdown.sql_sources import Planned
-from tamis.pushdown.symbols import Symbols
-from tamis.pushdown.unregistered import PLACES, AttachedCatalog, EarlierTables, Opener, UnregisteredTables
+from tamis.pushdown.sql_sources import PlannedSource
+from tamis.pushdown.symbols import ColumnIds
+from tamis.pushdown.unregistered import PATH_FORMATS, AttachedCatalog, OpenedTableCache, Opener, UnregisteredTables
 from tamis.tables.source import TableSource
 
 _LAKE, _MEMORY = "lake", "memory"
@@ -33,7 +33,7 @@ class Catalog:
         self.connectors: dict[str, Connector] = {_LAKE: self._lake, _MEMORY: self._memory}
         self._opener = opener
         self._lake_catalogs: dict[str, AttachedCatalog] = {}
-        self._earlier = EarlierTables()
+        self._earlier = OpenedTableCache()
         self._registered: dict[tuple[str, ...], tuple[str, Handle]] = {}
         self._spellings: dict[tuple[str, ...], str] = {}
         self._names: dict[tuple[str, Handle], list[str]] = {}
@@ -42,12 +42,12 @@ class Catalog:
 
     def register_source(self, name: str, source: TableSource, others: Sequence[str] = ()) -> None:
         """Register a lake table under a name, replacing an earlier table of that name; `others` are its aliases."""
-        parts = parts_of_name(name)
+        parts = split_table_name(name)
         self._store(parts, _LAKE, self._lake.add(parts, source), *others)
 
     def register_rows(self, name: str, rows: Any) -> None:
         """Register in-memory rows under a name."""
-        parts = parts_of_name(name)
+        parts = split_table_name(name)
         self._store(parts, _MEMORY, self._memory.add(".".join(parts), rows))
 
     def attach(self, name: str, connector: Connector) -> None:
@@ -73,7 +73,7 @@ class Catalog:
     def _check_name_is_free(self, name: str) -> None:
         if not isinstance(name, str) or not name.strip() or "." in name:
             raise InvalidArgument(f"a database needs a non-empty name without dots, found {name!r}")
-        if name.casefold() in map(str.casefold, (*self.connectors, *self._lake_catalogs, *PLACES)):
+        if name.casefold() in map(str.casefold, (*self.connectors, *self._lake_catalogs, *PATH_FORMATS)):
             raise InvalidArgument(f"the name {name!r} is already in use: attach the database under another name")
 
     def _store(self, parts: tuple[str, ...], connector: str, handle: Handle, *others: str) -> None:
@@ -89,7 +89,7 @@ class Catalog:
 
     def unregister(self, name: str) -> None:
         """Remove a registered table."""
-        parts = _fold_parts(parts_of_name(name))
+        parts = _fold_parts(split_table_name(name))
         with self._lock:
             known = self._registered.pop(parts, None)
             if known is not None:
@@ -157,10 +157,10 @@ class Catalog:
     def scan(
         self,
         parts: tuple[str, ...],
-        column_ids: Symbols,
+        column_ids: ColumnIds,
         others: UnregisteredTables,
         protect: Callable[[TableScan, Sequence[str]], Node],
-    ) -> Planned | None:
+    ) -> PlannedSource | None:
         """Return the scan of a whole table as the user may see it; raise TableNotFound if there is no such table.
 
         `others` resolves unregistered tables. `protect` applies policies to the scan, for all names of the table.
@@ -176,19 +176,19 @@ class Catalog:
                 return None
             name, (handle, names) = _LAKE, other
         schema = self.connectors[name].columns(handle)
-        named = column_ids.fresh_scan(parts[-1] if "/" not in parts[-1] else "table", schema.names)
+        named = column_ids.allocate_scan(parts[-1] if "/" not in parts[-1] else "table", schema.names)
         columns = (Output(column_id, _decode_type(field)) for column_id, field in zip(named, schema, strict=True))
         node = protect(TableScan(name, handle, tuple(columns)), names)
-        outputs = outputs_of(node)
+        outputs = get_outputs(node)
         fields = (Field.of(column, output.name, output.type)
                   for column, output in zip(schema.names, outputs, strict=True))  # fmt: skip
-        return Planned(node, tuple(fields))
+        return PlannedSource(node, tuple(fields))
 
-    def doubles_of(self, scan: TableScan) -> Sequence[Sequence[str]]:
+    def find_duplicate_names(self, scan: TableScan) -> Sequence[Sequence[str]]:
         """Return the other names of the scanned table: one list per database that is the same database attached again,
         or per registered lake table that contains it."""
         if isinstance(scan.handle, LakeHandle):
-            return self.names_around(scan.handle.source)
+            return self.find_enclosing_names(scan.handle.source)
         others = [name for name in self._connector_names() if name != scan.connector]
         identity = self._identify(scan.connector) if others else None
         own = self.connectors[scan.connector].names(scan.handle)
@@ -200,7 +200,7 @@ class Catalog:
                 found.append([f"{name}.{each}" for each in (own if means_it else reversed(own))])
         return found
 
-    def names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
+    def find_enclosing_names(self, source: TableSource) -> Sequence[Sequence[str]]:
         """Return the names of each registered lake table whose location is, or contains, that of `source`."""
         location = _resolve_location(source)
         return [
@@ -253,11 +253,11 @@ class Catalog:
             hint = f" Did you mean {'.'.join((close[0], *parts[1:]))!r}?" if close else ""
             near = f"{hint or near} Databases: {', '.join(sorted(attached))}."
         raise TableNotFound(
-            f"no table {name!r} in this session.{near} Register one with c.register(name, table), or write {BY_PLACE}"
+            f"no table {name!r} in this session.{near} Register one with c.register(name, table), or write {TABLE_BY_PATH_SYNTAX}"
         )
 
 
-BY_PLACE = "delta.`path`, iceberg.`path` or parquet.`path`"
+TABLE_BY_PATH_SYNTAX = "delta.`path`, iceberg.`path` or parquet.`path`"
 """How a query names unregistered tables."""
 
 
@@ -280,7 +280,7 @@ def _decode_type(field: Any) -> Any:
     return field.type.value_type if pa.types.is_dictionary(field.type) else field.type
 
 
-def parts_of_name(name: str) -> tuple[str, ...]:
+def split_table_name(name: str) -> tuple[str, ...]:
     """Split a table name at the dots outside of back-ticks.
 
     >>> parts_of_name("sales.orders"), parts_of_name("delta.`/lake/a.b`")
@@ -288,7 +288,7 @@ def parts_of_name(name: str) -> tuple[str, ...]:
     """
     if not isinstance(name, str) or not name.strip():
         raise InvalidArgument(f"expected a table name, found {name!r}")
-    if lone_surrogate(name) is not None:
+    if find_lone_surrogate(name) is not None:
         raise InvalidArgument(f"the table name {name!r} is not valid Unicode: it has half of a surrogate pair")
     parts, is_quoted = [""], False
     for sign in name:

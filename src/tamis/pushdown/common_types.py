@@ -25,7 +25,7 @@ _INTEGER_TYPES = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _TEMPORAL_TYPES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
 
 
-def common_type(left: pa.DataType, right: pa.DataType, *, converts_text: bool = True) -> pa.DataType | None:
+def find_common_type(left: pa.DataType, right: pa.DataType, *, converts_text: bool = True) -> pa.DataType | None:
     """Return the type of a column that holds values of both types; None if they are incompatible.
 
     Without `converts_text`, as in VALUES, a string has no common type with another type.
@@ -76,7 +76,7 @@ def _get_precision_and_scale(data_type: pa.DataType) -> tuple[int, int]:
 
 def _find_common_nested(left: pa.DataType, right: pa.DataType, converts_text: bool) -> pa.DataType | None:
     def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-        return common_type(one, other, converts_text=converts_text)
+        return find_common_type(one, other, converts_text=converts_text)
 
     if pa.types.is_list(left) and pa.types.is_list(right):
         item = common(left.value_type, right.value_type)

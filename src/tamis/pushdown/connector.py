@@ -87,7 +87,7 @@ class Properties:
     """The maximum number of rows."""
     rows_are_exact: bool = False
     bytes: int | None = None
-    satisfied: Expr = TRUE
+    enforced_predicate: Expr = TRUE
     """A predicate that every row satisfies, including the pushed filter."""
     is_filtered: bool | None = None
     """Whether the handle returns fewer rows than the table has."""
@@ -96,7 +96,7 @@ class Properties:
     distinct: Mapping[str, int] = field(default_factory=dict)
 
 
-def as_told(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def conform_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the column names of `schema`; raise TableError if number or types of columns differ."""
     try:
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
@@ -140,14 +140,14 @@ class Connector(Protocol):
     def properties(self, handle: Handle) -> Properties:
         return Properties()
 
-    def lies_together(self, handle: Handle, column: Expr) -> bool | None:
+    def is_clustered(self, handle: Handle, column: Expr) -> bool | None:
         """Return whether the table is clustered by a column, so that a filter on some of its values skips much data.
 
         None means unknown; callers then assume that it is.
         """
         return None
 
-    def satisfied(self, handle: Handle) -> Expr:
+    def enforced_predicate(self, handle: Handle) -> Expr:
         """Return a predicate that every row satisfies, as far as it is known without reading metadata."""
         return TRUE
 
@@ -167,7 +167,7 @@ class Connector(Protocol):
         """
         return None
 
-    def push_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> Handle | None:
+    def push_join_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> Handle | None:
         """Return a handle that may skip rows whose column value is not among very many keys."""
         return None
 
@@ -184,7 +184,7 @@ class Connector(Protocol):
         """
         return None
 
-    def sums_rows(self, handle: Handle) -> bool:
+    def must_read_rows(self, handle: Handle) -> bool:
         """Return whether this process would read rows to aggregate the handle. An engine with workers aggregates there
         instead."""
         return False

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tamis.expr.nodes import Column
-from tamis.pushdown.connector import Connector, as_told
+from tamis.pushdown.connector import Connector, conform_batch
 from tamis.pushdown.nodes import Node, Project, TableScan
-from tamis.pushdown.own_files import is_plain_type, own_files
+from tamis.pushdown.own_files import can_round_trip, plan_native_scan
 from tamis.scan.coalesce import coalesce_batches
 
 
-class Direct:
+class DirectResult:
     """The rows of a scan, with its columns renamed and reordered, as a run of the engine would return them."""
 
     def __init__(self, scan: TableScan, columns: Sequence[tuple[str, int]], connector: Connector) -> None:
@@ -28,7 +28,7 @@ class Direct:
     def batches(self) -> Iterator[pa.RecordBatch]:
         for batch in coalesce_batches(self._connector.read(self._scan.handle)):
             if batch.num_rows:
-                checked = as_told(batch, self._given)
+                checked = conform_batch(batch, self._given)
                 arrays = [checked.column(position) for position in self._positions]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -36,20 +36,22 @@ class Direct:
         """Do nothing: a direct result holds no resources."""
 
 
-def direct(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> Direct | None:
+def find_direct_result(
+    plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]
+) -> DirectResult | None:
     """Return the result of a plan that only selects columns of a scan; None for other plans, or for a native scan."""
     found = _find_scan_columns(plan)
     if found is None:
         return None
     scan, columns = found
-    if scan.protects or not columns:
+    if scan.is_protected or not columns:
         return None
     connector = connectors[scan.connector]
-    if not all(is_plain_type(each.type) for each in connector.columns(scan.handle)):
+    if not all(can_round_trip(each.type) for each in connector.columns(scan.handle)):
         return None
     if names is not None:
         columns = [(name, position) for name, (_, position) in zip(names, columns, strict=True)]
-    return Direct(scan, columns, connector) if own_files(scan, connector) is None else None
+    return DirectResult(scan, columns, connector) if plan_native_scan(scan, connector) is None else None
 
 
 def _find_scan_columns(plan: Node) -> tuple[TableScan, list[tuple[str, int]]] | None:

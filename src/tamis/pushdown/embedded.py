@@ -23,22 +23,22 @@ import duckdb
 import pyarrow as pa
 from sqlglot.errors import SqlglotError
 
-from tamis.errors import EvaluationError, one_line
-from tamis.expr.sql_syntax import DEEPEST, with_large_stack
-from tamis.pushdown.connector import Connector, as_told
-from tamis.pushdown.connectors.lake_sums import whole_sums
-from tamis.pushdown.engine_words import plain
-from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
-from tamis.pushdown.own_files import OwnFiles, all_own_files, engine_name
-from tamis.pushdown.plan_sql import Printed, print_plan
+from tamis.errors import EvaluationError, to_one_line
+from tamis.expr.sql_syntax import MAX_NESTING, with_large_stack
+from tamis.pushdown.connector import Connector, conform_batch
+from tamis.pushdown.connectors.lake_sums import find_integer_sums
+from tamis.pushdown.engine_words import shorten_message
+from tamis.pushdown.nodes import Node, TableScan, Values, get_outputs
+from tamis.pushdown.own_files import NativeScan, plan_native_scans, quote_duckdb_name
+from tamis.pushdown.plan_sql import PrintedPlan, print_plan
 from tamis.pushdown.policies.reach import refuse_other_tables
-from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
-from tamis.pushdown.rules.sizes import MOST_ROWS_HELD
-from tamis.pushdown.set_operations import Described, describe_relation, with_common_types
-from tamis.pushdown.spark_syntax import in_duckdb_syntax
-from tamis.scan.embedded import text_for_engine
-from tamis.scan.engine_types import cast_for_engine, for_engine
-from tamis.scan.spark_functions import macros_of, to_duckdb
+from tamis.pushdown.policies.reading import check_protected, is_protected, protected_schema, read_protected_batches
+from tamis.pushdown.rules.sizes import MAX_BUILD_ROWS
+from tamis.pushdown.set_operations import DescribedQuery, cast_to_common_types, describe_relation
+from tamis.pushdown.spark_syntax import to_duckdb_syntax
+from tamis.scan.embedded import to_engine_sql
+from tamis.scan.engine_types import cast_to_engine_schema, to_engine_schema
+from tamis.scan.spark_functions import to_duckdb, write_macro_statements
 
 BATCH_ROWS = 65_536
 """The number of rows in a batch of the result."""
@@ -50,11 +50,11 @@ better by the statistics of its own tables than by those of Parquet files."""
 _NO_COLUMN = "nothing"
 
 
-class CannotTranslate(Exception):
+class UntranslatableQuery(Exception):
     """The engine rejected the SQL text before running it."""
 
 
-class Running:
+class RunningQuery:
     """One run of a plan. Its batches can be read once."""
 
     def __init__(
@@ -71,9 +71,9 @@ class Running:
         self._explain = explain or _explain_error
         self._failures: list[BaseException] = []
         check_protected(plan)
-        printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
+        printed = print_plan(plan, expression=to_engine_sql, is_leaf=is_protected)
         text = _translate_plan(printed, connectors)
-        own = all_own_files(printed.leaves, connectors)
+        own = plan_native_scans(printed.leaves, connectors)
         queries = "; ".join((text, *(files.query for files in own.values())))
         self._connection = _connect([path for files in own.values() for path in files.paths], queries)
         try:
@@ -97,18 +97,18 @@ class Running:
             except duckdb.Error as error:
                 reason = error
         if read is None:
-            raise CannotTranslate(one_line(reason)) from reason
+            raise UntranslatableQuery(to_one_line(reason)) from reason
         refuse_other_tables(read, leaves)
 
     def _register_all(
-        self, leaves: Sequence[tuple[str, Node]], own: Mapping[str, OwnFiles], connectors: Mapping[str, Connector]
+        self, leaves: Sequence[tuple[str, Node]], own: Mapping[str, NativeScan], connectors: Mapping[str, Connector]
     ) -> None:
         """Register all leaves in the engine. Leaves with the same handle share one materialised table, each with its
         own column names."""
         held: dict[tuple[str, object], tuple[str, Node]] = {}
         beside = len(leaves) - 1
         for name, leaf in leaves:
-            key = (leaf.connector, leaf.handle) if isinstance(leaf, TableScan) and not leaf.protects else None
+            key = (leaf.connector, leaf.handle) if isinstance(leaf, TableScan) and not leaf.is_protected else None
             if key is not None and key in held:
                 self._create("VIEW", name, _query_with_names(leaf, *held[key]))
                 continue
@@ -122,7 +122,7 @@ class Running:
 
     def _create(self, kind: str, name: str, query: str) -> None:
         try:
-            with interruptible():
+            with raise_keyboard_interrupt():
                 self._connection.execute(f"CREATE TEMP {kind} {name} AS {query}")
         except duckdb.Error as error:
             raise self._explain_failure(error) from error
@@ -135,13 +135,13 @@ class Running:
         """
         relation = _make_relation(leaf, connectors, self._failures)
         rows = _estimate_rows(leaf, connectors) if beside else None
-        sums = whole_sums(leaf)
+        sums = find_integer_sums(leaf)
         if rows is None and not sums:
             self._connection.register(name, relation)
             return False
         self._connection.register(f"{name}_stream", relation)
         stream = _query_with_integer_sums(f"{name}_stream", sums)
-        is_held = rows is not None and rows <= MOST_ROWS_HELD and beside > 1
+        is_held = rows is not None and rows <= MAX_BUILD_ROWS and beside > 1
         if is_held:
             self._create("TABLE", name, stream)
         else:
@@ -150,10 +150,10 @@ class Running:
 
     def _start(self, text: str) -> pa.RecordBatchReader:
         try:
-            with interruptible():
+            with raise_keyboard_interrupt():
                 found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-            raise CannotTranslate(one_line(error)) from error
+            raise UntranslatableQuery(to_one_line(error)) from error
         except duckdb.Error as error:
             raise self._explain_failure(error) from error
         assert found is not None
@@ -164,7 +164,7 @@ class Running:
         try:
             while True:
                 try:
-                    with interruptible():
+                    with raise_keyboard_interrupt():
                         batch = self._reader.read_next_batch()
                 except StopIteration:
                     return
@@ -185,7 +185,7 @@ class Running:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def raise_keyboard_interrupt() -> Iterator[None]:
     """Turn the engine's error about an interrupt into KeyboardInterrupt."""
     try:
         yield
@@ -195,61 +195,63 @@ def interruptible() -> Iterator[None]:
         raise
 
 
-def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> pa.Schema:
-    """Return the columns that a run of a plan returns; raise `CannotTranslate` if the engine rejects the plan.
+def find_result_schema(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> pa.Schema:
+    """Return the columns that a run of a plan returns; raise `UntranslatableQuery` if the engine rejects the plan.
 
     Nothing is read: the leaves are empty tables here.
     """
     check_protected(plan)
-    printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
+    printed = print_plan(plan, expression=to_engine_sql, is_leaf=is_protected)
     with _bind_query(_translate_plan(printed, connectors), printed, connectors) as relation:
         # Table functions would run without a limit.
         return _rename_columns(relation.limit(0).to_arrow_reader().schema, names)
 
 
 @contextmanager
-def _bind_query(text: str, printed: Printed, connectors: Mapping[str, Connector]) -> Iterator[duckdb.DuckDBPyRelation]:
+def _bind_query(
+    text: str, printed: PrintedPlan, connectors: Mapping[str, Connector]
+) -> Iterator[duckdb.DuckDBPyRelation]:
     """Bind a SQL text over leaves without rows."""
     connection = _connect((), text)
     try:
         for name, leaf in printed.leaves:
-            connection.register(name, empty_leaf(leaf, connectors))
+            connection.register(name, make_empty_leaf(leaf, connectors))
         yield connection.sql(text)
     except duckdb.Error as error:
-        raise CannotTranslate(one_line(error)) from error
+        raise UntranslatableQuery(to_one_line(error)) from error
     finally:
         connection.close()
 
 
-def _translate_plan(printed: Printed, connectors: Mapping[str, Connector]) -> str:
+def _translate_plan(printed: PrintedPlan, connectors: Mapping[str, Connector]) -> str:
     """Return the DuckDB SQL of a plan, with Spark's types in its set operations."""
 
     has_nested = any(
         output.type is None or pa.types.is_nested(output.type)
         for _, leaf in printed.leaves
-        for output in outputs_of(leaf)
+        for output in get_outputs(leaf)
     )
 
-    def describe(text: str) -> Described | None:
+    def describe(text: str) -> DescribedQuery | None:
         try:
-            with _bind_query(translated(text, has_nested=has_nested), printed, connectors) as relation:
+            with _bind_query(translate_query(text, has_nested=has_nested), printed, connectors) as relation:
                 return describe_relation(relation)
-        except CannotTranslate:
+        except UntranslatableQuery:
             return None
 
-    return translated(with_common_types(printed.text, describe), has_nested=has_nested)
+    return translate_query(cast_to_common_types(printed.text, describe), has_nested=has_nested)
 
 
-def empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
+def make_empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
     """Return an empty table with the columns of a leaf."""
     if isinstance(leaf, Values):
         return leaf.rows.rename_columns([output.name for output in leaf.columns]).slice(0, 0)
-    schema = for_engine(leaf_schema(leaf, connectors))
+    schema = to_engine_schema(find_leaf_schema(leaf, connectors))
     return (schema if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])).empty_table()
 
 
 def _explain_error(error: BaseException) -> BaseException:
-    return EvaluationError(f"the embedded engine could not finish the query: {plain(error)}")
+    return EvaluationError(f"the embedded engine could not finish the query: {shorten_message(error)}")
 
 
 def _rename_columns(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
@@ -262,7 +264,7 @@ MAX_CACHED_TEXT = 64 * 1024
 """Longer texts are not cached: programs generate them and rarely repeat them."""
 
 
-def translated(text: str, *, has_nested: bool) -> str:
+def translate_query(text: str, *, has_nested: bool) -> str:
     """Translate Spark SQL to DuckDB SQL, with Spark's semantics as far as DuckDB can express them."""
     translate = _translate_cached if len(text) <= MAX_CACHED_TEXT else _translate
     return translate(text, has_nested)
@@ -275,14 +277,14 @@ def _translate_cached(text: str, has_nested: bool) -> str:
 
 def _translate(text: str, has_nested: bool) -> str:
     def work() -> str:
-        return to_duckdb(in_duckdb_syntax(text), of_query=True, has_nested=has_nested)
+        return to_duckdb(to_duckdb_syntax(text), of_query=True, has_nested=has_nested)
 
     try:
         return work()
     except RecursionError:
-        return with_large_stack(work, DEEPEST)
+        return with_large_stack(work, MAX_NESTING)
     except (SqlglotError, EvaluationError) as error:
-        raise CannotTranslate(one_line(error)) from error
+        raise UntranslatableQuery(to_one_line(error)) from error
 
 
 @dataclass
@@ -295,7 +297,7 @@ class _Engine:
 
     def make_macros(self, text: str) -> None:
         with self.lock:
-            for macro in macros_of(text):
+            for macro in write_macro_statements(text):
                 if macro not in self.macros:
                     self.root.execute(macro)
                     self.macros.add(macro)
@@ -327,7 +329,7 @@ def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
     # process must not share its parent's.
     key = os.getpid(), tuple(paths)
     with _engines_lock:
-        engine = _engines.pop(key, None) or _Engine(new_engine(paths))
+        engine = _engines.pop(key, None) or _Engine(start_engine(paths))
         _engines[key] = engine
         while len(_engines) > MAX_ENGINES:
             # Queries that still run there have their own connections.
@@ -339,7 +341,7 @@ def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
 
 
 @contextmanager
-def parsing_connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def open_parser_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a connection without tables, to parse SQL but never to run it."""
     connection = _connect(())
     try:
@@ -348,7 +350,7 @@ def parsing_connection() -> Iterator[duckdb.DuckDBPyConnection]:
         connection.close()
 
 
-def new_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
+def start_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
     """Start an engine that can read the files at these paths, and no others."""
     spilled = Path(tempfile.gettempdir()) / f"tamis-{os.getpid()}"
     # Do not cache file contents in memory: they may never be read again.
@@ -374,7 +376,7 @@ class _Stream:
         self._read = read
         self._failures = failures
         # DuckDB has no tables without columns.
-        self._schema = for_engine(schema) if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])
+        self._schema = to_engine_schema(schema) if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
@@ -389,7 +391,7 @@ class _Stream:
                 if not len(self._given):
                     yield pa.record_batch([pa.nulls(batch.num_rows, pa.bool_())], schema=self._schema)
                 elif batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(cast_for_engine(batch, self._schema), schema=self._schema)
+                    yield pa.RecordBatch.from_arrays(cast_to_engine_schema(batch, self._schema), schema=self._schema)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -401,15 +403,15 @@ def _make_relation(leaf: Node, connectors: Mapping[str, Connector], failures: li
     match leaf:
         case Values():
             named = leaf.rows.rename_columns([output.name for output in leaf.columns])
-            return named.cast(for_engine(named.schema))
+            return named.cast(to_engine_schema(named.schema))
         case _:
-            return _Stream(leaf_schema(leaf, connectors), lambda: read_leaf(leaf, connectors), failures)
+            return _Stream(find_leaf_schema(leaf, connectors), lambda: read_leaf(leaf, connectors), failures)
 
 
-FILTERED = 0.2
+FILTER_SELECTIVITY = 0.2
 """The assumed selectivity of a filter. DuckDB assumes the same."""
 
-MOST_NUMBERS = 1_000_000
+MAX_RANGE_LENGTH = 1_000_000
 """DuckDB filters a range of this many numbers in negligible time."""
 
 BYTES_PER_ROW = 50
@@ -418,11 +420,15 @@ BYTES_PER_ROW = 50
 
 def _estimate_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | None:
     """Estimate the rows of a stream; None if there is no estimate, or if the engine knows the count."""
-    if not isinstance(leaf, TableScan) or leaf.protects:
+    if not isinstance(leaf, TableScan) or leaf.is_protected:
         return None
     known = connectors[leaf.connector].properties(leaf.handle)
     rows = known.rows if known.rows is not None else None if known.bytes is None else known.bytes // BYTES_PER_ROW
-    return None if rows is None else int(rows * (FILTERED if known.is_filtered and not known.rows_are_exact else 1))
+    return (
+        None
+        if rows is None
+        else int(rows * (FILTER_SELECTIVITY if known.is_filtered and not known.rows_are_exact else 1))
+    )
 
 
 def _query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
@@ -433,9 +439,9 @@ def _query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
     cannot know. DuckDB scans the range, so a large one is a cross product of smaller ranges, and only the first range
     is scanned.
     """
-    nothing = ", ".join("NULL" for _ in outputs_of(leaf)) or "NULL"
-    numbers = max(1, round(rows / FILTERED))
-    first = min(numbers, MOST_NUMBERS)
+    nothing = ", ".join("NULL" for _ in get_outputs(leaf)) or "NULL"
+    numbers = max(1, round(rows / FILTER_SELECTIVITY))
+    first = min(numbers, MAX_RANGE_LENGTH)
     others = "" if first == numbers else f", range({numbers // first}) AS others(other)"
     return f"{stream} UNION ALL SELECT {nothing} FROM range({first}) AS numbers(number){others} WHERE number < 0"
 
@@ -444,39 +450,39 @@ def _query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
     """Return a query that casts integer sums to HUGEINT, the type DuckDB gives them. Arrow has no such type."""
     if not names:
         return f"FROM {stream}"
-    replaced = ", ".join(f"{engine_name(name)}::HUGEINT AS {engine_name(name)}" for name in names)
+    replaced = ", ".join(f"{quote_duckdb_name(name)}::HUGEINT AS {quote_duckdb_name(name)}" for name in names)
     return f"SELECT * REPLACE ({replaced}) FROM {stream}"
 
 
 def _query_with_names(leaf: Node, held: str, first: Node) -> str:
     """Return a query that gives the columns of a materialised scan the names of another scan of the same handle."""
-    pairs = zip(outputs_of(first), outputs_of(leaf), strict=True)
-    named = ", ".join(f"{engine_name(own.name)} AS {engine_name(other.name)}" for own, other in pairs)
+    pairs = zip(get_outputs(first), get_outputs(leaf), strict=True)
+    named = ", ".join(f"{quote_duckdb_name(own.name)} AS {quote_duckdb_name(other.name)}" for own, other in pairs)
     return f"SELECT {named or '*'} FROM {held}"
 
 
-def leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
+def find_leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
     """Return the columns of a leaf, named by their column ids."""
     if is_protected(leaf):
         given = protected_schema(leaf, connectors)
     else:
         assert isinstance(leaf, TableScan)
         given = connectors[leaf.connector].columns(leaf.handle)
-    names = [output.name for output in outputs_of(leaf)]
+    names = [output.name for output in get_outputs(leaf)]
     return pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)])
 
 
 def read_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a leaf, with the columns of `leaf_schema`."""
+    """Yield the rows of a leaf, with the columns of `find_leaf_schema`."""
     if is_protected(leaf):
-        return protected_batches(leaf, connectors)
+        return read_protected_batches(leaf, connectors)
     assert isinstance(leaf, TableScan)
     names = [output.name for output in leaf.columns]
     batches = connectors[leaf.connector].read(leaf.handle)
     if not names:
         return batches
-    schema = leaf_schema(leaf, connectors)
-    return (as_told(batch, schema) for batch in batches)
+    schema = find_leaf_schema(leaf, connectors)
+    return (conform_batch(batch, schema) for batch in batches)
 
 
-__all__ = ["CannotTranslate", "Printed", "Running", "leaf_schema", "read_leaf", "schema_of", "translated"]
+__all__ = ["UntranslatableQuery", "PrintedPlan", "RunningQuery", "leaf_schema", "read_leaf", "schema_of", "translated"]

@@ -20,21 +20,21 @@ from tamis.errors import (
     TamisError,
     TypeMismatch,
     UnknownColumn,
-    counted,
-    place_in_text,
+    format_count,
+    format_position,
 )
 from tamis.expr.functions import FUNCTIONS
 from tamis.expr.kernels import DATE_TRUNC_UNITS
-from tamis.expr.sql_refusals import position_of
-from tamis.pushdown.sql_names import wrong_name
+from tamis.expr.sql_refusals import find_position
+from tamis.pushdown.sql_names import find_name_error
 from tamis.pushdown.sql_sources import Tables
-from tamis.pushdown.sql_trees import text_of
-from tamis.scan.engine_errors import engine_type_name, unknown_function, wrong_arguments
+from tamis.pushdown.sql_trees import to_sql_text
+from tamis.scan.engine_errors import engine_type_name, explain_wrong_arguments, find_unknown_function
 from tamis.scan.spark_calls import UnknownFunction
-from tamis.scan.spark_functions import ARGUMENT, explain_unknown
+from tamis.scan.spark_functions import ARGUMENT_PREFIX, explain_unknown_function
 
 
-def refusal(
+def explain_rejection(
     tree: exp.Expr,
     tables: Tables,
     doubts: Sequence[ExpressionError],
@@ -42,7 +42,7 @@ def refusal(
     otherwise: Callable[[str], TamisError],
 ) -> TamisError:
     """Return the error for a query that an engine rejects; `otherwise` wraps the engine's own message."""
-    wrong = wrong_name(tree, tables)
+    wrong = find_name_error(tree, tables)
     if wrong is not None:
         return wrong
     known = _explain_known(tree, error)
@@ -53,10 +53,10 @@ def refusal(
     wrong_call = next(filter(None, map(_check_argument_count, tree.find_all(exp.Anonymous))), None)
     if wrong_call is not None and "argument" in str(error):
         return ExpressionError(wrong_call)
-    return otherwise(plain(error))
+    return otherwise(shorten_message(error))
 
 
-def failure(tree: exp.Expr | None, doubts: Sequence[ExpressionError], error: BaseException) -> TamisError:
+def explain_failure(tree: exp.Expr | None, doubts: Sequence[ExpressionError], error: BaseException) -> TamisError:
     """Return the error for a query that the embedded engine started but could not finish."""
     if isinstance(error, duckdb.ConversionException):
         # The engine finds unconvertible values only while reading; the binder knew it from the types.
@@ -64,10 +64,10 @@ def failure(tree: exp.Expr | None, doubts: Sequence[ExpressionError], error: Bas
         if doubt is not None:
             return _rephrase_for_query(doubt)
     known = _explain_known(exp.Null() if tree is None else tree, error)
-    return known or EvaluationError(f"the embedded engine could not finish the query: {plain(error)}")
+    return known or EvaluationError(f"the embedded engine could not finish the query: {shorten_message(error)}")
 
 
-def plain(error: BaseException) -> str:
+def shorten_message(error: BaseException) -> str:
     """Return the first sentence of an engine's message, without positions and advice."""
     text = re.sub(r"\x1b\[[0-9;]*m|<class '[^']*'>", "", str(error))
     text = re.split(r"\n\s*\n|\bLINE \d+:|; line \d+ pos|\. Line \d+, Col|\n\s*Candidate", text)[0]
@@ -97,18 +97,18 @@ _Format = Callable[["re.Match[str]", exp.Expr], str]
 
 def _explain_known(tree: exp.Expr, error: BaseException) -> TamisError | None:
     if isinstance(error, UnknownFunction):
-        return EvaluationError(explain_unknown(error.name, _locate_call(tree, error.name)))
+        return EvaluationError(explain_unknown_function(error.name, _locate_call(tree, error.name)))
     if isinstance(error, EvaluationError):
         return _explain_translation_error(tree, error)
     text = re.sub(r"\bspark_(?=\w+\()", "", str(error))
-    if name := unknown_function(error if isinstance(error, Exception) else Exception(text)):
+    if name := find_unknown_function(error if isinstance(error, Exception) else Exception(text)):
         return _explain_unknown_function(name.removeprefix("spark_"), tree, text)
     if found := re.search(r"Cannot resolve routine `([^`]+)`", text):
         return _explain_unknown_function(found[1], tree, text)
     for pattern, kind, format_message in _KNOWN_MESSAGES:
         if found := re.search(pattern, text):
             return kind(format_message(found, tree))
-    if (message := wrong_arguments(text)) is not None:
+    if (message := explain_wrong_arguments(text)) is not None:
         name = message.split(" does not take")[0]
         problem, remedy = message.split(". ", 1)
         return TypeMismatch(f"{problem}{_locate_call(tree, name)}. {remedy}")
@@ -147,8 +147,8 @@ def _locate_call(tree: exp.Expr, name: str) -> str:
 
 
 def _locate(node: exp.Expr | None) -> str:
-    position = None if node is None else position_of(node)
-    return "" if position is None else f" (at: query, {place_in_text(position)})"
+    position = None if node is None else find_position(node)
+    return "" if position is None else f" (at: query, {format_position(position)})"
 
 
 def _locate_column(tree: exp.Expr, name: str) -> str:
@@ -178,12 +178,12 @@ def _explain_unequal_widths(found: re.Match[str], tree: exp.Expr) -> str:
 def _explain_invalid_value(found: re.Match[str], tree: exp.Expr) -> str:
     value, wanted = found[1], engine_type_name(found[2])
     column = re.search(r"source column ([^\s.]+\.)?([^\s.]+)", found.string)
-    if column is not None and column[2].startswith(ARGUMENT):
+    if column is not None and column[2].startswith(ARGUMENT_PREFIX):
         column = None  # an argument inside of a Tamis macro
     literal = next((each for each in tree.find_all(exp.Literal) if each.is_string and each.name == value), None)
     if column is None and literal is not None:
         around = literal.parent if isinstance(literal.parent, exp.Binary | exp.Cast | exp.In) else literal
-        problem = f"invalid {wanted} {value!r} in {text_of(around)}{_locate(literal)}"
+        problem = f"invalid {wanted} {value!r} in {to_sql_text(around)}{_locate(literal)}"
         return f"{problem}. Correct the value, or cast the other side"
     where = f" in {column[2]}" if column is not None else ""
     return f"invalid {wanted} {value!r}{where}. Filter such values out, or make them NULL with TRY_CAST"
@@ -207,7 +207,7 @@ def _explain_division_by_zero(tree: exp.Expr) -> str:
     ]
     of_zero = [each for each in found if _is_zero(each.expressions[1] if each.expressions else each.expression)]
     which = of_zero or found
-    where = f" in {text_of(which[0])}{_locate(which[0])}" if len(which) == 1 else ""
+    where = f" in {to_sql_text(which[0])}{_locate(which[0])}" if len(which) == 1 else ""
     return (
         f"division by zero{where}. Exclude such rows, as in CASE WHEN b <> 0 THEN a % b END, "
         "or make them NULL with try_divide or try_mod"
@@ -248,7 +248,7 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
         ExpressionError,
         lambda found, tree: (
             f"a number in {found[1].removesuffix(' BY')} BY is the position of a column, "
-            f"and there {'is' if found[2] == '1' else 'are'} {counted(int(found[2]), 'column')}"
+            f"and there {'is' if found[2] == '1' else 'are'} {format_count(int(found[2]), 'column')}"
         ),
     ),
     (
@@ -350,5 +350,5 @@ def _check_argument_count(call: exp.Anonymous) -> str | None:
     most = given if kind.is_var_len_args else len(kind.arg_types)
     if least <= given <= most:
         return None
-    wanted = counted(most, "argument") if given > most else f"at least {counted(least, 'argument')}"
+    wanted = format_count(most, "argument") if given > most else f"at least {format_count(least, 'argument')}"
     return f"{call.name} takes {wanted}, not {given}{_locate(call)}"

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tamis.errors import InvalidArgument, counted
+from tamis.errors import InvalidArgument, format_count
 from tamis.expr.nodes import Expr
-from tamis.expr.printer import shown
+from tamis.expr.printer import to_display_sql
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.nodes import (
     Aggregate,
@@ -26,12 +26,12 @@ from tamis.pushdown.nodes import (
     TopN,
     Union,
     Values,
-    outputs_of,
-    sources_of,
+    get_outputs,
+    get_sources,
     walk_plan,
 )
-from tamis.pushdown.optimizer import RuleAccount
-from tamis.pushdown.policies.redaction import SILENCE, is_silent, visible_plan
+from tamis.pushdown.optimizer import RuleMetrics
+from tamis.pushdown.policies.redaction import REDACTED_PLAN_NOTE, is_redacted, redact_plan
 
 FORMATS = ("text", "json")
 _SHOWN_TEXT = 160
@@ -41,7 +41,7 @@ def explain(
     query: str,
     before: Node,
     after: Node,
-    accounts: Sequence[RuleAccount],
+    accounts: Sequence[RuleMetrics],
     connectors: Mapping[str, Connector],
     format: str = "text",
     names: Sequence[str] | None = None,
@@ -60,24 +60,24 @@ def collect_facts(
     query: str,
     before: Node,
     after: Node,
-    accounts: Sequence[RuleAccount],
+    accounts: Sequence[RuleMetrics],
     connectors: Mapping[str, Connector],
     names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return the content of `explain` as nested values."""
-    if is_silent(before):
-        asked = visible_plan(before)
+    if is_redacted(before):
+        asked = redact_plan(before)
         return {
             "query": query,
             "returns": _describe_result(asked, names),
-            "before": tree_of(asked, {}),
-            "note": SILENCE,
+            "before": plan_to_dict(asked, {}),
+            "note": REDACTED_PLAN_NOTE,
         }
     return {
         "query": query,
         "returns": _describe_result(before, names),
-        "before": tree_of(before, connectors),
-        "after": tree_of(after, connectors),
+        "before": plan_to_dict(before, connectors),
+        "after": plan_to_dict(after, connectors),
         "rules": [
             {"rule": each.name, "applied": each.applied, "milliseconds": round(each.seconds * 1000, 3)}
             for each in accounts
@@ -88,23 +88,23 @@ def collect_facts(
 
 def _describe_result(plan: Node, names: Sequence[str] | None) -> list[dict[str, str]]:
     """Return the names of the result columns with their column ids, which are unique while names may repeat."""
-    column_ids = [output.name for output in outputs_of(plan)]
+    column_ids = [output.name for output in get_outputs(plan)]
     return [{"name": name, "column": column} for name, column in zip(names or column_ids, column_ids, strict=False)]
 
 
-def tree_of(plan: Node, connectors: Mapping[str, Connector]) -> dict[str, Any]:
+def plan_to_dict(plan: Node, connectors: Mapping[str, Connector]) -> dict[str, Any]:
     """Return a plan as nested values."""
     return {
         "node": type(plan).__name__,
         "what": _describe_node(plan, connectors),
-        "columns": [output.name for output in outputs_of(plan)],
-        "sources": [tree_of(source, connectors) for source in sources_of(plan)],
+        "columns": [output.name for output in get_outputs(plan)],
+        "sources": [plan_to_dict(source, connectors) for source in get_sources(plan)],
     }
 
 
-def plan_text(plan: Node, connectors: Mapping[str, Connector] | None = None) -> str:
+def format_plan(plan: Node, connectors: Mapping[str, Connector] | None = None) -> str:
     """Return a plan as text: one line per node, with sources indented."""
-    return "\n".join(_format_lines(tree_of(plan, connectors or {}), 0))
+    return "\n".join(_format_lines(plan_to_dict(plan, connectors or {}), 0))
 
 
 def _format_text(found: Mapping[str, Any]) -> str:
@@ -122,7 +122,7 @@ def _format_text(found: Mapping[str, Any]) -> str:
         lines.append("  none applied")
     lines += ["", "Scans"]
     for scan in found["scans"]:
-        known = [f"{'' if scan['rows_are_exact'] else 'at most '}{counted(scan['rows'], 'row')}"
+        known = [f"{'' if scan['rows_are_exact'] else 'at most '}{format_count(scan['rows'], 'row')}"
                  if scan["rows"] is not None else "", f"{scan['bytes']:,} bytes"
                  if scan["bytes"] is not None else ""]  # fmt: skip
         size = ", ".join(filter(None, known))
@@ -160,16 +160,16 @@ def _describe_node(node: Node, connectors: Mapping[str, Connector]) -> str:
             known = connectors.get(node.connector)
             return repr(node.handle) if known is None else known.describe(node.handle)
         case Filter():
-            return shown(node.predicate)
+            return to_display_sql(node.predicate)
         case Project():
             return ", ".join(map(_format_output, node.outputs))
         case Aggregate():
             keys = f" by {', '.join(map(_format_output, node.keys))}" if node.keys else ""
             return (", ".join(map(_format_call, node.aggregates)) or "distinct") + keys
         case Join():
-            pairs = [f"{shown(one)} = {shown(other)}" for one, other in node.criteria]
-            conditions = " and ".join([*pairs, *([shown(node.filter)] if node.filter is not None else [])])
-            prunes = f", dynamic filter on the {node.prunes} side" if node.prunes else ""
+            pairs = [f"{to_display_sql(one)} = {to_display_sql(other)}" for one, other in node.criteria]
+            conditions = " and ".join([*pairs, *([to_display_sql(node.filter)] if node.filter is not None else [])])
+            prunes = f", dynamic filter on the {node.dynamic_filter_side} side" if node.dynamic_filter_side else ""
             return f"{node.kind}{f' on {conditions}' if conditions else ''}{prunes}"
         case Sort():
             return _format_order(node.keys)
@@ -181,7 +181,7 @@ def _describe_node(node: Node, connectors: Mapping[str, Connector]) -> str:
         case Union():
             return f"of {len(node.sources)}"
         case Values():
-            return counted(node.rows.num_rows, "row")
+            return format_count(node.rows.num_rows, "row")
         case Sql():
             text = " ".join(node.text.split())
             return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} …"
@@ -196,19 +196,19 @@ def _format_alias(value: str, name: str) -> str:
 
 
 def _format_expr(expr: Expr) -> str:
-    return shown(expr)
+    return to_display_sql(expr)
 
 
 def _format_call(call: AggregateCall) -> str:
-    args = ", ".join(map(shown, call.args)) or "*"
-    kept = f" where {shown(call.filter)}" if call.filter is not None else ""
+    args = ", ".join(map(to_display_sql, call.args)) or "*"
+    kept = f" where {to_display_sql(call.filter)}" if call.filter is not None else ""
     text = f"{call.function}({'distinct ' if call.distinct else ''}{args}){kept}"
     return f"{text} as {call.name}"
 
 
 def _format_order(keys: Sequence[SortKey]) -> str:
     return ", ".join(
-        f"{shown(key.expr)}{' descending' if key.descending else ''}"
+        f"{to_display_sql(key.expr)}{' descending' if key.descending else ''}"
         f"{'' if key.nulls_first is not key.descending else ', nulls first' if key.nulls_first else ', nulls last'}"
         for key in keys
     )

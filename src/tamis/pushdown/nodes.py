@@ -74,7 +74,7 @@ class TableScan:
     handle: object
     """What to read: a value that only the connector understands, compared by value."""
     columns: tuple[Output, ...]
-    protects: bool = False
+    is_protected: bool = False
     """Whether a policy covers the table: only leakproof user filters are pushed into it, and reports redact it."""
 
 
@@ -111,7 +111,7 @@ class Join:
     """Pairs of expressions that must be equal: the first over the left side, the second over the right side."""
     filter: Expr | None = None
     """A further condition on a pair of rows."""
-    prunes: OneOf["left", "right"] | None = None
+    dynamic_filter_side: OneOf["left", "right"] | None = None
     """The side that gets a dynamic filter: it is read last, pruned by the join keys of the other side."""
 
 
@@ -166,7 +166,7 @@ class Sql:
 Node: TypeAlias = TableScan | Filter | Project | Aggregate | Join | Sort | Limit | TopN | Union | Values | Sql
 
 
-def sources_of(node: Node) -> tuple[Node, ...]:
+def get_sources(node: Node) -> tuple[Node, ...]:
     """Return the nodes that a node reads from."""
     match node:
         case TableScan() | Values():
@@ -181,9 +181,9 @@ def sources_of(node: Node) -> tuple[Node, ...]:
             return (node.source,)
 
 
-def with_sources(node: Node, sources: tuple[Node, ...]) -> Node:
+def replace_sources(node: Node, sources: tuple[Node, ...]) -> Node:
     """Return the node with other sources; the same object if they are unchanged."""
-    if all(one is other for one, other in zip(sources, sources_of(node), strict=True)):
+    if all(one is other for one, other in zip(sources, get_sources(node), strict=True)):
         return node
     match node:
         case TableScan() | Values():
@@ -207,12 +207,12 @@ def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
     waiting: list[tuple[Node, bool]] = [(node, False)]
     while waiting:
         current, is_ready = waiting.pop()
-        sources = sources_of(current)
+        sources = get_sources(current)
         if is_ready or not sources:
             count = len(sources)
             changed = tuple(results[len(results) - count :])
             del results[len(results) - count :]
-            results.append(change(with_sources(current, changed)))
+            results.append(change(replace_sources(current, changed)))
         else:
             waiting.append((current, True))
             waiting += [(source, False) for source in reversed(sources)]
@@ -226,10 +226,10 @@ def walk_plan(node: Node) -> Iterator[Node]:
     while waiting:
         current = waiting.pop()
         yield current
-        waiting += reversed(sources_of(current))
+        waiting += reversed(get_sources(current))
 
 
-def outputs_of(node: Node) -> tuple[Output, ...]:
+def get_outputs(node: Node) -> tuple[Output, ...]:
     """Return the output columns of a node."""
     match node:
         case TableScan() | Union() | Values() | Sql():
@@ -240,8 +240,8 @@ def outputs_of(node: Node) -> tuple[Output, ...]:
             keys = (Output(each.name, type_of(each.expr)) for each in node.keys)
             return (*keys, *(Output(each.name, each.type) for each in node.aggregates))
         case Join(kind="semi" | "anti"):
-            return outputs_of(node.left)
+            return get_outputs(node.left)
         case Join():
-            return (*outputs_of(node.left), *outputs_of(node.right))
+            return (*get_outputs(node.left), *get_outputs(node.right))
         case _:
-            return outputs_of(node.source)
+            return get_outputs(node.source)

@@ -16,14 +16,14 @@ from tamis.errors import InvalidArgument, TamisError
 from tamis.expr.nodes import Expr
 from tamis.pushdown.connector import Connector, Properties
 from tamis.pushdown.nodes import Node, TableScan, transform_up, walk_plan
-from tamis.pushdown.policies.reading import silence
-from tamis.pushdown.spark_meaning import is_as_on_spark
+from tamis.pushdown.policies.reading import redact_errors
+from tamis.pushdown.spark_meaning import is_equivalent_on_spark
 from tamis.pushdown.zones import depends_on_zone
 
 ROUNDS_PER_NODE = 4
 """The maximum number of rounds per node of a plan. An operation moves down one step per round."""
 
-FEWEST_ROUNDS = 20
+MIN_ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Context:
     is_ansi: bool = True
     """Whether overflows and invalid casts are errors in the engine."""
 
-    def means_the_same(self, *exprs: Expr) -> bool:
+    def is_equivalent_on_engine(self, *exprs: Expr) -> bool:
         """Return whether connectors evaluate all of the expressions as the engine does."""
         if not self.is_utc and any(map(depends_on_zone, exprs)):
             return False
-        return not self.has_workers or all(is_as_on_spark(expr, ansi=self.is_ansi) for expr in exprs)
+        return not self.has_workers or all(is_equivalent_on_spark(expr, ansi=self.is_ansi) for expr in exprs)
 
     def connector(self, name: str) -> Connector:
         return self.connectors[name]
@@ -51,17 +51,17 @@ class Context:
     def properties(self, scan: TableScan) -> Properties:
         """Return a scan's statistics. For a table under a policy, errors are redacted."""
         connector = self.connectors[scan.connector]
-        if not scan.protects:
+        if not scan.is_protected:
             return connector.properties(scan.handle)
-        with silence():
+        with redact_errors():
             return connector.properties(scan.handle)
 
-    def lies_together(self, scan: TableScan, column: Expr) -> bool | None:
+    def is_clustered(self, scan: TableScan, column: Expr) -> bool | None:
         """Return whether a scan's table is clustered by a column; None means unknown.
 
         It is always unknown for a table under a policy.
         """
-        return None if scan.protects else self.connectors[scan.connector].lies_together(scan.handle, column)
+        return None if scan.is_protected else self.connectors[scan.connector].is_clustered(scan.handle, column)
 
 
 class Rule(Protocol):
@@ -80,7 +80,7 @@ def is_final(rule: Rule) -> bool:
 
 
 @dataclass(slots=True)
-class RuleAccount:
+class RuleMetrics:
     """Metrics of a rule for one plan."""
 
     name: str
@@ -95,7 +95,7 @@ class Optimized:
     """An optimized plan, with the metrics of each rule in the order in which the rules run."""
 
     plan: Node
-    accounts: tuple[RuleAccount, ...]
+    rule_metrics: tuple[RuleMetrics, ...]
 
 
 def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_off: Collection[str] = ()) -> Optimized:
@@ -104,11 +104,11 @@ def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_of
     if unknown:
         known = ", ".join(rule.name for rule in rules)
         raise InvalidArgument(f"no rule {unknown[0]!r}. Rules: {known}")
-    accounts = {rule.name: RuleAccount(rule.name) for rule in rules}
+    accounts = {rule.name: RuleMetrics(rule.name) for rule in rules}
     used = [rule for rule in rules if rule.name not in switched_off]
     first = [rule for rule in used if not is_final(rule)]
     last = [rule for rule in used if is_final(rule)]
-    most = FEWEST_ROUNDS + ROUNDS_PER_NODE * sum(1 for _ in walk_plan(plan))
+    most = MIN_ROUNDS + ROUNDS_PER_NODE * sum(1 for _ in walk_plan(plan))
     for _ in range(most):
         before = plan
         for rule in first:
@@ -125,7 +125,7 @@ def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_of
     )
 
 
-def _apply_everywhere(rule: Rule, plan: Node, context: Context, metrics: RuleAccount) -> Node:
+def _apply_everywhere(rule: Rule, plan: Node, context: Context, metrics: RuleMetrics) -> Node:
     started = time.perf_counter()
 
     def change(node: Node) -> Node:

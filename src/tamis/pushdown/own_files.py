@@ -23,24 +23,24 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.expr.evaluate import physical_value
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, columns_of, conjuncts_of
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, find_columns, split_conjuncts
 from tamis.io.listing import check_unchanged
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import FileSchema
-from tamis.parquet.statistics import has_short_chunks, notes_ordered_bounds
+from tamis.parquet.statistics import has_ordered_bounds, has_short_chunks
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.lake_handle import Aggregation, LakeHandle
 from tamis.pushdown.nodes import Node, Output, TableScan
-from tamis.scan.embedded import duckdb_sql
+from tamis.scan.embedded import to_duckdb_sql
 from tamis.scan.projection import narrow
 from tamis.scan.stored_names import AskedColumns, columns_told_apart
 from tamis.tables.source import FILE_FORMAT, PARQUET, FileListing, TableSource
-from tamis.types import STRING, type_name, without_views
+from tamis.types import STRING, replace_view_types, type_name
 
-WORTH = 16 * 1024 * 1024
+MIN_NATIVE_BYTES = 16 * 1024 * 1024
 """The minimum size in bytes: a native scan takes some ten milliseconds to open its files."""
 
 MIN_NATIVE_FRACTION = 0.3
@@ -66,7 +66,7 @@ _TYPES = frozenset((
 
 
 @dataclass(frozen=True, slots=True)
-class OwnFiles:
+class NativeScan:
     """The files of a native scan, and the query over them that returns the columns of the scan."""
 
     paths: tuple[str, ...]
@@ -75,14 +75,14 @@ class OwnFiles:
     """The total size of the files in bytes."""
 
 
-def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False) -> OwnFiles | None:
+def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool = False) -> NativeScan | None:
     """Return the native scan for a scan; None if the engine must not read the files, or if it does not pay off.
 
     With `is_beside` another scan of the plan is native already, so small scans pay off too. Large ones were decided
     before and are not considered again.
     """
     handle = scan.handle
-    if scan.protects or not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle):
+    if scan.is_protected or not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle):
         return None
     if handle.aggregation is not None:
         return (
@@ -90,48 +90,50 @@ def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False)
             if handle.sums_rows
             else None
         )
-    if FALSE in (*conjuncts_of(handle.predicate), *conjuncts_of(handle.pruning)):
+    if FALSE in (*split_conjuncts(handle.predicate), *split_conjuncts(handle.pruning)):
         return None
-    is_plain = not handle.has_cut and bool(handle.columns)
+    is_plain = not handle.is_limited and bool(handle.columns)
     source = handle.source
     if not is_plain or source.storage.filesystem.type_name != "local":
         return None
-    asked = {*(each.path for each in handle.columns), *(each.path for each in columns_of(handle.predicate))}
+    asked = {*(each.path for each in handle.columns), *(each.path for each in find_columns(handle.predicate))}
     needed = sorted(path[0] for path in asked)
     if any(len(path) > 1 for path in asked):
         return None
-    if not all(is_plain_type(source.schema.field(name).type) for name in needed):
+    if not all(can_round_trip(source.schema.field(name).type) for name in needed):
         return None
-    if any(_has_doubtful_bounds(column) for column in columns_of(handle.predicate)):
+    if any(_has_doubtful_bounds(column) for column in find_columns(handle.predicate)):
         return None
-    compares_bytes = any(_is_of_bytes(column) for column in columns_of(handle.predicate))
+    compares_bytes = any(_is_of_bytes(column) for column in find_columns(handle.predicate))
     size = connector.properties(handle).bytes
-    worth = 1 if is_beside else WORTH
-    if size is not None and (size < worth or (is_beside and size >= WORTH)):
+    worth = 1 if is_beside else MIN_NATIVE_BYTES
+    if size is not None and (size < worth or (is_beside and size >= MIN_NATIVE_BYTES)):
         # The size of most handles is known by now; listing the files of a large table again would take long.
         return None
     readable = _find_readable_files(connector, handle, needed, worth, compares_bytes=compares_bytes)
     groups = None if readable is None else _write_queries(source, readable, needed)
     if readable is None or groups is None:
         return None
-    if (size is None or size >= WORTH) and not _reads_most(connector, handle):
+    if (size is None or size >= MIN_NATIVE_BYTES) and not _reads_most(connector, handle):
         return None
     columns = zip(handle.columns, scan.columns, strict=True)
-    selected = ", ".join(f"{engine_name(own.path[0])} AS {engine_name(output.name)}" for own, output in columns)
-    where = "" if handle.predicate == TRUE else f" WHERE {duckdb_sql(handle.predicate)}"
+    selected = ", ".join(
+        f"{quote_duckdb_name(own.path[0])} AS {quote_duckdb_name(output.name)}" for own, output in columns
+    )
+    where = "" if handle.predicate == TRUE else f" WHERE {to_duckdb_sql(handle.predicate)}"
     files = readable.listing.files
     query = f"SELECT {selected} FROM ({' UNION ALL '.join(groups)}){where}"
-    return OwnFiles(tuple(files["path"].to_pylist()), query, pc.sum(files["size"]).as_py() or 0)
+    return NativeScan(tuple(files["path"].to_pylist()), query, pc.sum(files["size"]).as_py() or 0)
 
 
-def all_own_files(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, Connector]) -> dict[str, OwnFiles]:
+def plan_native_scans(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, Connector]) -> dict[str, NativeScan]:
     """Return the native scans among the leaves of a plan, by leaf name."""
     scans = {name: leaf for name, leaf in leaves if isinstance(leaf, TableScan)}
-    found: dict[str, OwnFiles] = {}
+    found: dict[str, NativeScan] = {}
     for is_beside in (False, True):
         for name, scan in scans.items():
             connector = connectors[scan.connector]
-            if name not in found and (files := own_files(scan, connector, is_beside=is_beside)) is not None:
+            if name not in found and (files := plan_native_scan(scan, connector, is_beside=is_beside)) is not None:
                 found[name] = files
         if not found:
             break
@@ -140,19 +142,19 @@ def all_own_files(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, C
 
 def _find_native_aggregation(
     scan: TableScan, handle: LakeHandle, aggregation: Aggregation, connector: LakeConnector, is_beside: bool
-) -> OwnFiles | None:
-    rows = handle.of_rows(aggregation)
+) -> NativeScan | None:
+    rows = handle.without_aggregation(aggregation)
     columns = tuple(Output(each.name) for each in rows.columns)
-    found = own_files(replace(scan, handle=rows, columns=columns), connector, is_beside=is_beside)
+    found = plan_native_scan(replace(scan, handle=rows, columns=columns), connector, is_beside=is_beside)
     if found is None:
         return None
-    names = {each.path: engine_name(each.name) for each in rows.columns}
+    names = {each.path: quote_duckdb_name(each.name) for each in rows.columns}
     keys = [names[key.path] for key in aggregation.keys]
     calls = [
         f"{each.function}({'*' if each.column is None else names[each.column.path]})" for each in aggregation.measures
     ]
     pairs = zip((*keys, *calls), scan.columns, strict=True)
-    selected = ", ".join(f"{value} AS {engine_name(output.name)}" for value, output in pairs)
+    selected = ", ".join(f"{value} AS {quote_duckdb_name(output.name)}" for value, output in pairs)
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
     return replace(found, query=f"SELECT {selected} FROM ({found.query}){grouped}")
 
@@ -179,8 +181,8 @@ def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequen
         stored = zip(names, of_files, strict=True)
         constants = ((_write_constant(column[row]), name) for name, column in zip(partitions, values, strict=True))
         key = (
-            *(f"{engine_name(own)} AS {engine_name(name)}" for own, name in stored),
-            *(f"{constant} AS {engine_name(name)}" for constant, name in constants),
+            *(f"{quote_duckdb_name(own)} AS {quote_duckdb_name(name)}" for own, name in stored),
+            *(f"{constant} AS {quote_duckdb_name(name)}" for constant, name in constants),
         )
         groups.setdefault(key, []).append(f"'{path}'")
         if len(groups) > MAX_NATIVE_PARTITIONS:
@@ -193,8 +195,8 @@ def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequen
 
 def _write_constant(value: pa.Scalar) -> str:
     data_type = value.type
-    literal = Literal(physical_value(value), data_type)
-    return duckdb_sql(Call("cast", (literal, Literal(type_name(data_type), STRING))))
+    literal = Literal(to_physical_value(value), data_type)
+    return to_duckdb_sql(Call("cast", (literal, Literal(type_name(data_type), STRING))))
 
 
 def _has_doubtful_bounds(column: Column) -> bool:
@@ -214,7 +216,7 @@ def _is_of_bytes(column: Column) -> bool:
     return data_type is not None and (pa.types.is_string(data_type) or pa.types.is_decimal128(data_type))
 
 
-def is_plain_type(data_type: pa.DataType) -> bool:
+def can_round_trip(data_type: pa.DataType) -> bool:
     """Return whether values of a type pass through the engine unchanged."""
     return data_type in _TYPES or pa.types.is_decimal128(data_type)
 
@@ -242,7 +244,7 @@ def _find_readable_files(
 
     def find_names(file: tuple[str, int, int | None]) -> tuple[str, ...] | None:
         footer = load_footer(source.storage, *file)[0]
-        if has_short_chunks(footer.metadata) or (compares_bytes and not notes_ordered_bounds(footer.metadata)):
+        if has_short_chunks(footer.metadata) or (compares_bytes and not has_ordered_bounds(footer.metadata)):
             return None
         return _find_physical_names(footer.schema, asked, source.storage.place(file[0]))
 
@@ -268,7 +270,7 @@ def _find_physical_names(schema: FileSchema, asked: AskedColumns, location: str)
     It does so for INT96 timestamps, and for dates that need a datetime rebase.
     """
     physical = (schema.parquet.column(number) for number in range(len(schema.parquet)))
-    if schema.old_leaves or any(column.physical_type == "INT96" for column in physical):
+    if schema.leaves_to_rebase or any(column.physical_type == "INT96" for column in physical):
         return None
     if asked.names is None:
         return tuple(asked.schema.names) if _has_fields(schema, asked.schema) else None
@@ -280,12 +282,12 @@ def _find_physical_names(schema: FileSchema, asked: AskedColumns, location: str)
 
 def _has_fields(schema: FileSchema, wanted: pa.Schema) -> bool:
     """Return whether a file has these columns with the same spelling and types, and none that differs only by case."""
-    stored = schema.own_arrow
+    stored = schema.physical_arrow
     folded = [name.casefold() for name in stored.names]
     for field in wanted:
         if field.name not in stored.names or folded.count(field.name.casefold()) != 1:
             return False
-        if without_views(stored.field(field.name).type) != field.type:
+        if replace_view_types(stored.field(field.name).type) != field.type:
             return False
     return True
 
@@ -294,7 +296,7 @@ def _reads_most(connector: LakeConnector, handle: LakeHandle) -> bool:
     """Return whether a filter keeps so many row groups that further pruning does not pay off."""
     if handle.predicate == TRUE and handle.pruning == TRUE:
         return True
-    scan = connector.scan_of(handle)
+    scan = connector.to_scan(handle)
     if scan is None:
         return False
     for level in reversed(scan.plan("row_groups").report.levels):
@@ -303,5 +305,5 @@ def _reads_most(connector: LakeConnector, handle: LakeHandle) -> bool:
     return False
 
 
-def engine_name(name: str) -> str:
+def quote_duckdb_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from tamis.errors import InvalidArgument, MissingValue, ParseError, TamisError, with_article
+from tamis.errors import InvalidArgument, MissingValue, ParseError, TamisError, add_article
 from tamis.expr.literals import literal
 from tamis.expr.printer import to_sql
 from tamis.expr.sql_dialect import SparkCalls
@@ -96,7 +96,7 @@ def _index_by_name(arguments: Arguments | None) -> dict[str, Any]:
         case Sequence():
             return {_NUMBERED.format(number): value for number, value in enumerate(arguments, 1)}
     raise InvalidArgument(
-        f"args= must be a mapping for :name, or a list for ?, not {with_article(type(arguments).__name__)}"
+        f"args= must be a mapping for :name, or a list for ?, not {add_article(type(arguments).__name__)}"
     )
 
 

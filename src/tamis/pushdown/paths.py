@@ -7,14 +7,14 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tamis.expr.nodes import Call, Column, Expr, fold, operands_of, walk, with_args
+from tamis.expr.nodes import Call, Column, Expr, fold, get_operands, replace_args, walk
 from tamis.pushdown.nodes import Output
 
 Path: TypeAlias = tuple[str, ...]
 """A column id, then field names."""
 
 
-def paths_of(exprs: Iterable[Expr]) -> list[Path]:
+def collect_paths(exprs: Iterable[Expr]) -> list[Path]:
     """Return the paths that expressions read, each once and none nested in another."""
     found: dict[Path, None] = {}
     for expr in exprs:
@@ -24,10 +24,10 @@ def paths_of(exprs: Iterable[Expr]) -> list[Path]:
             elif _is_sql_text(node) and isinstance(node, Call):
                 # SQL text that is not parsed: it may use any field of a column.
                 found |= dict.fromkeys((each.path[0],) for each in node.args if isinstance(each, Column))
-    return outermost(found)
+    return drop_nested_paths(found)
 
 
-def outermost(paths: Iterable[Path]) -> list[Path]:
+def drop_nested_paths(paths: Iterable[Path]) -> list[Path]:
     """Return each path once, without those nested in others.
 
     >>> outermost([("a", "x"), ("b",), ("a",), ("b",)])
@@ -37,7 +37,7 @@ def outermost(paths: Iterable[Path]) -> list[Path]:
     return [path for path in wanted if not any(path[:length] in wanted for length in range(1, len(path)))]
 
 
-def symbols_of(expr: Expr) -> frozenset[str]:
+def collect_column_ids(expr: Expr) -> frozenset[str]:
     """Return the column ids that an expression reads."""
     return frozenset(node.path[0] for node in walk(expr) if isinstance(node, Column))
 
@@ -45,12 +45,12 @@ def symbols_of(expr: Expr) -> frozenset[str]:
 def replace_paths(expr: Expr, replacements: Mapping[Path, Column]) -> Expr:
     """Return the expression with paths, and the paths nested in them, replaced by columns.
 
-    SQL text that is not parsed reads whole columns only, and those keep their names: see `paths_of`.
+    SQL text that is not parsed reads whole columns only, and those keep their names: see `collect_paths`.
     """
 
     def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if not isinstance(node, Column):
-            return node if _is_sql_text(node) else with_args(node, args)
+            return node if _is_sql_text(node) else replace_args(node, args)
         for length in range(len(node.path), 0, -1):
             found = replacements.get(node.path[:length])
             if found is not None:
@@ -60,7 +60,7 @@ def replace_paths(expr: Expr, replacements: Mapping[Path, Column]) -> Expr:
     return fold(expr, combine, _parsed_operands)
 
 
-def field_type(outputs: Mapping[str, Output], path: Path) -> pa.DataType | None:
+def find_field_type(outputs: Mapping[str, Output], path: Path) -> pa.DataType | None:
     """Return the type of a field inside of an output; None if the type is unknown or the field is missing."""
     output = outputs.get(path[0])
     data_type = None if output is None else output.type
@@ -77,4 +77,4 @@ def _is_sql_text(node: Expr) -> bool:
 
 
 def _parsed_operands(node: Expr) -> tuple[Expr, ...]:
-    return () if _is_sql_text(node) else operands_of(node)
+    return () if _is_sql_text(node) else get_operands(node)

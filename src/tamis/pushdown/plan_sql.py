@@ -30,14 +30,14 @@ from tamis.pushdown.nodes import (
     TopN,
     Union,
     Values,
-    outputs_of,
+    get_outputs,
     walk_plan,
 )
-from tamis.pushdown.shared import shared_parts
+from tamis.pushdown.shared import find_common_subplans
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedPlan:
     """A SQL text, and by name the plan nodes that are its relations. Their columns are named by column ids."""
 
     text: str
@@ -49,19 +49,19 @@ def print_plan(
     *,
     expression: Callable[[Expr], str] = to_sql,
     is_leaf: Callable[[Node], bool] = lambda node: False,
-) -> Printed:
+) -> PrintedPlan:
     """Print a plan as SQL. `is_leaf` selects further nodes, besides scans and values, to print as relations."""
     texts = [node.text.lower() for node in walk_plan(plan) if isinstance(node, Sql)]
     prefix = "tamis"
     while any(prefix in text for text in texts):
         # A text may define a table of any name, which would shadow a relation.
         prefix += "_"
-    printer = _Printer(expression, is_leaf, prefix, shared_parts(plan))
+    printer = _Printer(expression, is_leaf, prefix, find_common_subplans(plan))
     text = printer.block(plan).text()
     if printer.commons:
         # The text may begin with its own WITH.
         text = f"WITH {', '.join(printer.commons)} {_wrap_with(text)}"
-    return Printed(text, tuple(printer.leaves))
+    return PrintedPlan(text, tuple(printer.leaves))
 
 
 def _wrap_with(text: str) -> str:
@@ -98,7 +98,7 @@ class _Block:
     def text(self) -> str:
         if self.whole is not None:
             return self.whole
-        outputs = self.outputs if self.outputs is not None else tuple(map(quoted, self.columns))
+        outputs = self.outputs if self.outputs is not None else tuple(map(quote_spark_name, self.columns))
         parts = [f"SELECT {', '.join(outputs) or '1 AS `nothing`'} FROM {self.source}"]
         if self.where:
             parts.append(f"WHERE {' AND '.join(self.where)}")
@@ -131,19 +131,22 @@ class _Printer:
 
     def _reference_common(self, node: Node, number: int) -> _Block:
         """Print a common subplan as a reference to its WITH entry, with the column ids of this use."""
-        name = quoted(f"{self._prefix}_shared_{number}")
-        columns = tuple(output.name for output in outputs_of(node))
+        name = quote_spark_name(f"{self._prefix}_shared_{number}")
+        columns = tuple(output.name for output in get_outputs(node))
         if number not in self._columns:
             text = self._print_node(node).text()
             self._columns[number] = columns
             self.commons.append(f"{name} AS ({text})")
         own = self._columns[number]
         pairs = zip(own, columns, strict=True)
-        outputs = tuple(quoted(one) if one == other else f"{quoted(one)} AS {quoted(other)}" for one, other in pairs)
+        outputs = tuple(
+            quote_spark_name(one) if one == other else f"{quote_spark_name(one)} AS {quote_spark_name(other)}"
+            for one, other in pairs
+        )
         return _Block(name, columns, outputs=outputs)
 
     def _print_node(self, node: Node) -> _Block:
-        columns = tuple(output.name for output in outputs_of(node))
+        columns = tuple(output.name for output in get_outputs(node))
         if self._is_leaf(node):
             return self._add_leaf("scan", node, columns)
         match node:
@@ -180,7 +183,7 @@ class _Printer:
     def _add_leaf(self, kind: str, node: Node, columns: tuple[str, ...]) -> _Block:
         name = f"{self._prefix}_{kind}_{len(self.leaves) + 1}"
         self.leaves.append((name, node))
-        return _Block(quoted(name), columns)
+        return _Block(quote_spark_name(name), columns)
 
     def _wrap(self, block: _Block) -> _Block:
         self._count += 1
@@ -188,14 +191,14 @@ class _Printer:
 
     def _format_output(self, expr: Expr, name: str) -> str:
         if isinstance(expr, Column) and expr.path == (name,):
-            return quoted(name)
-        return f"{self._expression(expr)} AS {quoted(name)}"
+            return quote_spark_name(name)
+        return f"{self._expression(expr)} AS {quote_spark_name(name)}"
 
     def _print_aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
         below = self.block(node.source)
         below = below if below.is_open else self._wrap(below)
         keys = [self._format_output(key.expr, key.name) for key in node.keys]
-        calls = [f"{self._format_call(each)} AS {quoted(each.name)}" for each in node.aggregates]
+        calls = [f"{self._format_call(each)} AS {quote_spark_name(each.name)}" for each in node.aggregates]
         group = tuple(self._expression(key.expr) for key in node.keys)
         # Without keys there is one group, and the query may use none of its values.
         outputs = (*keys, *calls) or ("count(*) AS `nothing`",)
@@ -243,7 +246,10 @@ class _Printer:
             if block.columns != columns:
                 names = zip(block.columns, columns, strict=True)
                 wrapped = self._wrap(block)
-                block = replace(wrapped, outputs=tuple(f"{quoted(own)} AS {quoted(name)}" for own, name in names))
+                block = replace(
+                    wrapped,
+                    outputs=tuple(f"{quote_spark_name(own)} AS {quote_spark_name(name)}" for own, name in names),
+                )
             elif block.order or block.limit:
                 block = self._wrap(block)
             texts.append(block.text())
@@ -256,14 +262,14 @@ class _Printer:
 
         def relation(match: re.Match[str]) -> str:
             # TABLESAMPLE precedes the alias, which is then optional.
-            return inputs[match[1]] + (match[2] or f" AS {quoted(match[1])}")
+            return inputs[match[1]] + (match[2] or f" AS {quote_spark_name(match[1])}")
 
         names = "|".join(map(re.escape, inputs))
         text = re.sub(f"`({names})`( TABLESAMPLE)?", relation, node.text)
         return _Block("", columns, whole=text)
 
 
-def quoted(name: str) -> str:
+def quote_spark_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -19,24 +19,24 @@ from sqlglot import exp
 from tamis.errors import EvaluationError, InvalidArgument, TamisError
 from tamis.expr.sql_refusals import refuse_reserved
 from tamis.pushdown.connector import Connector
-from tamis.pushdown.direct import Direct, direct
-from tamis.pushdown.embedded import CannotTranslate, Running, schema_of
-from tamis.pushdown.engine_words import failure, refusal
+from tamis.pushdown.direct import DirectResult, find_direct_result
+from tamis.pushdown.embedded import RunningQuery, UntranslatableQuery, find_result_schema
+from tamis.pushdown.engine_words import explain_failure, explain_rejection
 from tamis.pushdown.explain import explain
 from tamis.pushdown.nodes import Aggregate, AggregateCall, Node, Sql, TableScan, walk_plan
 from tamis.pushdown.optimizer import Context, Optimized, optimize
 from tamis.pushdown.parameters import Arguments, fill_parameters, number_parameters
 from tamis.pushdown.rules import ALL
-from tamis.pushdown.run_time import prune_joins
-from tamis.pushdown.scopes import Now
+from tamis.pushdown.run_time import apply_dynamic_filters
+from tamis.pushdown.scopes import QueryTime
 from tamis.pushdown.spark_generators import mark_maps
 from tamis.pushdown.sql_grouping import refuse_maps
-from tamis.pushdown.sql_names import has_unknown_function, quoted_columns, wrong_name
+from tamis.pushdown.sql_names import find_name_error, find_quoted_columns, has_unknown_function
 from tamis.pushdown.sql_normal import normalise_query
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
-from tamis.pushdown.sql_trees import with_principal
-from tamis.pushdown.time_travel import name_states
+from tamis.pushdown.sql_trees import replace_current_user
+from tamis.pushdown.time_travel import move_versions_into_names
 from tamis.scan.rows import Rows
 
 if TYPE_CHECKING:
@@ -78,15 +78,15 @@ class CompiledQuery:
         self.text = text
         self._tables = tables
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi)
-        self._switched_off = switched_off(rules)
+        self._switched_off = disabled_rules(rules)
         self._started_at = datetime.now(zone)
         tree = read_query(number_parameters(text))
         if not on_spark:
             refuse_reserved(tree)
         fill_parameters(tree, arguments)
         tree = normalise_query(tree)
-        name_states(tree, self._started_at)
-        self._tree = with_principal(tree, principal) if knows_principal else tree
+        move_versions_into_names(tree, self._started_at)
+        self._tree = replace_current_user(tree, principal) if knows_principal else tree
         tables.check(text, self._tree)
         self._planned = plan_query(self._tree, tables, now=self._now)
         scans = [node for node in walk_plan(self.plan) if isinstance(node, TableScan)]
@@ -96,7 +96,7 @@ class CompiledQuery:
         if maps and mark_maps(self._tree, maps):
             self._planned = plan_query(self._tree, tables, now=self._now)
         columns = {name for name, _ in types}
-        for comparison in quoted_columns(self._tree, columns):
+        for comparison in find_quoted_columns(self._tree, columns):
             # Engines accept it, and find nothing.
             logger.warning(
                 "%s compares two texts, and not a column: double quotes make a text, so write a name as `name`",
@@ -116,8 +116,8 @@ class CompiledQuery:
         return self._tables.has_policies
 
     @property
-    def _now(self) -> Now:
-        return Now(self._started_at, on_spark=self._context.has_workers)
+    def _now(self) -> QueryTime:
+        return QueryTime(self._started_at, on_spark=self._context.has_workers)
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -142,11 +142,11 @@ class CompiledQuery:
         """The columns of the result, in the types of the embedded engine. No table is read for it."""
         connectors = self._context.connectors
         try:
-            return schema_of(self.plan, self.names, connectors)
-        except CannotTranslate:
+            return find_result_schema(self.plan, self.names, connectors)
+        except UntranslatableQuery:
             try:
-                return schema_of(self.plain.plan, self.plain.names, connectors)
-            except CannotTranslate as error:
+                return find_result_schema(self.plain.plan, self.plain.names, connectors)
+            except UntranslatableQuery as error:
                 raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
     @property
@@ -172,7 +172,7 @@ class CompiledQuery:
         """Return the plan before and after the rules, the effect of each rule, and what each scan will read."""
         found = self.optimized
         connectors = self._context.connectors
-        return explain(self.text, self.plan, found.plan, found.accounts, connectors, format, self.names)
+        return explain(self.text, self.plan, found.plan, found.rule_metrics, connectors, format, self.names)
 
     # --- Mistakes -----------------------------------------------------------------------------------------------------
 
@@ -193,22 +193,22 @@ class CompiledQuery:
     def _is_doubtful(self) -> bool:
         if not any(isinstance(node, Sql) for node in walk_plan(self.plan)):
             return False
-        is_known = not self._planned.doubts and not has_unknown_function(self._tree)
-        return not is_known or wrong_name(self._tree, self._tables) is not None
+        is_known = not self._planned.binder_errors and not has_unknown_function(self._tree)
+        return not is_known or find_name_error(self._tree, self._tables) is not None
 
     def refusal(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
         """Return the error for a query that an engine does not accept, in terms of the query.
 
         `otherwise` makes the error where only the engine's own message is known.
         """
-        return refusal(self._tree, self._tables, self._planned.doubts, error, otherwise)
+        return explain_rejection(self._tree, self._tables, self._planned.binder_errors, error, otherwise)
 
     def _failure(self, error: BaseException) -> TamisError:
-        return failure(self._tree, self._planned.doubts, error)
+        return explain_failure(self._tree, self._planned.binder_errors, error)
 
     # --- Rows ---------------------------------------------------------------------------------------------------------
 
-    def run(self) -> Running | Direct:
+    def run(self) -> RunningQuery | DirectResult:
         """Start the query on the embedded engine."""
         return self._run_translated(self._planned, lambda: self.plain)
 
@@ -226,20 +226,20 @@ class CompiledQuery:
         on_spark = import_module(_ON_SPARK)
         return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark), is_ansi=on_spark.is_ansi(spark)))
 
-    def _run_translated(self, planned: PlannedQuery, plain: Callable[[], PlannedQuery]) -> Running | Direct:
+    def _run_translated(self, planned: PlannedQuery, plain: Callable[[], PlannedQuery]) -> RunningQuery | DirectResult:
         try:
             plan = self.optimized.plan if planned is self._planned else self._optimize(planned).plan
             return self._run_plan(plan, planned.names)
-        except CannotTranslate as error:
+        except UntranslatableQuery as error:
             logger.info("the engine does not accept the plan, so the query runs as text: %s", error)
         try:
             # Whatever is wrong with the plan, the engine may still accept the query as it was written.
             return self._run_plan(self._optimize(plain()).plan, plain().names)
-        except CannotTranslate as error:
+        except UntranslatableQuery as error:
             raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
-    def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
-        running = self._start(prune_joins(plan, self._context, self._run_to_table), names)
+    def _run_plan(self, plan: Node, names: Sequence[str] | None) -> RunningQuery | DirectResult:
+        running = self._start(apply_dynamic_filters(plan, self._context, self._run_to_table), names)
         try:
             self._refuse_compared_maps(running.schema)
         except TamisError:
@@ -247,9 +247,9 @@ class CompiledQuery:
             raise
         return running
 
-    def _start(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
+    def _start(self, plan: Node, names: Sequence[str] | None) -> RunningQuery | DirectResult:
         connectors = self._context.connectors
-        return direct(plan, names, connectors) or Running(
+        return find_direct_result(plan, names, connectors) or RunningQuery(
             plan, names, connectors, self._failure, is_guarded=self.has_policies
         )
 
@@ -348,7 +348,7 @@ def _not_accepted(reason: str) -> EvaluationError:
     return EvaluationError(f"the embedded engine does not accept the query: {reason}")
 
 
-def switched_off(rules: Rules) -> frozenset[str]:
+def disabled_rules(rules: Rules) -> frozenset[str]:
     """Return the names of the rules that `rules=` switches off."""
     if isinstance(rules, bool):
         return frozenset() if rules else frozenset(rule.name for rule in ALL)

@@ -1,6 +1,6 @@
 """Name resolution: scopes with the columns of a query's sources, and expressions over them.
 
-Names resolve without regard to case. SQL that plan nodes do not support raises `NotModelled`, which never leaves this
+Names resolve without regard to case. SQL that plan nodes do not support raises `UnsupportedSql`, which never leaves this
 package: the caller keeps the text of the query instead.
 """
 
@@ -16,22 +16,22 @@ from sqlglot import exp
 
 from tamis.errors import AmbiguousColumn, ExpressionError
 from tamis.expr.bind import bind
-from tamis.expr.clock import stop_clocks
+from tamis.expr.clock import freeze_current_time
 from tamis.expr.nodes import Column, Expr
-from tamis.expr.sql import expression_of
-from tamis.expr.sql_pipes import position_of_input
-from tamis.pushdown.spark_meaning import compares_as_spark
+from tamis.expr.sql import to_expression
+from tamis.expr.sql_pipes import parse_input_column_name
+from tamis.pushdown.spark_meaning import has_spark_comparisons
 from tamis.pushdown.sql_functions import is_scalar
 from tamis.pushdown.symbols import is_deterministic, substitute
-from tamis.pushdown.zones import name_zones, place_times
+from tamis.pushdown.zones import add_zone_to_literals, convert_to_instants
 
 
-class NotModelled(Exception):
+class UnsupportedSql(Exception):
     """Unsupported SQL: a part of a query that runs as text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class QueryTime:
     """The timestamp of a query in its time zone, and whether Spark will run it."""
 
     timestamp: datetime
@@ -90,19 +90,19 @@ class Scope:
 
     # --- Columns ------------------------------------------------------------------------------------------------------
 
-    def visible(self) -> tuple[Field, ...]:
+    def expand_star(self) -> tuple[Field, ...]:
         """Return the columns of `*`."""
         own = (each for relation in self.relations for each in relation.fields if each.value not in self.hidden)
         return (*self.merged, *own)
 
-    def of_relation(self, parts: Sequence[str]) -> tuple[Field, ...]:
+    def expand_relation_star(self, parts: Sequence[str]) -> tuple[Field, ...]:
         """Return the columns of `orders.*`."""
         found = [relation for relation in self.relations if relation.is_called(parts)]
         if len(found) != 1:
-            raise NotModelled(f"no single source {'.'.join(parts)}")
+            raise UnsupportedSql(f"no single source {'.'.join(parts)}")
         return found[0].fields
 
-    def fields_of(self, parts: Sequence[str]) -> list[tuple[str, exp.Expr]]:
+    def expand_struct_star(self, parts: Sequence[str]) -> list[tuple[str, exp.Expr]]:
         """Return the fields of `orders.address.*`, a struct column, each with its syntax tree."""
         if any(relation.is_called(parts) for relation in self.relations):
             return []
@@ -111,36 +111,36 @@ class Scope:
         if data_type is None or not pa.types.is_struct(data_type):
             return []
         names = [data_type.field(index).name for index in range(data_type.num_fields)]
-        return [(name, symbol_tree(parts[0], (*parts[1:], name))) for name in names]
+        return [(name, make_column_tree(parts[0], (*parts[1:], name))) for name in names]
 
     def find(self, parts: Sequence[str]) -> tuple[Field, tuple[str, ...]] | None:
         """Return the column that a name refers to and the fields inside of it; None if there is none."""
-        if (position := position_of_input(parts[0])) is not None:
-            visible = self.visible()
+        if (position := parse_input_column_name(parts[0])) is not None:
+            visible = self.expand_star()
             if not 0 < position <= len(visible):
-                raise NotModelled(f"no column {position}")
+                raise UnsupportedSql(f"no column {position}")
             return visible[position - 1], ()
         for count in range(len(parts) - 1, 0, -1):
             called = [relation for relation in self.relations if relation.is_called(parts[:count])]
             found = [each for relation in called for each in relation.fields if _is_same_name(each.name, parts[count])]
             if found:
                 return _pick_single(found, parts, parts[count]), tuple(parts[count + 1 :])
-        found = [each for each in self.visible() if _is_same_name(each.name, parts[0])]
+        found = [each for each in self.expand_star() if _is_same_name(each.name, parts[0])]
         owners = [relation for relation in self.relations if not set(relation.fields).isdisjoint(found)]
         if len(owners) > 1:
-            raise NotModelled(f"several sources have {parts[0]}")
+            raise UnsupportedSql(f"several sources have {parts[0]}")
         found = found or [each for each in self.aliases if _is_same_name(each.name, parts[0])]
         if found:
             return _pick_single(found, parts, parts[0]), tuple(parts[1:])
         return None if self.outer is None else self.outer.find(parts)
 
-    def beside(self, other: Scope) -> Scope:
+    def merge_with(self, other: Scope) -> Scope:
         return Scope((*self.relations, *other.relations), (*self.merged, *other.merged), self.hidden | other.hidden)
 
     def with_fields(self, fields: Sequence[Field]) -> Scope:
         return replace(self, relations=(*self.relations, Relation((), tuple(fields))))
 
-    def within(self, outer: Scope) -> Scope:
+    def with_outer(self, outer: Scope) -> Scope:
         return replace(self, outer=outer)
 
     def with_aliases(self, fields: Sequence[Field]) -> Scope:
@@ -158,38 +158,38 @@ class Scope:
     def _schema(self) -> pa.Schema:
         return pa.schema([(name, data_type or pa.null()) for name, data_type in self._columns.items()])
 
-    def expression(self, tree: exp.Expr, now: Now) -> Expr:
+    def resolve_expression(self, tree: exp.Expr, now: QueryTime) -> Expr:
         """Return the expression of a syntax tree, bound to the columns of the sources."""
         if not isinstance(tree, exp.Condition | exp.Interval | exp.Tuple):
-            raise NotModelled(f"{tree.key} is not a value")
+            raise UnsupportedSql(f"{tree.key} is not a value")
         if next(tree.find_all(exp.Query, exp.Window), None) is not None:
-            raise NotModelled("a subquery or a window in an expression")
+            raise UnsupportedSql("a subquery or a window in an expression")
         for call in tree.find_all(exp.Anonymous):
             if not is_scalar(call.name):
-                raise NotModelled(f"the function {call.name} may not be scalar")
+                raise UnsupportedSql(f"the function {call.name} may not be scalar")
         named, values = self._replace_names(tree)
         zone = now.timestamp.tzinfo or UTC
         try:
-            if zone is not UTC and not name_zones(named, zone):
-                raise NotModelled("a timestamp that depends on the session time zone")
-            found = stop_clocks(expression_of(named), lambda: now.timestamp)
+            if zone is not UTC and not add_zone_to_literals(named, zone):
+                raise UnsupportedSql("a timestamp that depends on the session time zone")
+            found = freeze_current_time(to_expression(named), lambda: now.timestamp)
             if zone is not UTC:
-                found = place_times(found, self._columns, zone)
+                found = convert_to_instants(found, self._columns, zone)
         except (ExpressionError, OverflowError) as error:
-            raise NotModelled(str(error)) from error
+            raise UnsupportedSql(str(error)) from error
         meant = substitute(found, values) if values else found
-        if now.on_spark and not compares_as_spark(meant, self._columns, is_utc=zone is UTC):
+        if now.on_spark and not has_spark_comparisons(meant, self._columns, is_utc=zone is UTC):
             # Binding would compare other values than Spark does.
-            raise NotModelled("a comparison for which Spark casts to other types")
-        return self.bound(meant)
+            raise UnsupportedSql("a comparison for which Spark casts to other types")
+        return self.bind_expression(meant)
 
-    def bound(self, expr: Expr) -> Expr:
+    def bind_expression(self, expr: Expr) -> Expr:
         """Bind an expression to the columns of the sources."""
         typed = [name for name, data_type in self._columns.items() if data_type is not None]
         try:
             return bind(expr, self._schema, typed=typed)
         except ExpressionError as error:
-            raise NotModelled(str(error)) from error
+            raise UnsupportedSql(str(error)) from error
 
     def _replace_names(self, tree: exp.Expr) -> tuple[exp.Expr, dict[str, Expr]]:
         """Return the tree with names replaced by column ids, and the values of those that are not columns."""
@@ -199,27 +199,27 @@ class Scope:
             # concat is the same function, and its argument types are known.
             pipe.replace(exp.Anonymous(this="concat", expressions=[pipe.this, pipe.expression]))
         values: dict[str, Expr] = {}
-        for top, parts in list(chains(root)):
+        for top, parts in list(find_references(root)):
             found = self.find(parts)
             if found is None:
-                raise NotModelled(f"no column {'.'.join(parts)}")
+                raise UnsupportedSql(f"no column {'.'.join(parts)}")
             column, inner = found
             match column.value:
                 case Column((column_id,)):
                     pass
                 case value:
                     if not is_deterministic(value):
-                        raise NotModelled(f"{column.name} is not deterministic")
+                        raise UnsupportedSql(f"{column.name} is not deterministic")
                     column_id = f"value of {column.name}"
                     values[column_id] = value
-            top.replace(_copy_position(symbol_tree(column_id, inner), top))
+            top.replace(_copy_position(make_column_tree(column_id, inner), top))
         return root.this, values
 
 
-def chains(tree: exp.Expr) -> Iterator[tuple[exp.Expr, tuple[str, ...]]]:
+def find_references(tree: exp.Expr) -> Iterator[tuple[exp.Expr, tuple[str, ...]]]:
     """Yield each column reference of a tree with all parts of its name, as in `a.b.c`."""
     for column in tree.find_all(exp.Column):
-        parts = parts_of(column)
+        parts = get_name_parts(column)
         top: exp.Expr = column
         while isinstance(top.parent, exp.Dot) and isinstance(top.parent.expression, exp.Identifier):
             if top is not top.parent.this:
@@ -229,11 +229,11 @@ def chains(tree: exp.Expr) -> Iterator[tuple[exp.Expr, tuple[str, ...]]]:
         yield top, parts
 
 
-def parts_of(named: exp.Expr) -> tuple[str, ...]:
+def get_name_parts(named: exp.Expr) -> tuple[str, ...]:
     """Return the parts of a column's or table's name."""
     keys = [key for key in ("catalog", "db", "table", "this") if named.args.get(key) is not None]
     if any(not isinstance(named.args[key], exp.Identifier) for key in keys):
-        raise NotModelled("a name that is not an identifier")
+        raise UnsupportedSql("a name that is not an identifier")
     return tuple(Name.of(named.args[key]) for key in keys)
 
 
@@ -242,11 +242,11 @@ def _pick_single(found: Sequence[Field], parts: Sequence[str], name: str) -> Fie
         found = [field for field in found if field.name == name] or found
     if len(found) == 1:
         return found[0]
-    refuse_twins(found)
-    raise NotModelled(f"several columns {'.'.join(parts)}")
+    refuse_case_collisions(found)
+    raise UnsupportedSql(f"several columns {'.'.join(parts)}")
 
 
-def refuse_twins(fields: Sequence[Field]) -> None:
+def refuse_case_collisions(fields: Sequence[Field]) -> None:
     """Raise if two columns differ only by case, which engines do not distinguish."""
     known: dict[str, str] = {}
     for name in (each.name for each in fields):
@@ -258,7 +258,7 @@ def refuse_twins(fields: Sequence[Field]) -> None:
             )
 
 
-def symbol_tree(column_id: str, inner: Sequence[str] = ()) -> exp.Expr:
+def make_column_tree(column_id: str, inner: Sequence[str] = ()) -> exp.Expr:
     """Return the syntax tree of a plan column. Its column id is quoted because it contains dots."""
     tree: exp.Expr = exp.Column(this=exp.to_identifier(column_id, quoted=True))
     for name in inner:
@@ -275,7 +275,7 @@ def _copy_position(named: exp.Expr, given: exp.Expr) -> exp.Expr:
     return named
 
 
-def hidden_name(column_id: str) -> str:
+def make_hidden_name(column_id: str) -> str:
     """Return an internal name for a column, which no query can use."""
     return f"\x00{column_id}"
 

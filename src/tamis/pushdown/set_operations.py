@@ -27,9 +27,9 @@ from sqlglot import exp
 
 from tamis.errors import TypeMismatch
 from tamis.expr.sql_dialect import SparkCalls, SparkText
-from tamis.pushdown.common_types import common_type
-from tamis.pushdown.sql_recursion import recursive_parts, references
-from tamis.types import a_type, is_text, type_name
+from tamis.pushdown.common_types import find_common_type
+from tamis.pushdown.sql_recursion import find_references_to, split_recursive_query
+from tamis.types import is_text, type_name, type_name_with_article
 
 _KEYWORDS = re.compile(r"\b(UNION|INTERSECT|EXCEPT|VALUES)\b", re.IGNORECASE)
 
@@ -38,18 +38,18 @@ SIDES_PER_QUERY = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedQuery:
     """The column names of a query, and their types in the engine."""
 
     names: tuple[str, ...]
     types: tuple[DuckDBPyType, ...]
 
 
-Describe = Callable[[str], Described | None]
+Describe = Callable[[str], DescribedQuery | None]
 """Returns the columns of a Spark SQL query; None if the engine rejects it."""
 
 
-def with_common_types(text: str, describe: Describe) -> str:
+def cast_to_common_types(text: str, describe: Describe) -> str:
     """Return a Spark SQL query whose set operations have Spark's types; raise `TypeMismatch` if sides have none."""
     if not _KEYWORDS.search(text):
         return text
@@ -213,10 +213,10 @@ class _TypeCaster:
             merged: pa.DataType | None = pa.null()
             for own in found.types:
                 before = merged
-                merged = None if own is None or before is None else common_type(before, own, converts_text=False)
+                merged = None if own is None or before is None else find_common_type(before, own, converts_text=False)
                 if merged is None and own is not None and before is not None:
                     raise TypeMismatch(
-                        f"column {index + 1} of VALUES has {a_type(before)} and {a_type(own)}, which have no common "
+                        f"column {index + 1} of VALUES has {type_name_with_article(before)} and {type_name_with_article(own)}, which have no common "
                         "type: cast its values to one type"
                     )
             for cell, own in zip(cells, found.types, strict=True):
@@ -235,14 +235,14 @@ def _merge_types(
     """Return the common type of a column of both sides; raise `TypeMismatch` if there is none."""
     if left is None or right is None:
         return None
-    found = common_type(left, right)
+    found = find_common_type(left, right)
     if is_recursive and found != left and not _is_widened_integer(left, right):
         found = None
     if found is not None and found not in (left, right) and _needs_nested_string_cast(left, right):
         found = None
     if found is None:
         raise TypeMismatch(
-            f"the sides of {word} have {a_type(left)} and {a_type(right)} in column {position}, "
+            f"the sides of {word} have {type_name_with_article(left)} and {type_name_with_article(right)} in column {position}, "
             f"{'and the first side determines the type' if is_recursive else 'which have no common type'}: "
             f"cast one of them to the type of the other"
         )
@@ -334,13 +334,15 @@ def _subquery(side: exp.Expr, alias: str, columns: Sequence[str] = ()) -> exp.Su
 def _find_recursive_query(operation: exp.SetOperation) -> exp.CTE | None:
     """Return the recursive common table expression whose body is this set operation, if any."""
     common = operation.find_ancestor(exp.CTE)
-    is_body = common is not None and _is_recursive(common) and recursive_parts(common)[1] is operation.expression
+    is_body = common is not None and _is_recursive(common) and split_recursive_query(common)[1] is operation.expression
     return common if is_body else None
 
 
 def _is_recursive(common: exp.CTE) -> bool:
     clause = common.parent
-    return isinstance(clause, exp.With) and bool(clause.recursive and references(common.this, common.alias.casefold()))
+    return isinstance(clause, exp.With) and bool(
+        clause.recursive and find_references_to(common.this, common.alias.casefold())
+    )
 
 
 def _visible_commons(side: exp.Expr) -> list[exp.CTE]:
@@ -358,7 +360,7 @@ def _visible_commons(side: exp.Expr) -> list[exp.CTE]:
             index = next(index for index, each in enumerate(node.expressions) if each is below)
             own = node.expressions[index]
             if _is_recursive(own):
-                found = [exp.CTE(this=recursive_parts(own)[0].copy(), alias=own.args["alias"].copy()), *found]
+                found = [exp.CTE(this=split_recursive_query(own)[0].copy(), alias=own.args["alias"].copy()), *found]
             found = [*node.expressions[:index], *found]
         below, node = node, node.parent
     return found
@@ -392,5 +394,5 @@ def _to_arrow_type(data_type: DuckDBPyType) -> pa.DataType | None:
     return pa.struct(list(inner.items()))
 
 
-def describe_relation(relation: duckdb.DuckDBPyRelation) -> Described:
-    return Described(tuple(relation.columns), tuple(relation.types))
+def describe_relation(relation: duckdb.DuckDBPyRelation) -> DescribedQuery:
+    return DescribedQuery(tuple(relation.columns), tuple(relation.types))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tamis.expr.nodes import Column, Expr
-from tamis.pushdown.connectors.lake_sums import is_sum
+from tamis.pushdown.connectors.lake_sums import is_sum_scan
 from tamis.pushdown.nodes import (
     Aggregate,
     Filter,
@@ -27,13 +27,13 @@ from tamis.pushdown.nodes import (
     TopN,
     Union,
     Values,
-    sources_of,
+    get_sources,
     walk_plan,
 )
 from tamis.pushdown.symbols import is_deterministic, substitute
 
 
-def shared_parts(plan: Node) -> dict[int, int]:
+def find_common_subplans(plan: Node) -> dict[int, int]:
     """Return a number for each node of a common subplan, by the node's `id()`. Equal subplans share a number."""
     scans = [(node.connector, node.handle) for node in walk_plan(plan) if isinstance(node, TableScan)]
     if len(set(scans)) == len(scans):
@@ -41,7 +41,7 @@ def shared_parts(plan: Node) -> dict[int, int]:
     numbers: dict[Node, list[int]] = {}
     for node in walk_plan(plan):
         # A node that only filters or renames a scan streams through the engine; sharing would materialise it.
-        if isinstance(node, Aggregate | Join | TopN | Limit) or is_sum(node):
+        if isinstance(node, Aggregate | Join | TopN | Limit) or is_sum_scan(node):
             named = _Renamer().node(node)
             if named is not None:
                 numbers.setdefault(named, []).append(id(node))
@@ -57,7 +57,7 @@ class _Renamer:
 
     def node(self, node: Node) -> Node | None:
         """Return the subplan with renamed columns; None if it contains SQL text, literal rows or random values."""
-        sources = [self.node(source) for source in sources_of(node)]
+        sources = [self.node(source) for source in get_sources(node)]
         if None in sources or isinstance(node, Sql | Values):
             return None
         below = [source for source in sources if source is not None]

@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import refusal
+from tamis.scan.spark_calls import make_unsupported_error
 
-NAMES = ("count_if", "collect_list", "collect_set", "array_agg", "percentile", "percentile_cont", "percentile_disc",
+TRANSLATED_AGGREGATES = ("count_if", "collect_list", "collect_set", "array_agg", "percentile", "percentile_cont", "percentile_disc",
          "median", "max_by", "min_by", "kurtosis")  # fmt: skip
 
 _LISTS = frozenset(("collect_list", "collect_set", "array_agg"))
 _RENAMED = {("kurtosis", 1): "duckdb_kurtosis_pop"}
 _EXTREMES = {"max_by": "duckdb_arg_max", "min_by": "duckdb_arg_min"}
-MOST_EXTREMES = 100_000
+MAX_EXTREMES = 100_000
 """The maximum number of values that Spark's max_by and min_by return."""
 _PERCENTILES = {"percentile_cont": "duckdb_quantile_cont", "percentile_disc": "duckdb_quantile_disc"}
 _CALL_WRAPPERS = (exp.Filter, exp.Window, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 """Nodes around a call that belong to it."""
 
 
-def put_in_words(tree: exp.Expr) -> None:
+def translate_aggregates(tree: exp.Expr) -> None:
     """Replace the aggregate calls in a tree by their translations. All functions in it are `exp.Anonymous`."""
     for ordered in list(tree.find_all(exp.WithinGroup)):
         _order_percentile(ordered)
@@ -61,9 +61,9 @@ def _keep_null_values(call: exp.Anonymous) -> None:
     """Wrap x in a struct in `max_by(x, y, 3)`: DuckDB drops rows whose x is NULL, but a struct is not NULL."""
     value, by, count = call.expressions
     if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdecimal():
-        raise refusal(call.name, "its number of values must be a constant")
-    if not 0 < int(count.name) <= MOST_EXTREMES:
-        raise refusal(call.name, f"its number of values must be between 1 and {MOST_EXTREMES}")
+        raise make_unsupported_error(call.name, "its number of values must be a constant")
+    if not 0 < int(count.name) <= MAX_EXTREMES:
+        raise make_unsupported_error(call.name, f"its number of values must be between 1 and {MAX_EXTREMES}")
     boxed = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("v"), value.copy()])
     found = exp.Anonymous(this=_EXTREMES[call.name.lower()], expressions=[boxed, by.copy(), count.copy()])
     whole = _get_whole_call(call)
@@ -82,7 +82,7 @@ def _order_percentile(ordered: exp.WithinGroup) -> None:
         return
     keys = order.expressions
     if len(keys) != 1 or len(call.expressions) != 1 or isinstance(call.expressions[0], exp.Distinct):
-        raise refusal(name, "it takes one percentage, or an array of them, and ORDER BY one value")
+        raise make_unsupported_error(name, "it takes one percentage, or an array of them, and ORDER BY one value")
     key = keys[0]
     shares = call.expressions[0]
     if key.args.get("desc"):
@@ -95,7 +95,7 @@ def _negate_shares(name: str, shares: exp.Expr) -> exp.Expr:
         return exp.Anonymous(this="array", expressions=[_negate_shares(name, each) for each in shares.expressions])
     value = shares.this if isinstance(shares, exp.Cast) else shares
     if not isinstance(value, exp.Literal) or value.is_string:
-        raise refusal(name, "its percentage must be a constant")
+        raise make_unsupported_error(name, "its percentage must be a constant")
     # DuckDB counts negative shares from the end, and 0 has no sign.
     return exp.Literal.number(1) if float(value.name) == 0 else exp.Neg(this=exp.Literal.number(value.name))
 

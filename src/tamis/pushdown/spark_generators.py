@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tamis.expr.sql_refusals import AGGREGATES
-from tamis.scan.spark_calls import refusal
+from tamis.scan.spark_calls import make_unsupported_error
 
 GENERATORS = (
     "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple",
@@ -87,10 +87,10 @@ def _make_columns(call: exp.Anonymous, names: Sequence[str], *, outer: bool = Fa
     if name == "json_tuple":
         return _make_json_columns(call, names)
     if len(call.expressions) != 1:
-        raise refusal(call.name, f"it takes one argument, not {len(call.expressions)}")
+        raise make_unsupported_error(call.name, f"it takes one argument, not {len(call.expressions)}")
     values = call.expressions[0]
     if isinstance(values, exp.Null) or (isinstance(values, exp.Anonymous) and values.name.lower() in _STRUCT_FUNCTIONS):
-        raise refusal(call.name, "it takes an array or a map")
+        raise make_unsupported_error(call.name, "it takes an array or a map")
     if name == "inline":
         kept = _make_outer_items(values) if outer else values
         depth = exp.PropertyEQ(this=exp.to_identifier("max_depth"), expression=exp.Literal.number(2))
@@ -100,7 +100,7 @@ def _make_columns(call: exp.Anonymous, names: Sequence[str], *, outer: bool = Fa
     is_map = len(names) == len(positions) + 2 or (not names and _is_map(values))
     wanted = names or (*positions, *(("key", "value") if is_map else ("col",)))
     if len(wanted) != len(positions) + (2 if is_map else 1):
-        raise refusal(
+        raise make_unsupported_error(
             call.name, f"it returns {len(positions) + 1} columns, or {len(positions) + 2} for a map, not {len(wanted)}"
         )
     lists = [exp.Anonymous(this=part, expressions=[values.copy()]) for part in ("map_keys", "map_values")]
@@ -119,14 +119,14 @@ def _is_map(values: exp.Expr) -> bool:
 def _make_stack_columns(call: exp.Anonymous, names: Sequence[str]) -> _Columns:
     count, *given = call.expressions or [exp.Null()]
     if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdecimal() or int(count.name) < 1:
-        raise refusal("stack", "its number of rows must be a constant")
+        raise make_unsupported_error("stack", "its number of rows must be a constant")
     if not given:
-        raise refusal("stack", "it needs values")
+        raise make_unsupported_error("stack", "it needs values")
     rows = int(count.name)
     width = -(-len(given) // rows)
     wanted = names or [f"col{index}" for index in range(width)]
     if len(wanted) != width:
-        raise refusal("stack", f"it returns {width} columns, not {len(wanted)}")
+        raise make_unsupported_error("stack", f"it returns {width} columns, not {len(wanted)}")
     padded = [*given, *(exp.null() for _ in range(rows * width - len(given)))]
     lists = (exp.Anonymous(this="array", expressions=[each.copy() for each in padded[index::width]])
              for index in range(width))  # fmt: skip
@@ -137,9 +137,11 @@ def _make_json_columns(call: exp.Anonymous, names: Sequence[str]) -> _Columns:
     text, *fields = call.expressions or [exp.Null()]
     wanted = names or [f"c{index}" for index in range(len(fields))]
     if not fields or len(wanted) != len(fields):
-        raise refusal("json_tuple", f"it returns a column for each of its {len(fields)} fields, not {len(wanted)}")
+        raise make_unsupported_error(
+            "json_tuple", f"it returns a column for each of its {len(fields)} fields, not {len(wanted)}"
+        )
     if not all(isinstance(each, exp.Literal) and each.is_string and each.name.isidentifier() for each in fields):
-        raise refusal("json_tuple", "its fields must be constants of letters, digits and _")
+        raise make_unsupported_error("json_tuple", "its fields must be constants of letters, digits and _")
     paths = [exp.Literal.string(f"$.{each.name}") for each in fields]
     values = (exp.Anonymous(this="get_json_object", expressions=[text.copy(), path]) for path in paths)
     return _Columns(tuple(values), tuple(wanted))
@@ -217,7 +219,7 @@ def _translate_unnest(unnest: exp.Unnest) -> exp.Expr:
     """Translate `UNNEST(xs, ys) WITH ORDINALITY AS t(x, y, position)`: parallel lists, and positions from 1."""
     lists = list(unnest.expressions)
     if any(map(_is_map, lists)):
-        raise refusal("unnest", "it takes arrays")
+        raise make_unsupported_error("unnest", "it takes arrays")
     alias = unnest.args.get("alias")
     names = [each.name for each in alias.columns] if alias is not None else []
     offset = unnest.args.get("offset")
@@ -240,7 +242,7 @@ def _translate_unnest(unnest: exp.Unnest) -> exp.Expr:
         defaults.append("ordinality")
     wanted = names or defaults
     if len(wanted) != len(values):
-        raise refusal("unnest", f"it returns {len(values)} columns, not {len(wanted)}")
+        raise make_unsupported_error("unnest", f"it returns {len(values)} columns, not {len(wanted)}")
     select = _make_select(_Columns(tuple(values), tuple(wanted)))
     name = None if alias is None or alias.this is None else exp.TableAlias(this=alias.this.copy())
     source = exp.Subquery(this=select, alias=name)
@@ -254,7 +256,7 @@ def _translate_unnest(unnest: exp.Unnest) -> exp.Expr:
             if isinstance(offset, exp.Identifier):
                 given.append(offset.name)
             if len(given) != len(values):
-                raise refusal("unnest", f"it returns {len(values)} columns, not {len(given)}")
+                raise make_unsupported_error("unnest", f"it returns {len(values)} columns, not {len(given)}")
             select.set("expressions", [_make_alias(value, each) for value, each in zip(values, given, strict=True)])
             lateral_alias.set("columns", [])
         source.set("alias", None)
@@ -301,12 +303,14 @@ def _translate_items(select: exp.Select) -> None:
     for node in select.find_all(exp.Anonymous):
         is_own = id(node) in calls or node.find_ancestor(exp.Select) is not select
         if not is_own and _as_generator(node) is not None:
-            raise refusal(node.name, "it is nested in another expression")
+            raise make_unsupported_error(node.name, "it is nested in another expression")
     if not found:
         return
     if _is_grouped(select):
         if len(found) > 1 or any(_has_window(item) for item in select.expressions):
-            raise refusal("generators", "a SELECT with groups has several of them, or one with a window function")
+            raise make_unsupported_error(
+                "generators", "a SELECT with groups has several of them, or one with a window function"
+            )
         _translate_single(select, found[0])
     elif len(found) > 1 or any(_has_window(item) for item in select.expressions) or _needs_join(found[0]):
         _join_items(select, found)
@@ -368,7 +372,9 @@ def _join_items(select: exp.Select, found: Sequence[exp.Expr]) -> None:
             # Only the engine knows the fields of the struct.
             items.append(exp.Column(this=exp.Star(), table=table.copy()))
             if any(isinstance(each, exp.Star) for each in select.expressions):
-                raise refusal(call.name, "with a * in the SELECT its columns need names; add them, as in AS (a, b)")
+                raise make_unsupported_error(
+                    call.name, "with a * in the SELECT its columns need names; add them, as in AS (a, b)"
+                )
             joins.append(_make_lateral_join(exp.Select(expressions=list(columns.values)), table, ()))
             continue
         own = [f"generated {number}.{index}" for index in range(len(names))]

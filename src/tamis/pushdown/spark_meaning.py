@@ -26,7 +26,7 @@ from tamis.expr.functions import COMPARISONS, FUNCTIONS, type_of
 from tamis.expr.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
 from tamis.expr.temporal import parse_date, parse_timestamp
-from tamis.pushdown.zones import call_depends_on_zone, column_type
+from tamis.pushdown.zones import call_depends_on_zone, find_column_type
 from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_ordered, is_text
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -34,12 +34,12 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EXACT_IN_FLOATS = 2**24
 
 
-def is_as_on_spark(expr: Expr, *, ansi: bool) -> bool:
+def is_equivalent_on_spark(expr: Expr, *, ansi: bool) -> bool:
     """Return whether Tamis evaluates an expression, whose columns are typed, as Spark does."""
     return all(_is_equivalent(node, ansi) for node in walk(expr))
 
 
-def compares_as_spark(expr: Expr, columns: Mapping[str, pa.DataType | None], *, is_utc: bool) -> bool:
+def has_spark_comparisons(expr: Expr, columns: Mapping[str, pa.DataType | None], *, is_utc: bool) -> bool:
     """Return whether the comparisons of an unbound expression compare the values that Spark compares.
 
     Binding casts literals to the types of columns, and then the original types are lost.
@@ -48,7 +48,7 @@ def compares_as_spark(expr: Expr, columns: Mapping[str, pa.DataType | None], *, 
     def add_type(node: Expr) -> Expr:
         if not isinstance(node, Column) or node.type is not None:
             return node
-        return Column(node.path, node.position, column_type(node, columns), node.exact)
+        return Column(node.path, node.position, find_column_type(node, columns), node.exact)
 
     tests = [node for node in walk(transform(expr, add_type)) if isinstance(node, Call)]
     tests = [call for call in tests if call.function in COMPARISONS or call.function == "in"]

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tamis.expr.sql_dialect import MOST_LEVELS as LEVELS_OF_ALIAS
-from tamis.pushdown.sql_recursion import recursive_parts, references
-from tamis.scan.spark_calls import refusal
+from tamis.expr.sql_dialect import MAX_LEVELS as LEVELS_OF_ALIAS
+from tamis.pushdown.sql_recursion import find_references_to, split_recursive_query
+from tamis.scan.spark_calls import make_unsupported_error
 
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 """The default of `spark.sql.cteRecursionLevelLimit`, for a query without MAX RECURSION LEVEL."""
 MAX_ROWS = 1_000_000
 """The default of `spark.sql.cteRecursionRowLimit`."""
@@ -29,23 +29,23 @@ MAX_ROWS = 1_000_000
 _LEVEL, _TOTAL = "recursion level", "recursion total"
 
 
-def bound_recursion(clause: exp.With) -> None:
+def limit_recursion(clause: exp.With) -> None:
     """Limit the levels and rows of the recursive queries of a WITH clause."""
     if not clause.recursive:
         return
     found: list[exp.Expr] = []
     for common in clause.expressions:
         name = common.alias.casefold()
-        is_recursive = bool(references(common.this, name))
+        is_recursive = bool(find_references_to(common.this, name))
         found += _count_levels(common, name) if is_recursive else [common]
     clause.set("expressions", found)
 
 
 def _count_levels(common: exp.CTE, name: str) -> list[exp.Expr]:
-    first, rest = (part.unnest() for part in recursive_parts(common))
+    first, rest = (part.unnest() for part in split_recursive_query(common))
     inner = exp.to_identifier(f"{common.alias}, counted", quoted=True)
     given = common.args["alias"].args.get(LEVELS_OF_ALIAS)
-    _add_counts(rest, name, _CountedQuery(inner, MOST_LEVELS if given is None else int(given.name)))
+    _add_counts(rest, name, _CountedQuery(inner, MAX_LEVELS if given is None else int(given.name)))
     columns = [each.copy() for each in common.args["alias"].columns]
     hidden = _hidden_columns()
     # The first rows may be a set operation or VALUES.
@@ -88,22 +88,28 @@ def _add_counts(query: exp.Expr, name: str, inner: _CountedQuery) -> None:
     match query:
         case exp.Union() if not query.args.get("distinct"):
             for side in (query.this, query.expression):
-                if not references(side, name):
-                    raise refusal("WITH RECURSIVE", "a side of UNION ALL in its second part does not refer to it")
+                if not find_references_to(side, name):
+                    raise make_unsupported_error(
+                        "WITH RECURSIVE", "a side of UNION ALL in its second part does not refer to it"
+                    )
                 _add_counts(side.unnest(), name, inner)
         case exp.Select():
             _add_counts_to_select(query, name, inner)
         case _:
-            raise refusal("WITH RECURSIVE", "a query refers to itself where its levels cannot be counted")
+            raise make_unsupported_error(
+                "WITH RECURSIVE", "a query refers to itself where its levels cannot be counted"
+            )
 
 
 def _add_counts_to_select(select: exp.Select, name: str, inner: _CountedQuery) -> None:
-    tables = references(select, name)
+    tables = find_references_to(select, name)
     sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
     own = [each for each in sources if any(each is table for table in tables)]
-    below = [each for each in sources if isinstance(each, exp.Subquery) and references(each, name)]
-    if len(own) + len(below) == 0 or sum(len(references(each, name)) for each in below) + len(own) < len(tables):
-        raise refusal("WITH RECURSIVE", "a query refers to itself where its levels cannot be counted")
+    below = [each for each in sources if isinstance(each, exp.Subquery) and find_references_to(each, name)]
+    if len(own) + len(below) == 0 or sum(len(find_references_to(each, name)) for each in below) + len(own) < len(
+        tables
+    ):
+        raise make_unsupported_error("WITH RECURSIVE", "a query refers to itself where its levels cannot be counted")
     for table in own:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))

@@ -8,16 +8,16 @@ import sqlglot
 from sqlglot import exp
 
 from tamis.expr.sql_dialect import SparkCalls, SparkText
-from tamis.pushdown.spark_aggregates import NAMES, put_in_words
+from tamis.pushdown.spark_aggregates import TRANSLATED_AGGREGATES, translate_aggregates
 from tamis.pushdown.spark_generators import GENERATORS, unnest_generators
-from tamis.pushdown.spark_recursion import bound_recursion
+from tamis.pushdown.spark_recursion import limit_recursion
 
 _TRANSLATED_KEYWORDS = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "unnest", "values",
-                        *GENERATORS, *NAMES)  # fmt: skip
+                        *GENERATORS, *TRANSLATED_AGGREGATES)  # fmt: skip
 _KEYWORDS = re.compile(rf"\b({'|'.join(_TRANSLATED_KEYWORDS)})\b", re.IGNORECASE)
 
 
-def in_duckdb_syntax(text: str) -> str:
+def to_duckdb_syntax(text: str) -> str:
     """Return the text with Spark syntax replaced, for example lateral views by joins of unnested lists.
 
     >>> in_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
@@ -36,7 +36,7 @@ def in_duckdb_syntax(text: str) -> str:
             table.set("alias", exp.TableAlias(this=name, columns=[exp.to_identifier("id")]))
     for each in list(tree.find_all(exp.Any, exp.Anonymous)):
         _rename_aggregate(each)
-    put_in_words(tree)
+    translate_aggregates(tree)
     for group in tree.find_all(exp.Group):
         _normalise_keys(group)
     for pivot in list(tree.find_all(exp.Pivot)):
@@ -44,7 +44,7 @@ def in_duckdb_syntax(text: str) -> str:
     for values in list(tree.find_all(exp.Values)):
         _name_columns(values)
     for clause in list(tree.find_all(exp.With)):
-        bound_recursion(clause)
+        limit_recursion(clause)
     unnest_generators(tree)
     return tree.sql(SparkText, normalize_functions=False)
 

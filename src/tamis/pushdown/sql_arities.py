@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tamis.errors import ParseError, counted
-from tamis.expr.sql_foreign import no_syntax
+from tamis.errors import ParseError, format_count
+from tamis.expr.sql_foreign import unsupported_syntax_error
 
 _ANY = 1_000
 
@@ -43,22 +43,22 @@ def check_arity(call: exp.Anonymous) -> None:
     fewest, most = _ARITIES.get(name, (0, _ANY))
     args = [each for arg in call.expressions for each in (arg.expressions if isinstance(arg, exp.Distinct) else [arg])]
     if name == "count" and any(isinstance(arg, exp.Column) and isinstance(arg.this, exp.Star) for arg in args):
-        raise no_syntax(call, "count does not accept t.*", "Write count(*), or name the columns")
+        raise unsupported_syntax_error(call, "count does not accept t.*", "Write count(*), or name the columns")
     if any(isinstance(arg, exp.Star) or isinstance(arg.this, exp.Star) for arg in args):
         # A star has an unknown number of columns.
         return
     if not fewest <= len(args) <= most:
         raise _make_error(call, fewest, most, len(args))
     if name in _FLAGGED and len(args) == 2 and not isinstance(args[1], exp.Boolean):
-        raise no_syntax(call, f"the second argument of {call.name} must be TRUE or FALSE")
+        raise unsupported_syntax_error(call, f"the second argument of {call.name} must be TRUE or FALSE")
 
 
 def _make_error(call: exp.Anonymous, fewest: int, most: int, given: int) -> ParseError:
     if most == _ANY:
-        wanted = f"at least {counted(fewest, 'argument')}"
+        wanted = f"at least {format_count(fewest, 'argument')}"
     elif fewest == most:
-        wanted = counted(fewest, "argument") if fewest else "no arguments"
+        wanted = format_count(fewest, "argument") if fewest else "no arguments"
     else:
         wanted = f"{fewest} to {most} arguments"
     hint = "Write count(*)" if call.name.lower() == "count" else None
-    return no_syntax(call, f"{call.name} takes {wanted}, not {given}", hint)
+    return unsupported_syntax_error(call, f"{call.name} takes {wanted}, not {given}", hint)

@@ -11,11 +11,11 @@ from sqlglot import exp
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Column, Expr, columns_of, fold, operands_of, with_args
+from tamis.expr.nodes import Column, Expr, find_columns, fold, get_operands, replace_args
 from tamis.pushdown.nodes import AggregateCall, Named
-from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, hidden_name, symbol_tree
+from tamis.pushdown.scopes import Field, QueryTime, Scope, UnsupportedSql, make_column_tree, make_hidden_name
 from tamis.pushdown.sql_functions import is_aggregate
-from tamis.pushdown.symbols import Symbols, is_deterministic
+from tamis.pushdown.symbols import ColumnIds, is_deterministic
 from tamis.types import is_number
 
 
@@ -47,7 +47,7 @@ def _find_calls(tree: exp.Expr) -> list[exp.Expr]:
 class Grouping:
     """Collects the keys and calls of an Aggregate node while the expressions above it are resolved."""
 
-    def __init__(self, scope: Scope, column_ids: Symbols, now: Now) -> None:
+    def __init__(self, scope: Scope, column_ids: ColumnIds, now: QueryTime) -> None:
         self._scope = scope
         self._column_ids = column_ids
         self._now = now
@@ -56,77 +56,77 @@ class Grouping:
         self._key_columns: dict[Expr, Column] = {}
         self._beside: list[Field] = []
 
-    def add_beside(self, fields: Sequence[Field]) -> None:
+    def add_joined_values(self, fields: Sequence[Field]) -> None:
         """Add values that are joined to each group: those of scalar subqueries."""
         self._beside += fields
 
     def add_key(self, value: Expr, label: str) -> None:
         if value in self._key_columns:
             return
-        if not columns_of(value) or not is_deterministic(value):
-            raise NotModelled("a grouping key that is constant or not deterministic")
+        if not find_columns(value) or not is_deterministic(value):
+            raise UnsupportedSql("a grouping key that is constant or not deterministic")
         data_type = type_of(value)
         match value:
             case Column((column_id,)):
                 pass
             case _:
-                column_id = self._column_ids.fresh(label)
+                column_id = self._column_ids.allocate(label)
         self.keys.append(Named(column_id, value))
         self._key_columns[value] = Column((column_id,), type=data_type)
 
-    def value(self, tree: exp.Expr, aliases: Sequence[Field]) -> Expr:
+    def resolve(self, tree: exp.Expr, aliases: Sequence[Field]) -> Expr:
         """Return an expression over the groups."""
         root = exp.Paren(this=tree.copy())
         for call in _find_calls(root):
-            call.replace(symbol_tree(hidden_name(self._add_call(call))))
+            call.replace(make_column_tree(make_hidden_name(self._add_call(call))))
         scope = self._scope.with_fields([*self._make_fields(), *self._beside]).with_aliases(aliases)
-        return self.above(scope.expression(root.this, self._now))
+        return self.rewrite_over_groups(scope.resolve_expression(root.this, self._now))
 
     def _make_fields(self) -> list[Field]:
         """Return the columns of the groups under internal names."""
         keys = [(key.name, type_of(key.expr)) for key in self.keys]
         calls = [(call.name, call.type) for call in self.calls]
-        return [Field.of(hidden_name(name), name, data_type) for name, data_type in (*keys, *calls)]
+        return [Field.of(make_hidden_name(name), name, data_type) for name, data_type in (*keys, *calls)]
 
-    def above(self, value: Expr) -> Expr:
+    def rewrite_over_groups(self, value: Expr) -> Expr:
         """Rewrite a value over the columns of the sources to one over the groups."""
 
         def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
-            return self._key_columns.get(node) or with_args(node, args)
+            return self._key_columns.get(node) or replace_args(node, args)
 
-        found = fold(value, combine, lambda node: () if node in self._key_columns else operands_of(node))
+        found = fold(value, combine, lambda node: () if node in self._key_columns else get_operands(node))
         known = {*(key.name for key in self.keys), *(call.name for call in self.calls)}
         known |= {field.value.path[0] for field in self._beside if isinstance(field.value, Column)}
-        for column in columns_of(found):
+        for column in find_columns(found):
             if column.path[0] not in known:
-                raise NotModelled(f"{column.name} is neither a key nor inside of an aggregate function")
+                raise UnsupportedSql(f"{column.name} is neither a key nor inside of an aggregate function")
         return found
 
     def _add_call(self, tree: exp.Expr) -> str:
         """Return the column id of a call, adding the call if it is new."""
         kept = None
         if isinstance(tree, exp.Filter):
-            kept = self._scope.expression(tree.expression.this, self._now)
+            kept = self._scope.resolve_expression(tree.expression.this, self._now)
             tree = tree.this
         if not isinstance(tree, exp.Anonymous) or not is_aggregate(tree.name):
-            raise NotModelled("a FILTER of a function that is not an aggregate")
+            raise UnsupportedSql("a FILTER of a function that is not an aggregate")
         function = tree.name.lower()
         given = tree.expressions
         distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
         if distinct:
             if given[0].args.get("on"):
-                raise NotModelled("DISTINCT ON")
+                raise UnsupportedSql("DISTINCT ON")
             given = given[0].expressions
         if function == "count" and len(given) == 1 and isinstance(given[0], exp.Star) and not distinct:
             given = []
         if function == "count" and len(given) > 1:
-            raise NotModelled("a count of several columns")
-        args = tuple(self._scope.expression(each, self._now) for each in given)
+            raise UnsupportedSql("a count of several columns")
+        args = tuple(self._scope.resolve_expression(each, self._now) for each in given)
         wanted = AggregateCall("", function, args, distinct, kept, _infer_type(function, args))
         for known in self.calls:
             if replace(known, name="") == wanted:
                 return known.name
-        name = self._column_ids.fresh(function)
+        name = self._column_ids.allocate(function)
         self.calls.append(replace(wanted, name=name))
         return name
 

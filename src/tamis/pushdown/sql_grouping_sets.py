@@ -12,11 +12,11 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
-from tamis.expr.sql_foreign import no_syntax
+from tamis.expr.sql_foreign import unsupported_syntax_error
 from tamis.expr.sql_refusals import AGGREGATES
-from tamis.pushdown.sql_trees import text_of
+from tamis.pushdown.sql_trees import to_sql_text
 
-MOST_SETS = 4096
+MAX_GROUPING_SETS = 4096
 """The maximum number of grouping sets: those of a CUBE with 12 columns."""
 
 
@@ -59,13 +59,15 @@ def check_positions(select: exp.Select) -> None:
     items = select.expressions
     order, group = select.args.get("order"), select.args.get("group")
     if group is not None and any(map(_is_star, items)) and any(_parse_position(each) for each in group.expressions):
-        raise no_syntax(group, "a position in GROUP BY cannot be combined with a *", "Name the columns")
+        raise unsupported_syntax_error(group, "a position in GROUP BY cannot be combined with a *", "Name the columns")
     if any(map(_is_star, items)) or any(isinstance(_drop_alias(each), exp.Anonymous | exp.Aliases) for each in items):
         return  # a function may have several columns
     for each in order.expressions if order is not None else ():
         position = _parse_position(each.this)
         if position is not None and not 0 < position <= len(items):
-            raise no_syntax(each, f"ORDER BY {position} is not a column position: the SELECT has {len(items)} columns")
+            raise unsupported_syntax_error(
+                each, f"ORDER BY {position} is not a column position: the SELECT has {len(items)} columns"
+            )
 
 
 def normalise_groups(select: exp.Select) -> None:
@@ -76,11 +78,11 @@ def normalise_groups(select: exp.Select) -> None:
         _expand_group_by_all(select, group)
         return
     if group.args.get("all") is not None or group.args.get("totals"):
-        raise no_syntax(group, "GROUP BY accepts ALL, expressions, or grouping sets")
+        raise unsupported_syntax_error(group, "GROUP BY accepts ALL, expressions, or grouping sets")
     kinds = (exp.GroupingSets, exp.Rollup, exp.Cube)
     has_sets = any(isinstance(each, kinds) for each in group.expressions)
     if any(isinstance(each, exp.Tuple) and not each.expressions for each in group.expressions):
-        raise no_syntax(group, "GROUP BY needs expressions", "Write GROUPING SETS (())")
+        raise unsupported_syntax_error(group, "GROUP BY needs expressions", "Write GROUPING SETS (())")
     if has_sets or any(group.args.get(key) for key in ("grouping_sets", "rollup", "cube")):
         _GroupingSets(select, group).write()
 
@@ -117,8 +119,10 @@ class _GroupingSets:
                 if group.args.get(kind):
                     named = [expand([single[0] for single in named])]
             sets = _combine_sets(named)
-        if len(sets) > MOST_SETS:
-            raise no_syntax(group, f"GROUP BY has {len(sets)} grouping sets, and at most {MOST_SETS} are supported")
+        if len(sets) > MAX_GROUPING_SETS:
+            raise unsupported_syntax_error(
+                group, f"GROUP BY has {len(sets)} grouping sets, and at most {MAX_GROUPING_SETS} are supported"
+            )
         used = {_canonicalise(key) for each in sets for key in each}
         self._replace_keys(used)
         tuples = [exp.Tuple(expressions=[key.copy() for key in each]) for each in sets]
@@ -144,12 +148,12 @@ class _GroupingSets:
         if position is not None:
             items = self._select.expressions
             if not 0 < position <= len(items) or any(map(_is_star, items[:position])):
-                raise no_syntax(
+                raise unsupported_syntax_error(
                     tree, f"GROUP BY {position} is not a column position: the SELECT has {len(items)} columns"
                 )
             tree = _drop_alias(items[position - 1])
             if has_aggregate(tree):
-                raise no_syntax(tree, f"GROUP BY {position} is the position of an aggregate function")
+                raise unsupported_syntax_error(tree, f"GROUP BY {position} is the position of an aggregate function")
         return self._keys.setdefault(_canonicalise(tree), tree)
 
     def _replace_keys(self, used: set[str]) -> None:
@@ -174,9 +178,11 @@ class _GroupingSets:
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("grouping", "grouping_id"):
             for each in node.expressions:
                 if _canonicalise(each) not in self._keys:
-                    raise no_syntax(node, f"{node.name} needs grouping expressions, and {text_of(each)} is not one")
+                    raise unsupported_syntax_error(
+                        node, f"{node.name} needs grouping expressions, and {to_sql_text(each)} is not one"
+                    )
             if not all(_canonicalise(each) in used for each in node.expressions):
-                raise no_syntax(node, f"{node.name} needs expressions that are in a grouping set")
+                raise unsupported_syntax_error(node, f"{node.name} needs expressions that are in a grouping set")
             return
         if isinstance(node, exp.Identifier | exp.Literal) or self._is_in_call(node):
             return
@@ -194,7 +200,7 @@ class _GroupingSets:
 
     def _replace_node(self, node: exp.Expr, value: exp.Expr) -> None:
         if node.parent is self._select and node.arg_key == "expressions":
-            name = node.name if isinstance(node, exp.Column) else text_of(node)
+            name = node.name if isinstance(node, exp.Column) else to_sql_text(node)
             value = exp.alias_(value, name, quoted=True)
         node.replace(value)
 
@@ -236,9 +242,9 @@ def _canonicalise(tree: exp.Expr) -> str:
             return ".".join(part.name.casefold() for part in tree.find_all(exp.Identifier))
         case _:
             return (
-                text_of(tree).casefold()
+                to_sql_text(tree).casefold()
                 if not any(each.is_string for each in tree.find_all(exp.Literal))
-                else text_of(tree)
+                else to_sql_text(tree)
             )
 
 
@@ -269,6 +275,6 @@ def _combine_sets(elements: Sequence[list[_Set]]) -> list[_Set]:
     total = 1
     for each in elements:
         total *= len(each)
-    if total > MOST_SETS:
+    if total > MAX_GROUPING_SETS:
         return [()] * total
     return [_join_sets(each) for each in product(*elements)]

@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.errors import AmbiguousColumn, ExpressionError, UnknownColumn, place_in_text
+from tamis.errors import AmbiguousColumn, ExpressionError, UnknownColumn, format_position
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Call, Column, Expr
-from tamis.expr.sql_refusals import position_of
-from tamis.expr.sql_syntax import DEEPEST, with_large_stack
-from tamis.pushdown.scopes import NotModelled, chains
+from tamis.expr.sql_refusals import find_position
+from tamis.expr.sql_syntax import MAX_NESTING, with_large_stack
+from tamis.pushdown.scopes import UnsupportedSql, find_references
 from tamis.pushdown.sql_functions import is_known
-from tamis.pushdown.sql_sources import Tables, has_plain_name, parts_of_table
-from tamis.pushdown.sql_trees import has_free_star, may_be_several, text_of
-from tamis.pushdown.symbols import Symbols
+from tamis.pushdown.sql_sources import Tables, get_table_parts, has_plain_name
+from tamis.pushdown.sql_trees import has_free_star, may_have_several_columns, to_sql_text
+from tamis.pushdown.symbols import ColumnIds
 
 _Fields = tuple[pa.Field, ...]
 
 
-def wrong_name(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
+def find_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
     """Return an error for the first unknown or ambiguous name of a query; None if there is none."""
 
     def work() -> ExpressionError | None:
@@ -39,7 +39,7 @@ def wrong_name(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
     try:
         return work()
     except RecursionError:
-        return with_large_stack(work, DEEPEST)
+        return with_large_stack(work, MAX_NESTING)
 
 
 def has_unknown_function(tree: exp.Expr) -> bool:
@@ -154,10 +154,10 @@ class _NameChecker:
                 if not level.has_known_columns:
                     return None
                 found += [field for source in level.sources for field in source.fields or ()]
-            elif isinstance(each, exp.Aliases) or has_free_star(each) or may_be_several(each):
+            elif isinstance(each, exp.Aliases) or has_free_star(each) or may_have_several_columns(each):
                 return None
             else:
-                found.append(pa.field(each.alias_or_name or text_of(each), pa.null()))
+                found.append(pa.field(each.alias_or_name or to_sql_text(each), pa.null()))
         return tuple(found)
 
     # --- Sources ------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class _NameChecker:
         is_changed = any(tree.args.get(key) for key in ("pivots", "laterals"))
         match tree:
             case exp.Table() if has_plain_name(tree):
-                parts = parts_of_table(tree)
+                parts = get_table_parts(tree)
                 folded = tree.name.casefold()
                 fields = commons[folded] if len(parts) == 1 and folded in commons else self._find_table_columns(parts)
                 name, table = ((tree.alias,), ".".join(parts)) if tree.alias else (parts, "")
@@ -202,7 +202,7 @@ class _NameChecker:
         return _Source(tuple(filter(None, name)), None if is_changed else _rename_fields(fields, alias), table)
 
     def _find_table_columns(self, parts: tuple[str, ...]) -> _Fields | None:
-        found = self._tables.scan(parts, Symbols())
+        found = self._tables.scan(parts, ColumnIds())
         if found is None:
             return None
         return tuple(pa.field(each.name, each.type or pa.null()) for each in found.fields)
@@ -232,8 +232,8 @@ class _NameChecker:
                 self._add_unknown_source(column, (*parts, "*"), level)
             return
         try:
-            top, parts = next(chains(column))
-        except NotModelled:
+            top, parts = next(find_references(column))
+        except UnsupportedSql:
             return
         around: _Level | None = level
         while around is not None:
@@ -298,7 +298,7 @@ class _NameChecker:
         self._resolve(top, parts, list(fields.values()), display_name)
 
     def _resolve(self, top: exp.Expr, parts: Sequence[str], fields: Sequence[pa.Field], display_name: str) -> None:
-        column = Column(tuple(map(str, parts)), position=position_of(top))
+        column = Column(tuple(map(str, parts)), position=find_position(top))
         try:
             resolve(column, pa.schema(fields), display_name, "query", context=_find_comparison(top, column))
         except ExpressionError as error:
@@ -331,12 +331,12 @@ class _NameChecker:
         )
 
     def _add_error(self, top: exp.Expr, error: ExpressionError) -> None:
-        self.errors.append((position_of(top) or 0, error))
+        self.errors.append((find_position(top) or 0, error))
 
 
 def _format_position(tree: exp.Expr) -> str:
-    position = position_of(tree)
-    return "" if position is None else f" (at: query, {place_in_text(position)})"
+    position = find_position(tree)
+    return "" if position is None else f" (at: query, {format_position(position)})"
 
 
 def _find_comparison(top: exp.Expr, column: Column) -> Expr | None:
@@ -367,7 +367,7 @@ def _fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.casefold() for part in parts)
 
 
-def quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:
+def find_quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:
     """Yield comparisons of literals where one spells a column name: `"region" = 'eu'` compares two strings."""
     names = {name.casefold() for name in columns}
     for each in tree.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.In):
@@ -375,4 +375,4 @@ def quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:
         if all(isinstance(side, exp.Literal) for side in sides):
             texts = {side.this.casefold() for side in sides if side.is_string}
             if not texts.isdisjoint(names):
-                yield text_of(each)
+                yield to_sql_text(each)

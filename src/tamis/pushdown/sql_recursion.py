@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tamis.expr.sql_foreign import no_syntax
+from tamis.expr.sql_foreign import unsupported_syntax_error
 from tamis.pushdown.sql_grouping_sets import has_aggregate
 
 
@@ -13,13 +13,15 @@ def check_commons(clause: exp.With) -> None:
     for each in clause.expressions:
         name = each.alias.casefold()
         if name in names:
-            raise no_syntax(each, f"WITH has two common table expressions called {each.alias}", "Give one another name")
+            raise unsupported_syntax_error(
+                each, f"WITH has two common table expressions called {each.alias}", "Give one another name"
+            )
         names.add(name)
-        if clause.recursive and references(each.this, name):
+        if clause.recursive and find_references_to(each.this, name):
             _check_recursive(each, name)
 
 
-def references(tree: exp.Expr, name: str) -> list[exp.Table]:
+def find_references_to(tree: exp.Expr, name: str) -> list[exp.Table]:
     """Return the references to a common table expression in a query."""
     return [
         table for table in tree.find_all(exp.Table)
@@ -27,29 +29,31 @@ def references(tree: exp.Expr, name: str) -> list[exp.Table]:
     ]  # fmt: skip
 
 
-def recursive_parts(common: exp.CTE) -> tuple[exp.Expr, exp.Expr]:
+def split_recursive_query(common: exp.CTE) -> tuple[exp.Expr, exp.Expr]:
     """Return the anchor part of a recursive query, and the recursive part, which refers to it."""
     body = common.this
     while isinstance(body, exp.Subquery) and not body.alias:
         body = body.this
     if not isinstance(body, exp.Union) or any(body.args.get(key) for key in ("order", "limit", "offset")):
-        raise no_syntax(
+        raise unsupported_syntax_error(
             common, f"the recursive query {common.alias} must be a query, UNION ALL, and a query that refers to it"
         )
     return body.this, body.expression
 
 
 def _check_recursive(common: exp.CTE, name: str) -> None:
-    first, rest = recursive_parts(common)
+    first, rest = split_recursive_query(common)
     if common.this.unnest().args.get("distinct"):
-        raise no_syntax(
+        raise unsupported_syntax_error(
             common, f"the recursive query {common.alias} has UNION DISTINCT, which is not supported", "Write UNION ALL"
         )
-    if references(first, name):
-        raise no_syntax(common, f"the first part of the recursive query {common.alias} must not refer to it")
-    for table in references(rest, name):
+    if find_references_to(first, name):
+        raise unsupported_syntax_error(
+            common, f"the first part of the recursive query {common.alias} must not refer to it"
+        )
+    for table in find_references_to(rest, name):
         if reason := _find_wrong_reference(table, rest):
-            raise no_syntax(
+            raise unsupported_syntax_error(
                 table, f"{common.alias} refers to itself {reason}", "Refer to it in FROM or in an inner join"
             )
 

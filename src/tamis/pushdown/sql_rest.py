@@ -23,28 +23,36 @@ from tamis.errors import TableNotFound
 from tamis.expr.evaluate import may_fail
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.pushdown.nodes import Filter, Named, Node, Output, Project, Sql, Values
-from tamis.pushdown.plan_sql import quoted
-from tamis.pushdown.scopes import Field, NotModelled, Relation, Scope, chains, refuse_twins, symbol_tree
+from tamis.pushdown.plan_sql import quote_spark_name
+from tamis.pushdown.scopes import (
+    Field,
+    Relation,
+    Scope,
+    UnsupportedSql,
+    find_references,
+    make_column_tree,
+    refuse_case_collisions,
+)
 from tamis.pushdown.sql_sources import (
-    Common,
-    Planned,
-    Queries,
+    CommonTableExpression,
+    PlannedSource,
+    QueryPlanner,
+    get_table_parts,
     has_plain_name,
     is_common,
-    parts_of_table,
     plan_common,
 )
 from tamis.pushdown.sql_trees import (
-    conjuncts,
+    find_filterable_tables,
+    find_inner_commons,
     has_free_star,
-    inner_commons,
-    may_be_several,
-    parts_of_block,
-    preserved,
+    may_have_several_columns,
     shorten_names,
-    text_of,
+    split_block,
+    split_conjuncts,
+    to_sql_text,
 )
-from tamis.pushdown.sql_upper import upper_text
+from tamis.pushdown.sql_upper import make_partial_select
 from tamis.pushdown.symbols import is_deterministic
 
 
@@ -79,10 +87,10 @@ _MORE_COLUMNS = ("joins", "laterals", "pivots", "sample")
 """Clauses of a query in brackets that change its columns."""
 
 
-class RestOfQuery:
+class UnsupportedSqlPlanner:
     """Makes `Sql` nodes for unsupported SQL."""
 
-    def __init__(self, queries: Queries, statement: exp.Expr) -> None:
+    def __init__(self, queries: QueryPlanner, statement: exp.Expr) -> None:
         self._queries = queries
         self._statement = statement
         self._generated_names: list[str] = []
@@ -90,86 +98,86 @@ class RestOfQuery:
     # --- Blocks -------------------------------------------------------------------------------------------------------
 
     def text(
-        self, tree: exp.Expr, commons: Mapping[str, Common], *, plain: bool = False
+        self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression], *, plain: bool = False
     ) -> tuple[str, tuple[tuple[str, Node], ...]]:
         """Return the text of a query, and the plans that it reads from."""
         root = exp.Paren(this=tree.copy())
         inputs = self._make_inputs()
         self._rewrite(root.this, commons, {}, inputs, plain=plain)
-        return text_of(root.this), tuple(inputs.found)
+        return to_sql_text(root.this), tuple(inputs.found)
 
-    def upper(
-        self, tree: exp.Expr, commons: Mapping[str, Common]
+    def write_partial_select(
+        self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
     ) -> tuple[str, tuple[tuple[str, Node], ...], tuple[str, ...]]:
         """Return the text of a SELECT over one plan of its FROM and WHERE, that plan, and the names of its columns."""
         inputs = self._make_inputs()
         # The text needs the name before the plan exists.
         table = inputs.add(_NO_PLAN)
-        found = upper_text(self._queries, tree, commons, table)
-        return text_of(found.tree), ((table.name, found.node),), found.names
+        found = make_partial_select(self._queries, tree, commons, table)
+        return to_sql_text(found.tree), ((table.name, found.node),), found.names
 
-    def planned_upper(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+    def plan_partial_select(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
         """Return the result of `upper` as a node."""
-        text, inputs, names = self.upper(tree, commons)
+        text, inputs, names = self.write_partial_select(tree, commons)
         return self._wrap(text, inputs, names)
 
-    def planned(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
-        """Return a query as a node; raise `NotModelled` if the names of its columns are unknown."""
+    def plan_as_text(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        """Return a query as a node; raise `UnsupportedSql` if the names of its columns are unknown."""
         names = self.names(tree)
         if not self._is_closed(tree, commons):
-            raise NotModelled("a correlated subquery")
+            raise UnsupportedSql("a correlated subquery")
         text, inputs = self.text(tree, commons)
         return self._wrap(text, inputs, names)
 
-    def _wrap(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> Planned:
-        column_ids = [self._queries.column_ids.fresh(name) for name in names]
-        columns = ", ".join(quoted(column_id) for column_id in column_ids)
+    def _wrap(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> PlannedSource:
+        column_ids = [self._queries.column_ids.allocate(name) for name in names]
+        columns = ", ".join(quote_spark_name(column_id) for column_id in column_ids)
         return _make_sql_node(f"SELECT * FROM ({text}) AS `rest`({columns})", inputs, names, column_ids)
 
-    def set_operation(self, operator: str, sides: Sequence[Planned], column_ids: Sequence[str]) -> Planned:
+    def set_operation(self, operator: str, sides: Sequence[PlannedSource], column_ids: Sequence[str]) -> PlannedSource:
         """Return INTERSECT or EXCEPT of two plans as a node."""
         if len(sides[0].fields) != len(sides[1].fields):
-            raise NotModelled("sides of different widths")
+            raise UnsupportedSql("sides of different widths")
         inputs = self._make_inputs()
         texts = []
         for side in sides:
-            columns = [exp.alias_(value_tree(each), name, quoted=True)
+            columns = [exp.alias_(make_field_tree(each), name, quoted=True)
                        for each, name in zip(side.fields, column_ids, strict=True)]  # fmt: skip
-            texts.append(text_of(exp.Select(expressions=columns, from_=exp.From(this=inputs.add(side.node)))))
+            texts.append(to_sql_text(exp.Select(expressions=columns, from_=exp.From(this=inputs.add(side.node)))))
         names = [each.name for each in sides[0].fields]
         return _make_sql_node(f" {operator} ".join(texts), tuple(inputs.found), names, column_ids)
 
-    def values(self, tree: exp.Values) -> Planned:
+    def values(self, tree: exp.Values) -> PlannedSource:
         """Return the rows of VALUES as a node."""
         rows = tree.expressions
         width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
         if any((len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width for row in rows):
-            raise NotModelled("rows of different widths")
+            raise UnsupportedSql("rows of different widths")
         if next(tree.find_all(exp.Query, exp.Column), None) is not None:
-            raise NotModelled("rows that are not constant")
+            raise UnsupportedSql("rows that are not constant")
         names = [f"col{index + 1}" for index in range(width)]
-        column_ids = [self._queries.column_ids.fresh(name) for name in names]
+        column_ids = [self._queries.column_ids.allocate(name) for name in names]
         bare = tree.copy()
         columns = [exp.to_identifier(name, quoted=True) for name in column_ids]
         bare.set("alias", exp.TableAlias(this=exp.to_identifier("given", quoted=True), columns=columns))
         select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare))
-        return _make_sql_node(text_of(select), (), names, column_ids)
+        return _make_sql_node(to_sql_text(select), (), names, column_ids)
 
     @cached_property
     def _statement_text(self) -> str:
-        return text_of(self._statement).lower()
+        return to_sql_text(self._statement).lower()
 
     def _make_inputs(self) -> _Inputs:
         return _Inputs(self._statement_text, self._generated_names)
 
-    def _is_closed(self, tree: exp.Expr, commons: Mapping[str, Common]) -> bool:
+    def _is_closed(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> bool:
         """Return whether a query uses only names of its own sources. If the answer is wrong, the engine reports it."""
         tables = list(tree.find_all(exp.Table))
         aliases = list(tree.find_all(exp.TableAlias))
         inner = {each.name.casefold() for each in (*tables, *aliases, *tree.find_all(exp.CTE))}
         inner |= {each.alias.casefold() for each in tree.find_all(exp.Alias)}
         inner |= {column.name.casefold() for each in aliases for column in each.columns}
-        own_commons = inner_commons(tree)
+        own_commons = find_inner_commons(tree)
         has_known_columns = True
         for table in tables:
             if is_common(table, commons) or table.name.casefold() in own_commons:
@@ -178,30 +186,31 @@ class RestOfQuery:
             elif has_plain_name(table):
                 inner |= {each.name.casefold() for each in self._plan_source(table, commons).fields}
         return all(
-            parts[0].casefold() in inner or (len(parts) == 1 and not has_known_columns) for _, parts in chains(tree)
+            parts[0].casefold() in inner or (len(parts) == 1 and not has_known_columns)
+            for _, parts in find_references(tree)
         )
 
     def names(self, tree: exp.Expr) -> list[str]:
-        """Return the column names of a query; raise `NotModelled` if only the engine knows them."""
+        """Return the column names of a query; raise `UnsupportedSql` if only the engine knows them."""
         while isinstance(tree, exp.SetOperation | exp.Subquery):
             if isinstance(tree, exp.Subquery) and any(tree.args.get(key) for key in _MORE_COLUMNS):
-                raise NotModelled("a query in brackets with joins")
+                raise UnsupportedSql("a query in brackets with joins")
             tree = tree.this
         if not isinstance(tree, exp.Select):
-            raise NotModelled(f"the names of {tree.key}")
+            raise UnsupportedSql(f"the names of {tree.key}")
         names = []
         for each in tree.expressions:
             if isinstance(each, exp.Aliases) or has_free_star(each):
-                raise NotModelled("names that the engine gives")
-            if may_be_several(each):
-                raise NotModelled("columns of a function")
+                raise UnsupportedSql("names that the engine gives")
+            if may_have_several_columns(each):
+                raise UnsupportedSql("columns of a function")
             match each:
                 case exp.Alias() | exp.Column():
                     names.append(each.alias or each.name)
                 case exp.Dot(expression=exp.Identifier() as last):
                     names.append(last.name)
                 case _:
-                    names.append(text_of(each))
+                    names.append(to_sql_text(each))
         return names
 
     # --- Text ---------------------------------------------------------------------------------------------------------
@@ -209,7 +218,7 @@ class RestOfQuery:
     def _rewrite(
         self,
         tree: exp.Expr,
-        commons: Mapping[str, Common],
+        commons: Mapping[str, CommonTableExpression],
         kept: Mapping[str, str],
         inputs: _Inputs,
         *,
@@ -227,23 +236,29 @@ class RestOfQuery:
             kept = and_itself
             alias = each.args["alias"]
             alias.set("this", exp.to_identifier(kept[each.alias.casefold()], quoted=True))
-        tables, nested = parts_of_block(tree)
+        tables, nested = split_block(tree)
         for query in nested:
             self._rewrite_nested(query, commons, kept, inputs, plain=plain)
         conditions = {} if plain else self._find_conditions(tree, tables, commons, kept)
         for table in tables:
             if table.args.get("db") is not None and not table.alias and has_plain_name(table):
-                shorten_names(tree, parts_of_table(table))
+                shorten_names(tree, get_table_parts(table))
             self._replace_table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
 
     def _rewrite_nested(
-        self, query: exp.Expr, commons: Mapping[str, Common], kept: Mapping[str, str], inputs: _Inputs, *, plain: bool
+        self,
+        query: exp.Expr,
+        commons: Mapping[str, CommonTableExpression],
+        kept: Mapping[str, str],
+        inputs: _Inputs,
+        *,
+        plain: bool,
     ) -> None:
         uses_text = any(table.name.casefold() in kept for table in query.find_all(exp.Table))
         if not plain and not uses_text:
             try:
                 planned = self._queries.query(query, commons)
-            except NotModelled:
+            except UnsupportedSql:
                 pass
             else:
                 query.replace(_make_select(inputs.add(planned.node), planned.fields))
@@ -255,7 +270,7 @@ class RestOfQuery:
     def _replace_table(
         self,
         table: exp.Table,
-        commons: Mapping[str, Common],
+        commons: Mapping[str, CommonTableExpression],
         kept: Mapping[str, str],
         inputs: _Inputs,
         condition: _Condition | None,
@@ -275,7 +290,7 @@ class RestOfQuery:
             planned, predicate = self._plan_source(table, commons), None
         node = planned.node if predicate is None else Filter(planned.node, predicate)
         fields = planned.fields if plain or self._needs_all else self._drop_unmentioned(planned.fields)
-        refuse_twins(fields)
+        refuse_case_collisions(fields)
         if len(fields) < len(planned.fields):
             node = Project(node, tuple(Named(_get_column_id(each), each.value) for each in fields))
         source = inputs.add(node)
@@ -289,13 +304,13 @@ class RestOfQuery:
             replaced.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
         table.replace(replaced)
 
-    def _plan_source(self, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
+    def _plan_source(self, table: exp.Table, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
         if is_common(table, commons):
             return plan_common(self._queries, commons[table.name.casefold()])
-        found = self._queries.tables.scan(parts_of_table(table), self._queries.column_ids)
+        found = self._queries.tables.scan(get_table_parts(table), self._queries.column_ids)
         if found is None:
             raise TableNotFound(
-                f"no table {'.'.join(parts_of_table(table))!r}: register it with c.register(name, table)"
+                f"no table {'.'.join(get_table_parts(table))!r}: register it with c.register(name, table)"
             )
         return found
 
@@ -331,33 +346,37 @@ class RestOfQuery:
         return tuple(each for each in fields if each.name.casefold() in self._mentioned_names)
 
     def _find_conditions(
-        self, tree: exp.Expr, tables: Sequence[exp.Table], commons: Mapping[str, Common], kept: Mapping[str, str]
+        self,
+        tree: exp.Expr,
+        tables: Sequence[exp.Table],
+        commons: Mapping[str, CommonTableExpression],
+        kept: Mapping[str, str],
     ) -> dict[int, _Condition]:
         """Return for each table of a SELECT the conditions of WHERE on that table alone."""
         where = tree.args.get("where")
         if not isinstance(tree, exp.Select) or where is None or tree.args.get("from_") is None:
             return {}
-        sources = preserved(tree)
+        sources = find_filterable_tables(tree)
         joins = tree.args.get("joins") or ()
         has_merged = any(join.args.get("using") or join.args.get("method") for join in joins)
-        scopes: dict[int, tuple[Planned, Relation]] = {}
+        scopes: dict[int, tuple[PlannedSource, Relation]] = {}
         for table in sources:
             if not any(each is table for each in tables) or table.name.casefold() in kept:
                 continue
             if not has_plain_name(table):
                 continue  # a table function
             planned = self._plan_source(table, commons)
-            name = (table.alias,) if table.alias else parts_of_table(table)
+            name = (table.alias,) if table.alias else get_table_parts(table)
             scopes[id(table)] = planned, Relation(name, planned.fields)
         together = Scope(tuple(relation for _, relation in scopes.values()))
         found: dict[int, list[Expr]] = {}
-        for conjunct in conjuncts(where.this):
+        for conjunct in split_conjuncts(where.this):
             owner = self._find_owner(conjunct, together, scopes, has_merged)
             if owner is None:
                 continue
             try:
-                predicate = Scope((scopes[owner][1],)).expression(conjunct, self._queries.now)
-            except NotModelled:
+                predicate = Scope((scopes[owner][1],)).resolve_expression(conjunct, self._queries.now)
+            except UnsupportedSql:
                 continue
             if is_deterministic(predicate) and not may_fail(predicate):
                 found.setdefault(owner, []).append(predicate)
@@ -365,14 +384,18 @@ class RestOfQuery:
                 for key, (planned, _) in scopes.items()}  # fmt: skip
 
     def _find_owner(
-        self, conjunct: exp.Expr, together: Scope, scopes: Mapping[int, tuple[Planned, Relation]], has_merged: bool
+        self,
+        conjunct: exp.Expr,
+        together: Scope,
+        scopes: Mapping[int, tuple[PlannedSource, Relation]],
+        has_merged: bool,
     ) -> int | None:
         """Return the only table that a condition refers to; None if there are several, or if it is unclear."""
         if next(conjunct.find_all(exp.Query), None) is not None:
             return None
         owners: set[int | None] = set()
         try:
-            for _, parts in chains(conjunct):
+            for _, parts in find_references(conjunct):
                 found = together.find(parts)
                 is_bare = not any(
                     relation.is_called(parts[:count])
@@ -384,14 +407,14 @@ class RestOfQuery:
                 if found is None or is_doubtful:
                     return None
                 owners.add(next(key for key, (_, relation) in scopes.items() if found[0] in relation.fields))
-        except NotModelled:
+        except UnsupportedSql:
             return None
         return owners.pop() if len(owners) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    planned: Planned
+    planned: PlannedSource
     predicate: Expr | None
 
 
@@ -400,21 +423,21 @@ def _get_column_id(field: Field) -> str:
         case Column((column_id,)):
             return column_id
         case _:
-            raise NotModelled("a computed column")
+            raise UnsupportedSql("a computed column")
 
 
-def value_tree(field: Field) -> exp.Expr:
-    return symbol_tree(_get_column_id(field))
+def make_field_tree(field: Field) -> exp.Expr:
+    return make_column_tree(_get_column_id(field))
 
 
 def _make_select(table: exp.Table, fields: Sequence[Field]) -> exp.Select:
-    columns = [exp.alias_(value_tree(each), each.name, quoted=True) for each in fields]
+    columns = [exp.alias_(make_field_tree(each), each.name, quoted=True) for each in fields]
     return exp.Select(expressions=columns or [exp.Literal.number(1)], from_=exp.From(this=table))
 
 
 def _make_sql_node(
     text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], column_ids: Sequence[str]
-) -> Planned:
+) -> PlannedSource:
     columns = tuple(Output(column_id) for column_id in column_ids)
     fields = tuple(Field.of(name, column_id, None) for name, column_id in zip(names, column_ids, strict=True))
-    return Planned(Sql(text, inputs, columns), fields)
+    return PlannedSource(Sql(text, inputs, columns), fields)

@@ -8,16 +8,16 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from tamis.errors import ExpressionError, counted
+from tamis.errors import ExpressionError, format_count
 from tamis.expr.functions import NOT_DETERMINISTIC
-from tamis.expr.nodes import Call, Column, Expr, and_, columns_of, conjuncts_of
-from tamis.pushdown.nodes import Join, JoinKind, Node, outputs_of
-from tamis.pushdown.scopes import Field, NotModelled, Now, Relation, Scope
-from tamis.pushdown.symbols import Symbols
+from tamis.expr.nodes import Call, Column, Expr, and_, find_columns, split_conjuncts
+from tamis.pushdown.nodes import Join, JoinKind, Node, get_outputs
+from tamis.pushdown.scopes import Field, QueryTime, Relation, Scope, UnsupportedSql
+from tamis.pushdown.symbols import ColumnIds
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedSource:
     """A plan, and its columns under their names in the query."""
 
     node: Node
@@ -25,13 +25,13 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Common:
+class CommonTableExpression:
     """A common table expression. Each use is planned separately, so that filters are pushed into each one."""
 
     tree: exp.Expr
     columns: tuple[str, ...]
-    others: Mapping[str, Common]
-    is_one: bool
+    visible_commons: Mapping[str, CommonTableExpression]
+    must_run_once: bool
     """Whether it must run only once: it is recursive, or its rows vary between runs."""
 
 
@@ -45,29 +45,29 @@ class Tables(Protocol):
         """Raise AccessDenied if a query refers to something that policies forbid."""
         ...
 
-    def scan(self, name: tuple[str, ...], column_ids: Symbols) -> Planned | None:
+    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource | None:
         """Return a scan of all rows and columns of a table that the user may see; None if there is no such table."""
         ...
 
 
-MOST_COMMONS = 100
+MAX_PLANNED_COMMONS = 100
 """The maximum number of uses that are planned separately: nested common table expressions double at each level."""
 
 
-class Queries(Protocol):
+class QueryPlanner(Protocol):
     """The part of the planner that other modules use."""
 
     commons_planned: int
     tables: Tables
-    column_ids: Symbols
-    now: Now
+    column_ids: ColumnIds
+    now: QueryTime
 
-    def query(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned: ...
+    def query(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource: ...
 
-    def values(self, tree: exp.Values) -> Planned: ...
+    def values(self, tree: exp.Values) -> PlannedSource: ...
 
 
-def with_commons(tree: exp.Expr, commons: Mapping[str, Common]) -> Mapping[str, Common]:
+def add_commons(tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> Mapping[str, CommonTableExpression]:
     """Return the common table expressions that are visible inside of a query."""
     clause = tree.args.get("with_")
     if clause is None:
@@ -75,12 +75,14 @@ def with_commons(tree: exp.Expr, commons: Mapping[str, Common]) -> Mapping[str, 
     known = dict(commons)
     for each in clause.expressions:
         if not isinstance(each, exp.CTE) or each.args.get("scalar"):
-            raise NotModelled("a WITH entry that is not a table")
+            raise UnsupportedSql("a WITH entry that is not a table")
         name = each.alias.casefold()
         columns = tuple(column.name for column in each.args["alias"].columns)
         tables = each.this.find_all(exp.Table)
         is_recursive = clause.recursive and any(table.name.casefold() == name for table in tables)
-        known[name] = Common(each.this, columns, dict(known), is_recursive or _is_nondeterministic(tree, each))
+        known[name] = CommonTableExpression(
+            each.this, columns, dict(known), is_recursive or _is_nondeterministic(tree, each)
+        )
     return known
 
 
@@ -94,18 +96,20 @@ def _is_nondeterministic(tree: exp.Expr, common: exp.CTE) -> bool:
     return is_cut or any(call.name.lower() in NOT_DETERMINISTIC for call in calls)
 
 
-def is_common(table: exp.Table, commons: Mapping[str, Common]) -> bool:
+def is_common(table: exp.Table, commons: Mapping[str, CommonTableExpression]) -> bool:
     is_plain = isinstance(table.this, exp.Identifier) and table.args.get("db") is None
     return is_plain and table.name.casefold() in commons
 
 
-def plan_from(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> tuple[Node, Scope]:
+def plan_from(
+    queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
+) -> tuple[Node, Scope]:
     """Plan the FROM of a SELECT; return the plan and the scope of its columns."""
     return _plan_joins(queries, tree.args["from_"].this, tree.args.get("joins") or (), commons)
 
 
 def _plan_joins(
-    queries: Queries, first: exp.Expr, joins: Sequence[exp.Expr], commons: Mapping[str, Common]
+    queries: QueryPlanner, first: exp.Expr, joins: Sequence[exp.Expr], commons: Mapping[str, CommonTableExpression]
 ) -> tuple[Node, Scope]:
     node, scope = _plan_source(queries, first, commons)
     has_comma = False
@@ -113,7 +117,7 @@ def _plan_joins(
         side = join.args.get("side", "")
         if has_comma and side in ("RIGHT", "FULL"):
             # JOIN binds stronger than a comma: the sources before the comma are not part of the join.
-            raise NotModelled("an outer join after a comma")
+            raise UnsupportedSql("an outer join after a comma")
         has_comma |= not (join.args.get("kind") or side or join.args.get("on") or join.args.get("using"))
         node, scope = _plan_join(queries, node, scope, join, commons)
     return node, scope
@@ -122,12 +126,14 @@ def _plan_joins(
 _SUPPORTED_CLAUSES = {"this", "alias", "db", "catalog", "joins"}
 
 
-def _plan_source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> tuple[Node, Scope]:
+def _plan_source(
+    queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
+) -> tuple[Node, Scope]:
     _check_clauses(tree, _SUPPORTED_CLAUSES if not isinstance(tree, exp.Values) else {"expressions", "alias"})
     match tree:
         case exp.Table() if has_plain_name(tree):
             planned = _plan_table(queries, tree, commons)
-            name = (tree.alias,) if tree.alias else parts_of_table(tree)
+            name = (tree.alias,) if tree.alias else get_table_parts(tree)
         case exp.Subquery(this=exp.Query() as query):
             planned, name = queries.query(query, commons), (tree.alias,)
         case exp.Subquery(this=exp.Table() as table) if not tree.alias:
@@ -135,7 +141,7 @@ def _plan_source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]
         case exp.Values():
             planned, name = queries.values(tree), (tree.alias,)
         case _:
-            raise NotModelled(f"{tree.key} in FROM")
+            raise UnsupportedSql(f"{tree.key} in FROM")
     fields = planned.fields
     alias = tree.args.get("alias")
     if alias is not None and alias.columns:
@@ -154,43 +160,43 @@ def has_plain_name(table: exp.Table) -> bool:
     return all(isinstance(part, exp.Identifier) for part in table.parts)
 
 
-def parts_of_table(table: exp.Table) -> tuple[str, ...]:
+def get_table_parts(table: exp.Table) -> tuple[str, ...]:
     if not has_plain_name(table):
-        raise NotModelled("a table without a plain name")
+        raise UnsupportedSql("a table without a plain name")
     return tuple(part.name for part in table.parts)
 
 
-def _plan_table(queries: Queries, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
+def _plan_table(queries: QueryPlanner, table: exp.Table, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
     if is_common(table, commons):
         return plan_common(queries, commons[table.name.casefold()])
-    found = queries.tables.scan(parts_of_table(table), queries.column_ids)
+    found = queries.tables.scan(get_table_parts(table), queries.column_ids)
     if found is None:
-        raise NotModelled(f"no table {'.'.join(parts_of_table(table))}")
+        raise UnsupportedSql(f"no table {'.'.join(get_table_parts(table))}")
     return found
 
 
-def plan_common(queries: Queries, common: Common) -> Planned:
+def plan_common(queries: QueryPlanner, common: CommonTableExpression) -> PlannedSource:
     queries.commons_planned += 1
-    if common.is_one or queries.commons_planned > MOST_COMMONS:
-        raise NotModelled("a common table expression that must run once")
-    planned = queries.query(common.tree, common.others)
-    return Planned(planned.node, rename_fields(planned.fields, common.columns)) if common.columns else planned
+    if common.must_run_once or queries.commons_planned > MAX_PLANNED_COMMONS:
+        raise UnsupportedSql("a common table expression that must run once")
+    planned = queries.query(common.tree, common.visible_commons)
+    return PlannedSource(planned.node, rename_fields(planned.fields, common.columns)) if common.columns else planned
 
 
 def rename_fields(fields: Sequence[Field], names: Sequence[str]) -> tuple[Field, ...]:
     if len(names) != len(fields):
         raise ExpressionError(
-            f"found {counted(len(names), 'name')} for {counted(len(fields), 'column')}: {', '.join(names)}. "
+            f"found {format_count(len(names), 'name')} for {format_count(len(fields), 'column')}: {', '.join(names)}. "
             "Name all columns"
         )
     return tuple(Field(name, field.value, field.type) for name, field in zip(names, fields, strict=True))
 
 
 def _check_clauses(tree: exp.Expr, keys: set[str]) -> None:
-    """Raise `NotModelled` if a tree has clauses other than the supported ones."""
+    """Raise `UnsupportedSql` if a tree has clauses other than the supported ones."""
     for key, value in tree.args.items():
         if key not in keys and value:
-            raise NotModelled(f"{key} of {tree.key}")
+            raise UnsupportedSql(f"{key} of {tree.key}")
 
 
 # --- Joins ------------------------------------------------------------------------------------------------------------
@@ -204,28 +210,28 @@ _JOIN_KINDS: dict[tuple[str, str], JoinKind] = {
 
 
 def _plan_join(
-    queries: Queries, left: Node, left_scope: Scope, join: exp.Expr, commons: Mapping[str, Common]
+    queries: QueryPlanner, left: Node, left_scope: Scope, join: exp.Expr, commons: Mapping[str, CommonTableExpression]
 ) -> tuple[Node, Scope]:
     _check_clauses(join, {"this", "on", "using", "side", "kind", "method", "hint"})
     kind = _JOIN_KINDS.get((join.args.get("side") or "", join.args.get("kind") or ""))
     method = join.args.get("method")
     if kind is None or method not in (None, "", "NATURAL"):
-        raise NotModelled(f"the join {join.args.get('side')} {join.args.get('kind')} {method}")
+        raise UnsupportedSql(f"the join {join.args.get('side')} {join.args.get('kind')} {method}")
     right, right_scope = _plan_source(queries, join.this, commons)
-    both = left_scope.beside(right_scope)
+    both = left_scope.merge_with(right_scope)
     using = [each.name for each in join.args.get("using") or ()]
     if method == "NATURAL":
-        known = {field.name.casefold() for field in right_scope.visible()}
-        using = [field.name for field in left_scope.visible() if field.name.casefold() in known]
+        known = {field.name.casefold() for field in right_scope.expand_star()}
+        using = [field.name for field in left_scope.expand_star() if field.name.casefold() in known]
     on = join.args.get("on")
     pairs: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
     if using:
         pairs, both = _merge_using(using, left_scope, right_scope, both, kind)
     elif on is not None:
-        pairs, rest = split_condition(both.expression(on, queries.now), left, right)
+        pairs, rest = split_condition(both.resolve_expression(on, queries.now), left, right)
     elif kind not in ("inner", "cross"):
-        raise NotModelled("an outer join without a condition")
+        raise UnsupportedSql("an outer join without a condition")
     else:
         kind = "cross"
     joined = Join(left, right, kind, tuple(pairs), and_(*rest) if rest else None)
@@ -234,11 +240,11 @@ def _plan_join(
 
 def split_condition(condition: Expr, left: Node, right: Node) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
     """Split a join condition into equal pairs, each with its left side first, and the other conjuncts."""
-    of_left = {output.name for output in outputs_of(left)}
-    of_right = {output.name for output in outputs_of(right)}
+    of_left = {output.name for output in get_outputs(left)}
+    of_right = {output.name for output in get_outputs(right)}
     pairs: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
-    for conjunct in conjuncts_of(condition):
+    for conjunct in split_conjuncts(condition):
         match conjunct:
             case Call("=", (one, other)) if _is_over(one, of_left) and _is_over(other, of_right):
                 pairs.append((one, other))
@@ -250,7 +256,7 @@ def split_condition(condition: Expr, left: Node, right: Node) -> tuple[list[tupl
 
 
 def _is_over(expr: Expr, names: set[str]) -> bool:
-    columns = columns_of(expr)
+    columns = find_columns(expr)
     return bool(columns) and all(column.path[0] in names for column in columns)
 
 
@@ -263,10 +269,10 @@ def _merge_using(
     for name in names:
         found = [scope.find((name,)) for scope in (left, right)]
         if None in found or any(each is not None and each[1] for each in found):
-            raise NotModelled(f"no column {name} in both sides")
+            raise UnsupportedSql(f"no column {name} in both sides")
         one, other = (each[0] for each in found if each is not None)
         if one.type is None or one.type != other.type:
-            raise NotModelled(f"{name} has two types")
+            raise UnsupportedSql(f"{name} has two types")
         pairs.append((one.value, other.value))
         hidden |= {one.value, other.value}
         value: Expr
@@ -287,7 +293,7 @@ def _merge_using(
 # --- Stars ------------------------------------------------------------------------------------------------------------
 
 
-def name_columns_of_stars(select: exp.Expr, scope: Scope) -> None:
+def expand_argument_stars(select: exp.Expr, scope: Scope) -> None:
     """Expand stars among arguments in place, as in `struct(*)`. `count(*)` stays.
 
     A star stays if the name of one of its columns would be ambiguous.

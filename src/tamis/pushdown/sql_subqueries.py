@@ -15,28 +15,32 @@ from sqlglot import exp
 
 from tamis.expr.nodes import Call, Expr, and_
 from tamis.pushdown.nodes import Filter, Join, Node
-from tamis.pushdown.scopes import Field, NotModelled, Scope, hidden_name, symbol_tree
+from tamis.pushdown.scopes import Field, Scope, UnsupportedSql, make_column_tree, make_hidden_name
 from tamis.pushdown.sql_grouping import has_aggregates
-from tamis.pushdown.sql_sources import Common, Planned, Queries, plan_from, split_condition
-from tamis.pushdown.sql_trees import conjuncts, text_of
+from tamis.pushdown.sql_sources import CommonTableExpression, PlannedSource, QueryPlanner, plan_from, split_condition
+from tamis.pushdown.sql_trees import split_conjuncts, to_sql_text
 
 
-def filtered(queries: Queries, node: Node, scope: Scope, where: exp.Expr, commons: Mapping[str, Common]) -> Node:
+def add_where(
+    queries: QueryPlanner, node: Node, scope: Scope, where: exp.Expr, commons: Mapping[str, CommonTableExpression]
+) -> Node:
     """Add a WHERE to a node, with its subqueries as joins."""
     plain: list[exp.Expr] = []
     nested: list[exp.Expr] = []
-    for each in conjuncts(where):
+    for each in split_conjuncts(where):
         (plain if next(each.find_all(exp.Query), None) is None else nested).append(each)
     if not nested:
-        return Filter(node, scope.expression(where, queries.now))
+        return Filter(node, scope.resolve_expression(where, queries.now))
     if plain:
-        node = Filter(node, and_(*(scope.expression(each, queries.now) for each in plain)))
+        node = Filter(node, and_(*(scope.resolve_expression(each, queries.now) for each in plain)))
     for each in nested:
         node = _apply_condition(queries, node, scope, each, commons)
     return node
 
 
-def _apply_condition(queries: Queries, node: Node, scope: Scope, tree: exp.Expr, commons: Mapping[str, Common]) -> Node:
+def _apply_condition(
+    queries: QueryPlanner, node: Node, scope: Scope, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
+) -> Node:
     match tree:
         case exp.In() if tree.args.get("query") is not None:
             return _join_in(queries, node, scope, tree, commons)
@@ -44,24 +48,26 @@ def _apply_condition(queries: Queries, node: Node, scope: Scope, tree: exp.Expr,
             return _join_exists(queries, node, scope, inner, commons, is_semi=True)
         case exp.Not(this=exp.Exists(this=exp.Select() as inner)):
             return _join_exists(queries, node, scope, inner, commons, is_semi=False)
-    beside = OneRowQueries(queries, commons)
+    beside = ScalarSubqueries(queries, commons)
     root = exp.Select(expressions=[tree.copy()])
-    (replaced,) = beside.taken_out(root).expressions
-    condition = scope.with_fields(beside.fields).expression(replaced.unalias(), queries.now)
-    return Filter(beside.joined(node), condition)
+    (replaced,) = beside.replace_subqueries(root).expressions
+    condition = scope.with_fields(beside.fields).resolve_expression(replaced.unalias(), queries.now)
+    return Filter(beside.join_to(node), condition)
 
 
-def _join_in(queries: Queries, node: Node, scope: Scope, tree: exp.In, commons: Mapping[str, Common]) -> Node:
+def _join_in(
+    queries: QueryPlanner, node: Node, scope: Scope, tree: exp.In, commons: Mapping[str, CommonTableExpression]
+) -> Node:
     inner = tree.args["query"]
     inner = inner.this if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Query) else inner
     if isinstance(tree.this, exp.Tuple):
-        raise NotModelled("several columns IN a subquery")
-    value = scope.expression(tree.this, queries.now)
+        raise UnsupportedSql("several columns IN a subquery")
+    value = scope.resolve_expression(tree.this, queries.now)
     planned = queries.query(inner, commons)
     if len(planned.fields) != 1:
-        raise NotModelled("IN a subquery of several columns")
+        raise UnsupportedSql("IN a subquery of several columns")
     field = planned.fields[0]
-    condition = scope.with_fields(planned.fields).bound(Call("=", (value, field.value)))
+    condition = scope.with_fields(planned.fields).bind_expression(Call("=", (value, field.value)))
     return _make_join(node, planned.node, condition, is_semi=True)
 
 
@@ -69,31 +75,37 @@ _SUPPORTED_CLAUSES = {"expressions", "from_", "joins", "where", "hint"}
 
 
 def _join_exists(
-    queries: Queries, node: Node, scope: Scope, tree: exp.Select, commons: Mapping[str, Common], *, is_semi: bool
+    queries: QueryPlanner,
+    node: Node,
+    scope: Scope,
+    tree: exp.Select,
+    commons: Mapping[str, CommonTableExpression],
+    *,
+    is_semi: bool,
 ) -> Node:
     if any(value and key not in _SUPPORTED_CLAUSES for key, value in tree.args.items()) or has_aggregates(tree):
-        raise NotModelled("EXISTS of a query that is not a plain SELECT")
+        raise UnsupportedSql("EXISTS of a query that is not a plain SELECT")
     where = tree.args.get("where")
     if tree.args.get("from_") is None or where is None:
-        raise NotModelled("EXISTS of an uncorrelated subquery")
+        raise UnsupportedSql("EXISTS of an uncorrelated subquery")
     inner, own = plan_from(queries, tree, commons)
-    within = own.within(scope)
+    within = own.with_outer(scope)
     alone: list[Expr] = []
     both: list[Expr] = []
-    for each in conjuncts(where.this):
+    for each in split_conjuncts(where.this):
         try:
-            alone.append(own.expression(each, queries.now))
-        except NotModelled:
-            both.append(within.expression(each, queries.now))
+            alone.append(own.resolve_expression(each, queries.now))
+        except UnsupportedSql:
+            both.append(within.resolve_expression(each, queries.now))
     if not both:
-        raise NotModelled("EXISTS of an uncorrelated subquery")
+        raise UnsupportedSql("EXISTS of an uncorrelated subquery")
     return _make_join(node, Filter(inner, and_(*alone)) if alone else inner, and_(*both), is_semi=is_semi)
 
 
 def _make_join(node: Node, inner: Node, condition: Expr, *, is_semi: bool) -> Node:
     pairs, rest = split_condition(condition, node, inner)
     if not pairs:
-        raise NotModelled("a correlated subquery without an equality")
+        raise UnsupportedSql("a correlated subquery without an equality")
     return Join(node, inner, "semi" if is_semi else "anti", tuple(pairs), and_(*rest) if rest else None)
 
 
@@ -103,19 +115,19 @@ def _name_subquery_columns(select: exp.Select) -> None:
         has_name = isinstance(each, exp.Alias | exp.Aliases) or bool(each.alias)
         if not has_name and next(each.find_all(exp.Query), None) is not None:
             # `alias_` would set the alias of the subquery itself, which will be replaced.
-            each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(text_of(each), quoted=True)))
+            each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(to_sql_text(each), quoted=True)))
 
 
-class OneRowQueries:
+class ScalarSubqueries:
     """Scalar subqueries with exactly one row, which are cross joined to the query."""
 
-    def __init__(self, queries: Queries, commons: Mapping[str, Common]) -> None:
+    def __init__(self, queries: QueryPlanner, commons: Mapping[str, CommonTableExpression]) -> None:
         self._queries = queries
         self._commons = commons
-        self._planned: list[Planned] = []
+        self._planned: list[PlannedSource] = []
         self.fields: list[Field] = []
 
-    def taken_out(self, select: exp.Select) -> exp.Select:
+    def replace_subqueries(self, select: exp.Select) -> exp.Select:
         """Return the SELECT with such subqueries replaced by columns in its list, HAVING and ORDER BY."""
         parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
         if not any(part is not None and next(part.find_all(exp.Query), None) is not None for part in parts):
@@ -132,17 +144,17 @@ class OneRowQueries:
         inner = nested.this
         is_one_row = isinstance(inner, exp.Select) and has_aggregates(inner) and len(inner.expressions) == 1
         if not is_one_row or any(inner.args.get(key) for key in ("group", "having", "limit", "offset", "distinct")):
-            raise NotModelled("a scalar subquery that may have no row, or several")
+            raise UnsupportedSql("a scalar subquery that may have no row, or several")
         if isinstance(nested.parent, exp.In | exp.Exists | exp.Any | exp.All):
-            raise NotModelled("a subquery that is not a value")
+            raise UnsupportedSql("a subquery that is not a value")
         planned = self._queries.query(inner, self._commons)
         (field,) = planned.fields
-        name = hidden_name(f"value of a query, {len(self._planned)}")
+        name = make_hidden_name(f"value of a query, {len(self._planned)}")
         self._planned.append(planned)
         self.fields.append(Field(name, field.value, field.type))
-        return symbol_tree(name)
+        return make_column_tree(name)
 
-    def joined(self, node: Node) -> Node:
+    def join_to(self, node: Node) -> Node:
         for planned in self._planned:
             node = Join(node, planned.node, "cross")
         return node

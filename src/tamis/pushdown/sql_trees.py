@@ -8,12 +8,12 @@ from sqlglot import exp
 
 from tamis.errors import ParseError
 from tamis.expr.sql_dialect import SparkText
-from tamis.expr.sql_refusals import position_of
-from tamis.expr.sql_syntax import DEEPEST, with_large_stack
-from tamis.pushdown.scopes import chains
+from tamis.expr.sql_refusals import find_position
+from tamis.expr.sql_syntax import MAX_NESTING, with_large_stack
+from tamis.pushdown.scopes import find_references
 
 
-def text_of(tree: exp.Expr) -> str:
+def to_sql_text(tree: exp.Expr) -> str:
     """Return a tree as Spark SQL text."""
 
     def work() -> str:
@@ -22,10 +22,10 @@ def text_of(tree: exp.Expr) -> str:
     try:
         return work()
     except RecursionError:
-        return with_large_stack(work, DEEPEST)
+        return with_large_stack(work, MAX_NESTING)
 
 
-def refuse_what_engines_guess(tree: exp.Expr) -> None:
+def refuse_engine_syntax(tree: exp.Expr) -> None:
     """Raise ParseError for syntax that the embedded engine accepts with another meaning.
 
     It rounds a fractional LIMIT. Its COLUMNS expands to the columns of its input, which only has those that the query
@@ -34,17 +34,18 @@ def refuse_what_engines_guess(tree: exp.Expr) -> None:
     for call in tree.find_all(exp.Anonymous, exp.Columns):
         if isinstance(call, exp.Columns) or call.name.casefold() == "columns":
             hint = "Name the columns, or write *"
-            raise ParseError("unknown function COLUMNS", position=position_of(call), hint=hint)
+            raise ParseError("unknown function COLUMNS", position=find_position(call), hint=hint)
     for node in tree.find_all(exp.Limit, exp.Offset):
         given = node.expression
         is_number = isinstance(given, exp.Literal) and given.name.isdecimal() and int(given.name) < 2**63
         if isinstance(given, exp.Literal | exp.Neg) and (given.is_string or not is_number):
             raise ParseError(
-                f"{node.key.upper()} must be a whole number of rows, not {text_of(given)}", position=position_of(given)
+                f"{node.key.upper()} must be a whole number of rows, not {to_sql_text(given)}",
+                position=find_position(given),
             )
 
 
-def parts_of_block(tree: exp.Expr) -> tuple[list[exp.Table], list[exp.Expr]]:
+def split_block(tree: exp.Expr) -> tuple[list[exp.Table], list[exp.Expr]]:
     """Return the tables of a query outside of its subqueries, and the subqueries."""
     tables: list[exp.Table] = []
     nested: list[exp.Expr] = []
@@ -69,7 +70,7 @@ def _iter_children(tree: exp.Expr) -> Iterator[exp.Expr]:
     return (child for child in tree.iter_expressions() if not isinstance(child, exp.With))
 
 
-def preserved(tree: exp.Select) -> list[exp.Table]:
+def find_filterable_tables(tree: exp.Select) -> list[exp.Table]:
     """Return the tables of a FROM that are not null-extended by an outer join, sampled, pivoted or renamed."""
     sources: list[exp.Expr] = [tree.args["from_"].this]
     for join in tree.args.get("joins") or ():
@@ -84,7 +85,7 @@ def preserved(tree: exp.Select) -> list[exp.Table]:
             and not (each.args.get("alias") is not None and each.args["alias"].columns)]  # fmt: skip
 
 
-def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
+def split_conjuncts(tree: exp.Expr) -> list[exp.Expr]:
     found: list[exp.Expr] = []
     stack = [tree]
     while stack:
@@ -101,7 +102,7 @@ def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
 def shorten_names(tree: exp.Expr, name: tuple[str, ...]) -> None:
     """Qualify columns by the last part of their table's name alone, which is the alias of the input."""
     folded = tuple(part.casefold() for part in name)
-    for top, parts in list(chains(tree)):
+    for top, parts in list(find_references(tree)):
         if len(parts) <= len(name) or tuple(part.casefold() for part in parts[: len(name)]) != folded:
             continue
         table, column, *inner = parts[len(name) - 1 :]
@@ -120,7 +121,7 @@ def is_count(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Anonymous) and tree.name.lower() == "count"
 
 
-def may_be_several(tree: exp.Expr) -> bool:
+def may_have_several_columns(tree: exp.Expr) -> bool:
     """Return whether a tree is a generator without an alias, which may return several columns, as `posexplode` does."""
     return isinstance(tree, exp.Anonymous) and tree.name.lower() in (
         "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple", "explode", "explode_outer",
@@ -128,22 +129,22 @@ def may_be_several(tree: exp.Expr) -> bool:
     )  # fmt: skip
 
 
-def inner_commons(tree: exp.Expr) -> set[str]:
+def find_inner_commons(tree: exp.Expr) -> set[str]:
     """Return the names of all common table expressions inside of a query."""
     return {each.alias.casefold() for each in tree.find_all(exp.CTE)}
 
 
-ABOUT_THE_PRINCIPAL = frozenset(("current_user", "session_user", "user"))
+PRINCIPAL_FUNCTIONS = frozenset(("current_user", "session_user", "user"))
 """Functions without arguments that return the user."""
 
 
-def with_principal(tree: exp.Query, principal: str | None) -> exp.Query:
+def replace_current_user(tree: exp.Query, principal: str | None) -> exp.Query:
     """Replace `current_user()` in a query by the principal. An engine would return the user that runs the process."""
     for call in list(tree.find_all(exp.Anonymous, exp.CurrentUser)):
-        if isinstance(call, exp.Anonymous) and (call.expressions or call.name.lower() not in ABOUT_THE_PRINCIPAL):
+        if isinstance(call, exp.Anonymous) and (call.expressions or call.name.lower() not in PRINCIPAL_FUNCTIONS):
             continue
         value: exp.Expr = exp.cast(exp.Null(), "string") if principal is None else exp.Literal.string(principal)
         if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
-            value = exp.alias_(value, text_of(call), quoted=True)
+            value = exp.alias_(value, to_sql_text(call), quoted=True)
         call.replace(value)
     return tree

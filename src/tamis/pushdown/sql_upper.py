@@ -16,10 +16,10 @@ from sqlglot import exp
 
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.pushdown.nodes import Filter, Named, Node, Project
-from tamis.pushdown.scopes import Field, NotModelled, Scope, chains, name_fields, symbol_tree
-from tamis.pushdown.sql_sources import Common, Queries, plan_from
-from tamis.pushdown.sql_trees import conjuncts, has_free_star, may_be_several, text_of
-from tamis.scan.embedded import SIGNED, has_text_of_its_own, is_binary
+from tamis.pushdown.scopes import Field, Scope, UnsupportedSql, find_references, make_column_tree, name_fields
+from tamis.pushdown.sql_sources import CommonTableExpression, QueryPlanner, plan_from
+from tamis.pushdown.sql_trees import has_free_star, may_have_several_columns, split_conjuncts, to_sql_text
+from tamis.scan.embedded import SIGNED_TYPES, is_binary, is_formatted_differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,14 @@ _TEXT_CLAUSES = {"expressions", "hint", "distinct", "group", "having", "qualify"
 _PLANNED_CLAUSES = {"from_", "joins", "where", "with_"}
 
 
-def upper_text(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common], table: exp.Table) -> PartialSelect:
+def make_partial_select(
+    queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression], table: exp.Table
+) -> PartialSelect:
     """Return a SELECT as text over `table`, which is the plan of its FROM and WHERE."""
     if not isinstance(tree, exp.Select) or tree.args.get("from_") is None:
-        raise NotModelled("no SELECT over tables")
+        raise UnsupportedSql("no SELECT over tables")
     if any(value and key not in _TEXT_CLAUSES | _PLANNED_CLAUSES for key, value in tree.args.items()):
-        raise NotModelled("a SELECT with an unsupported clause")
+        raise UnsupportedSql("a SELECT with an unsupported clause")
     node, scope = plan_from(queries, tree, commons)
     node, remaining = _add_filter(queries, node, scope, tree)
     select = tree.copy()
@@ -52,22 +54,22 @@ def upper_text(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common], 
         select.set("where", exp.Where(this=exp.and_(*(each.copy() for each in remaining), copy=False)))
     names = _expand_stars(select, scope)
     if next(select.args["from_"].this.find_all(exp.Query), None) or _has_subquery(select):
-        raise NotModelled("a subquery in unsupported SQL")
+        raise UnsupportedSql("a subquery in unsupported SQL")
     name_fields(select)
     used = _replace_names(select, scope)
     outputs = [Named(column_id, value) for column_id, value in used.items()]
     return PartialSelect(select, Project(node, tuple(outputs)), tuple(names))
 
 
-def _add_filter(queries: Queries, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:
+def _add_filter(queries: QueryPlanner, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:
     """Add the conditions on tables to the plan; return also the other conditions, which use lateral view columns."""
     where = tree.args.get("where")
     known: list[Expr] = []
     others: list[exp.Expr] = []
-    for each in [] if where is None else conjuncts(where.this):
+    for each in [] if where is None else split_conjuncts(where.this):
         try:
-            known.append(scope.expression(each, queries.now))
-        except NotModelled:
+            known.append(scope.resolve_expression(each, queries.now))
+        except UnsupportedSql:
             if next(each.find_all(exp.Query), None) is not None:
                 raise
             others.append(each)
@@ -82,17 +84,17 @@ def _expand_stars(select: exp.Select, scope: Scope) -> list[str]:
         fields: Sequence[Field] = ()
         match each:
             case exp.Star() if not any(each.args.values()) and not select.args.get("laterals"):
-                fields = scope.visible()
+                fields = scope.expand_star()
             case exp.Column(this=exp.Star() as star) if not any(star.args.values()):
                 parts = [each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None]
-                inner = scope.fields_of(parts)
+                inner = scope.expand_struct_star(parts)
                 names += [name for name, _ in inner]
                 found += [tree for _, tree in inner]
-                fields = () if inner else scope.of_relation(parts)
+                fields = () if inner else scope.expand_relation_star(parts)
             case exp.Aliases():
-                raise NotModelled("several names for one expression")
-            case _ if has_free_star(each) or may_be_several(each):
-                raise NotModelled("names that the engine gives")
+                raise UnsupportedSql("several names for one expression")
+            case _ if has_free_star(each) or may_have_several_columns(each):
+                raise UnsupportedSql("names that the engine gives")
             case exp.Alias() | exp.Column():
                 names.append(each.alias or each.name)
                 found.append(each)
@@ -100,7 +102,7 @@ def _expand_stars(select: exp.Select, scope: Scope) -> list[str]:
                 names.append(last.name)
                 found.append(each)
             case _:
-                names.append(text_of(each))
+                names.append(to_sql_text(each))
                 found.append(each)
         for field in fields:
             match field.value:
@@ -109,7 +111,7 @@ def _expand_stars(select: exp.Select, scope: Scope) -> list[str]:
                     found.append(exp.Column(this=exp.to_identifier(column_id, quoted=True), table=_MARK.copy()))
                     names.append(field.name)
                 case _:
-                    raise NotModelled("a star over computed columns")
+                    raise UnsupportedSql("a star over computed columns")
     select.set("expressions", found)
     return names
 
@@ -133,7 +135,7 @@ def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
     after = {id(column) for key in ("having", "qualify") if select.args.get(key) is not None
              for column in select.args[key].find_all(exp.Column)}  # fmt: skip
     used: dict[str, Expr] = {}
-    found_chains = list(chains(select))
+    found_chains = list(find_references(select))
     operand_types = {id(top): _find_operand_type(top, parts, scope) for top, parts in found_chains}
     for top, parts in found_chains:
         column = top.find(exp.Column)
@@ -149,19 +151,19 @@ def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
         found = scope.find(parts)
         if found is None:
             if not is_alias:
-                raise NotModelled(f"no column {'.'.join(parts)}")
+                raise UnsupportedSql(f"no column {'.'.join(parts)}")
             continue
         if is_alias and id(column) in after:
-            raise NotModelled(f"{parts[0]} has two meanings")
+            raise UnsupportedSql(f"{parts[0]} has two meanings")
         field, inner = found
         match field.value:
             case Column((column_id,)):
                 used[column_id] = field.value
-                named = symbol_tree(column_id, inner)
+                named = make_column_tree(column_id, inner)
                 around = None if inner else _find_function_around(top)
                 if (target := operand_types[id(top)]) is not None:
                     named = exp.cast(named, target)
-                elif around in _CONCATENATING and has_text_of_its_own(field.type):
+                elif around in _CONCATENATING and is_formatted_differently(field.type):
                     named = exp.cast(named, "string")
                 elif around in _MEASURING and is_binary(field.type):
                     named = exp.Anonymous(this="duckdb_octet_length", expressions=[named])
@@ -169,7 +171,7 @@ def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
                     top = top.parent
                 top.replace(named)
             case _:
-                raise NotModelled("a computed column")
+                raise UnsupportedSql("a computed column")
     return used
 
 
@@ -199,7 +201,7 @@ def _find_operand_type(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> st
     if is_mixing and pa.types.is_float32(data_type) and not _has_only_floats(parent, scope):
         return "double"
     if isinstance(parent, (*_ARITHMETIC, exp.Neg)) and pa.types.is_unsigned_integer(data_type):
-        return SIGNED[str(data_type)]
+        return SIGNED_TYPES[str(data_type)]
     if isinstance(parent, exp.Mul) and pa.types.is_decimal(data_type) and data_type.precision <= 18:
         # DuckDB computes a product of two such decimals with 18 digits.
         return f"decimal(19,{data_type.scale})"

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from tamis.expr.functions import NOT_DETERMINISTIC, type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of, walk, with_args
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands, replace_args, walk
 from tamis.expr.printer import to_sql
-from tamis.expr.sql_parts import opaque
-from tamis.expr.sql_syntax import read
+from tamis.expr.sql_parts import to_opaque_call
+from tamis.expr.sql_syntax import parse_expression
 
 
-class Symbols:
+class ColumnIds:
     """Allocates column ids that are unique in a plan, without regard to case, as engines compare names."""
 
     def __init__(self, used: Iterable[str] = ()) -> None:
         self._used = {name.casefold() for name in used}
 
-    def fresh(self, wanted: str) -> str:
+    def allocate(self, wanted: str) -> str:
         """Return the name, with a number if it is in use.
 
         >>> symbols = Symbols()
@@ -33,7 +33,7 @@ class Symbols:
         self._used.add(name.casefold())
         return name
 
-    def fresh_scan(self, table: str, columns: Iterable[str]) -> list[str]:
+    def allocate_scan(self, table: str, columns: Iterable[str]) -> list[str]:
         """Return column ids for one more scan of a table: `orders.id`, then `orders_2.id`."""
         columns = list(columns)
         prefix, number = table, 1
@@ -41,7 +41,7 @@ class Symbols:
             number += 1
             prefix = f"{table}_{number}"
         # Columns of one table may differ only by case.
-        return [self.fresh(f"{prefix}.{column}") for column in columns]
+        return [self.allocate(f"{prefix}.{column}") for column in columns]
 
 
 def is_deterministic(expr: Expr) -> bool:
@@ -72,21 +72,21 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
         match node:
             case Column(path):
                 found = replacements.get(path[0])
-                return node if found is None else field_of(found, path[1:], node)
+                return node if found is None else get_field(found, path[1:], node)
             case Call("sql", (Literal(str() as text), *columns)):
                 is_meant = any(isinstance(each, Column) and each.path[0] in replacements for each in columns)
                 return _substitute_text(text, replacements) if is_meant else node
             case _:
-                return with_args(node, args)
+                return replace_args(node, args)
 
-    return fold(expr, combine, lambda node: () if _is_sql_text(node) else operands_of(node))
+    return fold(expr, combine, lambda node: () if _is_sql_text(node) else get_operands(node))
 
 
 def _is_sql_text(node: Expr) -> bool:
     return isinstance(node, Call) and node.function == "sql"
 
 
-def field_of(value: Expr, fields: tuple[str, ...], column: Column | None = None) -> Expr:
+def get_field(value: Expr, fields: tuple[str, ...], column: Column | None = None) -> Expr:
     """Return a field inside of a value; `column` is the column that it replaces, which has the same type."""
     if not fields:
         return value
@@ -96,7 +96,7 @@ def field_of(value: Expr, fields: tuple[str, ...], column: Column | None = None)
     tree = _parse_text(f"({to_sql(value)})")
     for name in fields:
         tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
-    return opaque(tree)
+    return to_opaque_call(tree)
 
 
 def _substitute_text(text: str, replacements: Mapping[str, Expr]) -> Expr:
@@ -112,7 +112,7 @@ def _substitute_text(text: str, replacements: Mapping[str, Expr]) -> Expr:
         for key in keys[1:]:
             value = exp.Dot(this=value, expression=column.args[key].copy())
         column.replace(value)
-    found_call = opaque(root.this)
+    found_call = to_opaque_call(root.this)
     assert isinstance(found_call, Call)
     typed = [_add_type(each, types) if isinstance(each, Column) else each for each in found_call.args]
     return Call("sql", tuple(typed))
@@ -128,4 +128,4 @@ def _find_columns(expr: Expr) -> list[Column]:
 
 
 def _parse_text(text: str) -> exp.Expr:
-    return read(text, lambda tree: tree)
+    return parse_expression(text, lambda tree: tree)

@@ -15,16 +15,16 @@ from sqlglot import exp
 from tamis.errors import InvalidArgument, TamisError
 from tamis.expr.evaluate import evaluate_constant
 from tamis.expr.nodes import Literal
-from tamis.pushdown.scopes import NotModelled, Now, Scope
+from tamis.pushdown.scopes import QueryTime, Scope, UnsupportedSql
 from tamis.pushdown.sql_trees import shorten_names
-from tamis.pushdown.zones import instant, instant_of_text
+from tamis.pushdown.zones import parse_instant, to_instant
 from tamis.tables.moments import EPOCH
 
 _NAME_WITH_STATE = re.compile(r"(?P<name>.*) (?P<kind>VERSION|TIMESTAMP) AS OF (?P<state>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TableState:
     """A state of a table, by version or by timestamp."""
 
     version: str | None = None
@@ -32,7 +32,7 @@ class State:
     timestamp: str | None = None
 
 
-def name_states(tree: exp.Expr, now: datetime) -> None:
+def move_versions_into_names(tree: exp.Expr, now: datetime) -> None:
     """Move the version of each table into its name, in place. `now` is the timestamp of the query."""
     for table in list(tree.find_all(exp.Table)):
         asked = table.args.get("version") or table.args.get("when")
@@ -65,7 +65,7 @@ def name_states(tree: exp.Expr, now: datetime) -> None:
         table.set("this", exp.to_identifier(f"{last.name} {kind} AS OF {state}", quoted=True))
 
 
-def split_state(name: str) -> tuple[str, State] | None:
+def split_table_state(name: str) -> tuple[str, TableState] | None:
     """Split a table name into the name and the requested state; return None if it requests the current state.
 
     >>> split_state("orders VERSION AS OF 3")
@@ -74,7 +74,7 @@ def split_state(name: str) -> tuple[str, State] | None:
     found = _NAME_WITH_STATE.fullmatch(name)
     if found is None:
         return None
-    state = State(version=found["state"]) if found["kind"] == "VERSION" else State(timestamp=found["state"])
+    state = TableState(version=found["state"]) if found["kind"] == "VERSION" else TableState(timestamp=found["state"])
     return found["name"], state
 
 
@@ -90,11 +90,11 @@ def _evaluate_timestamp(tree: exp.Expr, table: str, now: datetime) -> str:
     zone = now.tzinfo or UTC
     try:
         if isinstance(tree, exp.Literal) and tree.is_string:
-            return _format_instant(instant_of_text(tree.this, zone)) or str(tree.this)
-        return _format_value(evaluate_constant(Scope().expression(tree, Now(now))), table, zone)
+            return _format_instant(parse_instant(tree.this, zone)) or str(tree.this)
+        return _format_value(evaluate_constant(Scope().resolve_expression(tree, QueryTime(now))), table, zone)
     except InvalidArgument:
         raise
-    except (NotModelled, TamisError, OverflowError) as error:
+    except (UnsupportedSql, TamisError, OverflowError) as error:
         raise InvalidArgument(
             f"{table} TIMESTAMP AS OF {tree.sql('spark')}: expected a string, a timestamp or a constant expression: "
             f"{error}"
@@ -109,9 +109,9 @@ def _format_value(value: Literal, table: str, zone: tzinfo) -> str:
     if value.is_null or value.type is None:
         raise InvalidArgument(f"{table} TIMESTAMP AS OF NULL: expected a timestamp")
     if pa.types.is_string(value.type):
-        return _format_instant(instant_of_text(value.value, zone)) or str(value.value)
+        return _format_instant(parse_instant(value.value, zone)) or str(value.value)
     if pa.types.is_date(value.type):
-        return _format_instant(instant(EPOCH + timedelta(days=value.value), zone)) or ""
+        return _format_instant(to_instant(EPOCH + timedelta(days=value.value), zone)) or ""
     if pa.types.is_timestamp(value.type):
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[value.type.unit]
         return (EPOCH + timedelta(microseconds=value.value * 10**6 // per_second)).astimezone(UTC).isoformat()

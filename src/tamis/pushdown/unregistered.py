@@ -18,12 +18,12 @@ from typing import Protocol
 
 from tamis.errors import TamisError, UnsupportedFeature
 from tamis.pushdown.connectors.lake_handle import LakeHandle
-from tamis.pushdown.time_travel import State, split_state
+from tamis.pushdown.time_travel import TableState, split_table_state
 from tamis.tables.source import TableSource, Versioned
 
 Name = tuple[str, ...]
 
-PLACES = ("delta", "iceberg", "parquet", "hive")
+PATH_FORMATS = ("delta", "iceberg", "parquet", "hive")
 """Format names that, as in Spark, precede the back-ticked path of a table."""
 
 MAX_CACHED_TABLES = 64
@@ -49,12 +49,12 @@ class AttachedCatalog(Protocol):
 class Opener(Protocol):
     """Opens tables for a session, or raises if the session forbids it."""
 
-    def open_place(self, path: str, format: str) -> TableSource: ...
+    def open_path(self, path: str, format: str) -> TableSource: ...
 
-    def open_state(self, source: Versioned, state: State) -> TableSource: ...
+    def open_state(self, source: Versioned, state: TableState) -> TableSource: ...
 
 
-class EarlierTables:
+class OpenedTableCache:
     """A cache of the tables that earlier queries opened."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class UnregisteredTables:
         self,
         opener: Opener,
         catalogs: dict[str, AttachedCatalog],
-        earlier: EarlierTables,
+        earlier: OpenedTableCache,
         registered: Callable[[Name], tuple[TableSource, Sequence[str]] | None],
     ) -> None:
         self._opener = opener
@@ -109,7 +109,7 @@ class UnregisteredTables:
         return self._found[name]
 
     def _open(self, name: Name) -> tuple[TableSource, Sequence[str]] | None:
-        split = split_state(name[-1])
+        split = split_table_state(name[-1])
         if split is not None:
             return self._open_at_state((*name[:-1], split[0]), split[1], self._earlier.get(_make_cache_key(name)))
         if len(name) < 2:
@@ -121,8 +121,8 @@ class UnregisteredTables:
                 twins = (each for each, other in self._catalogs.items() if other.is_same(catalog))
                 in_session = (f"{each}.{'.'.join(rest)}" for each in dict.fromkeys((attached, *twins)))
                 return source, (*in_session, *catalog.names(source))
-        if first.casefold() in PLACES and len(rest) == 1:
-            source = self._refresh(name) or self._opener.open_place(rest[0], first.casefold())
+        if first.casefold() in PATH_FORMATS and len(rest) == 1:
+            source = self._refresh(name) or self._opener.open_path(rest[0], first.casefold())
             return source, (f"{first.casefold()}.`{rest[0]}`", source.storage.uri)
         return None
 
@@ -135,7 +135,7 @@ class UnregisteredTables:
             return None
 
     def _open_at_state(
-        self, name: Name, state: State, known: TableSource | None
+        self, name: Name, state: TableState, known: TableSource | None
     ) -> tuple[TableSource, Sequence[str]] | None:
         found = self._registered(name) or self._find_source(name)
         if found is None:
@@ -154,7 +154,7 @@ class UnregisteredTables:
 
 def _make_cache_key(name: Name) -> Name:
     """Return the cache key of a name. A relative path depends on the working directory."""
-    is_relative = name[0].casefold() in PLACES and "://" not in name[-1] and not Path(name[-1]).is_absolute()
+    is_relative = name[0].casefold() in PATH_FORMATS and "://" not in name[-1] and not Path(name[-1]).is_absolute()
     return (*name, str(Path.cwd())) if is_relative else name
 
 

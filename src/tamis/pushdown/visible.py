@@ -11,10 +11,10 @@ from tamis.pushdown.catalog import Catalog
 from tamis.pushdown.connectors.database import DatabaseConnector
 from tamis.pushdown.nodes import Node, TableScan
 from tamis.pushdown.policies import Policies, apply_policies
-from tamis.pushdown.policies.reach import refuse_system_tables, refuse_to_reach_out
-from tamis.pushdown.policies.reading import TELLING, UNREADABLE
-from tamis.pushdown.sql_sources import Planned
-from tamis.pushdown.symbols import Symbols
+from tamis.pushdown.policies.reach import refuse_outside_access, refuse_system_tables
+from tamis.pushdown.policies.reading import REVEALING_ERRORS, UNREADABLE
+from tamis.pushdown.sql_sources import PlannedSource
+from tamis.pushdown.symbols import ColumnIds
 
 
 class VisibleTables:
@@ -32,12 +32,12 @@ class VisibleTables:
 
     def check(self, text: str, tree: exp.Expr) -> None:
         if self._policies is not None:
-            refuse_to_reach_out(text, tree)
+            refuse_outside_access(text, tree)
 
-    def scan(self, name: tuple[str, ...], column_ids: Symbols) -> Planned | None:
+    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource | None:
         try:
             return self._catalog.scan(name, column_ids, self._others, self._apply_policies)
-        except (*TELLING, UnsupportedFeature):
+        except (*REVEALING_ERRORS, UnsupportedFeature):
             # A database may read values to find the type of a column, so its error may reveal them.
             if self._policies is None:
                 raise
@@ -49,5 +49,5 @@ class VisibleTables:
         if self._policies is not None:
             if isinstance(connector, DatabaseConnector):
                 refuse_system_tables(scan.connector, connector.names(scan.handle), connector.database.dialect.name)
-            doubles = self._catalog.doubles_of(scan)
+            doubles = self._catalog.find_duplicate_names(scan)
         return apply_policies(scan, self._policies, self._principal, connector, names, doubles)

@@ -39,7 +39,7 @@ _JAVA_NAMES = {
 """Java's legacy short names of time zones."""
 
 
-def zone_called(name: str) -> tzinfo:
+def parse_zone(name: str) -> tzinfo:
     """Return the time zone of a name that Spark accepts.
 
     >>> zone_called("Etc/UTC"), zone_called("GMT+02:00"), zone_called("Europe/Berlin")
@@ -72,23 +72,23 @@ _FOLDED_FUNCTIONS = frozenset(
 """Functions whose constant calls are folded while a query is parsed."""
 
 
-def name_zones(tree: exp.Expr, zone: tzinfo) -> bool:
+def add_zone_to_literals(tree: exp.Expr, zone: tzinfo) -> bool:
     """Add the zone to timestamp literals without one, in place; return whether all of them have a zone now."""
     for each in tree.find_all(exp.Cast):
         text = each.this
         if each.to.this in _INSTANTS and isinstance(text, exp.Literal) and text.is_string:
-            placed = instant_of_text(text.this, zone)
+            placed = parse_instant(text.this, zone)
             if placed is not None:
                 text.set("this", (EPOCH + timedelta(microseconds=placed)).isoformat())
     calls = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in _FOLDED_FUNCTIONS)
     return not any(isinstance(arg, exp.Literal | exp.Cast) for call in calls for arg in call.expressions)
 
 
-def place_times(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzinfo) -> Expr:
+def convert_to_instants(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzinfo) -> Expr:
     """Convert strings and dates that are compared with instants to instants of a zone, in an unbound expression."""
 
     def data_type(node: Expr) -> pa.DataType | None:
-        return column_type(node, columns) if isinstance(node, Column) else type_of(node)
+        return find_column_type(node, columns) if isinstance(node, Column) else type_of(node)
 
     def convert(node: Expr) -> Expr:
         if not isinstance(node, Call) or (node.function not in COMPARISONS and node.function != "in"):
@@ -102,7 +102,7 @@ def place_times(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzi
     return transform(expr, convert)
 
 
-def column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
+def find_column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
     """Return the type of an unbound column, or of a field inside of it."""
     found = columns.get(column.path[0])
     for name in column.path[1:]:
@@ -116,23 +116,23 @@ def _to_instant(value: Literal, zone: tzinfo) -> Literal:
     if value.is_null or value.type is None:
         return value
     if isinstance(value.value, str):
-        found = instant_of_text(value.value, zone)
+        found = parse_instant(value.value, zone)
     elif pa.types.is_date32(value.type):
-        found = instant(EPOCH + timedelta(days=value.value), zone)
+        found = to_instant(EPOCH + timedelta(days=value.value), zone)
     elif pa.types.is_timestamp(value.type) and value.type.tz is None and value.type.unit == "us":
-        found = instant(EPOCH + timedelta(microseconds=value.value), zone)
+        found = to_instant(EPOCH + timedelta(microseconds=value.value), zone)
     return value if found is None else Literal(found, types.TIMESTAMP)
 
 
-def instant_of_text(text: str, zone: tzinfo) -> int | None:
+def parse_instant(text: str, zone: tzinfo) -> int | None:
     """Return the microsecond of a timestamp text without a zone; None if it has a zone or is not a timestamp."""
     parsed = parse_timestamp(text)
     if parsed is None or parsed[1]:
         return None
-    return instant(EPOCH + timedelta(microseconds=parsed[0] // 1000), zone)
+    return to_instant(EPOCH + timedelta(microseconds=parsed[0] // 1000), zone)
 
 
-def instant(local: datetime, zone: tzinfo) -> int:
+def to_instant(local: datetime, zone: tzinfo) -> int:
     # As in Java, an hour that daylight saving skips is the one after it, and of a repeated hour the first one counts.
     return (local.replace(tzinfo=zone) - EPOCH) // timedelta(microseconds=1)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.parquet.clustering import bound_ranks
+from tamis.parquet.clustering import rank_bounds
 
 Positions = npt.NDArray[np.floating[Any]]
 Tick = tuple[float, str]
@@ -55,7 +55,7 @@ def row_ticks(rows: int) -> list[Tick]:
 
 
 def _ranked(lower: pa.Array, upper: pa.Array) -> Axis:
-    first, last = bound_ranks(lower, upper)
+    first, last = rank_bounds(lower, upper)
     highest = int(last.max())
     scale = 1 / highest if highest else 1.0
     shift = 0.0 if highest else 0.5

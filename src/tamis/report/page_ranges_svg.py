@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument
-from tamis.parquet.clustering import Clustering, both_known
+from tamis.parquet.clustering import Clustering, has_both_bounds
 from tamis.parquet.inspection import PAGES, ColumnInspection, FileInspection, Ranges
 from tamis.report.axes import Axis, Tick, row_ticks, value_axis
 
@@ -44,7 +44,7 @@ Rectangles = tuple[Floats, Floats, Floats, Floats]
 def page_ranges_svg(found: FileInspection, column: ColumnInspection) -> str:
     """The picture as the text of an SVG file."""
     ranges = column.ranges
-    known = both_known(ranges.lower, ranges.upper) & ~ranges.without_values
+    known = has_both_bounds(ranges.lower, ranges.upper) & ~ranges.has_no_values
     clustering = column.clustering
     if clustering is None or not known.any():
         raise InvalidArgument(
@@ -54,13 +54,13 @@ def page_ranges_svg(found: FileInspection, column: ColumnInspection) -> str:
     chosen = pa.array(known)
     axis = value_axis(ranges.lower.filter(chosen), ranges.upper.filter(chosen))
     frame = _Frame(left=_left_margin(axis.ticks), rows=found.rows)
-    unknown = ~known & ~ranges.without_values
+    unknown = ~known & ~ranges.has_no_values
     body = [
         _grid(frame, axis.ticks),
         _strip(frame, ranges, unknown, f'fill="{_UNKNOWN}" fill-opacity="0.18"', frame.top, frame.height),
         _bars(frame, ranges, known, axis),
         _row_group_lines(frame, found),
-        _strip(frame, ranges, ranges.without_values & (ranges.rows > 0), f'fill="{_NULLS}"', frame.bottom + 2, 4),
+        _strip(frame, ranges, ranges.has_no_values & (ranges.rows > 0), f'fill="{_NULLS}"', frame.bottom + 2, 4),
         _labels(frame, axis.ticks),
         _titles(frame, found, column, clustering),
         _legend(frame, ranges, unknown, len(found.row_groups)),
@@ -224,12 +224,12 @@ def _legend(frame: _Frame, ranges: Ranges, unknown: npt.NDArray[np.bool_], row_g
     unit = "page" if ranges.unit == PAGES else "row group"
     square = '<rect x="{x:g}" y="{y:g}" width="11" height="11" {style}/>'
     line = _dashed("M{x:g} {y:g}m5 -3v17")
-    is_shaded = len(ranges.rows) - int(unknown.sum()) - int(ranges.without_values.sum()) > MOST_BARS
+    is_shaded = len(ranges.rows) - int(unknown.sum()) - int(ranges.has_no_values.sum()) > MOST_BARS
     bar = f"from min to max of {unit}s, darker where more of them" if is_shaded else f"from min to max of a {unit}"
     entries = [(square, f'fill="{_BAR}" fill-opacity="0.85"', bar)]
     if 1 < row_groups <= _MOST_LINES + 1:
         entries.append((line, "", "a new row group"))
-    if (ranges.without_values & (ranges.rows > 0)).any():
+    if (ranges.has_no_values & (ranges.rows > 0)).any():
         entries.append((square, f'fill="{_NULLS}"', f"{unit}s of NULL only"))
     if unknown.any():
         entries.append((square, f'fill="{_UNKNOWN}" fill-opacity="0.3"', f"{unit}s without known bounds"))
@@ -259,7 +259,7 @@ def _overlap_sentence(clustering: Clustering) -> str:
     count = f"{clustering.units:,} {unit}{'' if clustering.units == 1 else 's'}"
     return (
         f"Overlap {percent(clustering.overlap)}: a typical value lies within the range of "
-        f"{_few(clustering.units_of_a_value)} of {count}"
+        f"{_few(clustering.units_per_value)} of {count}"
     )
 
 

@@ -36,7 +36,7 @@ from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import PlannedFiles
 from tamis.scan.projection import Path
 from tamis.scan.row_groups import RowGroups
-from tamis.scan.run import Run, check_files, weight
+from tamis.scan.run import Run, check_files, estimate_bytes
 from tamis.scan.scan_planner import ScanPlanner, has_data_columns
 from tamis.scan.slices import SlicePlanner
 from tamis.scan.tasks import ScanTask
@@ -174,7 +174,7 @@ class _Aggregation:
         waiting: list[pa.Table] = []
         if not has_data_columns(self._projection, self._planner.source):
             tasks = check_files(tasks, self._planner.storage)
-        for found in run_tasks(tasks, compute, weight):
+        for found in run_tasks(tasks, compute, estimate_bytes):
             waiting += found
             if len(waiting) >= FILES_TOGETHER:
                 waiting = [self._partials.merged(waiting)]

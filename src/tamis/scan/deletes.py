@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from pyroaring import BitMap64
 
-from tamis.errors import CorruptFile, counted
+from tamis.errors import CorruptFile, format_count
 from tamis.parquet.selection import RowSelection
 from tamis.scan.row_groups import RowGroups
 
@@ -48,7 +48,7 @@ def kept_rows(deleted: BitMap64, row_group_rows: Sequence[int], place: str) -> R
     # Looked at first: a few bytes can claim billions of rows.
     if len(deleted) and deleted.max() >= total:
         raise CorruptFile(
-            f"row {deleted.max()} of '{place}' is said to be deleted, and the file has {counted(total, 'row')}: "
+            f"row {deleted.max()} of '{place}' is said to be deleted, and the file has {format_count(total, 'row')}: "
             "one of the two belongs to another file"
         )
     return ~RowSelection.from_roaring(deleted, total)

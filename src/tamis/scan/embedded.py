@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.bind import place_of
+from tamis.expr.bind import format_expression_position
 from tamis.expr.evaluate import Evaluator, can_evaluate
 from tamis.expr.functions import COMPARISONS, type_of
 from tamis.expr.nodes import (
@@ -23,20 +23,20 @@ from tamis.expr.nodes import (
     Column,
     Expr,
     Literal,
-    columns_of,
+    find_columns,
     fold,
-    operands_of,
+    get_operands,
+    replace_args,
     transform,
     walk,
-    with_args,
 )
 from tamis.expr.patterns import DEFAULT_ESCAPE
-from tamis.expr.printer import shown, to_sql
-from tamis.expr.sql_syntax import DEEPEST, with_large_stack
-from tamis.scan.engine_errors import explain_engine_error, explain_translation_error, unknown_function
+from tamis.expr.printer import to_display_sql, to_sql
+from tamis.expr.sql_syntax import MAX_NESTING, with_large_stack
+from tamis.scan.engine_errors import explain_engine_error, explain_translation_error, find_unknown_function
 from tamis.scan.spark_calls import UnknownFunction
-from tamis.scan.spark_functions import explain_unknown, macros_of, to_duckdb
-from tamis.scan.spark_operators import PLAIN
+from tamis.scan.spark_functions import explain_unknown_function, to_duckdb, write_macro_statements
+from tamis.scan.spark_operators import PLAIN_OPERATORS
 from tamis.types import decimal_digits, is_number
 
 _LOGIC = frozenset(("and", "or", "not"))
@@ -51,15 +51,15 @@ class EmbeddedPredicates:
         self._names: dict[str, None] = {}
         # A prefix that no column of the predicate has.
         self._prefix = "given"
-        while any(column.path[0].casefold().startswith(self._prefix) for column in columns_of(predicate)):
+        while any(column.path[0].casefold().startswith(self._prefix) for column in find_columns(predicate)):
             self._prefix += "_"
-        remaining = fold(predicate, self._replace_parts, lambda node: operands_of(node) if _is_logic(node) else ())
-        self._text = " and ".join(shown(part) for part in self._parts)
+        remaining = fold(predicate, self._replace_parts, lambda node: get_operands(node) if _is_logic(node) else ())
+        self._text = " and ".join(to_display_sql(part) for part in self._parts)
         rewritten = [fold(part, self._replace_values, _list_engine_operands) for part in self._parts]
         try:
-            selected = [f"({duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
+            selected = [f"({to_duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
         except UnknownFunction as error:
-            raise EvaluationError(explain_unknown(error.name, self._locate(error.name))) from None
+            raise EvaluationError(explain_unknown_function(error.name, self._locate(error.name))) from None
         except SqlglotError as error:
             reason = explain_translation_error(error)
             raise EvaluationError(f"the embedded engine does not support {self._text}: {reason}") from error
@@ -73,7 +73,7 @@ class EmbeddedPredicates:
     def _replace_parts(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
         """Replace each part of the predicate that DuckDB evaluates by a column."""
         if _is_logic(node):
-            return with_args(node, args)
+            return replace_args(node, args)
         if can_evaluate(node):
             return node
         self._parts.append(node)
@@ -87,12 +87,12 @@ class EmbeddedPredicates:
                 return transform(node, lambda each: self._pass_as_column(each) if isinstance(each, Column) else each)
             case Call("sql"):
                 # Unparsed text refers to its columns by name.
-                self._names |= dict.fromkeys(column.path[0] for column in columns_of(node))
+                self._names |= dict.fromkeys(column.path[0] for column in find_columns(node))
                 return node
             case Literal():
                 return node
             case Call() if not can_evaluate(node):
-                return with_args(node, args)
+                return replace_args(node, args)
             case _:
                 return self._pass_as_column(node)
 
@@ -120,7 +120,7 @@ class EmbeddedPredicates:
 
     def check(self, schema: pa.Schema) -> None:
         """Raise the errors that evaluation would raise for any values, such as that of an unknown function."""
-        names = dict.fromkeys(column.path[0] for part in self._parts for column in columns_of(part))
+        names = dict.fromkeys(column.path[0] for part in self._parts for column in find_columns(part))
         empty = {name: pa.array([], schema.field(name).type) for name in names}
         # A batch needs at least one column.
         self._evaluate_parts(pa.record_batch({**empty, f"{self._prefix}_row": pa.nulls(0)}))
@@ -136,9 +136,9 @@ class EmbeddedPredicates:
             found = connection.sql(self._query).to_arrow_table().combine_chunks()
             return [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            given_texts = {name: shown(value) for value, name in self._values.items()}
+            given_texts = {name: to_display_sql(value) for value, name in self._values.items()}
             reason = explain_engine_error(error, given_texts, self._parts)
-            location = self._locate(unknown_function(error))
+            location = self._locate(find_unknown_function(error))
             raise EvaluationError(f"the embedded engine cannot evaluate {self._text}{location}: {reason}") from error
         finally:
             connection.unregister("rows_of_batch")
@@ -146,12 +146,12 @@ class EmbeddedPredicates:
     def _locate(self, function: str | None) -> str:
         """Return the location of a function in the text, or else that of the first part."""
         calls = (node for part in self._parts for node in walk(part) if isinstance(node, Call))
-        return place_of(next((call for call in calls if call.function == function), self._parts[0]))
+        return format_expression_position(next((call for call in calls if call.function == function), self._parts[0]))
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
-            found = self._connections.connection = sealed_connection(self._query)
+            found = self._connections.connection = open_isolated_connection(self._query)
         return found
 
 
@@ -162,7 +162,7 @@ def _evaluate_in_order(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArra
     """
     is_and = predicate.function == "and"
     found = pa.array([is_and] * batch.num_rows, pa.bool_())
-    for condition in operands_of(predicate):
+    for condition in get_operands(predicate):
         is_open = pc.fill_null(found, True) if is_and else pc.invert(pc.fill_null(found, False))
         rows = batch.filter(is_open)
         evaluate = Evaluator(condition) if can_evaluate(condition) else EmbeddedPredicates(condition).evaluate
@@ -171,7 +171,7 @@ def _evaluate_in_order(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArra
     return found
 
 
-def sealed_connection(query: str) -> duckdb.DuckDBPyConnection:
+def open_isolated_connection(query: str) -> duckdb.DuckDBPyConnection:
     """Open a DuckDB connection for one query over batches, with the macros that the query needs.
 
     One thread keeps the order of rows; UTC makes the result independent of the machine. The connection has no access to
@@ -179,7 +179,7 @@ def sealed_connection(query: str) -> duckdb.DuckDBPyConnection:
     """
     found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
     found.execute("SET TimeZone = 'UTC'")
-    for macro in macros_of(query):
+    for macro in write_macro_statements(query):
         found.execute(macro)
     return found
 
@@ -188,18 +188,18 @@ def _is_logic(node: Expr) -> bool:
     return isinstance(node, Call) and node.function in _LOGIC
 
 
-def duckdb_sql(predicate: Expr) -> str:
+def to_duckdb_sql(predicate: Expr) -> str:
     """Translate a predicate to DuckDB's SQL, with Spark's LIKE (backslash escapes) and CAST (no silent NULL)."""
-    text = text_for_engine(predicate)
+    text = to_engine_sql(predicate)
     try:
         return to_duckdb(text)
     except RecursionError:
-        return with_large_stack(lambda: to_duckdb(text), DEEPEST)
+        return with_large_stack(lambda: to_duckdb(text), MAX_NESTING)
 
 
-def text_for_engine(expr: Expr) -> str:
+def to_engine_sql(expr: Expr) -> str:
     """Write an expression as text in Spark's dialect, in the form that `to_duckdb` translates with the same meaning."""
-    return to_sql(fold(transform(expr, _rewrite_for_engine), _use_plain_operators, operands_of))
+    return to_sql(fold(transform(expr, _rewrite_for_engine), _use_plain_operators, get_operands))
 
 
 _NUMBER_OPERATORS = {"%": "spark_remainder", "div": "spark_whole_quotient"}
@@ -212,9 +212,9 @@ def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
     if node.function in _COMMON_TYPE_FUNCTIONS:
         args = _widen_floats(node, args)
     elif node.function == "negate" and pa.types.is_unsigned_integer(type_of(node.args[0]) or types.NULL):
-        return Call("negate", (_cast_to(SIGNED[str(type_of(node.args[0]))], args[0]),))
-    found = with_args(node, args)
-    plain, of_numbers = PLAIN.get(node.function), _NUMBER_OPERATORS.get(node.function)
+        return Call("negate", (_cast_to(SIGNED_TYPES[str(type_of(node.args[0]))], args[0]),))
+    found = replace_args(node, args)
+    plain, of_numbers = PLAIN_OPERATORS.get(node.function), _NUMBER_OPERATORS.get(node.function)
     operator = _OPERATOR_FUNCTIONS.get(node.function, node.function)
     if (plain is None and of_numbers is None and operator not in _ARITHMETIC) or len(node.args) != 2:
         return found
@@ -233,7 +233,7 @@ def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
             )
         if node.function == "*" and (scale := _find_product_scale(one, other)) is not None:
             return Call("spark_rounded_product", (*args, Literal(scale, pa.int32())))
-        found = with_args(node, args)
+        found = replace_args(node, args)
     if node.function == "/" and are_numbers:
         return Call("spark_quotient", (*args, _read_precision(node.args[0], one), _read_precision(node.args[1], other)))
     if of_numbers is not None:
@@ -258,7 +258,7 @@ _OPERATOR_FUNCTIONS = {
     "mod": "%",
 }
 """Functions whose operands are typed like those of an operator."""
-SIGNED = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)"}
+SIGNED_TYPES = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)"}
 """The signed types in which Spark reads unsigned integers, which it does not have."""
 _COMMON_TYPE_FUNCTIONS = frozenset(("coalesce", "ifnull", "nvl", "greatest", "least", "array", "case", "if", "nvl2",
                                     "nullif", "decode"))  # fmt: skip
@@ -269,7 +269,7 @@ def _cast_operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other:
     if pa.types.is_float32(own) and (function == "/" or not pa.types.is_float32(other)):
         return _cast_to("double", arg)
     if pa.types.is_unsigned_integer(own):
-        return _cast_to(SIGNED[str(own)], arg)
+        return _cast_to(SIGNED_TYPES[str(own)], arg)
     if isinstance(node, Literal) and pa.types.is_integer(own) and pa.types.is_integer(other):
         return Literal(node.value, pa.int32()) if other.bit_width < 32 and abs(node.value or 0) < 2**31 else arg
     if function == "*" and pa.types.is_decimal(own) and (pa.types.is_decimal(other) or pa.types.is_integer(other)):
@@ -340,7 +340,7 @@ def _rewrite_for_engine(node: Expr) -> Expr:
             # Arrow passes it to DuckDB without its zone, and such a timestamp cannot be cast to a number.
             return Call(function, (Call("spark_as_instant", (value,)), target))
         case Call("concat" | "concat_ws", args):
-            return with_args(node, tuple(map(_as_text, args)))
+            return replace_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):
             return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
         case _:
@@ -353,10 +353,10 @@ def _is_instant(data_type: pa.DataType | None) -> bool:
 
 def _as_text(value: Expr) -> Expr:
     """Cast a value to a text before it is concatenated, where DuckDB would format it differently."""
-    return Call("cast", (value, Literal("string", types.STRING))) if has_text_of_its_own(type_of(value)) else value
+    return Call("cast", (value, Literal("string", types.STRING))) if is_formatted_differently(type_of(value)) else value
 
 
-def has_text_of_its_own(data_type: pa.DataType | None) -> bool:
+def is_formatted_differently(data_type: pa.DataType | None) -> bool:
     """Whether Spark and DuckDB format values of a type differently."""
     return data_type is not None and (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type))
 
@@ -369,4 +369,4 @@ def _list_engine_operands(node: Expr) -> tuple[Expr, ...]:
     """Return the operands in which to look for values that Arrow computes: none below such values and unparsed text."""
     if not isinstance(node, Call) or node.function in ("sql", "case") or can_evaluate(node):
         return ()
-    return operands_of(node)
+    return get_operands(node)

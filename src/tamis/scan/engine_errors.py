@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from tamis.expr.functions import FUNCTIONS, type_of
 from tamis.expr.kernels import DATE_TRUNC_UNITS
 from tamis.expr.nodes import Call, Expr, walk
-from tamis.types import a_type, is_number, is_text
+from tamis.types import is_number, is_text, type_name_with_article
 
 _ALTERNATIVE = "Write it with the functions that docs/expressions.md lists, or filter the rows that the scan returns"
 _ENGINE_TYPES = {
@@ -31,7 +31,7 @@ _TABLE_FUNCTION = re.compile(r"Function \"(\w+)\" is a table function")
 _NO_UNIT = re.compile(r"extract specifier \"(.+?)\" not recognized", re.IGNORECASE)
 
 
-def unknown_function(error: Exception) -> str | None:
+def find_unknown_function(error: Exception) -> str | None:
     """Return the name of the function that DuckDB does not know, if that is the error."""
     found = _NO_FUNCTION.search(str(error)) or _NO_EXTENSION.search(str(error)) or _TABLE_FUNCTION.search(str(error))
     return found[1] if found else None
@@ -41,7 +41,7 @@ def explain_engine_error(error: Exception, given: Mapping[str, str], parts: Sequ
     """Return why predicates could not be evaluated, and what to do; `given` maps internal columns to their texts."""
     text = str(error)
     match error:
-        case duckdb.CatalogException() if name := unknown_function(error):
+        case duckdb.CatalogException() if name := find_unknown_function(error):
             suggested = _NO_FUNCTION.search(text)
             # DuckDB always suggests a function, however different its name is.
             known = [
@@ -57,13 +57,13 @@ def explain_engine_error(error: Exception, given: Mapping[str, str], parts: Sequ
             return f"{found[1]!r} is not a unit of time. Units: {units}"
         case duckdb.Error() if mixed := next(filter(None, map(_explain_mixed_types, parts)), None):
             return mixed
-        case duckdb.BinderException() if message := wrong_arguments(text):
+        case duckdb.BinderException() if message := explain_wrong_arguments(text):
             return message
     reason = _simplify_reason(text, given)
     return f"{reason}. {_give_advice(error, text)}"
 
 
-def wrong_arguments(text: str) -> str | None:
+def explain_wrong_arguments(text: str) -> str | None:
     """Return the message for arguments of wrong types, if that is DuckDB's error."""
     found = _NO_OVERLOAD.search(text)
     if found is None:
@@ -90,7 +90,7 @@ def _explain_mixed_types(part: Expr) -> str | None:
         if texts and others:
             wanted = "DOUBLE" if is_number(others[0]) else "DATE" if pa.types.is_date(others[0]) else "TIMESTAMP"
             return (
-                f"{what} of two types, {a_type(texts[0])} and {a_type(others[0])}. "
+                f"{what} of two types, {type_name_with_article(texts[0])} and {type_name_with_article(others[0])}. "
                 f"Cast them to one, as in CAST(… AS STRING) or TRY_CAST(… AS {wanted})"
             )
     return None

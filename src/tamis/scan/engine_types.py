@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tamis.errors import UnsupportedFeature, one_line
+from tamis.errors import UnsupportedFeature, to_one_line
 from tamis.types import type_name
 
-MOST_DIGITS = 38
+MAX_DECIMAL_DIGITS = 38
 
 
-def for_engine(schema: pa.Schema) -> pa.Schema:
+def to_engine_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema that DuckDB supports; raise `UnsupportedFeature` where no type of DuckDB can hold a column."""
     return pa.schema([field.with_type(_replace_type(field.type, field.name)) for field in schema])
 
 
-def cast_for_engine(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
-    """Cast the columns of a batch to the types of a schema of `for_engine`."""
+def cast_to_engine_schema(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    """Cast the columns of a batch to the types of a schema of `to_engine_schema`."""
     return [_cast_column(column, field) for column, field in zip(batch.columns, schema, strict=True)]
 
 
@@ -28,7 +28,7 @@ def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise UnsupportedFeature(
             f"the column {field.name.rpartition('.')[2]!r} holds a value that cannot be cast to "
-            f"{type_name(field.type)}, the type that queries use ({one_line(error)}): leave it out, or "
+            f"{type_name(field.type)}, the type that queries use ({to_one_line(error)}): leave it out, or "
             "read it with scan().to_arrow()"
         ) from error
 
@@ -40,10 +40,10 @@ def _replace_type(data_type: pa.DataType, column: str) -> pa.DataType:
         # DuckDB would drop the nanoseconds silently.
         return pa.duration("us")
     if pa.types.is_decimal256(data_type):
-        if data_type.precision > MOST_DIGITS:
+        if data_type.precision > MAX_DECIMAL_DIGITS:
             raise UnsupportedFeature(
                 f"the column {column.rpartition('.')[2]!r} is a decimal of {data_type.precision} digits, and "
-                f"queries support at most {MOST_DIGITS}: leave it out, or read it with scan().to_arrow()"
+                f"queries support at most {MAX_DECIMAL_DIGITS}: leave it out, or read it with scan().to_arrow()"
             )
         return pa.decimal128(data_type.precision, data_type.scale)
     if pa.types.is_struct(data_type):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from html import escape
 
-from tamis.errors import counted
+from tamis.errors import format_count
 from tamis.scan.report import Report
 from tamis.skipping.account import LevelReport
 from tamis.skipping.prune import ConjunctOutcome
@@ -65,7 +65,7 @@ def _title(report: Report) -> str:
 def _read(report: Report) -> str | None:
     if report.bytes_read is None:
         return None
-    return f"read {format_bytes(report.bytes_read)} in {counted(report.requests or 0, 'request')}"
+    return f"read {format_bytes(report.bytes_read)} in {format_count(report.requests or 0, 'request')}"
 
 
 def funnel_text(report: Report) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tamis.scan.spark_formats import Refusal
+from tamis.scan.spark_formats import UnsupportedPattern
 
 _LINE_ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
 _BLANKS = r"\t\n\x0B\f\r "
@@ -30,9 +30,9 @@ _MAX_REPETITIONS = 1000
 class Regexp:
     """A regular expression of Java, translated to RE2."""
 
-    searched: str
+    search_pattern: str
     """The expression that tests whether a text has a match."""
-    matched: str
+    match_pattern: str
     """The expression that finds the match itself."""
     search_guard: str | None
     match_guard: str | None
@@ -55,15 +55,15 @@ class _Reader:
     ignores_case: bool = False
     dot_is_all: bool = False
 
-    def make_refusal(self, what: str) -> Refusal:
-        return Refusal(f"the regular expression {self.text!r} has {what}")
+    def make_refusal(self, what: str) -> UnsupportedPattern:
+        return UnsupportedPattern(f"the regular expression {self.text!r} has {what}")
 
     def peek(self, count: int = 1) -> str:
         return self.text[self.position : self.position + count]
 
 
-def regexp_of(text: str) -> Regexp:
-    r"""Translate a regular expression of Java to RE2; raise `Refusal` where RE2 lacks its syntax.
+def translate_regexp(text: str) -> Regexp:
+    r"""Translate a regular expression of Java to RE2; raise `UnsupportedPattern` where RE2 lacks its syntax.
 
     >>> print(regexp_of("^ab$").searched)
     ^ab(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z
@@ -294,7 +294,7 @@ def _translate_class(reader: _Reader) -> str:
         parts.append(character)
 
 
-def replacement_of(text: str, groups: int) -> str:
+def translate_replacement(text: str, groups: int) -> str:
     r"""Translate the replacement of a regular expression: Java writes groups as `$1` and escapes with a backslash.
 
     >>> replacement_of("<$1>", 1)
@@ -308,17 +308,17 @@ def replacement_of(text: str, groups: int) -> str:
         character, after = text[offset], text[offset + 1 : offset + 2]
         if character == "$":
             if not ("0" <= after <= "9") or after == "":
-                raise Refusal(f"a group in the replacement {text!r} is not a number")
+                raise UnsupportedPattern(f"a group in the replacement {text!r} is not a number")
             if int(after) > groups:
-                raise Refusal(f"the replacement {text!r} has the group {after}, and there are {groups}")
+                raise UnsupportedPattern(f"the replacement {text!r} has the group {after}, and there are {groups}")
             following = text[offset + 2 : offset + 3]
             if groups > 9 and "0" <= following <= "9":
-                raise Refusal(f"a group in the replacement {text!r} is not a single digit")
+                raise UnsupportedPattern(f"a group in the replacement {text!r} is not a single digit")
             parts.append(f"\\{after}")
             offset += 2
         elif character == "\\":
             if not after:
-                raise Refusal(f"the replacement {text!r} ends with a backslash")
+                raise UnsupportedPattern(f"the replacement {text!r} ends with a backslash")
             parts.append("\\\\" if after == "\\" else after)
             offset += 2
         else:

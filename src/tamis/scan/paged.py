@@ -13,7 +13,7 @@ import pyarrow as pa
 from tamis.io.ranges import RangedFile
 from tamis.parquet.conform import Constants, conform_batch
 from tamis.parquet.file import ParquetFile
-from tamis.parquet.indexes import read_indexes
+from tamis.parquet.indexes import read_page_indexes
 from tamis.parquet.page_reader import LeafPages, fetch_pages, read_rows
 from tamis.parquet.selection import RowSelection
 from tamis.scan.residual import Residual
@@ -49,7 +49,7 @@ class PagedRows:
         tested = [column.path[0] for column in self._residual.columns] if self._residual is not None else []
         first = [field.name for field in self._schema if field.name in tested]
         others = [field.name for field in self._schema if field.name not in tested]
-        for piece in selection.pieces(most_rows):
+        for piece in selection.iter_parts(most_rows):
             if self._residual is None:
                 yield self._rows(file, pages, self._schema.names, piece)
             elif not self._pays(pages, others, piece):
@@ -62,15 +62,15 @@ class PagedRows:
 
     def _pages(self, file: RangedFile) -> dict[int, LeafPages]:
         leaves = [leaf for found in self._leaves.values() for leaf in found]
-        indexes = read_indexes(self._source, file, [(self._row_group, leaf) for leaf in leaves])
+        indexes = read_page_indexes(self._source, file, [(self._row_group, leaf) for leaf in leaves])
         return {
-            leaf: self._source.leaf_pages(self._row_group, leaf, indexes.locations[self._row_group, leaf])
+            leaf: self._source.get_leaf_pages(self._row_group, leaf, indexes.locations[self._row_group, leaf])
             for leaf in leaves
         }
 
     def _pays(self, pages: Mapping[int, LeafPages], columns: Sequence[str], selection: RowSelection) -> bool:
         """Whether reading these columns after the others may save more than another round costs."""
-        size = sum(pages[leaf].bytes_for(selection) for name in columns for leaf in self._leaves.get(name, ()))
+        size = sum(pages[leaf].count_bytes_for(selection) for name in columns for leaf in self._leaves.get(name, ()))
         return size > WORTH_A_ROUND_TRIP[self._source.storage.is_local]
 
     def _rows(
@@ -78,7 +78,7 @@ class PagedRows:
     ) -> pa.RecordBatch:
         wanted = pa.schema([self._schema.field(name) for name in columns])
         leaves = [pages[leaf] for name in columns for leaf in self._leaves.get(name, ())]
-        place = self._source.place
+        place = self._source.location
         if leaves:
             fetched = fetch_pages(file, leaves, selection)
             batch = read_rows(self._source.footer.schema.columns, fetched, place, self._source.created_by)

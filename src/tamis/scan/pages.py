@@ -12,9 +12,9 @@ import pyarrow as pa
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.file import ParquetFile
-from tamis.parquet.narrow import FileNarrower, Filter
+from tamis.parquet.narrow import Filter, RowRangePruner
 from tamis.parquet.remaining import Remaining
 from tamis.parquet.selection import RowSelection
 from tamis.scan.projection import Path
@@ -39,7 +39,7 @@ class PageLevels:
     needed: tuple[Path, ...]
     partition_columns: Collection[str]
     levels: Collection[str]
-    names: FieldNames | None = None
+    names: ColumnMapping | None = None
 
     def narrow(self, files: pa.Table, row_groups: RowGroups) -> tuple[RowGroups, list[LevelReport]]:
         """What these levels leave of row groups, and the account of each level."""
@@ -78,12 +78,12 @@ class PageLevels:
         ]
         units, metadata = row_groups.units.take(own), row_groups.metadata
         described = metadata if len(own) == metadata.num_rows else metadata.take(pa.array(own))
-        before = Remaining.of_row_groups(units.row_group.tolist(), described, row_groups.unmatched[own])
+        before = Remaining.from_row_groups(units.row_group.tolist(), described, row_groups.unmatched[own])
         sizes = dict(zip(units.row_group.tolist(), units.bytes.tolist(), strict=True))
         with source.open() as opened:
-            narrower = FileNarrower(source, opened, self.given, schema.leaves_at(paths), names, sizes)
+            narrower = RowRangePruner(source, opened, self.given, schema.find_leaves_at(paths), names, sizes)
             after, reports = narrower.narrow(before, self.levels)
-            return after, narrower.bytes_of(after), reports
+            return after, narrower.count_remaining_bytes(after), reports
 
     def _columns(self) -> list[Column]:
         return [column for column in self.given.columns if column.path[0] not in self.partition_columns]
@@ -110,7 +110,7 @@ def _merged(
                 selections[file, group] = selection
         columns = ([file] * len(groups), groups, rows, list(sizes.values()))
         kept.append(Units(*(np.array(column, np.int64) for column in columns)))
-        of_groups = [remaining.unmatched_in(group) for group in groups]
+        of_groups = [remaining.find_residual(group) for group in groups]
         unmatched.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
         for report in own_reports:
             if report.level in reports:
@@ -118,7 +118,7 @@ def _merged(
             else:
                 reports[report.level] = report
     for report in reports.values():
-        report.pass_by(len(kept[0]), kept[0].size)
+        report.add_bypassed(len(kept[0]), kept[0].size)
     units = concatenated(kept)
     order = np.lexsort((units.row_group, units.file))
     merged = replace(

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import InvalidArgument, PlanBudgetExceeded, counted
+from tamis.errors import InvalidArgument, PlanBudgetExceeded, format_count
 from tamis.scan.report import Report
 from tamis.scan.row_groups import Numbers, RowGroups, taken
 from tamis.scan.tasks import ScanTask, partition_values_of
 from tamis.skipping.account import LevelReport
-from tamis.tables.source import FILE_FORMAT, HasPartitionFields, TableSource, known_otherwise
+from tamis.tables.source import FILE_FORMAT, HasPartitionFields, TableSource, read_absent_values
 
 DEPTHS = ("files", "row_groups", "pages")
 
@@ -65,7 +65,7 @@ class PlannedFiles:
             return [{}] * len(files)
         return partition_values_of(taken(self.partitions, files))
 
-    def surviving_files(self) -> pa.Table:
+    def describe_files_to_read(self) -> pa.Table:
         """Return the files that are read: path, size, rows and bytes to read, partition values."""
         units = self.row_groups.units
         wanted, first, counts = np.unique(units.file, return_index=True, return_counts=True)
@@ -89,7 +89,7 @@ def _optional_columns(files: pa.Table) -> list[list[Any]]:
     """Return the formats of files and their `where_absent`; nothing where all files are Parquet with all columns."""
     if FILE_FORMAT not in files.column_names:
         return []
-    return [files[FILE_FORMAT].to_pylist(), known_otherwise(files)]
+    return [files[FILE_FORMAT].to_pylist(), read_absent_values(files)]
 
 
 def describe_files(
@@ -150,7 +150,7 @@ class ScanPlan:
         _check_budget(most)
         if self.num_files > most:
             raise PlanBudgetExceeded(
-                f"the plan has {counted(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
+                f"the plan has {format_count(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
             )
         return self
 
@@ -165,7 +165,7 @@ class ScanPlan:
         return str(self.report)
 
     def __repr__(self) -> str:
-        return f"<tamis.ScanPlan of {self.report.table!r} to {self.depth}: {counted(self.num_files, 'file')}>"
+        return f"<tamis.ScanPlan of {self.report.table!r} to {self.depth}: {format_count(self.num_files, 'file')}>"
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()

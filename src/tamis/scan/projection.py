@@ -10,7 +10,7 @@ from tamis.errors import InvalidArgument, UnsupportedFeature, wrong_argument
 from tamis.expr.builder import Expression, col
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
-from tamis.types import not_read
+from tamis.types import find_unsupported_field
 
 Path = tuple[str, ...]
 
@@ -39,7 +39,7 @@ def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: 
 
 def refuse_not_read(schema: pa.Schema, paths: Iterable[Path]) -> None:
     """An error for paths whose types are not read."""
-    found = not_read(narrow(schema, paths))
+    found = find_unsupported_field(narrow(schema, paths))
     if found is not None:
         name, kind = found
         raise UnsupportedFeature(

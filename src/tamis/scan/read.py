@@ -17,20 +17,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tamis.errors import CorruptFile, one_line
+from tamis.errors import CorruptFile, to_one_line
 from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.assemble import can_assemble
 from tamis.parquet.conform import Constants, conform_batch
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FileSchema
-from tamis.parquet.row_group_rows import decode_row_group, rows_without_columns
+from tamis.parquet.row_group_rows import decode_row_group, make_dummy_batches
 from tamis.parquet.selection import RowSelection
-from tamis.parquet.statistics import chunk_ranges
+from tamis.parquet.statistics import find_chunk_ranges
 from tamis.scan.coalesce import coalesce_batches
 from tamis.scan.paged import WORTH_A_ROUND_TRIP, PagedRows
 from tamis.scan.projection import Path, narrow
@@ -40,7 +40,7 @@ from tamis.scan.tasks import ScanTask
 from tamis.skipping.predicate import Predicate
 from tamis.tables.iceberg.data_files import DataFile
 from tamis.tables.source import PARQUET
-from tamis.types import without_views
+from tamis.types import replace_view_types
 
 MOST_BY_PAGES = 0.5
 """Of more rows than this share of a row group all pages are read: one pass over them is faster than many small ones."""
@@ -96,7 +96,7 @@ class TaskReader:
     predicate: Predicate
     projection: tuple[Path, ...]
     partition_columns: tuple[str, ...]
-    names: FieldNames | None = None
+    names: ColumnMapping | None = None
     """How the table calls the columns of its files, where those have other names for them."""
     may_filter_first: bool = True
     """Whether single pages may be read of columns that the filter is not about."""
@@ -253,7 +253,7 @@ class TaskReader:
         ranges = [
             found
             for task in tasks
-            for found in chunk_ranges(footer.metadata, task.row_group, leaves, size=first.size, place=place)
+            for found in find_chunk_ranges(footer.metadata, task.row_group, leaves, size=first.size, place=place)
         ]
         whole = first.content or content
         if whole is not None:
@@ -278,7 +278,7 @@ class TaskReader:
         """The rows of row groups of one file, in the shape that the table has but for its partition columns."""
         place = self.storage.place(file.tasks[0].path)
         wanted = file.reading.of_files
-        names = None if self.names is None else self.names.for_file(file.footer.schema.own_arrow, place)
+        names = None if self.names is None else self.names.for_file(file.footer.schema.physical_arrow, place)
         constants = file.reading.lacking(file.tasks[0], file.footer.schema)
         for decoded in _decode_row_groups(file, place):
             batch = decoded if names is None or not file.leaves else names.rename_batch(decoded)
@@ -289,7 +289,7 @@ class TaskReader:
 
 def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
     if file.source is None:
-        yield from rows_without_columns(sum(task.row_count for task in file.tasks))
+        yield from make_dummy_batches(sum(task.row_count for task in file.tasks))
         return
     row_group = file.tasks[0].row_group
     try:
@@ -300,7 +300,7 @@ def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
             decoded = decode_row_group(reader, file.footer, row_group, file.leaves, file.source, task.size, place)
             yield from decoded if task.selection is None else _select(decoded, task.selection)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {one_line(error)}") from error
+        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {to_one_line(error)}") from error
 
 
 def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Iterator[pa.RecordBatch]:
@@ -315,7 +315,7 @@ def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Itera
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with plain texts: Arrow cannot choose among views of them."""
-    fields = [field.with_type(without_views(field.type)) for field in batch.schema]
+    fields = [field.with_type(replace_view_types(field.type)) for field in batch.schema]
     return batch if fields == list(batch.schema) else batch.cast(pa.schema(fields))
 
 

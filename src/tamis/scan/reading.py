@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 import pyarrow as pa
 
 from tamis.errors import UnsupportedFeature
-from tamis.parquet.conform import Constants, about_shredded
-from tamis.parquet.leaves import FileSchema, flat_paths
+from tamis.parquet.conform import Constants, describe_shredded_variant
+from tamis.parquet.leaves import FileSchema, list_flat_paths
 from tamis.parquet.matching import find_path
 from tamis.scan.projection import Path, narrow
 from tamis.scan.residual import Residual
@@ -47,9 +47,9 @@ class Reading:
         return found
 
     def _find_leaves(self, schema: FileSchema, field: pa.Field) -> list[int]:
-        paths = flat_paths([field])
+        paths = list_flat_paths([field])
         _refuse_shredded(self._table, schema, paths)
-        return sorted({leaf for path in paths for leaf in schema.leaves_to_read(path)})
+        return sorted({leaf for path in paths for leaf in schema.find_leaves_to_read(path)})
 
     def constants_of(self, task: ScanTask) -> Constants:
         """The partition values of a task that are read."""
@@ -89,4 +89,4 @@ def _refuse_shredded(table: pa.Schema, schema: FileSchema, paths: Collection[Pat
             and find_path(table, typed) is None
             and schema.find(typed) is not None
         ):
-            raise UnsupportedFeature(about_shredded(".".join(parents)))
+            raise UnsupportedFeature(describe_shredded_variant(".".join(parents)))

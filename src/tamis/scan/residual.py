@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.evaluate import Evaluator, can_evaluate, may_fail
-from tamis.expr.nodes import Column, Expr, and_, columns_of
+from tamis.expr.nodes import Column, Expr, and_, find_columns
 
 if TYPE_CHECKING:
     from tamis.scan.embedded import EmbeddedPredicates
@@ -23,7 +23,7 @@ class Residual:
     def __init__(self, conjuncts: Sequence[Expr]) -> None:
         by_arrow = [conjunct for conjunct in conjuncts if can_evaluate(conjunct)]
         others = [conjunct for conjunct in conjuncts if not can_evaluate(conjunct)]
-        self.columns: tuple[Column, ...] = tuple(columns_of(and_(*conjuncts)))
+        self.columns: tuple[Column, ...] = tuple(find_columns(and_(*conjuncts)))
         # `s <> 'n/a' AND CAST(s AS INT) > 5`: what may fail sees only the rows that the rest lets pass.
         safe = [conjunct for conjunct in by_arrow if not may_fail(conjunct)]
         risky = [conjunct for conjunct in by_arrow if may_fail(conjunct)]

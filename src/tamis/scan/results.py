@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import MissingDependency, UnsupportedFeature, one_line, wrong_argument
-from tamis.scan.engine_types import MOST_DIGITS, cast_for_engine, for_engine
-from tamis.types import a_type
+from tamis.errors import MissingDependency, UnsupportedFeature, to_one_line, wrong_argument
+from tamis.scan.engine_types import MAX_DECIMAL_DIGITS, cast_to_engine_schema, to_engine_schema
+from tamis.types import type_name_with_article
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,8 +42,8 @@ def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
             try:
                 column.to_pandas()
             except not_taken as reason:
-                raise _not_taken("pandas", name, column.type, one_line(reason)) from error
-        raise UnsupportedFeature(f"pandas does not take the rows: {one_line(error)}. Use to_arrow()") from error
+                raise _not_taken("pandas", name, column.type, to_one_line(reason)) from error
+        raise UnsupportedFeature(f"pandas does not take the rows: {to_one_line(error)}. Use to_arrow()") from error
 
 
 def polars_frame(rows: pa.Table) -> polars.DataFrame:
@@ -67,8 +67,8 @@ def polars_frame(rows: pa.Table) -> polars.DataFrame:
             try:
                 polars.from_arrow(taken.select([name]))
             except polars.exceptions.PolarsError as reason:
-                raise _not_taken("polars", name, rows.schema.field(name).type, one_line(reason)) from error
-        raise UnsupportedFeature(f"polars does not take the rows: {one_line(error)}. Use to_arrow()") from error
+                raise _not_taken("polars", name, rows.schema.field(name).type, to_one_line(reason)) from error
+        raise UnsupportedFeature(f"polars does not take the rows: {to_one_line(error)}. Use to_arrow()") from error
     assert isinstance(frame, polars.DataFrame)
     return frame
 
@@ -78,7 +78,7 @@ def _for_polars(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     data_type = column.type
     if pa.types.is_interval(data_type):
         return pa.chunked_array([_duration(chunk, name) for chunk in column.chunks], pa.duration("us"))
-    if pa.types.is_decimal256(data_type) and data_type.precision <= MOST_DIGITS:
+    if pa.types.is_decimal256(data_type) and data_type.precision <= MAX_DECIMAL_DIGITS:
         return column.cast(pa.decimal128(data_type.precision, data_type.scale))
     inner = _find_inner(data_type)
     if inner is not None:
@@ -114,7 +114,7 @@ def duckdb_relation(rows: Any, connection: duckdb.DuckDBPyConnection | None) -> 
     if connection is not None and not hasattr(connection, "from_arrow"):
         raise wrong_argument("connection", "one of duckdb.connect()", connection)
     schema = rows.schema
-    taken = for_engine(schema)
+    taken = to_engine_schema(schema)
     source = rows if taken == schema else _Cast(rows, taken)
     return duckdb.from_arrow(source) if connection is None else connection.from_arrow(source)
 
@@ -135,10 +135,10 @@ class _Cast:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._rows.to_batches():
-            yield pa.RecordBatch.from_arrays(cast_for_engine(batch, self._schema), schema=self._schema)
+            yield pa.RecordBatch.from_arrays(cast_to_engine_schema(batch, self._schema), schema=self._schema)
 
 
 def _not_taken(library: str, column: str, data_type: pa.DataType, reason: str) -> UnsupportedFeature:
     return UnsupportedFeature(
-        f"{library} does not take the column {column!r}, {a_type(data_type)}: {reason}. {_WAY_OUT.capitalize()}"
+        f"{library} does not take the column {column!r}, {type_name_with_article(data_type)}: {reason}. {_WAY_OUT.capitalize()}"
     )

@@ -15,19 +15,26 @@ from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FieldPath, FileSchema
-from tamis.parquet.matching import check_fits
+from tamis.parquet.matching import check_compatible_types
 from tamis.parquet.selection import RowSelection
-from tamis.parquet.statistics import column_metadata, compressed_sizes, described_alike, row_counts
+from tamis.parquet.statistics import collect_column_metadata, get_compressed_sizes, group_similar_footers, row_counts
 from tamis.scan.projection import Path
 from tamis.skipping.account import LevelReport
-from tamis.skipping.metadata import KINDS, ROW_COUNT, constant_bounds, metadata_name
+from tamis.skipping.metadata import KINDS, ROW_COUNT, make_constant_bounds, metadata_name
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
-from tamis.tables.iceberg.data_files import DataFile, wrong_count
-from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, PARQUET, FileIndex, NotedRowGroups, absent_key
+from tamis.tables.iceberg.data_files import DataFile, make_row_count_error
+from tamis.tables.source import (
+    FILE_FORMAT,
+    IDENTITY_VALUES,
+    PARQUET,
+    FileIndex,
+    IndexedRowGroups,
+    parse_absent_column_name,
+)
 
 Numbers = npt.NDArray[np.int64]
 
@@ -99,7 +106,7 @@ def plan_row_groups(
     predicate: Predicate,
     needed: tuple[Path, ...],
     *,
-    names: FieldNames | None = None,
+    names: ColumnMapping | None = None,
     enabled: bool = True,
     keep_contents: bool = False,
     index: FileIndex | None = None,
@@ -132,13 +139,13 @@ def plan_row_groups(
     metadata = {ROW_COUNT.name: row_count, **facts.metadata, **_where_lacking(files, facts, in_files, units)}
     for name in {column.path[0]: None for column in asked_about if column not in in_files}:
         values = partitions[name].combine_chunks().take(pa.array(units.file))
-        metadata |= constant_bounds(Column((name,), type=values.type), values, row_count)
+        metadata |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
     described = pa.record_batch(metadata)
     pruned = prune(described, predicate.conjuncts)
     kept = units.take(np.asarray(pruned.selection)) if enabled else units
     unmatched = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
     if enabled:
-        for position, matched in enumerate(pruned.matched):
+        for position, matched in enumerate(pruned.fully_matched):
             unmatched[:, position] = ~np.asarray(matched)
     report = LevelReport(
         "row_groups",
@@ -169,7 +176,7 @@ class _Asked:
     """What a scan asks of files."""
 
     storage: Storage
-    names: FieldNames | None
+    names: ColumnMapping | None
     tested: list[Column]
     mentioned: list[Column]
     needed: tuple[Path, ...]
@@ -183,10 +190,10 @@ class _Asked:
             # The files of a table mostly share one schema.
             if footer.schema not in found:
                 place = self.storage.place(path.as_py())
-                check_fits(footer.schema.arrow, self.mentioned, place, exact=footer.schema.is_renamed)
+                check_compatible_types(footer.schema.arrow, self.mentioned, place, exact=footer.schema.is_renamed)
                 found[footer.schema] = _find_columns(footer.schema, self.tested, self.needed)
-        sizes = [size for footer in footers for size in compressed_sizes(footer, found[footer.schema].needed)]
-        alike = described_alike(footers)
+        sizes = [size for footer in footers for size in get_compressed_sizes(footer, found[footer.schema].needed)]
+        alike = group_similar_footers(footers)
         metadata = _concatenated(
             [found[each[0].schema].describe(each) for each in alike],
             [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
@@ -199,9 +206,9 @@ class _Asked:
         _check_counts(self.storage, files, rows)
         return _Facts(rows, np.array(sizes, np.int64), metadata, contents, lacking)
 
-    def complete(self, noted: NotedRowGroups, files: pa.Table) -> _Facts:
+    def complete(self, noted: IndexedRowGroups, files: pa.Table) -> _Facts:
         """The facts that are noted, and those of the other files from their footers."""
-        known, missing = np.flatnonzero(noted.is_noted), np.flatnonzero(~noted.is_noted)
+        known, missing = np.flatnonzero(noted.is_indexed), np.flatnonzero(~noted.is_indexed)
         nothing: list[pa.Buffer | None] = [None] * files.num_rows
         if not len(missing):
             return _Facts(noted.rows, noted.sizes, noted.metadata, nothing)
@@ -233,7 +240,7 @@ def is_parquet(files: pa.Table) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.equal(files[FILE_FORMAT], PARQUET).combine_chunks())
 
 
-def _not_parquet(storage: Storage, files: pa.Table) -> NotedRowGroups | None:
+def _not_parquet(storage: Storage, files: pa.Table) -> IndexedRowGroups | None:
     """Files that have no footer: each is one row group of which nothing is known; None where there are none."""
     is_other = ~is_parquet(files)
     if not is_other.any():
@@ -244,7 +251,7 @@ def _not_parquet(storage: Storage, files: pa.Table) -> NotedRowGroups | None:
     unread = [DataFile(storage, *each.values()) for each in uncounted.to_pylist()]
     counts = iter(run_in_threads(DataFile.count, unread, storage.threads))
     known = [next(counts) if count is None else count for count in rows]
-    return NotedRowGroups(is_other, [[count] for count in known], np.asarray(others["size"].combine_chunks()), {})
+    return IndexedRowGroups(is_other, [[count] for count in known], np.asarray(others["size"].combine_chunks()), {})
 
 
 def _check_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence[int]]) -> None:
@@ -256,13 +263,13 @@ def _check_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence[int
     if pc.any(is_other, min_count=0).as_py():
         first = is_other.index(True).as_py()
         place = storage.place(files["path"][first].as_py())
-        raise wrong_count(place, sum(rows[first]), told[first].as_py())
+        raise make_row_count_error(place, sum(rows[first]), told[first].as_py())
 
 
 def _known_otherwise(files: pa.Table) -> dict[FieldPath, str]:
     """The columns that have values in files that lack them, and what the listing calls them."""
     names = files.schema.field(IDENTITY_VALUES).type.names if IDENTITY_VALUES in files.column_names else []
-    keys = {name: absent_key(name) for name in names}
+    keys = {name: parse_absent_column_name(name) for name in names}
     return {(key,) if isinstance(key, str) else key: name for name, key in keys.items()}
 
 
@@ -275,7 +282,7 @@ def _where_lacking(files: pa.Table, facts: _Facts, columns: Sequence[Column], un
         given = files[IDENTITY_VALUES].combine_chunks().field(names[column.path])
         is_constant = pa.array((facts.lacking[column.path] & np.asarray(given.is_valid()))[units.file])
         values = given.field("value").take(pa.array(units.file))
-        constant = constant_bounds(column, values, row_count)
+        constant = make_constant_bounds(column, values, row_count)
         if len(column.path) > 1:
             # Where a struct is NULL, so is what is inside, whatever the others are.
             constant = _where_not_null(constant, column, values)
@@ -299,7 +306,7 @@ def _where_not_null(constant: dict[str, pa.Array], column: Column, values: pa.Ar
 
 
 def _load_footers(
-    storage: Storage, files: pa.Table, names: FieldNames | None, *, keep_contents: bool
+    storage: Storage, files: pa.Table, names: ColumnMapping | None, *, keep_contents: bool
 ) -> tuple[list[Footer], list[pa.Buffer | None]]:
     wanted = zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True)
 
@@ -323,13 +330,15 @@ class _Columns:
     def describe(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
         for column, path in self.tested:
-            found |= column_metadata(footers, column, path)
+            found |= collect_column_metadata(footers, column, path)
         return found
 
 
 def _find_columns(schema: FileSchema, tested: list[Column], needed: tuple[Path, ...]) -> _Columns:
     paths = [found for wanted in needed if (found := schema.find(wanted)) is not None]
-    return _Columns([(column, schema.find(column.path) or column.path) for column in tested], schema.leaves_at(paths))
+    return _Columns(
+        [(column, schema.find(column.path) or column.path) for column in tested], schema.find_leaves_at(paths)
+    )
 
 
 def _concatenated(batches: list[dict[str, pa.Array]], counts: list[int]) -> dict[str, pa.Array]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tamis.io.listing import check_unchanged
 from tamis.io.storage import Storage
-from tamis.parquet.batches import MOST_BYTES
+from tamis.parquet.batches import MAX_BATCH_BYTES
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.projection import Path, refuse_not_read
 from tamis.scan.report import add_level
@@ -39,7 +39,7 @@ def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
         with planner.name_version_of_missing_file():
             # Where no column of a file is read, nothing else shows that the file was replaced.
             tasks = run.tasks() if planner.reads_data_columns else check_files(run.tasks(), planner.storage)
-            for batch in run_tasks(tasks, planner.reader.read, weight):
+            for batch in run_tasks(tasks, planner.reader.read, estimate_bytes):
                 if remaining is not None:
                     batch = batch.slice(0, remaining)
                     remaining -= batch.num_rows
@@ -62,7 +62,7 @@ def count_rows(planner: ScanPlanner) -> int:
         is_enough = limit is not None and found >= limit
         tasks = iter(()) if is_enough else check_files(run.tasks(), planner.storage)
         with planner.name_version_of_missing_file():
-            for counted in run_tasks(tasks, lambda tasks: iter([planner.reader.count(tasks)]), weight):
+            for counted in run_tasks(tasks, lambda tasks: iter([planner.reader.count(tasks)]), estimate_bytes):
                 found += counted
                 if limit is not None and found >= limit:
                     break
@@ -97,10 +97,10 @@ def check_files(tasks: Iterable[list[ScanTask]], storage: Storage) -> Iterator[l
         yield group
 
 
-def weight(tasks: list[ScanTask]) -> int:
+def estimate_bytes(tasks: list[ScanTask]) -> int:
     """Return the bytes that tasks hold while they are read: their column chunks, and about three decoded batches."""
     size = sum(task.bytes for task in tasks)
-    return size + 3 * min(MOST_BYTES, 8 * size)
+    return size + 3 * min(MAX_BATCH_BYTES, 8 * size)
 
 
 class Run:

@@ -26,7 +26,7 @@ from tamis.scan.row_groups import RowGroups, taken
 from tamis.scan.slices import SlicePlanner, plan_in_slices
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate, make_predicate
-from tamis.tables.source import LEVELS, Describing, FileListing, TableSource
+from tamis.tables.source import LEVELS, FileListing, HasFileStatistics, TableSource
 
 MAX_LIMIT = 2**62
 """No table has more rows, and Arrow could not count them."""
@@ -77,7 +77,7 @@ class ScanPlanner:
         tested = make_predicate(where, source.schema, source.name, source.partition_columns)
         # Conjuncts that only prune are not tested row by row.
         self._tested_conjuncts = len(tested.conjuncts) if pruning is not None else None
-        self.predicate: Predicate = tested if pruning is None else tested.and_also(
+        self.predicate: Predicate = tested if pruning is None else tested.and_with(
             make_predicate(pruning, source.schema, source.name, source.partition_columns)
         )  # fmt: skip
         self.projection: tuple[Path, ...] = projected_paths(columns, source.schema, source.name)
@@ -135,8 +135,8 @@ class ScanPlanner:
         """List the files with their row counts, and with the format's statistics of columns in them."""
         source = self.source
         own = [column for column in columns if column.path[0] not in source.partition_columns]
-        if own and isinstance(source, Describing) and "files" in self.levels:
-            listing = source.list_described(self.predicate, self.levels, own)
+        if own and isinstance(source, HasFileStatistics) and "files" in self.levels:
+            listing = source.list_files_with_statistics(self.predicate, self.levels, own)
         else:
             listing = source.list_files(self.predicate, self.levels, with_rows=True)
         return listing.slice(0, 0) if self.predicate.expr == FALSE else listing
@@ -229,7 +229,7 @@ class ScanPlanner:
         planned = self._with_tasks(self.listing, row_groups, below)
         for level in (row_groups.report, *below):
             add_level(report, level)
-        return ScanPlan(planned.surviving_files(), depth, report, planned)
+        return ScanPlan(planned.describe_files_to_read(), depth, report, planned)
 
     def _with_tasks(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
         left = self._drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups))

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import counted
+from tamis.errors import format_count
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.narrow import Filter
 from tamis.parquet.selection import RowSelection
 from tamis.scan.pages import PageLevels
@@ -30,7 +30,7 @@ from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
-from tamis.tables.jobs import Arguments, Engine, Item, Job, read_table, storage_arguments
+from tamis.tables.jobs import Arguments, Engine, Item, Job, read_table, storage_to_arguments
 from tamis.tables.planning import SMALL_READ, Planning
 from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, FileIndex, FileListing
 
@@ -77,7 +77,7 @@ class SlicePlanner:
     """The columns to read, those of the filter included."""
     partition_columns: Collection[str]
     levels: Collection[str]
-    names: FieldNames | None = None
+    names: ColumnMapping | None = None
     to_pages: bool = True
     index: FileIndex | None = None
     """What is noted of files, so that their footers need not be read for a plan."""
@@ -123,7 +123,7 @@ def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planni
     unknown = count if planner.index is None else count - int(planner.index.knows(listing.files).sum())
     if planning is not None and unknown:
         pieces = -(-unknown // FILES_TOGETHER)
-        engine = planning.engine_for(planner.storage, pieces, unknown * SMALL_READ)
+        engine = planning.choose_engine(planner.storage, pieces, unknown * SMALL_READ)
     if engine is not None:
         return _joined(_planned_in(engine, planner, slices, name))
     if len(slices) <= 1:
@@ -134,7 +134,7 @@ def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planni
 def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileListing], name: str) -> list[Planned]:
     count = sum(each.files.num_rows for each in slices)
     arguments = {
-        **storage_arguments(planner.storage),
+        **storage_to_arguments(planner.storage),
         "predicate": predicate_to_json(planner.predicate),
         "needed": [list(path) for path in planner.needed],
         "partition_columns": list(planner.partition_columns),
@@ -144,7 +144,7 @@ def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileList
         "file_columns": _file_columns(slices[0].files),
         "partition_values": slices[0].partitions.column_names,
     }
-    what = f"read {counted(count, 'footer')} of {name}"
+    what = f"read {format_count(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
     batches: list[list[pa.RecordBatch]] = [[] for _ in slices]
     for number, batch in engine.run(job, [_item(each) for each in slices]):
@@ -154,7 +154,7 @@ def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileList
 
 def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """What is to be read of some files."""
-    planner = arguments.once(_planner)
+    planner = arguments.memoise(_planner)
     given = read_table(item)
     names = arguments["file_columns"]
     count = len(names)
@@ -170,7 +170,7 @@ def _planner(arguments: Arguments) -> SlicePlanner:
         tuple(tuple(path) for path in arguments["needed"]),
         tuple(arguments["partition_columns"]),
         frozenset(arguments["levels"]),
-        None if arguments["names"] is None else FieldNames.from_json(arguments["names"]),
+        None if arguments["names"] is None else ColumnMapping.from_json(arguments["names"]),
         arguments["to_pages"],
     )
 
@@ -236,7 +236,7 @@ def _file_columns(files: pa.Table) -> list[str]:
 def _item(listing: FileListing) -> Item:
     columns = [*(listing.files[name] for name in _file_columns(listing.files)), *listing.partitions.columns]
     table = pa.table(columns, names=[str(number) for number in range(len(columns))])
-    return Item.of_table(table, table.num_rows * SMALL_READ)
+    return Item.from_table(table, table.num_rows * SMALL_READ)
 
 
 def _batches(planned: Planned) -> Iterator[pa.RecordBatch]:

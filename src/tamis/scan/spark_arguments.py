@@ -6,9 +6,16 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import OWN_PREFIX, PREFIX, Build, macro_call, own_call, refusal
+from tamis.scan.spark_calls import (
+    DUCKDB_PREFIX,
+    MACRO_PREFIX,
+    CallBuilder,
+    call_duckdb,
+    call_macro,
+    make_unsupported_error,
+)
 
-LARGEST_INT = 2**31 - 1
+MAX_INT = 2**31 - 1
 
 
 _TEXT_MACROS = frozenset({
@@ -39,8 +46,8 @@ def is_text(node: exp.Expr) -> bool:
             return value.to.is_type("text", "varchar")
         case exp.Anonymous():
             name = value.name.lower()
-            is_macro = name.startswith(PREFIX) and name.removeprefix(PREFIX) in _TEXT_MACROS
-            return is_macro or (name.startswith(OWN_PREFIX) and name.removeprefix(OWN_PREFIX) in _TEXT_FUNCTIONS)
+            is_macro = name.startswith(MACRO_PREFIX) and name.removeprefix(MACRO_PREFIX) in _TEXT_MACROS
+            return is_macro or (name.startswith(DUCKDB_PREFIX) and name.removeprefix(DUCKDB_PREFIX) in _TEXT_FUNCTIONS)
         case exp.DPipe():
             return is_text(value.this) or is_text(value.expression)
         case _:
@@ -51,12 +58,12 @@ def as_text(value: exp.Expr) -> exp.Expr:
     """Cast a value to a text as Spark does."""
     if isinstance(value, exp.Null):
         return exp.cast(exp.null(), "varchar")
-    return value if is_text(value) else macro_call("text", value)
+    return value if is_text(value) else call_macro("text", value)
 
 
 def as_bytes(value: exp.Expr) -> exp.Expr:
     """Return bytes, or the UTF-8 encoding of a text."""
-    return own_call("encode", value) if is_text(value) else macro_call("bytes", value)
+    return call_duckdb("encode", value) if is_text(value) else call_macro("bytes", value)
 
 
 def as_int(value: exp.Expr) -> exp.Expr:
@@ -65,9 +72,9 @@ def as_int(value: exp.Expr) -> exp.Expr:
         return exp.cast(exp.null(), "int")
     number = value.this if isinstance(value, exp.Neg) else value
     is_small = isinstance(number, exp.Literal) and not number.is_string and number.name.isdecimal()
-    if is_small and int(number.name) <= LARGEST_INT:
+    if is_small and int(number.name) <= MAX_INT:
         return value
-    return macro_call("plain_integer" if isinstance(value, exp.Column) else "integer", value)
+    return call_macro("plain_integer" if isinstance(value, exp.Column) else "integer", value)
 
 
 def is_constant(node: exp.Expr) -> bool:
@@ -82,9 +89,9 @@ def _keep(value: exp.Expr) -> exp.Expr:
 _CASTS: dict[str, Callable[[exp.Expr], exp.Expr]] = {"t": as_text, "i": as_int, "a": _keep}
 
 
-def with_types(
+def make_typed_builder(
     name: str, kinds: str, *, own: str | None = None, fewest: int | None = None, of_texts: str | None = None
-) -> Build:
+) -> CallBuilder:
     """Return a builder that calls a macro, or DuckDB's function `own`, with cast arguments.
 
     Each letter of `kinds` is one argument: cast to a text (t), cast to an int (i), or unchanged (a). A literal NULL
@@ -96,28 +103,28 @@ def with_types(
         least = len(kinds) if fewest is None else fewest
         if not least <= len(args) <= len(kinds):
             wanted = f"{least}" if least == len(kinds) else f"{least} to {len(kinds)}"
-            raise refusal(name, f"it takes {wanted} arguments, not {len(args)}")
+            raise make_unsupported_error(name, f"it takes {wanted} arguments, not {len(args)}")
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
         given = [_CASTS[kind](arg) for kind, arg in zip(kinds, args, strict=False)]
         if of_texts is not None and all(is_text(arg) for kind, arg in zip(kinds, args, strict=False) if kind == "a"):
-            return own_call(of_texts[1:], *given) if of_texts[0] == "." else macro_call(of_texts, *given)
-        return own_call(own, *given) if own is not None else macro_call(name, *given)
+            return call_duckdb(of_texts[1:], *given) if of_texts[0] == "." else call_macro(of_texts, *given)
+        return call_duckdb(own, *given) if own is not None else call_macro(name, *given)
 
     return build
 
 
-def refused(name: str, reason: str) -> Build:
+def make_refusing_builder(name: str, reason: str) -> CallBuilder:
     """Return a builder that rejects every call of an unsupported function."""
 
     def refuse(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        raise refusal(name, reason)
+        raise make_unsupported_error(name, reason)
 
     return refuse
 
 
-def needs(name: str, args: Sequence[exp.Expr], *counts: int) -> None:
+def require_argument_count(name: str, args: Sequence[exp.Expr], *counts: int) -> None:
     """Raise an error unless a call has one of these numbers of arguments."""
     if len(args) not in counts:
         wanted = " or ".join(map(str, counts))
-        raise refusal(name, f"it takes {wanted} arguments, not {len(args)}")
+        raise make_unsupported_error(name, f"it takes {wanted} arguments, not {len(args)}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tamis.scan.spark_calls import Macros
-from tamis.scan.spark_text_macros import map_of
+from tamis.scan.spark_text_macros import write_map
 
 _HEX = "[0-9A-Fa-f]*"
 
-_TYPE_NAMES = map_of(
+_TYPE_NAMES = write_map(
     {
         "VARCHAR": "string",
         "BLOB": "binary",
@@ -34,7 +34,7 @@ _CUT_OFF = f"E0[AB].|E[1-9A-CEF]{_CONTINUATION}|ED[89].|(?:F0[9AB].|F[123]{_CONT
 
 
 def _write_base64_decoding(decoded: str, otherwise: str) -> str:
-    """Write SQL that gives `decoded` where the text `x` is valid base64 without blanks, and else `otherwise`."""
+    """Write SQL that gives `decode_or_raise` where the text `x` is valid base64 without blanks, and else `otherwise`."""
     return (
         "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, '[A-Za-z0-9+/]*={0,2}') AND "
         "CASE WHEN contains(x, '=') THEN length(x) % 4 = 0 ELSE length(x) % 4 <> 1 END "

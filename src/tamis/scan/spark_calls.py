@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tamis.errors import EvaluationError
 
-Build = Callable[[Sequence[exp.Expr]], exp.Expr | None]
+CallBuilder = Callable[[Sequence[exp.Expr]], exp.Expr | None]
 """Builds a DuckDB expression from the arguments of a call. None leaves the call to sqlglot.
 
 A builder raises an `EvaluationError` for an unsupported call."""
@@ -22,9 +22,9 @@ Macros = dict[str, Macro | list[Macro]]
 DuckDB casts an argument to the type of its parameter (a decimal loses digits there). A parameter without a type takes
 what no other overload takes. A literal NULL fits several overloads, which is an error: `macro` returns NULL for it."""
 
-PREFIX = "spark_"
+MACRO_PREFIX = "spark_"
 _MAX_DUPLICATED_NODES = 40
-OWN_PREFIX = "duckdb_"
+DUCKDB_PREFIX = "duckdb_"
 """The prefix of the names of DuckDB's functions where Tamis writes them into text in Spark's dialect."""
 _ADVICE = "Write it with the functions that docs/expressions.md lists, or filter the rows after the scan"
 
@@ -37,8 +37,8 @@ class UnknownFunction(EvaluationError):
         self.name = name
 
 
-def macro_call(name: str, *args: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=f"{PREFIX}{name}", expressions=list(args))
+def call_macro(name: str, *args: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=f"{MACRO_PREFIX}{name}", expressions=list(args))
 
 
 _INTEGERS = ("BIGINT", "HUGEINT")
@@ -52,7 +52,7 @@ _IMPLICIT_CASTS = {
 """The types that DuckDB casts implicitly to a type: an overload for that type would accept them."""
 
 
-def by_kind(name: str, bodies: dict[str, str], *others: str) -> Macros:
+def define_by_type(name: str, bodies: dict[str, str], *others: str) -> Macros:
     """Return a macro of `x` and `others` whose body depends on the exact type of `x`, without implicit casts.
 
     Each overload takes the value twice: as the typed parameter `kind`, which is never computed, and unchanged as `x`.
@@ -66,38 +66,38 @@ def by_kind(name: str, bodies: dict[str, str], *others: str) -> Macros:
             by_type |= {each: by_type[""] for each in castable if each not in by_type}
     overloads = [((f"kind {kind}".strip(), *parameters), body) for kind, body in by_type.items()]
     # DuckDB checks the body of a macro when it is created, but not within a lambda function, which binds `x` here.
-    return {name: (parameters, f"{PREFIX}{name}_of(x, {', '.join(parameters)})"), f"{name}_of": overloads}
+    return {name: (parameters, f"{MACRO_PREFIX}{name}_of(x, {', '.join(parameters)})"), f"{name}_of": overloads}
 
 
-def kind_call(name: str, value: exp.Expr, *others: exp.Expr) -> exp.Expr:
-    """Call a macro of `by_kind`. A short value is written twice, which costs nothing at run time."""
+def call_by_type(name: str, value: exp.Expr, *others: exp.Expr) -> exp.Expr:
+    """Call a macro of `define_by_type`. A short value is written twice, which costs nothing at run time."""
     if isinstance(value, exp.Null):
         return exp.Null()
     if sum(1 for _ in value.walk()) <= _MAX_DUPLICATED_NODES:
-        return macro_call(f"{name}_of", value.copy(), value, *others)
-    return macro_call(name, value, *others)
+        return call_macro(f"{name}_of", value.copy(), value, *others)
+    return call_macro(name, value, *others)
 
 
-def own_call(name: str, *args: exp.Expr) -> exp.Expr:
+def call_duckdb(name: str, *args: exp.Expr) -> exp.Expr:
     """Call DuckDB's function of that name."""
-    return exp.Anonymous(this=f"{OWN_PREFIX}{name}", expressions=list(args))
+    return exp.Anonymous(this=f"{DUCKDB_PREFIX}{name}", expressions=list(args))
 
 
-def refusal(name: str, reason: str) -> EvaluationError:
+def make_unsupported_error(name: str, reason: str) -> EvaluationError:
     return EvaluationError(f"the embedded engine does not support this use of Spark's {name}: {reason}. {_ADVICE}")
 
 
-def without_brackets(node: exp.Expr) -> exp.Expr:
+def strip_parentheses(node: exp.Expr) -> exp.Expr:
     """Return a value without parentheses around it. Unlike `unnest`, it keeps the parentheses of a subquery."""
     return node if isinstance(node, exp.Subquery) else node.unnest()
 
 
-def text_of(node: exp.Expr | None) -> str | None:
+def read_string_literal(node: exp.Expr | None) -> str | None:
     """Return the text of a string literal, and None for all other nodes."""
     return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None
 
 
-def macro(name: str, macros: Macros) -> Build:
+def make_macro_builder(name: str, macros: Macros) -> CallBuilder:
     """Return a builder that calls a macro where one of its overloads takes as many arguments."""
     found = macros[name]
     overloads = found if isinstance(found, list) else [found]
@@ -108,18 +108,18 @@ def macro(name: str, macros: Macros) -> Build:
             return None
         if len(overloads) > 1 and any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
-        return macro_call(name, *args)
+        return call_macro(name, *args)
 
     return build
 
 
-def counted(name: str, *arities: int) -> Build:
+def make_fixed_arity_builder(name: str, *arities: int) -> CallBuilder:
     """Return a builder that calls a macro, and rejects calls with another number of arguments."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) not in arities:
-            raise refusal(name, f"it takes {' or '.join(map(str, arities))} arguments, not {len(args)}")
-        return macro_call(name, *args)
+            raise make_unsupported_error(name, f"it takes {' or '.join(map(str, arities))} arguments, not {len(args)}")
+        return call_macro(name, *args)
 
     return build
 
@@ -134,7 +134,7 @@ _MULTI_ROW_FUNCTIONS = frozenset((
 """The aggregate and table functions that are plain calls here, by their names in DuckDB and in Tamis."""
 
 
-def is_of_rows(value: exp.Expr) -> bool:
+def has_aggregate_or_window(value: exp.Expr) -> bool:
     """Whether a value contains an aggregate, window or table function outside of subqueries."""
     stack = [value]
     while stack:
@@ -143,7 +143,7 @@ def is_of_rows(value: exp.Expr) -> bool:
             return True
         if isinstance(node, exp.Anonymous):
             name = node.name.lower()
-            if name.removeprefix(PREFIX).removeprefix(OWN_PREFIX) in _MULTI_ROW_FUNCTIONS:
+            if name.removeprefix(MACRO_PREFIX).removeprefix(DUCKDB_PREFIX) in _MULTI_ROW_FUNCTIONS:
                 return True
         if not isinstance(node, exp.Query):
             stack.extend(node.iter_expressions())

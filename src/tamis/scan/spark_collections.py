@@ -15,8 +15,17 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tamis.scan import spark_items, spark_json, spark_lambdas
-from tamis.scan.spark_calls import Build, Macros, counted, macro, macro_call, own_call, refusal, text_of
-from tamis.scan.spark_items import SIZE
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macros,
+    call_duckdb,
+    call_macro,
+    make_fixed_arity_builder,
+    make_macro_builder,
+    make_unsupported_error,
+    read_string_literal,
+)
+from tamis.scan.spark_items import SIZE_FUNCTION
 
 _IS_LIST = "typeof(x) LIKE '%]'"
 
@@ -64,7 +73,7 @@ MACROS: Macros = {
     "array_append": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_append(x, item) END"),
     "array_prepend": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_prepend(item, x) END"),
     "array_compact": (("x",), "list_filter(x, lambda e: e IS NOT NULL)"),
-    "array_size": (("x",), f"CAST(CASE WHEN {_IS_LIST} THEN {SIZE}(x) ELSE {_NOT_LIST} END AS INTEGER)"),
+    "array_size": (("x",), f"CAST(CASE WHEN {_IS_LIST} THEN {SIZE_FUNCTION}(x) ELSE {_NOT_LIST} END AS INTEGER)"),
     "signed": (("x",), "CAST(x AS INTEGER)"),
     "array_join": [
         (("x", "delimiter"), "spark_texts_joined(list_transform(x, lambda e: spark_string(e)), delimiter)"),
@@ -270,46 +279,48 @@ MACROS: Macros = {
 
 def _build_map_concat(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not args:
-        return own_call("map", own_call("list_value"), own_call("list_value"))
-    entries: exp.Expr = own_call("map_entries", args[0])
+        return call_duckdb("map", call_duckdb("list_value"), call_duckdb("list_value"))
+    entries: exp.Expr = call_duckdb("map_entries", args[0])
     for each in args[1:]:
-        entries = macro_call("both", entries, own_call("map_entries", each))
-    return own_call("map_from_entries", entries)
+        entries = call_macro("both", entries, call_duckdb("map_entries", each))
+    return call_duckdb("map_from_entries", entries)
 
 
 def _build_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) % 2:
-        raise refusal("map", "its last key has no value")
-    return own_call("map", own_call("list_value", *args[::2]), own_call("list_value", *args[1::2]))
+        raise make_unsupported_error("map", "its last key has no value")
+    return call_duckdb("map", call_duckdb("list_value", *args[::2]), call_duckdb("list_value", *args[1::2]))
 
 
 def _build_str_to_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not 1 <= len(args) <= 3:
-        raise refusal("str_to_map", "it takes a text and optionally two delimiters")
+        raise make_unsupported_error("str_to_map", "it takes a text and optionally two delimiters")
     delimiters = [*args[1:], *(exp.Literal.string(each) for each in (",", ":")[len(args) - 1 :])]
     for each in delimiters:
-        text = text_of(each)
+        text = read_string_literal(each)
         if not isinstance(each, exp.Null) and (text is None or re.fullmatch(r"[^\\^$.|?*+()\[\]{}]+", text) is None):
-            raise refusal("str_to_map", "only plain texts are supported as delimiters, not regular expressions")
-    return macro_call("str_to_map", args[0], *delimiters)
+            raise make_unsupported_error(
+                "str_to_map", "only plain texts are supported as delimiters, not regular expressions"
+            )
+    return call_macro("str_to_map", args[0], *delimiters)
 
 
 def _build_sort_array(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (1, 2):
-        raise refusal("sort_array", "it takes a list, and optionally whether to sort in ascending order")
-    return macro_call("sort_array", args[0], args[1] if len(args) == 2 else exp.true())
+        raise make_unsupported_error("sort_array", "it takes a list, and optionally whether to sort in ascending order")
+    return call_macro("sort_array", args[0], args[1] if len(args) == 2 else exp.true())
 
 
 def _build_array_join(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (2, 3):
-        raise refusal("array_join", "it takes a list, a delimiter, and optionally a text for NULL")
-    return macro_call("array_join", *args)
+        raise make_unsupported_error("array_join", "it takes a list, a delimiter, and optionally a text for NULL")
+    return call_macro("array_join", *args)
 
 
 def _build_named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    names = [text_of(each) for each in args[::2]]
+    names = [read_string_literal(each) for each in args[::2]]
     if not args or len(args) % 2 or None in names:
-        raise refusal("named_struct", "it takes pairs of a constant name and a value")
+        raise make_unsupported_error("named_struct", "it takes pairs of a constant name and a value")
     fields = [
         exp.PropertyEQ(this=exp.Literal.string(name), expression=value)
         for name, value in zip(names, args[1::2], strict=True)
@@ -317,10 +328,10 @@ def _build_named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return exp.Struct(expressions=fields)
 
 
-def _make_norm_builder(name: str) -> Build:
+def _make_norm_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         degree = [exp.cast(exp.Literal.number(2), "float")] if len(args) == 1 else []
-        return counted(name, 2)([*args, *degree])
+        return make_fixed_arity_builder(name, 2)([*args, *degree])
 
     return build
 
@@ -329,28 +340,28 @@ def _build_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) == 1 and isinstance(args[0], exp.Null):
         return exp.cast(exp.null(), "int")
     if len(args) != 1:
-        raise refusal("size", f"it takes 1 argument, not {len(args)}")
-    return macro_call("signed", own_call(SIZE, *args))
+        raise make_unsupported_error("size", f"it takes 1 argument, not {len(args)}")
+    return call_macro("signed", call_duckdb(SIZE_FUNCTION, *args))
 
 
 def _build_array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
     is_null = len(args) == 1 and isinstance(args[0], exp.Null)
-    return exp.cast(exp.null(), "int") if is_null else counted("array_size", 1)(args)
+    return exp.cast(exp.null(), "int") if is_null else make_fixed_arity_builder("array_size", 1)(args)
 
 
-BUILDERS: dict[str, Build] = {
+BUILDERS: dict[str, CallBuilder] = {
     **spark_lambdas.BUILDERS,
     **spark_json.BUILDERS,
     **spark_items.BUILDERS,
     **{
-        name: counted(name, 1)
+        name: make_fixed_arity_builder(name, 1)
         for name in (
             "array_compact", "array_distinct", "array_max", "array_min", "flatten",
             "map_from_entries",
         )
     },
     **{
-        name: counted(name, 2)
+        name: make_fixed_arity_builder(name, 2)
         for name in (
             "array_append", "array_except", "array_intersect", "array_position", "array_prepend",
             "array_remove", "array_repeat", "array_union", "arrays_overlap", "trim_array",
@@ -359,9 +370,9 @@ BUILDERS: dict[str, Build] = {
     },
     **dict.fromkeys(("size", "cardinality"), _build_size),
     "array_size": _build_array_size,
-    "sequence": macro("sequence", MACROS),
-    "array_insert": counted("array_insert", 3),
-    "slice": counted("slice", 3),
+    "sequence": make_macro_builder("sequence", MACROS),
+    "array_insert": make_fixed_arity_builder("array_insert", 3),
+    "slice": make_fixed_arity_builder("slice", 3),
     "array_join": _build_array_join,
     "sort_array": _build_sort_array,
     "map_concat": _build_map_concat,

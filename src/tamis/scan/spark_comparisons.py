@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import OWN_PREFIX, PREFIX, Macros, is_of_rows, macro_call
-from tamis.scan.spark_items import A_MAP
+from tamis.scan.spark_calls import DUCKDB_PREFIX, MACRO_PREFIX, Macros, call_macro, has_aggregate_or_window
+from tamis.scan.spark_items import ANY_MAP_TYPE
 
 _MAPS_NOT_COMPARABLE = "error('maps have no order and no equality: compare map_entries(m), or leave the map out')"
 _HAS_MAP = "typeof(x) LIKE '%MAP(%'"
@@ -29,11 +29,11 @@ MACROS: Macros = {
     # A group key is repeated wherever it occurs in the query, so a plain column must not be bound twice.
     "plain_group_key": [
         (
-            (f"kind {A_MAP}", "x"),
+            (f"kind {ANY_MAP_TYPE}", "x"),
             f"CASE WHEN typeof(map_entries(x)) LIKE '%MAP(%' THEN {_MAP_TOO_DEEP} ELSE {_SORT_ENTRIES.format('x')} END",
         ),
         (
-            (f"kind {A_MAP}[]", "x"),
+            (f"kind {ANY_MAP_TYPE}[]", "x"),
             f"CASE WHEN regexp_matches(typeof(x), 'MAP\\(.*MAP\\(') THEN {_MAP_TOO_DEEP} "
             f"WHEN typeof(x) LIKE 'MAP(%' THEN list_transform(x, lambda e: {_SORT_ENTRIES.format('e')}) ELSE x END",
         ),
@@ -47,27 +47,27 @@ MACROS: Macros = {
     ),
     # DuckDB rejects window keys that may fail at run time, so the type alone decides on the error.
     "plain_window_key": [
-        *(((f"kind {kind}", "x"), _MAPS_NOT_COMPARABLE) for kind in (A_MAP, f"{A_MAP}[]")),
+        *(((f"kind {kind}", "x"), _MAPS_NOT_COMPARABLE) for kind in (ANY_MAP_TYPE, f"{ANY_MAP_TYPE}[]")),
         (("kind", "x"), "x"),
     ],
     "plain_comparable": (("x",), f"CASE WHEN {_HAS_MAP} THEN {_MAPS_NOT_COMPARABLE} ELSE x END"),
 }
 
 
-COMPARED = ("equal", "not_equal", "less", "less_or_equal", "greater", "greater_or_equal", "same", "not_same",
+COMPARISON_MACROS = ("equal", "not_equal", "less", "less_or_equal", "greater", "greater_or_equal", "same", "not_same",
             "comparable")  # fmt: skip
 """The macros of comparison operators."""
 
 
 _ITEM_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(18, 3)", "VARCHAR", "BOOLEAN",
-               "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", A_MAP)  # fmt: skip
+               "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", ANY_MAP_TYPE)  # fmt: skip
 
 
-def refuse_operands(macros: Macros) -> Macros:
+def reject_operands(macros: Macros) -> Macros:
     """Add overloads for the operands that Spark rejects: maps and lists of maps in comparisons, lists in sums."""
-    refused = [((f"x {kind}", f"y {kind}"), _MAPS_NOT_COMPARABLE) for kind in (A_MAP, f"{A_MAP}[]")]
+    refused = [((f"x {kind}", f"y {kind}"), _MAPS_NOT_COMPARABLE) for kind in (ANY_MAP_TYPE, f"{ANY_MAP_TYPE}[]")]
     found: Macros = {}
-    for name in COMPARED:
+    for name in COMPARISON_MACROS:
         overloads = macros[name]
         found[name] = [*refused, *(overloads if isinstance(overloads, list) else [overloads])]
     no_sum = "error('lists cannot be added: join them with concat')"
@@ -88,7 +88,7 @@ _NESTED_NODES = (exp.Array, exp.Struct, exp.Tuple, exp.Map, exp.VarMap, exp.Lamb
                  exp.Split)  # fmt: skip
 
 
-def makes_nested(tree: exp.Expr) -> bool:
+def has_nested_values(tree: exp.Expr) -> bool:
     """Whether a query in Spark's dialect builds a list, a map or a struct."""
     for node in tree.find_all(*_NESTED_NODES, exp.Anonymous, exp.DataType):
         match node:
@@ -106,12 +106,14 @@ def makes_nested(tree: exp.Expr) -> bool:
 
 
 def _unprefixed_name(call: exp.Anonymous) -> str:
-    return call.name.lower().removeprefix(PREFIX).removeprefix(OWN_PREFIX)
+    return call.name.lower().removeprefix(MACRO_PREFIX).removeprefix(DUCKDB_PREFIX)
 
 
 # --- Compared values --------------------------------------------------------------------------------------------------
 
-_SORTED_BY_SECOND = frozenset(f"{OWN_PREFIX}{name}" for name in ("arg_max_null", "arg_min_null", "arg_max", "arg_min"))
+_SORTED_BY_SECOND = frozenset(
+    f"{DUCKDB_PREFIX}{name}" for name in ("arg_max_null", "arg_min_null", "arg_max", "arg_min")
+)
 _MAY_BE_NESTED = (exp.Column, exp.Dot, exp.Bracket, exp.Array, exp.Struct, exp.Anonymous, exp.Case, exp.Coalesce)
 
 
@@ -155,9 +157,9 @@ def _is_sorted_by_output(select: exp.Expr) -> bool:
 
 def _guard(kind: str, *values: exp.Expr) -> None:
     for value in values:
-        if isinstance(value, _MAY_BE_NESTED) and not is_of_rows(value):
+        if isinstance(value, _MAY_BE_NESTED) and not has_aggregate_or_window(value):
             beside = [value.copy()] if kind == "window_key" else []
-            value.replace(macro_call(f"plain_{kind}", *beside, value.copy()))
+            value.replace(call_macro(f"plain_{kind}", *beside, value.copy()))
 
 
 # --- GROUP BY ---------------------------------------------------------------------------------------------------------
@@ -186,7 +188,9 @@ def _normalise_keys_of(select: exp.Select, group: exp.Group) -> None:
             # An alias: the aliased expression is a key too.
             keys.append(item.unalias())
         keys.append(key)
-    keys = [key.copy() for key in keys if not isinstance(key.unnest(), _NEVER_MAPS) and not is_of_rows(key)]
+    keys = [
+        key.copy() for key in keys if not isinstance(key.unnest(), _NEVER_MAPS) and not has_aggregate_or_window(key)
+    ]
     if not keys:
         return
     for item in list(select.expressions):
@@ -233,7 +237,7 @@ def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
 
 
 def _sort_map_entries(value: exp.Expr) -> exp.Expr:
-    return macro_call("plain_group_key", value.copy(), value.copy())
+    return call_macro("plain_group_key", value.copy(), value.copy())
 
 
 def _replace_within(root: exp.Expr, keys: list[exp.Expr], aliases: set[str] | None = None) -> None:
@@ -252,7 +256,7 @@ def _replace_within(root: exp.Expr, keys: list[exp.Expr], aliases: set[str] | No
 
 _KEY_FUNCTIONS = frozenset(
     f"{prefix}{name}"
-    for prefix in ("", OWN_PREFIX)
+    for prefix in ("", DUCKDB_PREFIX)
     for name in ("grouping", "grouping_id", "unnest", "generate_subscripts")
 )
 """Functions over several rows whose arguments are nevertheless group keys."""
@@ -265,4 +269,4 @@ def _is_aggregate(node: exp.Expr) -> bool:
         return not isinstance(node, exp.Grouping | exp.GroupingId)
     if not isinstance(node, exp.Anonymous) or node.name.lower() in _KEY_FUNCTIONS:
         return False
-    return is_of_rows(exp.Anonymous(this=node.name))
+    return has_aggregate_or_window(exp.Anonymous(this=node.name))

@@ -1,6 +1,6 @@
 """Spark's datetime patterns, translated to DuckDB: to format timestamps and to parse texts.
 
-Only pattern letters that are known to mean the same are translated; all others raise `Refusal`.
+Only pattern letters that are known to mean the same are translated; all others raise `UnsupportedPattern`.
 """
 
 from __future__ import annotations
@@ -166,11 +166,11 @@ for _prefix, _bad, _attempt in (
     }
 
 
-class Refusal(ValueError):
+class UnsupportedPattern(ValueError):
     """The reason why a pattern cannot be translated."""
 
 
-def print_pattern(pattern: str) -> list[tuple[str, str]]:
+def split_format_pattern(pattern: str) -> list[tuple[str, str]]:
     """Return the parts of a pattern: a text, a format of `strftime`, or a macro and how often its letter is repeated.
 
     >>> print_pattern("dd/MM'T'SSS")
@@ -194,14 +194,14 @@ def print_pattern(pattern: str) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedPattern:
     """A regular expression for the texts that a pattern parses, and the group number of each part of a timestamp."""
 
     shape: str
     groups: dict[str, int]
 
 
-def parse_pattern(pattern: str) -> Parsed:
+def compile_parse_pattern(pattern: str) -> ParsedPattern:
     """Return the regular expression that parses texts of a pattern.
 
     >>> parse_pattern("yyyy-MM")
@@ -218,16 +218,18 @@ def parse_pattern(pattern: str) -> Parsed:
         else:
             name, text = _PARSERS[part]
             if name in groups:
-                raise Refusal(f"{part!r} in the pattern {pattern!r} occurs twice")
+                raise UnsupportedPattern(f"{part!r} in the pattern {pattern!r} occurs twice")
             after = tokens[position + 1] if position + 1 < len(tokens) else ("", False)
             if name == "S" and after[1] and after[0] not in "[]":
                 # A fraction that other digits follow has all its digits.
                 text = rf"\d{{{len(part)}}}"
             if after[1] and after[0] not in "[]" and "," in text and name != "z":
-                raise Refusal(f"{part!r} in the pattern {pattern!r} has no fixed end: write a separator after it")
+                raise UnsupportedPattern(
+                    f"{part!r} in the pattern {pattern!r} has no fixed end: write a separator after it"
+                )
             groups[name] = len(groups) + 1
             shape += f"({text})"
-    return Parsed(shape, groups)
+    return ParsedPattern(shape, groups)
 
 
 def _split_pattern(pattern: str, known: frozenset[str]) -> list[tuple[str, bool]]:
@@ -237,11 +239,11 @@ def _split_pattern(pattern: str, known: frozenset[str]) -> list[tuple[str, bool]
     while offset < len(pattern):
         match = _TOKENS.match(pattern, offset)
         if match is None:
-            raise Refusal(f"the pattern {pattern!r} has an unclosed quote")
+            raise UnsupportedPattern(f"the pattern {pattern!r} has an unclosed quote")
         offset = match.end()
         if (letters := match["letters"]) is not None:
             if letters not in known:
-                raise Refusal(f"{letters!r} in the pattern {pattern!r} is not supported")
+                raise UnsupportedPattern(f"{letters!r} in the pattern {pattern!r} is not supported")
             tokens.append((letters, True))
         elif match["quoted"] is not None:
             tokens.append((match["quoted"].replace("''", "'") or "'", False))
@@ -249,12 +251,12 @@ def _split_pattern(pattern: str, known: frozenset[str]) -> list[tuple[str, bool]
             # Brackets enclose an optional part.
             depth += 1 if match["other"] == "[" else -1
             if depth < 0:
-                raise Refusal(f"a closing bracket in the pattern {pattern!r} has no opening one")
+                raise UnsupportedPattern(f"a closing bracket in the pattern {pattern!r} has no opening one")
             tokens.append((match["other"], True))
         elif match["other"] in "#{}":
-            raise Refusal(f"{match['other']!r} in the pattern {pattern!r} is reserved")
+            raise UnsupportedPattern(f"{match['other']!r} in the pattern {pattern!r} is reserved")
         else:
             tokens.append((match["other"], False))
     if depth:
-        raise Refusal(f"a bracket in the pattern {pattern!r} is never closed")
+        raise UnsupportedPattern(f"a bracket in the pattern {pattern!r} is never closed")
     return tokens

@@ -24,26 +24,26 @@ from sqlglot.errors import ErrorLevel
 from tamis.expr.sql_dialect import SparkText
 from tamis.scan import spark_collections, spark_comparisons, spark_numbers, spark_operators, spark_text, spark_time
 from tamis.scan.spark_calls import (
-    OWN_PREFIX,
-    PREFIX,
-    Build,
+    DUCKDB_PREFIX,
+    MACRO_PREFIX,
+    CallBuilder,
     Macros,
     UnknownFunction,
+    call_duckdb,
+    call_macro,
+    has_aggregate_or_window,
     is_in_nested_subquery,
-    is_of_rows,
-    macro,
-    macro_call,
-    own_call,
-    refusal,
-    text_of,
+    make_macro_builder,
+    make_unsupported_error,
+    read_string_literal,
 )
-from tamis.scan.spark_comparisons import guard_comparisons, makes_nested, normalise_group_keys, refuse_operands
-from tamis.scan.spark_macros import FUNCTIONS, REFUSED
+from tamis.scan.spark_comparisons import guard_comparisons, has_nested_values, normalise_group_keys, reject_operands
+from tamis.scan.spark_macros import FUNCTIONS, UNSUPPORTED_FUNCTIONS
 from tamis.scan.spark_macros import MACROS as _PLAIN_MACROS
-from tamis.scan.spark_nodes import meant
-from tamis.scan.spark_number_formats import printed_by_format
+from tamis.scan.spark_nodes import translate_node
+from tamis.scan.spark_number_formats import make_to_char_builder
 
-ARGUMENT = "once"
+ARGUMENT_PREFIX = "once"
 """The prefix of the names of arguments that a macro binds."""
 
 _MODULES = (spark_text, spark_time, spark_collections, spark_numbers)
@@ -52,7 +52,7 @@ _MODULES = (spark_text, spark_time, spark_collections, spark_numbers)
 MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
 for _module in _MODULES:
     MACROS |= _module.MACROS
-MACROS |= spark_comparisons.MACROS | refuse_operands(MACROS)
+MACROS |= spark_comparisons.MACROS | reject_operands(MACROS)
 
 
 def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:
@@ -63,14 +63,14 @@ def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> 
     a guard around them would keep DuckDB from its best plans.
     """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkToDuckdb)
-    has_nested = has_nested or makes_nested(tree)
+    has_nested = has_nested or has_nested_values(tree)
     _replace_sort_by(tree)
     if has_nested:
         normalise_group_keys(tree)
     # From the leaves to the root: all nodes below a node are rewritten before it.
     nested = _OverloadNesting()
     for node in reversed(list(tree.dfs())):
-        found = node if of_query and isinstance(node, exp.Struct) else meant(node)
+        found = node if of_query and isinstance(node, exp.Struct) else translate_node(node)
         is_root = node is tree
         if found is not node and not is_root:
             node.replace(found)
@@ -82,8 +82,8 @@ def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> 
     for call in tree.find_all(exp.Anonymous):
         _check_call(call)
         if not of_query and call.name in _TYPE_DEPENDENT:
-            name = call.name.removeprefix(PREFIX).removesuffix("_one")
-            raise refusal(name, "a filter does not pass the types of its columns to the engine")
+            name = call.name.removeprefix(MACRO_PREFIX).removesuffix("_one")
+            raise make_unsupported_error(name, "a filter does not pass the types of its columns to the engine")
     # By default sqlglot only warns about unsupported syntax, and leaves it out.
     return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
 
@@ -102,7 +102,7 @@ def _replace_sort_by(tree: exp.Expr) -> None:
             select.set(clause, None)
 
 
-_TYPE_DEPENDENT = frozenset(f"{PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))
+_TYPE_DEPENDENT = frozenset(f"{MACRO_PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))
 """Functions that depend on the types of columns: a filter gets its columns in other types."""
 
 
@@ -134,7 +134,7 @@ class _OverloadNesting:
             value
             for value in node.expressions
             if self._depth(value) >= self.MAX_DEPTH
-            or is_of_rows(value)
+            or has_aggregate_or_window(value)
             or (is_hoisted and not isinstance(value, exp.Literal))
         ]
         if not bound_first:
@@ -167,22 +167,22 @@ class _OverloadNesting:
 
 def _count_overload_levels(node: exp.Expr) -> int:
     """Return the nesting levels that a call adds: 1 if DuckDB picks one of several overloads, else 0."""
-    if not isinstance(node, exp.Anonymous) or not node.name.lower().startswith(PREFIX):
+    if not isinstance(node, exp.Anonymous) or not node.name.lower().startswith(MACRO_PREFIX):
         return 0
-    found = MACROS.get(node.name.lower().removeprefix(PREFIX))
+    found = MACROS.get(node.name.lower().removeprefix(MACRO_PREFIX))
     return 1 if isinstance(found, list) else 0
 
 
 def _check_call(call: exp.Anonymous) -> None:
     """Raise `UnknownFunction` for a call that does not come from the function table."""
     name = call.name
-    if name.lower().startswith(OWN_PREFIX):
-        call.set("this", name[len(OWN_PREFIX) :])
-    elif not (name.lower().startswith(PREFIX) and name.lower().removeprefix(PREFIX) in MACROS):
+    if name.lower().startswith(DUCKDB_PREFIX):
+        call.set("this", name[len(DUCKDB_PREFIX) :])
+    elif not (name.lower().startswith(MACRO_PREFIX) and name.lower().removeprefix(MACRO_PREFIX) in MACROS):
         raise UnknownFunction(name)
 
 
-def macros_of(query: str) -> list[str]:
+def write_macro_statements(query: str) -> list[str]:
     """Return the statements that create the macros of a query, in the order of their dependencies."""
     needed: dict[str, None] = {}
     stack = _find_macro_names(query)
@@ -196,7 +196,7 @@ def macros_of(query: str) -> list[str]:
 
 
 def _find_macro_names(query: str) -> list[str]:
-    found = re.findall(rf"\b{PREFIX}(\w+)\(", query, re.IGNORECASE)
+    found = re.findall(rf"\b{MACRO_PREFIX}(\w+)\(", query, re.IGNORECASE)
     return [name for name in dict.fromkeys(name.lower() for name in found) if name in MACROS]
 
 
@@ -207,12 +207,12 @@ def _list_overloads(name: str) -> list[tuple[tuple[str, ...], str]]:
 
 def _write_definition(name: str) -> str:
     overloads = [f"({', '.join(names)}) AS {_write_body(name, names, body)}" for names, body in _list_overloads(name)]
-    return f"CREATE MACRO {PREFIX}{name}{', '.join(overloads)}"
+    return f"CREATE MACRO {MACRO_PREFIX}{name}{', '.join(overloads)}"
 
 
 def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
     # A nested macro binds its own argument, so each macro needs another name for it.
-    argument = f"{ARGUMENT}_{name}"
+    argument = f"{ARGUMENT_PREFIX}_{name}"
     bound, uses = re.subn(r"(?<![\\'])\bx\b", argument, body)
     if "x" not in parameters or uses < 2 or name.startswith("plain_"):
         return body
@@ -223,31 +223,31 @@ def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
 # --- Calls ------------------------------------------------------------------------------------------------------------
 
 
-def _make_macro_builder(name: str) -> Build:
-    return macro(name, MACROS)
+def _make_macro_builder(name: str) -> CallBuilder:
+    return make_macro_builder(name, MACROS)
 
 
-def _make_refusing_builder(name: str, reason: str) -> Build:
+def _make_refusing_builder(name: str, reason: str) -> CallBuilder:
     def refuse(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        raise refusal(name, reason)
+        raise make_unsupported_error(name, reason)
 
     return refuse
 
 
 def _build_logarithm(args: Sequence[exp.Expr]) -> exp.Expr | None:
     names = {1: "ln", 2: "log"}
-    return macro_call(names[len(args)], *args) if len(args) in names else None
+    return call_macro(names[len(args)], *args) if len(args) in names else None
 
 
 def _read_constant(name: str, role: str, node: exp.Expr) -> str:
-    text = text_of(node)
+    text = read_string_literal(node)
     if text is None:
-        raise refusal(name, f"its {role} must be a constant")
+        raise make_unsupported_error(name, f"its {role} must be a constant")
     return text
 
 
 def _build_round(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    return macro_call("round_unknown", *args) if len(args) == 2 else None
+    return call_macro("round_unknown", *args) if len(args) == 2 else None
 
 
 def _build_is_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -269,17 +269,17 @@ def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
 
 def _build_bround(args: Sequence[exp.Expr]) -> exp.Expr | None:
     digits = [exp.Literal.number(0)] if len(args) == 1 else []
-    return macro_call("bround_unknown", *args, *digits) if len(args) in (1, 2) else None
+    return call_macro("bround_unknown", *args, *digits) if len(args) in (1, 2) else None
 
 
-def _make_renamed_builder(name: str, arity: int) -> Build:
+def _make_renamed_builder(name: str, arity: int) -> CallBuilder:
     """Return a builder for a function that has another name in DuckDB."""
-    return lambda args: own_call(name, *args) if len(args) == arity else None
+    return lambda args: call_duckdb(name, *args) if len(args) == arity else None
 
 
-BUILDERS: dict[str, Build] = {
+BUILDERS: dict[str, CallBuilder] = {
     **{name: _make_macro_builder(name) for name in FUNCTIONS},
-    **{name: _make_refusing_builder(name, reason) for name, reason in REFUSED.items()},
+    **{name: _make_refusing_builder(name, reason) for name, reason in UNSUPPORTED_FUNCTIONS.items()},
     **dict.fromkeys(("log", "ln"), _build_logarithm),
     "ceiling": _make_macro_builder("ceil"),
     "isnull": _build_is_null,
@@ -295,7 +295,7 @@ BUILDERS: dict[str, Build] = {
 }
 for _module in _MODULES:
     BUILDERS |= _module.BUILDERS
-BUILDERS |= {name: printed_by_format(name, BUILDERS[name]) for name in ("to_char", "to_varchar")}
+BUILDERS |= {name: make_to_char_builder(name, BUILDERS[name]) for name in ("to_char", "to_varchar")}
 
 SAME: frozenset[str] = frozenset().union(*(module.SAME for module in _MODULES))
 """Functions that sqlglot's translation, or DuckDB's function of the same name, computes as Spark does."""
@@ -306,7 +306,7 @@ def is_known(name: str) -> bool:
     return name.lower() in BUILDERS or name.lower() in SAME
 
 
-def explain_unknown(name: str, location: str = "") -> str:
+def explain_unknown_function(name: str, location: str = "") -> str:
     """Return the error message for a function that the function table does not list."""
     near = difflib.get_close_matches(name.lower(), [*BUILDERS, *SAME], n=1, cutoff=0.7)
     hint = f" Did you mean {near[0]}?" if near else ""
@@ -321,13 +321,13 @@ def _build_default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     """Build a call as sqlglot parses it, or else a call of DuckDB's function of that name."""
     build: Any = SparkText.Parser.FUNCTIONS.get(name)
     if build is None:
-        return own_call(name, *args)
+        return call_duckdb(name, *args)
     takes_dialect = "dialect" in getattr(getattr(build, "__code__", None), "co_varnames", ())
     found: exp.Expr = build(list(args), dialect=SparkText()) if takes_dialect else build(list(args))
     return found
 
 
-def _make_parser_builder(name: str, build: Build | None) -> Callable[[list[exp.Expr]], exp.Expr]:
+def _make_parser_builder(name: str, build: CallBuilder | None) -> Callable[[list[exp.Expr]], exp.Expr]:
     if build is None:
         return lambda args: _build_default(name, args)
 
@@ -335,7 +335,9 @@ def _make_parser_builder(name: str, build: Build | None) -> Callable[[list[exp.E
         made = build(args)
         if made is None and name not in SparkText.Parser.FUNCTIONS and name.lower() not in SAME:
             # DuckDB may have a function of that name with other semantics.
-            raise refusal(name.lower(), f"the function table does not list it with {len(args)} arguments")
+            raise make_unsupported_error(
+                name.lower(), f"the function table does not list it with {len(args)} arguments"
+            )
         return made or _build_default(name, args)
 
     return found

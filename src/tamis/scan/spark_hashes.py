@@ -10,8 +10,8 @@ from zlib import crc32
 
 from sqlglot import exp
 
-from tamis.scan.spark_arguments import as_bytes, as_int, is_text, needs
-from tamis.scan.spark_calls import Build, Macros, macro_call, refusal
+from tamis.scan.spark_arguments import as_bytes, as_int, is_text, require_argument_count
+from tamis.scan.spark_calls import CallBuilder, Macros, call_macro, make_unsupported_error
 
 _SEED = 42
 
@@ -222,17 +222,19 @@ MACROS: Macros = {
 }  # fmt: skip
 
 
-def _make_hash_builder(name: str, seed_type: str) -> Build:
+def _make_hash_builder(name: str, seed_type: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if not args:
-            raise refusal(name, "it takes at least one value")
+            raise make_unsupported_error(name, "it takes at least one value")
         found: exp.Expr = exp.cast(exp.Literal.number(_SEED), seed_type)
         for value in args:
             if isinstance(value, exp.Null):
                 continue
             if not has_known_type(value):
-                raise refusal(name, "a computed value may have another type here: cast it, as in CAST(x AS INT)")
-            found = macro_call(f"{name}_one", value, found)
+                raise make_unsupported_error(
+                    name, "a computed value may have another type here: cast it, as in CAST(x AS INT)"
+                )
+            found = call_macro(f"{name}_one", value, found)
         return found
 
     return build
@@ -250,18 +252,18 @@ def has_known_type(node: exp.Expr) -> bool:
 
 
 def _build_crc32(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("crc32", args, 1)
-    return exp.Null() if isinstance(args[0], exp.Null) else macro_call("crc32", as_bytes(args[0]))
+    require_argument_count("crc32", args, 1)
+    return exp.Null() if isinstance(args[0], exp.Null) else call_macro("crc32", as_bytes(args[0]))
 
 
 def _build_sha2(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("sha2", args, 2)
+    require_argument_count("sha2", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    return macro_call("sha2", as_bytes(args[0]), as_int(args[1]))
+    return call_macro("sha2", as_bytes(args[0]), as_int(args[1]))
 
 
-BUILDERS: dict[str, Build] = {
+BUILDERS: dict[str, CallBuilder] = {
     "crc32": _build_crc32,
     "sha2": _build_sha2,
     "hash": _make_hash_builder("hash", "int"),

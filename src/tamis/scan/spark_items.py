@@ -18,12 +18,21 @@ from collections.abc import Sequence
 import duckdb
 from sqlglot import exp
 
-from tamis.scan.spark_calls import Build, Macro, Macros, by_kind, counted, kind_call, refusal, text_of
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macro,
+    Macros,
+    call_by_type,
+    define_by_type,
+    make_fixed_arity_builder,
+    make_unsupported_error,
+    read_string_literal,
+)
 
 # From DuckDB 2 on, `cardinality` counts the items of lists as well as the entries of maps.
-SIZE = "cardinality" if int(duckdb.__version__.split(".", 1)[0]) >= 2 else "len"
+SIZE_FUNCTION = "cardinality" if int(duckdb.__version__.split(".", 1)[0]) >= 2 else "len"
 
-A_MAP = "MAP(VARCHAR, VARCHAR)"
+ANY_MAP_TYPE = "MAP(VARCHAR, VARCHAR)"
 """The type of a parameter that takes all maps and nothing else: DuckDB casts keys and values of any map to texts."""
 
 _NOT_LIST = "error('a subscript needs a list or a map')"
@@ -79,7 +88,7 @@ def _list_similar_keys() -> dict[tuple[str, str], str]:
 
 
 def _define_for_map_or_list(name: str, of_map: str, of_list: str) -> Macros:
-    return by_kind(name, {A_MAP: of_map, "": of_list}, "k")
+    return define_by_type(name, {ANY_MAP_TYPE: of_map, "": of_list}, "k")
 
 
 _IS_LIST = "typeof(x) LIKE '%]'"
@@ -104,7 +113,7 @@ MACROS: Macros = {
     **_define_for_map_or_list(
         "item",
         _VALUE.format("spark_key"),
-        _write_item(f"CASE WHEN spark_index(k) < 0 OR spark_index(k) >= {SIZE}(x) THEN {_OUT_OF_BOUNDS} "
+        _write_item(f"CASE WHEN spark_index(k) < 0 OR spark_index(k) >= {SIZE_FUNCTION}(x) THEN {_OUT_OF_BOUNDS} "
               "ELSE spark_index(k) + 1 END"),
     ),
     **_define_for_map_or_list("field", _VALUE.format("spark_key"), "x[k]"),
@@ -114,7 +123,7 @@ MACROS: Macros = {
         "element_at",
         _VALUE.format("spark_like_key"),
         _write_item(f"CASE WHEN spark_index(k) = 0 THEN {_INDEX_ZERO} "
-              f"WHEN abs(spark_index(k)) > {SIZE}(x) THEN {_OUT_OF_BOUNDS} ELSE spark_index(k) END"),
+              f"WHEN abs(spark_index(k)) > {SIZE_FUNCTION}(x) THEN {_OUT_OF_BOUNDS} ELSE spark_index(k) END"),
     ),
     **_define_for_map_or_list(
         "try_element_at",
@@ -139,36 +148,39 @@ MACROS: Macros = {
 }  # fmt: skip
 
 
-def subscript(value: exp.Expr, key: exp.Expr) -> exp.Expr:
+def build_subscript(value: exp.Expr, key: exp.Expr) -> exp.Expr:
     """Build `value[key]`: the item of a list at a 0-based index, the value of a map's key, or a field of a struct."""
     if isinstance(key, exp.Null):
         return exp.Bracket(this=value, expressions=[key], offset=1)
-    text = text_of(key)
+    text = read_string_literal(key)
     if text is None:
-        return kind_call("item", value, key)
+        return call_by_type("item", value, key)
     # DuckDB would read a text of digits as the index of a list.
-    return kind_call("field_of_digits" if re.fullmatch(r"\s*[+-]?\d+\s*", text) else "field", value, key)
+    return call_by_type("field_of_digits" if re.fullmatch(r"\s*[+-]?\d+\s*", text) else "field", value, key)
 
 
-def _make_keyed_builder(name: str, make: Build) -> Build:
+def _make_keyed_builder(name: str, make: CallBuilder) -> CallBuilder:
     """Return a builder for a function of a list or map and a key. A literal NULL is rejected: it has no type."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if any(isinstance(each, exp.Null) for each in args):
-            raise refusal(name, "a key must not be NULL without a type: cast it")
+            raise make_unsupported_error(name, "a key must not be NULL without a type: cast it")
         if len(args) != 2:
-            raise refusal(name, f"it takes 2 arguments, not {len(args)}")
+            raise make_unsupported_error(name, f"it takes 2 arguments, not {len(args)}")
         return make(args)
 
     return build
 
 
-def _make_element_builder(name: str) -> Build:
-    return _make_keyed_builder(name, lambda args: kind_call(name, *args))
+def _make_element_builder(name: str) -> CallBuilder:
+    return _make_keyed_builder(name, lambda args: call_by_type(name, *args))
 
 
-BUILDERS: dict[str, Build] = {
+BUILDERS: dict[str, CallBuilder] = {
     **{name: _make_element_builder(name) for name in ("element_at", "try_element_at")},
-    **{name: _make_keyed_builder(name, counted(name, 2)) for name in ("array_contains", "map_contains_key")},
-    "get": counted("get", 2),
+    **{
+        name: _make_keyed_builder(name, make_fixed_arity_builder(name, 2))
+        for name in ("array_contains", "map_contains_key")
+    },
+    "get": make_fixed_arity_builder("get", 2),
 }

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import Build, Macros, counted, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macros,
+    call_duckdb,
+    call_macro,
+    make_fixed_arity_builder,
+    make_unsupported_error,
+    read_string_literal,
+)
 from tamis.scan.spark_lambdas import let
 
 
@@ -84,15 +92,15 @@ MACROS: Macros = {
 def _build_get_json_object(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
         return None
-    path = text_of(args[1])
+    path = read_string_literal(args[1])
     if path is None:
-        raise refusal("get_json_object", "its path must be a constant")
+        raise make_unsupported_error("get_json_object", "its path must be a constant")
     if not path.startswith("$"):
         return exp.cast(exp.null(), "string")
     if re.fullmatch(r"\$(\.[A-Za-z_]\w*|\[\d+\]|\['[^'*\"\\]+'\])*", path) is None:
-        raise refusal("get_json_object", f"the path {path!r} has more than names and indexes")
+        raise make_unsupported_error("get_json_object", f"the path {path!r} has more than names and indexes")
     named = re.sub(r"\['([^']+)'\]", r'."\1"', path)
-    return macro_call("json_value", args[0], exp.Literal.string(named))
+    return call_macro("json_value", args[0], exp.Literal.string(named))
 
 
 _SIMPLE_TYPES = {
@@ -104,9 +112,9 @@ _FIELD = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<name>\w+))\s*(?:\s|:)\s*(?P<
 
 def _build_from_json(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build a struct of the fields of a text. A field without the type of the schema is NULL, as in Spark."""
-    schema = text_of(args[1]) if len(args) == 2 else None
+    schema = read_string_literal(args[1]) if len(args) == 2 else None
     if schema is None:
-        raise refusal("from_json", "it takes a text and a constant schema here, without options")
+        raise make_unsupported_error("from_json", "it takes a text and a constant schema here, without options")
     inner = re.fullmatch(r"\s*struct\s*<(.*)>\s*", schema, re.IGNORECASE | re.DOTALL)
     text = inner[1] if inner else schema
     fields: list[exp.Expr] = []
@@ -115,22 +123,22 @@ def _build_from_json(args: Sequence[exp.Expr]) -> exp.Expr | None:
         found = _FIELD.match(text, offset)
         kind = _SIMPLE_TYPES.get(found["type"].lower()) if found else None
         if found is None or kind is None:
-            raise refusal("from_json", f"the schema {schema!r} has more than fields of plain types")
+            raise make_unsupported_error("from_json", f"the schema {schema!r} has more than fields of plain types")
         name = found["quoted"] or found["name"]
         if '"' in name:
-            raise refusal("from_json", "a field name contains a quote")
-        value = own_call("json_extract", exp.to_identifier("_object"), exp.Literal.string(f'$."{name}"'))
-        fields.append(exp.PropertyEQ(this=exp.Literal.string(name), expression=macro_call(f"json_as_{kind}", value)))
+            raise make_unsupported_error("from_json", "a field name contains a quote")
+        value = call_duckdb("json_extract", exp.to_identifier("_object"), exp.Literal.string(f'$."{name}"'))
+        fields.append(exp.PropertyEQ(this=exp.Literal.string(name), expression=call_macro(f"json_as_{kind}", value)))
         offset = found.end()
     if not fields:
-        raise refusal("from_json", "the schema is empty")
+        raise make_unsupported_error("from_json", "the schema is empty")
     is_null = exp.Is(this=exp.to_identifier("_object"), expression=exp.null())
     case = exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Struct(expressions=fields))
-    return let("_object", macro_call("json_object", args[0]), case)
+    return let("_object", call_macro("json_object", args[0]), case)
 
 
-BUILDERS: dict[str, Build] = {
-    **{name: counted(name, 1) for name in ("json_array_length", "json_object_keys", "to_json")},
+BUILDERS: dict[str, CallBuilder] = {
+    **{name: make_fixed_arity_builder(name, 1) for name in ("json_array_length", "json_object_keys", "to_json")},
     "get_json_object": _build_get_json_object,
     "from_json": _build_from_json,
 }

@@ -162,7 +162,7 @@ MACROS = FUNCTIONS | {
 }
 """All macros of this module, including those of syntax and those that only other macros use."""
 
-REFUSED = {
+UNSUPPORTED_FUNCTIONS = {
     "version": "it would return the version of the embedded engine",
     **dict.fromkeys(
         ("user", "current_user", "session_user"),

@@ -8,13 +8,21 @@ from sqlglot import exp
 
 from tamis.scan import spark_arguments, spark_regexps, spark_text
 from tamis.scan.spark_arguments import as_text
-from tamis.scan.spark_calls import PREFIX, is_of_rows, kind_call, macro_call, own_call, refusal, text_of
-from tamis.scan.spark_intervals import meant_interval
-from tamis.scan.spark_items import subscript
+from tamis.scan.spark_calls import (
+    MACRO_PREFIX,
+    call_by_type,
+    call_duckdb,
+    call_macro,
+    has_aggregate_or_window,
+    make_unsupported_error,
+    read_string_literal,
+)
+from tamis.scan.spark_intervals import translate_interval
+from tamis.scan.spark_items import build_subscript
 from tamis.scan.spark_lambdas import let
-from tamis.scan.spark_numbers import shifted
-from tamis.scan.spark_operators import listed, operator, plain_operator, widen_floats
-from tamis.scan.spark_time_casts import meant_time
+from tamis.scan.spark_numbers import build_shift
+from tamis.scan.spark_operators import resolve_plain_operator, translate_in, translate_operator, widen_floats
+from tamis.scan.spark_time_casts import translate_datetime
 
 _INTEGERS = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
 _CAST_MACROS = {"BOOLEAN": "boolean", "DOUBLE": "double", "FLOAT": "float", "DECIMAL": "exact_number",
@@ -22,30 +30,30 @@ _CAST_MACROS = {"BOOLEAN": "boolean", "DOUBLE": "double", "FLOAT": "float", "DEC
 _BACKSLASH = "\\"
 
 
-def meant(node: exp.Expr) -> exp.Expr:
+def translate_node(node: exp.Expr) -> exp.Expr:
     """Translate a node whose syntax is the same in Spark and DuckDB, and whose semantics is not."""
-    found = meant_interval(node) or meant_time(node)
+    found = translate_interval(node) or translate_datetime(node)
     if found is not None:
         return found
     match node:
         case exp.Cast():
             return _translate_cast(node)
-        case exp.Anonymous() if (plain := plain_operator(node)) is not None:
+        case exp.Anonymous() if (plain := resolve_plain_operator(node)) is not None:
             return plain
         case exp.StrPosition():
-            return spark_text.position(node.this, node.args["substr"], node.args.get("position"))
+            return spark_text.build_position(node.this, node.args["substr"], node.args.get("position"))
         case exp.Substring():
-            return spark_text.substring(node.this, node.args.get("start"), node.args.get("length"))
+            return spark_text.build_substring(node.this, node.args.get("start"), node.args.get("length"))
         case exp.Trim():
-            return spark_text.trim(node)
+            return spark_text.build_trim(node)
         case exp.Overlay():
-            return spark_text.overlay(node)
+            return spark_text.build_overlay(node)
         case exp.In() if _has_struct(node.this, *node.expressions):
             node.set("expressions", [_strip_field_names(each) for each in node.expressions])
             node.set("this", _strip_field_names(node.this))
             return node
         case exp.In() if node.expressions and not isinstance(node.parent, exp.Pivot):
-            return listed(node)
+            return translate_in(node)
         case exp.Between():
             widen_floats(node.this, node.args["low"], node.args["high"])
             return node
@@ -54,18 +62,18 @@ def meant(node: exp.Expr) -> exp.Expr:
         case exp.DPipe() if not isinstance(node.parent, exp.DPipe):
             return _build_concat(_list_operands(node))
         case exp.Bracket() if not node.args.get("offset"):
-            return subscript(node.this, node.expressions[0])
+            return build_subscript(node.this, node.expressions[0])
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() if any(map(_is_struct_or_list, (node.this, node.expression))):
             # NULL within a struct or a list is the largest value in DuckDB, and the smallest in Spark.
             sides = [_strip_field_names(side) for side in (node.this, node.expression)]
-            return type(node)(this=macro_call("whole", sides[0]), expression=macro_call("whole", sides[1]))
+            return type(node)(this=call_macro("whole", sides[0]), expression=call_macro("whole", sides[1]))
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ() if _has_struct(node.this, node.expression):
-            sides = [macro_call("plain_comparable", _strip_field_names(side)) for side in (node.this, node.expression)]
+            sides = [call_macro("plain_comparable", _strip_field_names(side)) for side in (node.this, node.expression)]
             return type(node)(this=sides[0], expression=sides[1])
-        case exp.Binary() if (found := operator(node)) is not node:
+        case exp.Binary() if (found := translate_operator(node)) is not node:
             return found
         case exp.Struct() if not isinstance(node.parent, exp.Dot) and _is_row(node):
-            return own_call("row", *(field.expression for field in node.expressions))
+            return call_duckdb("row", *(field.expression for field in node.expressions))
         case exp.Avg() if not isinstance(node.parent, exp.Filter | exp.Window):
             return _build_average(node.this, node, in_window=False)
         case exp.Filter(this=exp.Avg(this=value)) if not isinstance(node.parent, exp.Window):
@@ -73,7 +81,7 @@ def meant(node: exp.Expr) -> exp.Expr:
         case exp.Window(this=exp.Avg(this=value) | exp.Filter(this=exp.Avg(this=value))):
             return _build_average(value, node, in_window=True)
         case exp.RegexpLike():
-            return spark_regexps.like(node.this, node.expression)
+            return spark_regexps.build_rlike(node.this, node.expression)
         case exp.And() | exp.Or() if _may_fail(node.expression) and not _is_condition(node):
             # DuckDB computes both sides for all rows of a projection.
             decided = exp.false() if isinstance(node, exp.And) else exp.true()
@@ -82,18 +90,18 @@ def meant(node: exp.Expr) -> exp.Expr:
         case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor():
             return _parenthesise_operands(node)
         case exp.BitwiseLeftShift():
-            return shifted("shiftleft", node.this, node.expression)
+            return build_shift("shiftleft", node.this, node.expression)
         case exp.Anonymous(this="shiftrightunsigned", expressions=[value, bits]):
-            return shifted("shiftrightunsigned", value, bits)
+            return build_shift("shiftrightunsigned", value, bits)
         case exp.BitwiseRightShift():
-            return shifted("shiftright", node.this, node.expression)
+            return build_shift("shiftright", node.this, node.expression)
         case exp.TableSample(args={"percent": exp.Expr()}) if node.args.get("method") is None:
             # Sample rows: DuckDB would sample blocks by default, and a small table is a single block.
             node.set("method", exp.var("BERNOULLI"))
             return node
         case exp.FirstValue() | exp.LastValue() if not _is_windowed(node):
             name = "first" if isinstance(node, exp.FirstValue) else "last"
-            return own_call(name, node.this)
+            return call_duckdb(name, node.this)
         case exp.IgnoreNulls(this=exp.Last() | exp.Anonymous() as call) if not _is_windowed(node):
             value = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
             is_there = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
@@ -107,7 +115,7 @@ def meant(node: exp.Expr) -> exp.Expr:
 
 
 _FALLIBLE_MACROS = frozenset(
-    f"{PREFIX}{name}"
+    f"{MACRO_PREFIX}{name}"
     for name in ("item", "item_of", "element_at", "element_at_of", "divide", "mod", "div", "quotient", "remainder",
                  "whole_quotient", "quotient_once", "remainder_once", "whole_quotient_once")
 )  # fmt: skip
@@ -143,8 +151,8 @@ def _is_struct_or_list(node: exp.Expr) -> bool:
 def _build_average(value: exp.Expr, average: exp.Expr, *, in_window: bool) -> exp.Expr:
     """Round an average as Spark does. One of the values shows the type of what is averaged."""
     given = value.expressions[0] if isinstance(value, exp.Distinct) else value
-    one = given.copy() if in_window else own_call("max", given.copy())
-    return macro_call("mean", one, average.copy())
+    one = given.copy() if in_window else call_duckdb("max", given.copy())
+    return call_macro("mean", one, average.copy())
 
 
 def _has_struct(*nodes: exp.Expr) -> bool:
@@ -157,7 +165,7 @@ def _strip_field_names(node: exp.Expr) -> exp.Expr:
     if not isinstance(struct, exp.Struct):
         return node.copy()
     values = (each.expression if isinstance(each, exp.PropertyEQ) else each for each in struct.expressions)
-    return own_call("row", *map(_strip_field_names, values))
+    return call_duckdb("row", *map(_strip_field_names, values))
 
 
 def _is_windowed(node: exp.Expr) -> bool:
@@ -174,12 +182,12 @@ def _is_row(node: exp.Struct) -> bool:
 
 
 def _build_operand(node: exp.Expr, *, is_text: bool) -> exp.Expr:
-    if text_of(node) is not None or isinstance(node, exp.Null | exp.DPipe) or _is_text_call(node):
+    if read_string_literal(node) is not None or isinstance(node, exp.Null | exp.DPipe) or _is_text_call(node):
         return node
     if not is_text:
         # The value may be a list: the types of columns are not known here.
-        return macro_call("piece", node)
-    return macro_call("plain_string" if isinstance(node, exp.Column) else "string", node)
+        return call_macro("piece", node)
+    return call_macro("plain_string" if isinstance(node, exp.Column) else "string", node)
 
 
 def _is_text_call(node: exp.Expr) -> bool:
@@ -208,7 +216,7 @@ def _list_operands(node: exp.DPipe) -> list[exp.Expr]:
 
 def _build_concat(parts: Sequence[exp.Expr]) -> exp.Expr:
     if len(parts) == 1 and not isinstance(parts[0], exp.Null):
-        return as_text(parts[0]) if _is_text(parts[0]) else macro_call("joined_alone", parts[0])
+        return as_text(parts[0]) if _is_text(parts[0]) else call_macro("joined_alone", parts[0])
     is_text = any(map(_is_text, parts))
     if not is_text and not any(isinstance(part, exp.Null) for part in parts):
         return _build_overloaded_concat(parts)
@@ -223,7 +231,7 @@ def _build_overloaded_concat(parts: Sequence[exp.Expr]) -> exp.Expr:
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
-    return macro_call("joined", _build_overloaded_concat(parts[:middle]), _build_overloaded_concat(parts[middle:]))
+    return call_macro("joined", _build_overloaded_concat(parts[:middle]), _build_overloaded_concat(parts[middle:]))
 
 
 def _translate_cast(node: exp.Cast) -> exp.Expr:
@@ -234,21 +242,21 @@ def _translate_cast(node: exp.Cast) -> exp.Expr:
     if name in ("ARRAY", "LIST", "MAP", "STRUCT") and not isinstance(node.this, exp.Null):
         return _translate_nested_cast(node, name)
     if name in ("TEXT", "VARCHAR", "CHAR") and not _is_formatted_alike(node.this):
-        return macro_call("string", node.this)
+        return call_macro("string", node.this)
     is_whole = isinstance(node.this, exp.Literal) and not node.this.is_string and node.this.name.isdecimal()
     if name in _INTEGERS and not is_whole and not isinstance(node.this, exp.Null):
         # A column can be repeated, and DuckDB then names it in its message.
         kind = "try_" if is_try else "plain_" if isinstance(node.this, exp.Column) else ""
         if isinstance(node.this, exp.Literal):
-            return macro_call(f"{kind}{_INTEGERS[name]}", node.this)
-        if is_of_rows(node.this):
-            made = kind_call(f"{kind}{_INTEGERS[name]}_cast", exp.column("cast_value"))
+            return call_macro(f"{kind}{_INTEGERS[name]}", node.this)
+        if has_aggregate_or_window(node.this):
+            made = call_by_type(f"{kind}{_INTEGERS[name]}_cast", exp.column("cast_value"))
             return let("cast_value", node.this, made)
-        return kind_call(f"{kind}{_INTEGERS[name]}_cast", node.this)
-    if name in _CAST_MACROS and not isinstance(node.this, exp.Null) and not is_of_rows(node.this):
+        return call_by_type(f"{kind}{_INTEGERS[name]}_cast", node.this)
+    if name in _CAST_MACROS and not isinstance(node.this, exp.Null) and not has_aggregate_or_window(node.this):
         if is_try and _CAST_MACROS[name] == "binary":
             return node
-        found = kind_call(f"{'try_' if is_try else ''}{_CAST_MACROS[name]}", node.this)
+        found = call_by_type(f"{'try_' if is_try else ''}{_CAST_MACROS[name]}", node.this)
         if name != "DECIMAL":
             return found
         return exp.TryCast(this=found, to=target) if is_try else exp.Cast(this=found, to=target)
@@ -271,31 +279,35 @@ def _translate_nested_cast(node: exp.Cast, name: str) -> exp.Expr:
     item = exp.to_identifier(f"cast_{depth}")
 
     def cast(value: exp.Expr, target: exp.Expr) -> exp.Expr:
-        return meant(type(node)(**{**node.args, "this": value, "to": target.copy()}))
+        return translate_node(type(node)(**{**node.args, "this": value, "to": target.copy()}))
 
     def each(values: exp.Expr, target: exp.Expr) -> exp.Expr:
         body = cast(exp.column(item.copy()), target)
-        return own_call("list_transform", values, exp.Lambda(this=body, expressions=[item.copy()]))
+        return call_duckdb("list_transform", values, exp.Lambda(this=body, expressions=[item.copy()]))
 
     if name in ("ARRAY", "LIST") and len(kinds) == 1:
         return each(node.this, kinds[0])
     whole = exp.column(exp.to_identifier(f"cast_whole_{depth}"))
     if name == "MAP" and len(kinds) == 2:
         sides = zip(("map_keys", "map_values"), kinds, strict=True)
-        body: exp.Expr = own_call("map", *(each(own_call(part, whole.copy()), kind) for part, kind in sides))
+        body: exp.Expr = call_duckdb("map", *(each(call_duckdb(part, whole.copy()), kind) for part, kind in sides))
     elif name == "STRUCT" and kinds and all(isinstance(kind, exp.ColumnDef) for kind in kinds):
         fields = [
             exp.PropertyEQ(
                 this=exp.Literal.string(kind.name),
-                expression=cast(own_call("struct_extract_at", whole.copy(), exp.Literal.number(index + 1)), kind.kind),
+                expression=cast(
+                    call_duckdb("struct_extract_at", whole.copy(), exp.Literal.number(index + 1)), kind.kind
+                ),
             )
             for index, kind in enumerate(kinds)
         ]
-        made = macro_call("of_fields", whole.copy(), exp.Literal.number(len(kinds)), exp.Struct(expressions=fields))
+        made = call_macro("of_fields", whole.copy(), exp.Literal.number(len(kinds)), exp.Struct(expressions=fields))
         is_there = exp.Not(this=exp.Is(this=whole.copy(), expression=exp.null()))
         body = exp.Case(ifs=[exp.If(this=is_there, true=made)])
     else:
-        raise refusal("CAST", "the target type must name the types of the values of a list, map or struct")
+        raise make_unsupported_error(
+            "CAST", "the target type must name the types of the values of a list, map or struct"
+        )
     return let(whole.this, node.this, body)
 
 
@@ -306,21 +318,21 @@ def _translate_like(node: exp.Expr, escape: exp.Expr) -> exp.Expr:
         listed = pattern.this.unnest()
         items = listed.expressions if isinstance(listed, exp.Tuple) else [listed]
         if not items or isinstance(listed, exp.Query | exp.Array):
-            raise refusal("LIKE ANY and LIKE ALL", "they take a list of patterns")
+            raise make_unsupported_error("LIKE ANY and LIKE ALL", "they take a list of patterns")
         join = exp.or_ if isinstance(pattern, exp.Any) else exp.and_
         each = [type(node)(**{**node.args, "this": node.this.copy(), "expression": item}) for item in items]
         return exp.Paren(this=join(*(_translate_like(one, escape.copy()) for one in each), copy=False))
     if isinstance(pattern, exp.Null) or isinstance(node.this, exp.Null):
         return exp.Null()
-    character = text_of(escape)
+    character = read_string_literal(escape)
     if character is None or len(character) != 1:
-        raise refusal("LIKE", "ESCAPE takes a constant of one character")
-    _check_escapes(text_of(pattern), character)
+        raise make_unsupported_error("LIKE", "ESCAPE takes a constant of one character")
+    _check_escapes(read_string_literal(pattern), character)
     sides = [as_text(node.this), as_text(pattern)]
-    if text_of(pattern) is None:
-        sides[1] = macro_call("like_pattern", sides[1], escape.copy())
+    if read_string_literal(pattern) is None:
+        sides[1] = call_macro("like_pattern", sides[1], escape.copy())
     if isinstance(node, exp.ILike):
-        sides = [macro_call("lower", side) for side in sides]
+        sides = [call_macro("lower", side) for side in sides]
     found = exp.Like(this=sides[0], expression=sides[1], negate=node.args.get("negate"))
     return exp.Escape(this=found, expression=escape)
 
@@ -331,5 +343,7 @@ def _check_escapes(pattern: str | None, escape: str) -> None:
     while escape in rest:
         _, _, after = rest.partition(escape)
         if after[:1] not in ("_", "%", escape) or not after:
-            raise refusal("LIKE", f"in the pattern {pattern!r} the escape character must precede %, _ or itself")
+            raise make_unsupported_error(
+                "LIKE", f"in the pattern {pattern!r} the escape character must precede %, _ or itself"
+            )
         rest = after[1:]

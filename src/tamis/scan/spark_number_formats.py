@@ -12,8 +12,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tamis.scan.spark_arguments import as_bytes, as_int, as_text, needs
-from tamis.scan.spark_calls import Build, Macros, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_arguments import as_bytes, as_int, as_text, require_argument_count
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macros,
+    call_duckdb,
+    call_macro,
+    make_unsupported_error,
+    read_string_literal,
+)
 
 _FORMAT = re.compile(
     r"(?P<first>S|MI)?(?P<currency>\$)?(?P<whole>[09]+(?:[,G][09]+)*)(?:[.D](?P<part>[09]+))?(?P<last>S|MI|PR)?"
@@ -200,7 +207,7 @@ class _Format:
 def _parse_format(name: str, text: str) -> _Format:
     found = _FORMAT.fullmatch(text.upper())
     if found is None or (found["first"] and found["last"]):
-        raise refusal(name, f"{text!r} is not a number format, as in '999,990.00' or 'S$999'")
+        raise make_unsupported_error(name, f"{text!r} is not a number format, as in '999,990.00' or 'S$999'")
     part = len(found["part"] or "")
     made = _Format(
         tuple(re.split("[,G]", found["whole"])),
@@ -210,7 +217,7 @@ def _parse_format(name: str, text: str) -> _Format:
         found["currency"] or "",
     )
     if made.whole + part > _MAX_DIGITS:
-        raise refusal(name, f"the format {text!r} has more than {_MAX_DIGITS} digits")
+        raise make_unsupported_error(name, f"the format {text!r} has more than {_MAX_DIGITS} digits")
     return made
 
 
@@ -218,31 +225,31 @@ def is_number_format(text: str) -> bool:
     return _FORMAT.fullmatch(text.upper()) is not None
 
 
-def printed_by_format(name: str, of_time: Build) -> Build:
+def make_to_char_builder(name: str, of_time: CallBuilder) -> CallBuilder:
     """Return a builder for `to_char`: the format decides between numbers, bytes and the builder `of_time`."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        needs(name, args, 2)
+        require_argument_count(name, args, 2)
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
-        text = text_of(args[1])
+        text = read_string_literal(args[1])
         if text is None:
-            raise refusal(name, "its format must be a constant")
+            raise make_unsupported_error(name, "its format must be a constant")
         if text.lower() == "hex":
-            return own_call("hex", as_bytes(args[0]))
+            return call_duckdb("hex", as_bytes(args[0]))
         if text.lower() == "base64":
-            return macro_call("base64", as_bytes(args[0]))
+            return call_macro("base64", as_bytes(args[0]))
         if text.lower() == "utf-8":
-            return own_call("decode", as_bytes(args[0]))
+            return call_duckdb("decode", as_bytes(args[0]))
         if not is_number_format(text):
             return of_time(args)
         found = _parse_format(name, text)
         if len({group[0] for group in found.groups}) > 1:
-            raise refusal(name, f"some groups of the format {text!r} start with 0 and some with 9")
+            raise make_unsupported_error(name, f"some groups of the format {text!r} start with 0 and some with 9")
         sign = f"<{found.first}" if found.first else f">{found.last}" if found.last else ""
-        return macro_call(
+        return call_macro(
             "formatted",
-            macro_call("digits_of", args[0]),
+            call_macro("digits_of", args[0]),
             exp.Literal.number(found.whole),
             exp.Literal.number(found.part),
             _build_separator_positions(found.groups),
@@ -263,16 +270,16 @@ def _build_separator_positions(groups: Sequence[str]) -> exp.Expr:
     return exp.cast(exp.Array(expressions=positions), "array<bigint>")
 
 
-def _make_number_parser(name: str, macro: str) -> Build:
+def _make_number_parser(name: str, macro: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        needs(name, args, 2)
+        require_argument_count(name, args, 2)
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
-        text = text_of(args[1])
+        text = read_string_literal(args[1])
         if text is None:
-            raise refusal(name, "its format must be a constant")
+            raise make_unsupported_error(name, "its format must be a constant")
         found = _parse_format(name, text)
-        read = macro_call(macro, as_text(args[0]), exp.Literal.string(_write_format_regexp(found)))
+        read = call_macro(macro, as_text(args[0]), exp.Literal.string(_write_format_regexp(found)))
         kind = exp.DataType.build(f"decimal({found.whole + found.part}, {found.part})")
         return exp.Cast(this=read, to=kind)
 
@@ -304,23 +311,25 @@ _PATTERN = re.compile(r"(?P<before>[^#0,.%\u2030E'\u00a4;-]*)(?P<whole>[#,]*[0,]
 
 
 def _build_format_number(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("format_number", args, 2)
+    require_argument_count("format_number", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    text = text_of(args[1])
+    text = read_string_literal(args[1])
     if text is None:
-        return macro_call("format_number", args[0], as_int(args[1]))
+        return call_macro("format_number", args[0], as_int(args[1]))
     found = _PATTERN.fullmatch(text)
     whole = found["whole"] if found is not None else ""
     is_grouped = "," in whole
     if found is None or not whole or (is_grouped and len(whole.rsplit(",", 1)[1]) != 3):
-        raise refusal("format_number", f"the pattern {text!r} has more than digits, groups of three and a point")
+        raise make_unsupported_error(
+            "format_number", f"the pattern {text!r} has more than digits, groups of three and a point"
+        )
     least, most = len(found["least"] or ""), len(found["least"] or "") + len(found["most"] or "")
     zeros = whole.count("0")
     least_whole = zeros if zeros or least else 1
-    number = macro_call(
+    number = call_macro(
         "by_pattern",
-        macro_call("format_number", args[0], exp.Literal.number(most)),
+        call_macro("format_number", args[0], exp.Literal.number(most)),
         exp.Literal.number(least),
         exp.Literal.number(least_whole),
         exp.true() if is_grouped else exp.false(),
@@ -328,8 +337,10 @@ def _build_format_number(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not found["before"]:
         return number
     if re.search(r"[A-Za-z]", found["before"]) or least_whole == 0:
-        raise refusal("format_number", f"the pattern {text!r} has letters")
-    return own_call("regexp_replace", number, exp.Literal.string("^(-?)"), exp.Literal.string("\\1" + found["before"]))
+        raise make_unsupported_error("format_number", f"the pattern {text!r} has letters")
+    return call_duckdb(
+        "regexp_replace", number, exp.Literal.string("^(-?)"), exp.Literal.string("\\1" + found["before"])
+    )
 
 
 # --- format_string --------------------------------------------------------------------------------------------------
@@ -340,32 +351,32 @@ _CONVERSION = re.compile(
 _FLAGS = {"s": "-", "S": "-", "d": "-+ 0,(", "x": "-0", "X": "-0", "f": "-+ 0,(", "c": "-", "b": "-", "n": "", "%": ""}
 
 
-def _make_format_string_builder(name: str) -> Build:
+def _make_format_string_builder(name: str) -> CallBuilder:
     """Return a builder for `format_string`, which formats each conversion apart, and NULL as the text null."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if not args:
-            raise refusal(name, "it takes a format")
+            raise make_unsupported_error(name, "it takes a format")
         if isinstance(args[0], exp.Null):
             return exp.Null()
-        text = text_of(args[0])
+        text = read_string_literal(args[0])
         if text is None:
-            raise refusal(name, "its format must be a constant")
+            raise make_unsupported_error(name, "its format must be a constant")
         parts: list[exp.Expr] = [exp.Literal.string("")]
         used = 0
         for match in _CONVERSION.finditer(text):
             kind = match["kind"]
             if kind is None and match[0] == "%":
-                raise refusal(name, "a % in its format does not start a conversion")
+                raise make_unsupported_error(name, "a % in its format does not start a conversion")
             if kind is None or kind in ("%", "n"):
                 parts.append(exp.Literal.string(match[0] if kind is None else {"%": "%", "n": "\n"}[kind]))
                 continue
             if kind not in _FLAGS or set(match["flags"]) - set(_FLAGS[kind]):
-                raise refusal(name, f"{match[0]} means something else to the embedded engine")
+                raise make_unsupported_error(name, f"{match[0]} means something else to the embedded engine")
             index = int(match["index"]) - 1 if match["index"] else used
             used += 0 if match["index"] else 1
             if not 0 <= index < len(args) - 1:
-                raise refusal(name, f"{match[0]} has no value")
+                raise make_unsupported_error(name, f"{match[0]} has no value")
             parts.append(_build_conversion(name, match, args[index + 1].copy()))
         joined = parts[0]
         for part in parts[1:]:
@@ -379,35 +390,35 @@ def _build_conversion(name: str, match: re.Match[str], value: exp.Expr) -> exp.E
     kind, flags = match["kind"], exp.Literal.string(match["flags"])
     width = exp.Literal.number(int(match["width"] or 0))
     if ("0" in match["flags"] or "-" in match["flags"]) and not match["width"]:
-        raise refusal(name, f"{match[0]} needs a width")
+        raise make_unsupported_error(name, f"{match[0]} needs a width")
     if match["digits"] and kind not in ("s", "S", "f"):
-        raise refusal(name, f"{match[0]} must not have a precision")
+        raise make_unsupported_error(name, f"{match[0]} must not have a precision")
     match kind:
         case "d":
-            return macro_call("printed_whole", value, width, flags)
+            return call_macro("printed_whole", value, width, flags)
         case "x" | "X":
-            found = macro_call("printed_hex", value, width, flags)
+            found = call_macro("printed_hex", value, width, flags)
         case "f":
             digits = exp.Literal.number(int(match["digits"] or 6))
             if isinstance(value, exp.Null):
                 value = exp.cast(exp.null(), "double")
-            return macro_call("printed_float", value, digits, width, flags)
+            return call_macro("printed_float", value, digits, width, flags)
         case "c":
-            code = own_call("chr", as_int(value))
-            found = macro_call("in_width", own_call("coalesce", code, exp.Literal.string("null")), width, flags)
+            code = call_duckdb("chr", as_int(value))
+            found = call_macro("in_width", call_duckdb("coalesce", code, exp.Literal.string("null")), width, flags)
         case "b":
-            truth = exp.cast(own_call("coalesce", value, exp.false()), "varchar")
-            found = macro_call("in_width", truth, width, flags)
+            truth = exp.cast(call_duckdb("coalesce", value, exp.false()), "varchar")
+            found = call_macro("in_width", truth, width, flags)
         case _:
-            found = macro_call("printed_text", value)
+            found = call_macro("printed_text", value)
             if match["digits"]:
-                found = own_call("left", found, exp.Literal.number(int(match["digits"])))
+                found = call_duckdb("left", found, exp.Literal.number(int(match["digits"])))
             if match["width"]:
-                found = macro_call("in_width", found, width, flags)
-    return own_call("upper", found) if kind in ("S", "X") else found
+                found = call_macro("in_width", found, width, flags)
+    return call_duckdb("upper", found) if kind in ("S", "X") else found
 
 
-BUILDERS: dict[str, Build] = {
+BUILDERS: dict[str, CallBuilder] = {
     "to_number": _make_number_parser("to_number", "number_read"),
     "try_to_number": _make_number_parser("try_to_number", "try_number_read"),
     "format_number": _build_format_number,

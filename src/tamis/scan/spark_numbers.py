@@ -11,15 +11,25 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tamis.scan.spark_arguments import as_int
-from tamis.scan.spark_calls import Build, Macro, Macros, by_kind, kind_call, macro, macro_call, own_call, refusal
-from tamis.scan.spark_operators import digits_of, give_types
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macro,
+    Macros,
+    call_by_type,
+    call_duckdb,
+    call_macro,
+    define_by_type,
+    make_macro_builder,
+    make_unsupported_error,
+)
+from tamis.scan.spark_operators import cast_operands, read_literal_precision
 
 _ROUND = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
 
 
 def _define_rounding(name: str, function: str) -> Macros:
     """Return macros that round the decimal digits of a float, not its binary value: 1.005 rounds to 1.01."""
-    return by_kind(
+    return define_by_type(
         name,
         {
             "DOUBLE": _ROUND.format(function, "DOUBLE"),
@@ -79,9 +89,9 @@ MACROS: Macros = {
     ],
     **_define_rounding("round", "round"),
     **_define_rounding("bround", "round_even"),
-    **by_kind("absolute", {"VARCHAR": "abs(spark_double(x))", "": "abs(x)"}),
-    **by_kind("negated", {"VARCHAR": "-spark_double(x)", "": "-x"}),
-    **by_kind("positive", {"VARCHAR": "spark_double(x)", "": "+x"}),
+    **define_by_type("absolute", {"VARCHAR": "abs(spark_double(x))", "": "abs(x)"}),
+    **define_by_type("negated", {"VARCHAR": "-spark_double(x)", "": "-x"}),
+    **define_by_type("positive", {"VARCHAR": "spark_double(x)", "": "+x"}),
     "sec": _define_double_function(_INVERSE.format("cos")),
     "csc": _define_double_function(_INVERSE.format("sin")),
     "hypot": (
@@ -175,32 +185,32 @@ MACROS: Macros = {
 }  # fmt: skip
 
 
-def _make_rounding_builder(name: str) -> Build:
+def _make_rounding_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) not in (1, 2) or (len(args) == 2 and isinstance(args[1], exp.Null)):
             return None
-        return kind_call(name, args[0], args[1] if len(args) == 2 else exp.Literal.number(0))
+        return call_by_type(name, args[0], args[1] if len(args) == 2 else exp.Literal.number(0))
 
     return build
 
 
-def _make_unary_builder(name: str) -> Build:
-    return lambda args: kind_call(name, args[0]) if len(args) == 1 else None
+def _make_unary_builder(name: str) -> CallBuilder:
+    return lambda args: call_by_type(name, args[0]) if len(args) == 1 else None
 
 
 def _build_abs(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 1:
         return None
     # `spark_intervals` translates the absolute value of an interval.
-    return own_call("abs", args[0]) if args[0].find(exp.Interval) is not None else kind_call("absolute", args[0])
+    return call_duckdb("abs", args[0]) if args[0].find(exp.Interval) is not None else call_by_type("absolute", args[0])
 
 
-def _make_cast_builder(name: str) -> Build:
+def _make_cast_builder(name: str) -> CallBuilder:
     """Return a builder for `double(x)`, which is `CAST(x AS DOUBLE)`, and the like."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 1:
-            raise refusal(name, "it takes one argument")
+            raise make_unsupported_error(name, "it takes one argument")
         return exp.Cast(this=args[0], to=exp.DataType.build(name, dialect="spark"))
 
     return build
@@ -209,21 +219,21 @@ def _make_cast_builder(name: str) -> Build:
 def _build_skewness(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 1:
         return None
-    value = kind_call("double", args[0])
-    return macro_call("skewness", *(own_call(name, value.copy()) for name in ("count", "min", "max", "skewness")))
+    value = call_by_type("double", args[0])
+    return call_macro("skewness", *(call_duckdb(name, value.copy()) for name in ("count", "min", "max", "skewness")))
 
 
-def _make_percentile_builder(name: str) -> Build:
+def _make_percentile_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if name == "percentile_approx":
             if len(args) not in (2, 3):
-                raise refusal(name, "it takes two or three arguments")
+                raise make_unsupported_error(name, "it takes two or three arguments")
             # The result is exact: DuckDB looks at all values.
-            return own_call("quantile_disc", *args[:2])
+            return call_duckdb("quantile_disc", *args[:2])
         if len(args) != 2:
-            raise refusal(name, "frequencies are not supported here: repeat the rows")
+            raise make_unsupported_error(name, "frequencies are not supported here: repeat the rows")
         value = exp.Cast(this=args[0], to=exp.DataType.build("double", dialect="duckdb"))
-        return own_call("quantile_cont", value, args[1])
+        return call_duckdb("quantile_cont", value, args[1])
 
     return build
 
@@ -237,36 +247,36 @@ def _build_listagg(args: Sequence[exp.Expr]) -> exp.Expr | None:
         return None
     if not delimiter or isinstance(delimiter[0], exp.Null):
         delimiter = [exp.Literal.string("")]
-    value = value if isinstance(value, exp.Null) else macro_call("listed_text", value)
+    value = value if isinstance(value, exp.Null) else call_macro("listed_text", value)
     if not isinstance(delimiter[0], exp.Literal):
-        raise refusal("listagg", "its delimiter must be a constant text, and bytes are not supported")
+        raise make_unsupported_error("listagg", "its delimiter must be a constant text, and bytes are not supported")
     delimiter = [exp.Literal.string(delimiter[0].name)]
-    return own_call("string_agg", exp.Distinct(expressions=[value]) if is_distinct else value, *delimiter)
+    return call_duckdb("string_agg", exp.Distinct(expressions=[value]) if is_distinct else value, *delimiter)
 
 
-def _make_first_builder(name: str) -> Build:
+def _make_first_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         match args:
             case [value]:
                 return None
             case [value, exp.Boolean(this=True)]:
-                return exp.IgnoreNulls(this=own_call(name, value))
+                return exp.IgnoreNulls(this=call_duckdb(name, value))
             case [value, exp.Boolean(this=False)]:
-                return own_call(name, value)
+                return call_duckdb(name, value)
             case _:
-                raise refusal(name, "its second argument, whether to ignore NULL, must be TRUE or FALSE")
+                raise make_unsupported_error(name, "its second argument, whether to ignore NULL, must be TRUE or FALSE")
 
     return build
 
 
-def _make_try_builder(name: str, kind: type[exp.Expr]) -> Build:
+def _make_try_builder(name: str, kind: type[exp.Expr]) -> CallBuilder:
     """Return a builder for `try_add` and the like: operands, and intervals, are typed as those of the operator."""
-    plain = macro(f"try_{name}", MACROS)
+    plain = make_macro_builder(f"try_{name}", MACROS)
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) == 2 and any(isinstance(arg.unnest(), exp.Interval) for arg in args):
-            return own_call("try", kind(this=args[0], expression=args[1]))
-        return plain(give_types(name, *args) if len(args) == 2 else args)
+            return call_duckdb("try", kind(this=args[0], expression=args[1]))
+        return plain(cast_operands(name, *args) if len(args) == 2 else args)
 
     return build
 
@@ -275,27 +285,27 @@ def _build_try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
         return None
     if isinstance(args[0].unnest(), exp.Interval):
-        return macro_call("try_divide", *args)
-    sides = give_types("divide", *args)
-    return macro_call("try_quotient", *sides, *map(digits_of, sides))
+        return call_macro("try_divide", *args)
+    sides = cast_operands("divide", *args)
+    return call_macro("try_quotient", *sides, *map(read_literal_precision, sides))
 
 
-def _make_shift_builder(name: str) -> Build:
+def _make_shift_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        return shifted(name, args[0], args[1]) if len(args) == 2 else None
+        return build_shift(name, args[0], args[1]) if len(args) == 2 else None
 
     return build
 
 
-def shifted(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
+def build_shift(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
     """Build a call of `shiftleft`, `shiftright` or `shiftrightunsigned`."""
     if isinstance(value, exp.Null):
         return exp.cast(exp.null(), "int")
-    return macro_call(name, value, as_int(bits))
+    return call_macro(name, value, as_int(bits))
 
 
-BUILDERS: dict[str, Build] = {
-    **{name: macro(name, MACROS) for name in (
+BUILDERS: dict[str, CallBuilder] = {
+    **{name: make_macro_builder(name, MACROS) for name in (
         "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "try_mod", "typeof", "corr", "regr_r2",
         "regr_slope", "regr_intercept")},
     "try_add": _make_try_builder("add", exp.Add),
@@ -303,7 +313,7 @@ BUILDERS: dict[str, Build] = {
     "try_multiply": _make_try_builder("multiply", exp.Mul),
     "try_divide": _build_try_divide,
     **{name: _make_shift_builder(name) for name in ("shiftleft", "shiftright", "shiftrightunsigned")},
-    "getbit": lambda args: macro_call("bit_get", *args) if len(args) == 2 else None,
+    "getbit": lambda args: call_macro("bit_get", *args) if len(args) == 2 else None,
     "round": _make_rounding_builder("round"),
     "bround": _make_rounding_builder("bround"),
     "abs": _build_abs,
@@ -313,9 +323,9 @@ BUILDERS: dict[str, Build] = {
         "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "date", "timestamp",
         "timestamp_ntz", "timestamp_ltz")},
     "decimal": lambda args: _make_cast_builder("decimal(10, 0)")(args),
-    "any_value": lambda args: own_call("first", *args) if len(args) == 1 else None,
+    "any_value": lambda args: call_duckdb("first", *args) if len(args) == 1 else None,
     "skewness": _build_skewness,
-    "try_sum": macro("try_sum", MACROS),
+    "try_sum": make_macro_builder("try_sum", MACROS),
     "try_avg": lambda args: exp.Avg(this=args[0]) if len(args) == 1 else None,
     "percentile": _make_percentile_builder("percentile"),
     **dict.fromkeys(("percentile_approx", "approx_percentile"), _make_percentile_builder("percentile_approx")),

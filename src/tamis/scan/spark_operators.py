@@ -23,7 +23,14 @@ import re
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import Macro, Macros, by_kind, is_in_nested_subquery, is_of_rows, macro_call
+from tamis.scan.spark_calls import (
+    Macro,
+    Macros,
+    call_macro,
+    define_by_type,
+    has_aggregate_or_window,
+    is_in_nested_subquery,
+)
 
 _TEXT_BESIDE = {"BOOLEAN": "spark_boolean", "DATE": "spark_text_date", "TIMESTAMP": "spark_text_timestamp_ntz",
                 "TIMESTAMPTZ": "spark_text_timestamp"}  # fmt: skip
@@ -132,8 +139,8 @@ def _define_casts(prefix: str) -> Macros:
             "TIMESTAMPTZ": f"CAST(epoch_us(x) / 1000000 AS {target})",
             "": f"{cast}(x AS {target})",
         }
-        found |= by_kind(f"{prefix}{name}", bodies)
-    found |= by_kind(
+        found |= define_by_type(f"{prefix}{name}", bodies)
+    found |= define_by_type(
         f"{prefix}boolean",
         {
             "VARCHAR": f"CASE WHEN lower({_TRIMMED}) IN ('t', 'true', 'y', 'yes', '1') THEN TRUE "
@@ -145,7 +152,7 @@ def _define_casts(prefix: str) -> Macros:
         },
     )
     # The source of a cast to a decimal: a float is cast by its decimal digits.
-    found |= by_kind(
+    found |= define_by_type(
         f"{prefix}exact_number",
         {
             "VARCHAR": f"CASE WHEN regexp_full_match({_TRIMMED}, '{_NUMBER}') THEN {_TRIMMED} "
@@ -163,7 +170,7 @@ def _define_casts(prefix: str) -> Macros:
 CASTS: Macros = {
     **_define_casts(""),
     **_define_casts("try_"),
-    **by_kind(
+    **define_by_type(
         "binary",
         {
             "VARCHAR": "encode(x)",
@@ -269,7 +276,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "not_same",
 }
 
-PLAIN = {sign: f"spark_plain_{_OPERATORS[kind]}" for sign, kind in {
+PLAIN_OPERATORS = {sign: f"spark_plain_{_OPERATORS[kind]}" for sign, kind in {
     "+": exp.Add, "-": exp.Sub, "*": exp.Mul, "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT,
     ">=": exp.GTE, "<=>": exp.NullSafeEQ,
 }.items()}  # fmt: skip
@@ -277,17 +284,17 @@ PLAIN = {sign: f"spark_plain_{_OPERATORS[kind]}" for sign, kind in {
 _PLAIN_KINDS = {f"spark_plain_{name}": kind for kind, name in _OPERATORS.items()}
 
 
-def plain_operator(node: exp.Anonymous) -> exp.Expr | None:
+def resolve_plain_operator(node: exp.Anonymous) -> exp.Expr | None:
     """Return the operator that a call of `PLAIN` stands for; None for other calls."""
     kind = _PLAIN_KINDS.get(node.name.lower())
     return None if kind is None else exp.Paren(this=kind(this=node.expressions[0], expression=node.expressions[1]))
 
 
-MOST_TYPED = 100
+MAX_CHECKED_VALUES = 100
 """The number of values of IN that are checked for a comparable type: later ones are not checked."""
 
 
-def operator(node: exp.Expr) -> exp.Expr:
+def translate_operator(node: exp.Expr) -> exp.Expr:
     """Replace an operator by a call of its macro where the types of its operands may matter."""
     name = _OPERATORS.get(type(node))
     if name is None:
@@ -296,20 +303,20 @@ def operator(node: exp.Expr) -> exp.Expr:
     if any(isinstance(side, exp.Null | exp.Any | exp.All | exp.Interval) for side in sides):
         # NULL matches every overload, and the list of a quantified comparison is not a value.
         return node
-    sides = give_types(name, *sides)
+    sides = cast_operands(name, *sides)
     node.set("this", sides[0])
     node.set("expression", sides[1])
-    others = tuple(map(digits_of, sides)) if name == "divide" else ()
+    others = tuple(map(read_literal_precision, sides)) if name == "divide" else ()
     if any(map(_is_number, sides)) or is_in_nested_subquery(node):
         # The other operand is a number too, or DuckDB rejects the operator.
         if name not in _NUMBER_MACROS:
             return node
         is_nested = any(side.find(exp.Anonymous) is not None for side in sides)
-        return macro_call(f"{_NUMBER_MACROS[name]}{'_once' if is_nested else ''}", *sides, *others)
-    return macro_call(name, *sides, *others)
+        return call_macro(f"{_NUMBER_MACROS[name]}{'_once' if is_nested else ''}", *sides, *others)
+    return call_macro(name, *sides, *others)
 
 
-def give_types(name: str, one: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+def cast_operands(name: str, one: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
     """Return the operands of an operator, cast to the types that they have in Spark where the text shows them."""
     if _is_float(one) != _is_float(other):
         one, other = (exp.cast(side, "double") if _is_float(side) else side for side in (one, other))
@@ -348,7 +355,7 @@ def _strip_sign(side: exp.Expr) -> exp.Literal | None:
     return number if isinstance(number, exp.Literal) and not number.is_string else None
 
 
-def digits_of(side: exp.Expr) -> exp.Expr:
+def read_literal_precision(side: exp.Expr) -> exp.Expr:
     """Return the precision of an operand in Spark where its text shows it: 1 for `3`, 2 for `0.25`; else NULL."""
     if isinstance(side, exp.Cast) and side.to.this is exp.DType.DECIMAL and side.to.expressions:
         return exp.Literal.number(side.to.expressions[0].name)
@@ -377,7 +384,7 @@ def _is_number(node: exp.Expr) -> bool:
     """Whether a value is arithmetic or an aggregate, and therefore usually neither a text nor a boolean."""
     while isinstance(node, exp.Paren):
         node = node.this
-    if is_of_rows(node):
+    if has_aggregate_or_window(node):
         # DuckDB does not know the type of an aggregate when it picks an overload.
         return True
     if isinstance(node, exp.Anonymous):
@@ -393,12 +400,12 @@ def widen_floats(*values: exp.Expr) -> None:
             value.replace(exp.cast(value.copy(), "double"))
 
 
-def listed(node: exp.In) -> exp.Expr:
+def translate_in(node: exp.In) -> exp.Expr:
     """Build `x IN (…)` that fails where Spark finds no common type for the values."""
     widen_floats(node.this, *node.expressions)
-    items = [_strip_parentheses(item) for item in node.expressions[:MOST_TYPED]]
+    items = [_strip_parentheses(item) for item in node.expressions[:MAX_CHECKED_VALUES]]
     asked = [item for item in items if not isinstance(item, exp.Literal | exp.Null | exp.Tuple | exp.Query)]
     if not asked or isinstance(_strip_parentheses(node.this), exp.Null | exp.Tuple | exp.Query):
         return node
-    checks = exp.and_(*(macro_call("comparable", node.this.copy(), item.copy()) for item in asked), copy=False)
+    checks = exp.and_(*(call_macro("comparable", node.this.copy(), item.copy()) for item in asked), copy=False)
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=checks, true=node.copy())]))

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tamis.scan.java_regexps import Regexp, regexp_of, replacement_of
-from tamis.scan.spark_arguments import as_int, as_text, needs
-from tamis.scan.spark_calls import Build, Macros, macro_call, own_call, refusal, text_of
-from tamis.scan.spark_formats import Refusal
+from tamis.scan.java_regexps import Regexp, translate_regexp, translate_replacement
+from tamis.scan.spark_arguments import as_int, as_text, require_argument_count
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macros,
+    call_duckdb,
+    call_macro,
+    make_unsupported_error,
+    read_string_literal,
+)
+from tamis.scan.spark_formats import UnsupportedPattern
 
 # --- Macros --------------------------------------------------------------------------------------------------------
 
@@ -97,134 +104,134 @@ def _prepare_match(
     name: str, text: exp.Expr, pattern: exp.Expr, *, is_search: bool = False, is_global: bool = False
 ) -> _Match:
     subject = as_text(text)
-    constant = text_of(pattern)
+    constant = read_string_literal(pattern)
     if constant is None:
-        checked = macro_call("pattern", as_text(pattern))
-        return _Match(subject, macro_call("filled_pattern", checked) if is_global else checked, None)
+        checked = call_macro("pattern", as_text(pattern))
+        return _Match(subject, call_macro("filled_pattern", checked) if is_global else checked, None)
     try:
-        known = regexp_of(constant)
-    except Refusal as reason:
-        raise refusal(name, str(reason)) from None
+        known = translate_regexp(constant)
+    except UnsupportedPattern as reason:
+        raise make_unsupported_error(name, str(reason)) from None
     if is_global and known.may_be_empty and constant:
-        raise refusal(name, f"the regular expression {constant!r} matches the empty text too")
+        raise make_unsupported_error(name, f"the regular expression {constant!r} matches the empty text too")
     guard = known.search_guard if is_search else known.match_guard
     if guard is not None:
-        subject = macro_call("guarded", subject, exp.Literal.string(guard))
-    return _Match(subject, exp.Literal.string(known.searched if is_search else known.matched), known)
+        subject = call_macro("guarded", subject, exp.Literal.string(guard))
+    return _Match(subject, exp.Literal.string(known.search_pattern if is_search else known.match_pattern), known)
 
 
-def like(text: exp.Expr, pattern: exp.Expr) -> exp.Expr:
+def build_rlike(text: exp.Expr, pattern: exp.Expr) -> exp.Expr:
     """Build `text RLIKE pattern`."""
     if isinstance(text, exp.Null) or isinstance(pattern, exp.Null):
         return exp.Null()
     found = _prepare_match("RLIKE", text, pattern, is_search=True)
-    return own_call("regexp_matches", found.text, found.pattern)
+    return call_duckdb("regexp_matches", found.text, found.pattern)
 
 
 def _build_regexp_like(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("regexp_like", args, 2)
-    return like(args[0], args[1])
+    require_argument_count("regexp_like", args, 2)
+    return build_rlike(args[0], args[1])
 
 
 def _read_group_number(name: str, args: Sequence[exp.Expr], found: _Match) -> tuple[exp.Expr, exp.Expr]:
     """Return the regular expression and the number of the requested group."""
     number = args[2] if len(args) == 3 else exp.Literal.number(1)
     if not isinstance(number, exp.Literal) or not number.name.isdecimal():
-        raise refusal(name, "its group must be a constant that is not negative")
+        raise make_unsupported_error(name, "its group must be a constant that is not negative")
     if found.known is None:
-        return macro_call("group", found.pattern, number), number
+        return call_macro("group", found.pattern, number), number
     if int(number.name) > found.known.groups:
-        raise refusal(name, f"the regular expression has {found.known.groups} groups, not {number.name}")
+        raise make_unsupported_error(name, f"the regular expression has {found.known.groups} groups, not {number.name}")
     return found.pattern, exp.Literal.number(int(number.name))
 
 
 def _build_extract(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("regexp_extract", args, 2, 3)
+    require_argument_count("regexp_extract", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     found = _prepare_match("regexp_extract", args[0], args[1])
     pattern, number = _read_group_number("regexp_extract", args, found)
-    return own_call("regexp_extract", found.text, pattern, number)
+    return call_duckdb("regexp_extract", found.text, pattern, number)
 
 
 def _build_extract_all(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("regexp_extract_all", args, 2, 3)
+    require_argument_count("regexp_extract_all", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     found = _prepare_match("regexp_extract_all", args[0], args[1], is_global=True)
     pattern, number = _read_group_number("regexp_extract_all", args, found)
-    return macro_call("regexp_extract_all", found.text, pattern, number)
+    return call_macro("regexp_extract_all", found.text, pattern, number)
 
 
 def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("regexp_replace", args, 3, 4)
+    require_argument_count("regexp_replace", args, 3, 4)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     found = _prepare_match("regexp_replace", args[0], args[1], is_global=True)
-    text = text_of(args[2])
+    text = read_string_literal(args[2])
     try:
         by = (
-            macro_call("replacement", as_text(args[2]))
+            call_macro("replacement", as_text(args[2]))
             if text is None
-            else exp.Literal.string(replacement_of(text, 9 if found.known is None else found.known.groups))
+            else exp.Literal.string(translate_replacement(text, 9 if found.known is None else found.known.groups))
         )
-    except Refusal as reason:
-        raise refusal("regexp_replace", str(reason)) from None
+    except UnsupportedPattern as reason:
+        raise make_unsupported_error("regexp_replace", str(reason)) from None
     if len(args) == 3 or (isinstance(args[3], exp.Literal) and args[3].name == "1"):
-        return own_call("regexp_replace", found.text, found.pattern, by, exp.Literal.string("g"))
+        return call_duckdb("regexp_replace", found.text, found.pattern, by, exp.Literal.string("g"))
     if not isinstance(args[3], exp.Literal) or not args[3].name.isdecimal() or int(args[3].name) < 1:
-        raise refusal("regexp_replace", "its position must be a constant greater than 0")
-    constant = text_of(args[1])
+        raise make_unsupported_error("regexp_replace", "its position must be a constant greater than 0")
+    constant = read_string_literal(args[1])
     if constant is None or re.search(r"\^|\\[AbB]", constant):
-        raise refusal(
+        raise make_unsupported_error(
             "regexp_replace", "with a position, its regular expression must be a constant without ^, \\A and \\b"
         )
-    return macro_call("regexp_replace_from", found.text, found.pattern, by, as_int(args[3]))
+    return call_macro("regexp_replace_from", found.text, found.pattern, by, as_int(args[3]))
 
 
 def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("regexp_count", args, 2)
+    require_argument_count("regexp_count", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     found = _prepare_match("regexp_count", args[0], args[1], is_global=True)
-    return macro_call("regexp_count", found.text, found.pattern)
+    return call_macro("regexp_count", found.text, found.pattern)
 
 
 def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `regexp_instr`. Spark ignores its third argument, a group."""
-    needs("regexp_instr", args, 2, 3)
+    require_argument_count("regexp_instr", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     found = _prepare_match("regexp_instr", args[0], args[1])
     if found.known is not None and "(?" in str(found.pattern.this)[:2] and str(found.pattern.this)[2:3] != ":":
-        raise refusal("regexp_instr", "the regular expression has flags")
-    return macro_call("regexp_instr", found.text, found.pattern)
+        raise make_unsupported_error("regexp_instr", "the regular expression has flags")
+    return call_macro("regexp_instr", found.text, found.pattern)
 
 
 def _build_substr(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("regexp_substr", args, 2)
+    require_argument_count("regexp_substr", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     found = _prepare_match("regexp_substr", args[0], args[1])
-    return macro_call("regexp_substr", found.text, found.pattern)
+    return call_macro("regexp_substr", found.text, found.pattern)
 
 
 def _build_split(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("split", args, 2, 3)
+    require_argument_count("split", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.cast(exp.null(), "array<text>")
     most = as_int(args[2]) if len(args) == 3 else exp.Literal.number(-1)
-    if text_of(args[1]) == "":
-        return macro_call("characters", as_text(args[0]), most)
+    if read_string_literal(args[1]) == "":
+        return call_macro("characters", as_text(args[0]), most)
     found = _prepare_match("split", args[0], args[1], is_global=True)
     if found.known is not None and found.known.is_assertion:
-        raise refusal("split", "its regular expression matches between characters")
+        raise make_unsupported_error("split", "its regular expression matches between characters")
     if len(args) == 2:
-        return macro_call("split", found.text, found.pattern)
-    return macro_call("split_up_to", found.text, found.pattern, most)
+        return call_macro("split", found.text, found.pattern)
+    return call_macro("split_up_to", found.text, found.pattern, most)
 
 
-BUILDERS: dict[str, Build] = {
+BUILDERS: dict[str, CallBuilder] = {
     **dict.fromkeys(("regexp_like", "regexp", "rlike"), _build_regexp_like),
     "regexp_extract": _build_extract,
     "regexp_extract_all": _build_extract_all,

@@ -15,18 +15,25 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tamis.scan.spark_arguments import (
-    LARGEST_INT,
+    MAX_INT,
     as_bytes,
     as_int,
     as_text,
     is_constant,
     is_text,
-    needs,
-    refused,
-    with_types,
+    make_refusing_builder,
+    make_typed_builder,
+    require_argument_count,
 )
 from tamis.scan.spark_bytes import MACROS as _BYTES
-from tamis.scan.spark_calls import Build, Macros, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macros,
+    call_duckdb,
+    call_macro,
+    make_unsupported_error,
+    read_string_literal,
+)
 from tamis.scan.spark_charsets import MACROS as _CHARSETS
 from tamis.scan.spark_hashes import BUILDERS as _HASH_BUILDERS
 from tamis.scan.spark_hashes import MACROS as _HASHES
@@ -43,126 +50,126 @@ MACROS: Macros = {**_TEXTS, **_BYTES, **_CHARSETS, **_HASHES, **_NUMBER_FORMATS,
 # --- Calls ---------------------------------------------------------------------------------------------------------
 
 
-def _make_pad_builder(name: str) -> Build:
+def _make_pad_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        needs(name, args, 2, 3)
+        require_argument_count(name, args, 2, 3)
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
         if is_text(args[0]):
             pad = as_text(args[2]) if len(args) == 3 else exp.Literal.string(" ")
             is_left = exp.true() if name == "lpad" else exp.false()
-            return macro_call("padded_text", args[0], as_int(args[1]), pad, is_left)
+            return call_macro("padded_text", args[0], as_int(args[1]), pad, is_left)
         if len(args) == 2:
-            return macro_call(f"{name}_default", args[0], as_int(args[1]))
-        return macro_call(name, args[0], as_int(args[1]), args[2])
+            return call_macro(f"{name}_default", args[0], as_int(args[1]))
+        return call_macro(name, args[0], as_int(args[1]), args[2])
 
     return build
 
 
-def _make_trim_builder(name: str, *, text_first: bool) -> Build:
+def _make_trim_builder(name: str, *, text_first: bool) -> CallBuilder:
     """Return a builder of a trim function: `btrim(text, characters)`, but `ltrim(characters, text)`."""
     side = {"btrim": "trim", "trim": "trim", "ltrim": "ltrim", "rtrim": "rtrim"}[name]
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        needs(name, args, 1, 2)
+        require_argument_count(name, args, 1, 2)
         text = args[0] if text_first or len(args) == 1 else args[1]
         characters = exp.Literal.string(" ") if len(args) == 1 else args[1] if text_first else args[0]
-        return own_call(side, as_text(text), as_text(characters))
+        return call_duckdb(side, as_text(text), as_text(characters))
 
     return build
 
 
-def trim(node: exp.Trim) -> exp.Expr:
+def build_trim(node: exp.Trim) -> exp.Expr:
     """Build `TRIM(BOTH 'x' FROM s)`."""
     side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
     characters = node.expression if node.args.get("expression") is not None else exp.Literal.string(" ")
-    return own_call(side, as_text(node.this), as_text(characters))
+    return call_duckdb(side, as_text(node.this), as_text(characters))
 
 
-def overlay(node: exp.Overlay) -> exp.Expr:
+def build_overlay(node: exp.Overlay) -> exp.Expr:
     given = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
     return _build_overlay([value for value in given if value is not None])
 
 
 def _build_overlay(args: Sequence[exp.Expr]) -> exp.Expr:
-    needs("overlay", args, 3, 4)
+    require_argument_count("overlay", args, 3, 4)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     size = as_int(args[3]) if len(args) == 4 else exp.Literal.number(-1)
     name = "overlay_text" if is_text(args[0]) and is_text(args[1]) else "overlay"
-    return macro_call(name, args[0], args[1], as_int(args[2]), size)
+    return call_macro(name, args[0], args[1], as_int(args[2]), size)
 
 
-def substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None) -> exp.Expr:
+def build_substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None) -> exp.Expr:
     """Build a substring. Position 0 is the first character in Spark, and the one before it in DuckDB."""
     if start is None:
-        raise refusal("substring", "it takes a position")
+        raise make_unsupported_error("substring", "it takes a position")
     if any(isinstance(each, exp.Null) for each in (text, start, size)):
         return exp.Null()
     first = int(start.name) if isinstance(start, exp.Literal) and start.name.isdecimal() else None
-    length = size if size is not None else exp.Literal.number(LARGEST_INT)
+    length = size if size is not None else exp.Literal.number(MAX_INT)
     if first is not None and not start.is_string and isinstance(length, exp.Literal) and length.name.isdecimal():
         start_here = exp.Literal.number(max(first, 1))
         return (
-            own_call("substring", text, start_here, length)
+            call_duckdb("substring", text, start_here, length)
             if is_text(text)
-            else macro_call("substring_after", text, start_here, length)
+            else call_macro("substring_after", text, start_here, length)
         )
-    return macro_call("text_part" if is_text(text) else "substring", text, as_int(start), as_int(length))
+    return call_macro("text_part" if is_text(text) else "substring", text, as_int(start), as_int(length))
 
 
 def _build_substring(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("substring", args, 2, 3)
-    return substring(args[0], args[1], args[2] if len(args) == 3 else None)
+    require_argument_count("substring", args, 2, 3)
+    return build_substring(args[0], args[1], args[2] if len(args) == 3 else None)
 
 
-def position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None) -> exp.Expr:
-    """Build `position(part IN text)` or `locate(part, text, start)`."""
+def build_position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None) -> exp.Expr:
+    """Build `build_position(part IN text)` or `locate(part, text, start)`."""
     if start is None:
-        return exp.cast(own_call("strpos", as_text(text), as_text(part)), "int")
-    return macro_call("locate", as_text(part), as_text(text), as_int(start))
+        return exp.cast(call_duckdb("strpos", as_text(text), as_text(part)), "int")
+    return call_macro("locate", as_text(part), as_text(text), as_int(start))
 
 
 def _build_locate(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("locate", args, 2, 3)
-    return position(args[1], args[0], args[2] if len(args) == 3 else None)
+    require_argument_count("locate", args, 2, 3)
+    return build_position(args[1], args[0], args[2] if len(args) == 3 else None)
 
 
 def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("instr", args, 2, 3, 4)
+    require_argument_count("instr", args, 2, 3, 4)
     if len(args) == 2:
-        return position(args[0], args[1], None)
+        return build_position(args[0], args[1], None)
     occurrence = as_int(args[3]) if len(args) == 4 else exp.Literal.number(1)
-    return macro_call("occurrence", as_text(args[0]), as_text(args[1]), as_int(args[2]), occurrence)
+    return call_macro("occurrence", as_text(args[0]), as_text(args[1]), as_int(args[2]), occurrence)
 
 
 def _build_concat_ws(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not args:
-        raise refusal("concat_ws", "it takes a separator")
+        raise make_unsupported_error("concat_ws", "it takes a separator")
     if isinstance(args[0], exp.Null):
         return exp.cast(exp.null(), "varchar")
     parts = [_build_concat_ws_part(arg) for arg in args[1:] if not isinstance(arg, exp.Null)]
-    return own_call("concat_ws", as_text(args[0]), *(parts or [exp.cast(exp.null(), "varchar")]))
+    return call_duckdb("concat_ws", as_text(args[0]), *(parts or [exp.cast(exp.null(), "varchar")]))
 
 
 def _build_concat_ws_part(value: exp.Expr) -> exp.Expr:
     if isinstance(value, exp.Array):
         return exp.Array(expressions=[as_text(item) for item in value.expressions] or [exp.cast(exp.null(), "varchar")])
-    return value if is_text(value) else macro_call("ws_piece", value)
+    return value if is_text(value) else call_macro("ws_piece", value)
 
 
 def _build_elt(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) < 2:
-        raise refusal("elt", "it takes a position and values")
+        raise make_unsupported_error("elt", "it takes a position and values")
     if isinstance(args[0], exp.Null):
         return exp.Null()
     index, values = as_int(args[0]), args[1:]
-    chosen: exp.Expr = macro_call("either", exp.true(), values[-1], values[-1].copy())
+    chosen: exp.Expr = call_macro("either", exp.true(), values[-1], values[-1].copy())
     for number, value in reversed(list(enumerate(values[:-1], 1))):
         is_it = exp.EQ(this=index.copy(), expression=exp.Literal.number(number))
-        chosen = macro_call("either", is_it, value, chosen)
+        chosen = call_macro("either", is_it, value, chosen)
     outside = exp.Not(this=exp.Between(this=index, low=exp.Literal.number(1), high=exp.Literal.number(len(values))))
-    error = own_call("error", exp.Literal.string(f"elt has {len(values)} values, and its position is out of range"))
+    error = call_duckdb("error", exp.Literal.string(f"elt has {len(values)} values, and its position is out of range"))
     missing = exp.Is(this=index.copy(), expression=exp.null())
     ifs = [exp.If(this=missing, true=exp.null()), exp.If(this=outside, true=error)]
     return exp.Paren(this=exp.Case(ifs=ifs, default=chosen))
@@ -181,18 +188,18 @@ def _build_mask(args: Sequence[exp.Expr]) -> exp.Expr | None:
         elif number < len(names):
             name, value = names[number], arg
         else:
-            raise refusal("mask", "it takes at most 5 arguments")
+            raise make_unsupported_error("mask", "it takes at most 5 arguments")
         if name not in names or name in given:
-            raise refusal("mask", f"{name} is not one of its arguments, or occurs twice")
+            raise make_unsupported_error("mask", f"{name} is not one of its arguments, or occurs twice")
         given[name] = value
     if "str" not in given:
-        raise refusal("mask", "it takes a text")
+        raise make_unsupported_error("mask", "it takes a text")
     text = given["str"]
     if isinstance(text, exp.Null):
         return exp.Null()
-    return macro_call(
+    return call_macro(
         "masked",
-        text if is_text(text) else macro_call("only_text", text),
+        text if is_text(text) else call_macro("only_text", text),
         *(_read_mask(name, given) for name in _DEFAULT_MASKS),
     )
 
@@ -204,22 +211,22 @@ def _read_mask(name: str, given: dict[str, exp.Expr]) -> exp.Expr:
         return exp.cast(exp.null(), "varchar") if default is None else exp.Literal.string(default)
     if isinstance(value, exp.Null):
         return exp.cast(exp.null(), "varchar")
-    text = text_of(value)
+    text = read_string_literal(value)
     if isinstance(value, exp.Cast) and isinstance(value.this, exp.Null):
         return value
     if text is None or len(text) != 1 or ord(text) > 0xFFFF:
-        raise refusal("mask", f"{name} must be a constant of one character, or NULL")
+        raise make_unsupported_error("mask", f"{name} must be a constant of one character, or NULL")
     return value
 
 
 def _build_decode(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `decode(bytes, charset)` or `decode(value, search, result, …, default)`."""
     if len(args) < 2:
-        raise refusal(
+        raise make_unsupported_error(
             "decode", "it takes bytes and a character set, or a value and pairs of a search value and a result"
         )
     if len(args) == 2:
-        return macro_call("decode", as_bytes(args[0]), as_text(args[1]))
+        return call_macro("decode", as_bytes(args[0]), as_text(args[1]))
     value, *rest = args
     default = rest.pop() if len(rest) % 2 else exp.null()
     ifs = [
@@ -229,111 +236,113 @@ def _build_decode(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return exp.Paren(this=exp.Case(ifs=ifs, default=default))
 
 
-def _make_to_binary_builder(name: str) -> Build:
+def _make_to_binary_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        needs(name, args, 1, 2)
+        require_argument_count(name, args, 1, 2)
         format_ = args[1] if len(args) == 2 else exp.Literal.string("hex")
         if (isinstance(format_, exp.Literal) and not format_.is_string) or not is_constant(format_):
-            raise refusal(name, "its format must be a constant text: hex, utf-8 or base64")
-        text = text_of(format_)
+            raise make_unsupported_error(name, "its format must be a constant text: hex, utf-8 or base64")
+        text = read_string_literal(format_)
         if name == "to_binary" and text is not None and text.lower() not in ("hex", "utf-8", "utf8", "base64"):
-            raise refusal(name, f"{text!r} is not a format. Formats: hex, utf-8, base64")
-        return macro_call(name, as_text(args[0]), as_text(format_))
+            raise make_unsupported_error(name, f"{text!r} is not a format. Formats: hex, utf-8, base64")
+        return call_macro(name, as_text(args[0]), as_text(format_))
 
     return build
 
 
 def _build_levenshtein(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("levenshtein", args, 2, 3)
-    distance = macro_call("levenshtein", as_text(args[0]), as_text(args[1]))
+    require_argument_count("levenshtein", args, 2, 3)
+    distance = call_macro("levenshtein", as_text(args[0]), as_text(args[1]))
     if len(args) == 2:
         return distance
     if isinstance(args[2], exp.Null):
-        raise refusal("levenshtein", "Spark returns NULL or -1 where the threshold is NULL")
-    return macro_call("within", distance, as_int(args[2]))
+        raise make_unsupported_error("levenshtein", "Spark returns NULL or -1 where the threshold is NULL")
+    return call_macro("within", distance, as_int(args[2]))
 
 
 def _build_typeof(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("typeof", args, 1)
+    require_argument_count("typeof", args, 1)
     if not has_known_type(args[0]):
-        raise refusal("typeof", "a computed value may have another type here")
+        raise make_unsupported_error("typeof", "a computed value may have another type here")
     if isinstance(args[0], exp.Null):
         return exp.Literal.string("void")
-    return macro_call("typeof", args[0])
+    return call_macro("typeof", args[0])
 
 
 def _build_substring_index(args: Sequence[exp.Expr]) -> exp.Expr | None:
     is_simple = (
-        len(args) == 3 and len(text_of(args[1]) or "") == 1 and isinstance(args[2].unnest(), exp.Literal | exp.Neg)
+        len(args) == 3
+        and len(read_string_literal(args[1]) or "") == 1
+        and isinstance(args[2].unnest(), exp.Literal | exp.Neg)
     )
-    return with_types("substring_index" if is_simple else "until_position", "tti")(args)
+    return make_typed_builder("substring_index" if is_simple else "until_position", "tti")(args)
 
 
 def _build_quote(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("quote", args, 1)
-    escaped = own_call("replace", as_text(args[0]), exp.Literal.string("'"), exp.Literal.string("\\'"))
+    require_argument_count("quote", args, 1)
+    escaped = call_duckdb("replace", as_text(args[0]), exp.Literal.string("'"), exp.Literal.string("\\'"))
     quote = exp.Literal.string("'")
     return exp.Paren(this=exp.DPipe(this=exp.DPipe(this=quote, expression=escaped), expression=quote.copy()))
 
 
 def _build_normalize(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("normalize", args, 1, 2)
+    require_argument_count("normalize", args, 1, 2)
     form = args[1] if len(args) == 2 else exp.Literal.string("NFC")
     if isinstance(args[0], exp.Null) or isinstance(form, exp.Null):
         return exp.Null()
-    if (text_of(form) or "").upper() != "NFC":
-        raise refusal("normalize", "the embedded engine supports only the form NFC")
-    return own_call("nfc_normalize", as_text(args[0]))
+    if (read_string_literal(form) or "").upper() != "NFC":
+        raise make_unsupported_error("normalize", "the embedded engine supports only the form NFC")
+    return call_duckdb("nfc_normalize", as_text(args[0]))
 
 
-def _make_bytes_builder(name: str, own: str | None = None) -> Build:
+def _make_bytes_builder(name: str, own: str | None = None) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        needs(name, args, 1)
+        require_argument_count(name, args, 1)
         if isinstance(args[0], exp.Null):
             return exp.Null()
         value = as_bytes(args[0])
-        return macro_call(name, value) if own is None else own_call(own, value)
+        return call_macro(name, value) if own is None else call_duckdb(own, value)
 
     return build
 
 
 def _build_repeat(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("repeat", args, 2)
-    return own_call("repeat", as_text(args[0]), as_int(args[1]))
+    require_argument_count("repeat", args, 2)
+    return call_duckdb("repeat", as_text(args[0]), as_int(args[1]))
 
 
 def _build_space(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("space", args, 1)
-    return own_call("repeat", exp.Literal.string(" "), as_int(args[0]))
+    require_argument_count("space", args, 1)
+    return call_duckdb("repeat", exp.Literal.string(" "), as_int(args[0]))
 
 
 def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("replace", args, 2, 3)
+    require_argument_count("replace", args, 2, 3)
     by = args[2] if len(args) == 3 else exp.Literal.string("")
-    return own_call("replace", *map(as_text, (args[0], args[1], by)))
+    return call_duckdb("replace", *map(as_text, (args[0], args[1], by)))
 
 
 def _build_bit_length(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    needs("bit_length", args, 1)
+    require_argument_count("bit_length", args, 1)
     if isinstance(args[0], exp.Null):
         return exp.Null()
-    size = macro_call("octet_length", args[0])
+    size = call_macro("octet_length", args[0])
     return exp.Paren(this=exp.Mul(this=size, expression=exp.Literal.number(8)))
 
 
-BUILDERS: dict[str, Build] = {
-    "contains": with_types("contains", "aa", of_texts=".contains"),
-    "startswith": with_types("startswith", "aa", of_texts=".starts_with"),
-    "endswith": with_types("endswith", "aa", of_texts=".suffix"),
+BUILDERS: dict[str, CallBuilder] = {
+    "contains": make_typed_builder("contains", "aa", of_texts=".contains"),
+    "startswith": make_typed_builder("startswith", "aa", of_texts=".starts_with"),
+    "endswith": make_typed_builder("endswith", "aa", of_texts=".suffix"),
     **dict.fromkeys(
-        ("length", "char_length", "character_length", "len"), with_types("length", "a", of_texts="text_length")
+        ("length", "char_length", "character_length", "len"), make_typed_builder("length", "a", of_texts="text_length")
     ),
-    "octet_length": with_types("octet_length", "a", of_texts="text_size"),
+    "octet_length": make_typed_builder("octet_length", "a", of_texts="text_size"),
     "bit_length": _build_bit_length,
-    **dict.fromkeys(("lower", "lcase"), with_types("lower", "t")),
-    **dict.fromkeys(("upper", "ucase"), with_types("upper", "t")),
-    "initcap": with_types("initcap", "t"),
-    "reverse": with_types("reverse", "a", of_texts="reverse_text"),
+    **dict.fromkeys(("lower", "lcase"), make_typed_builder("lower", "t")),
+    **dict.fromkeys(("upper", "ucase"), make_typed_builder("upper", "t")),
+    "initcap": make_typed_builder("initcap", "t"),
+    "reverse": make_typed_builder("reverse", "a", of_texts="reverse_text"),
     "lpad": _make_pad_builder("lpad"),
     "rpad": _make_pad_builder("rpad"),
     "btrim": _make_trim_builder("btrim", text_first=True),
@@ -341,57 +350,57 @@ BUILDERS: dict[str, Build] = {
     "ltrim": _make_trim_builder("ltrim", text_first=False),
     "rtrim": _make_trim_builder("rtrim", text_first=False),
     **dict.fromkeys(("substring", "substr"), _build_substring),
-    "left": with_types("left", "ai", of_texts="left_text"),
-    "right": with_types("right", "ti"),
+    "left": make_typed_builder("left", "ai", of_texts="left_text"),
+    "right": make_typed_builder("right", "ti"),
     "overlay": _build_overlay,
     "repeat": _build_repeat,
     "space": _build_space,
-    "ascii": with_types("ascii", "t", own="ascii"),
-    **dict.fromkeys(("char", "chr"), lambda args: with_types("char", "a")([_as_long(arg) for arg in args])),
+    "ascii": make_typed_builder("ascii", "t", own="ascii"),
+    **dict.fromkeys(("char", "chr"), lambda args: make_typed_builder("char", "a")([_as_long(arg) for arg in args])),
     "elt": _build_elt,
     "instr": _build_instr,
     **dict.fromkeys(("locate", "position"), _build_locate),
-    "translate": with_types("translate", "ttt", own="translate"),
+    "translate": make_typed_builder("translate", "ttt", own="translate"),
     "replace": _build_replace,
     # Without arguments it returns the empty text; `spark_nodes` translates all others.
     "concat": lambda args: None if args else exp.Literal.string(""),
     "concat_ws": _build_concat_ws,
-    "soundex": with_types("soundex", "t"),
+    "soundex": make_typed_builder("soundex", "t"),
     "levenshtein": _build_levenshtein,
-    "split_part": with_types("split_part", "tti"),
+    "split_part": make_typed_builder("split_part", "tti"),
     "substring_index": _build_substring_index,
-    "find_in_set": with_types("find_in_set", "tt"),
-    "luhn_check": with_types("luhn_check", "t"),
+    "find_in_set": make_typed_builder("find_in_set", "tt"),
+    "luhn_check": make_typed_builder("luhn_check", "t"),
     "mask": _build_mask,
     "quote": _build_quote,
     "normalize": _build_normalize,
-    "encode": with_types("encode", "tt"),
+    "encode": make_typed_builder("encode", "tt"),
     "decode": _build_decode,
-    "hex": with_types("hex", "a", of_texts=".hex"),
-    "unhex": with_types("unhex", "t"),
-    "bin": with_types("bin", "a"),
-    "conv": with_types("conv", "tii"),
+    "hex": make_typed_builder("hex", "a", of_texts=".hex"),
+    "unhex": make_typed_builder("unhex", "t"),
+    "bin": make_typed_builder("bin", "a"),
+    "conv": make_typed_builder("conv", "tii"),
     "base64": _make_bytes_builder("base64"),
-    "unbase64": with_types("unbase64", "t"),
+    "unbase64": make_typed_builder("unbase64", "t"),
     "to_binary": _make_to_binary_builder("to_binary"),
     "try_to_binary": _make_to_binary_builder("try_to_binary"),
-    "is_valid_utf8": with_types("is_valid_utf8", "a"),
-    "make_valid_utf8": with_types("make_valid_utf8", "a"),
-    "validate_utf8": with_types("validate_utf8", "a"),
-    "try_validate_utf8": with_types("try_validate_utf8", "a"),
+    "is_valid_utf8": make_typed_builder("is_valid_utf8", "a"),
+    "make_valid_utf8": make_typed_builder("make_valid_utf8", "a"),
+    "validate_utf8": make_typed_builder("validate_utf8", "a"),
+    "try_validate_utf8": make_typed_builder("try_validate_utf8", "a"),
     "md5": _make_bytes_builder("md5", "md5"),
     **dict.fromkeys(("sha", "sha1"), _make_bytes_builder("sha1", "sha1")),
-    "url_encode": with_types("url_encode", "t"),
-    "url_decode": with_types("url_decode", "t"),
-    "try_url_decode": with_types("try_url_decode", "t"),
-    "parse_url": with_types("parse_url", "ttt", fewest=2),
-    "try_parse_url": with_types("try_parse_url", "ttt", fewest=2),
+    "url_encode": make_typed_builder("url_encode", "t"),
+    "url_decode": make_typed_builder("url_decode", "t"),
+    "try_url_decode": make_typed_builder("try_url_decode", "t"),
+    "parse_url": make_typed_builder("parse_url", "ttt", fewest=2),
+    "try_parse_url": make_typed_builder("try_parse_url", "ttt", fewest=2),
     "typeof": _build_typeof,
-    "uuid": lambda args: exp.cast(own_call("uuid"), "varchar"),
-    "sentences": refused("sentences", "the embedded engine does not know where words and sentences end"),
-    "randstr": refused("randstr", "the embedded engine draws its letters differently"),
+    "uuid": lambda args: exp.cast(call_duckdb("uuid"), "varchar"),
+    "sentences": make_refusing_builder("sentences", "the embedded engine does not know where words and sentences end"),
+    "randstr": make_refusing_builder("randstr", "the embedded engine draws its letters differently"),
     **{
-        name: refused(name, "the embedded engine compares texts only by their bytes")
+        name: make_refusing_builder(name, "the embedded engine compares texts only by their bytes")
         for name in ("collate", "collation", "collations")
     },
     **_HASH_BUILDERS,
@@ -401,7 +410,7 @@ BUILDERS: dict[str, Build] = {
 
 
 def _as_long(value: exp.Expr) -> exp.Expr:
-    return value if isinstance(value, exp.Null) else macro_call("bigint", value)
+    return value if isinstance(value, exp.Null) else call_macro("bigint", value)
 
 
 SAME: frozenset[str] = frozenset({"ilike", "like"})

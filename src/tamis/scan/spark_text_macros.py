@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tamis.expr.kernels import GROWING
-from tamis.scan.spark_arguments import LARGEST_INT
+from tamis.expr.kernels import MULTI_LETTER_UPPERCASE
+from tamis.scan.spark_arguments import MAX_INT
 from tamis.scan.spark_calls import Macros
 
 # --- Letters with special case mappings ------------------------------------------------------------------------------
@@ -12,13 +12,13 @@ _TITLE_CASE_LETTERS = "Ǆǅǆ Ǉǈǉ Ǌǋǌ Ǳǲǳ"
 """Letters whose title case differs from their upper case."""
 
 
-def map_of(pairs: dict[str, str]) -> str:
+def write_map(pairs: dict[str, str]) -> str:
     entries = ", ".join(f"'{key}': '{value}'" for key, value in pairs.items())
     return f"MAP {{{entries}}}"
 
 
-_UPPER = map_of({letter: letter.upper() for letter in GROWING})
-_TITLE = map_of({letter: letter.title() for letter in GROWING + _TITLE_CASE_LETTERS.replace(" ", "")})
+_UPPER = write_map({letter: letter.upper() for letter in MULTI_LETTER_UPPERCASE})
+_TITLE = write_map({letter: letter.title() for letter in MULTI_LETTER_UPPERCASE + _TITLE_CASE_LETTERS.replace(" ", "")})
 _CASED = r"[\p{Lu}\p{Ll}\p{Lt}]"
 _CASE_IGNORABLE = r"[\p{M}\p{Lm}\p{Sk}\p{Cf}\x{27}\x{2019}.:·]"
 
@@ -140,7 +140,7 @@ MACROS: Macros = {
     "overlay": [
         (("x BLOB", "part BLOB", "start", "size"),
          "spark_substring(x, 1, start - 1) || part || spark_substring(x, start + "
-         f"CASE WHEN size >= 0 THEN size ELSE octet_length(part) END, {LARGEST_INT})"),
+         f"CASE WHEN size >= 0 THEN size ELSE octet_length(part) END, {MAX_INT})"),
         (("x BLOB", "part", "start", "size"), "error('overlay replaces bytes by bytes')"),
         (("x", "part BLOB", "start", "size"), "error('overlay replaces texts by texts')"),
         (("x", "part", "start", "size"), "spark_overlay_text(spark_text_of(x), spark_text_of(part), start, size)"),
@@ -148,7 +148,7 @@ MACROS: Macros = {
     "overlay_text": (
         ("x", "part", "start", "size"),
         "spark_text_part(x, 1, start - 1) || part || spark_text_part(x, start + "
-        f"CASE WHEN size >= 0 THEN size ELSE length(part) END, {LARGEST_INT})",
+        f"CASE WHEN size >= 0 THEN size ELSE length(part) END, {MAX_INT})",
     ),
     "split_part": (
         ("x", "delimiter", "n"),
@@ -197,7 +197,7 @@ MACROS: Macros = {
     # Transformations
     "upper": (
         ("x",),
-        f"CASE WHEN regexp_matches(x, '[{GROWING}]') "
+        f"CASE WHEN regexp_matches(x, '[{MULTI_LETTER_UPPERCASE}]') "
         f"THEN list_aggregate(list_transform(string_split(x, ''), lambda c: coalesce({_UPPER}[c], upper(c))), "
         "'string_agg', '') "
         "ELSE upper(x) END",

@@ -14,22 +14,37 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import Build, Macros, macro, macro_call, own_call, refusal, text_of
-from tamis.scan.spark_formats import DATE_UNITS, TIME_UNITS, Parsed, Refusal, parse_pattern, print_pattern
-from tamis.scan.spark_intervals import fields_of
+from tamis.scan.spark_calls import (
+    CallBuilder,
+    Macros,
+    call_duckdb,
+    call_macro,
+    make_macro_builder,
+    make_unsupported_error,
+    read_string_literal,
+)
+from tamis.scan.spark_formats import (
+    DATE_UNITS,
+    TIME_UNITS,
+    ParsedPattern,
+    UnsupportedPattern,
+    compile_parse_pattern,
+    split_format_pattern,
+)
+from tamis.scan.spark_intervals import infer_interval_fields
 from tamis.scan.spark_time_casts import MACROS as _CAST_MACROS
-from tamis.scan.spark_time_casts import part_of
+from tamis.scan.spark_time_casts import extract_field
 from tamis.scan.spark_time_macros import DAY, HOUR, MINUTE
 from tamis.scan.spark_time_macros import MACROS as _TIME_MACROS
 
 MACROS: Macros = {**_TIME_MACROS, **_CAST_MACROS}
 
 
-def _make_macro_builder(name: str) -> Build:
-    return macro(name, MACROS)
+def _make_macro_builder(name: str) -> CallBuilder:
+    return make_macro_builder(name, MACROS)
 
 
-def _make_casting_builder(name: str, *kinds: str) -> Build:
+def _make_casting_builder(name: str, *kinds: str) -> CallBuilder:
     """Return a builder that casts each argument to a kind (date, timestamp, …) before it calls a macro.
 
     An argument with an empty kind stays unchanged. The macro cannot cast by itself: the casts have overloads, which a
@@ -41,8 +56,8 @@ def _make_casting_builder(name: str, *kinds: str) -> Build:
             return None
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
-        return macro_call(
-            name, *(macro_call(f"as_{kind}", arg) if kind else arg for kind, arg in zip(kinds, args, strict=True))
+        return call_macro(
+            name, *(call_macro(f"as_{kind}", arg) if kind else arg for kind, arg in zip(kinds, args, strict=True))
         )
 
     return build
@@ -52,21 +67,21 @@ def _build_date_part(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `date_part('field', x)`."""
     if len(args) != 2:
         return None
-    name = text_of(args[0])
+    name = read_string_literal(args[0])
     if name is None:
-        raise refusal("date_part", "its field must be a constant")
-    return part_of(name, args[1])
+        raise make_unsupported_error("date_part", "its field must be a constant")
+    return extract_field(name, args[1])
 
 
-def _make_field_builder(name: str, macro_name: str, *, is_interval: bool = False) -> Build:
+def _make_field_builder(name: str, macro_name: str, *, is_interval: bool = False) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 1:
             return None
         if isinstance(args[0], exp.Null):
             return exp.Null()
-        if fields_of(args[0]) is not None and not is_interval:
-            raise refusal(name, "it takes a date or a timestamp: write EXTRACT for an interval")
-        return macro_call(macro_name, args[0])
+        if infer_interval_fields(args[0]) is not None and not is_interval:
+            raise make_unsupported_error(name, "it takes a date or a timestamp: write EXTRACT for an interval")
+        return call_macro(macro_name, args[0])
 
     return build
 
@@ -77,40 +92,42 @@ def _build_truncation(args: Sequence[exp.Expr], name: str, units: dict[str, str]
     value, unit = args
     if isinstance(unit, exp.Null) or isinstance(value, exp.Null):
         return exp.Null()
-    text = text_of(unit)
+    text = read_string_literal(unit)
     if text is None:
-        raise refusal(name, "its unit must be a constant")
+        raise make_unsupported_error(name, "its unit must be a constant")
     if text.lower() not in units:
         # Spark returns NULL, and DuckDB supports decades and centuries: an unknown unit is a mistake in both.
         known = ", ".join(dict.fromkeys(units.values()))
-        raise refusal(name, f"'{text}' is not a unit of time. Units: {known}")
+        raise make_unsupported_error(name, f"'{text}' is not a unit of time. Units: {known}")
     unit = exp.Literal.string(units[text.lower()])
-    return macro_call(macro_name, value if name == "trunc" else macro_call("as_timestamp", value), unit)
+    return call_macro(macro_name, value if name == "trunc" else call_macro("as_timestamp", value), unit)
 
 
 def _read_constant(name: str, role: str, node: exp.Expr) -> str:
-    text = text_of(node)
+    text = read_string_literal(node)
     if text is None:
-        raise refusal(name, f"its {role} must be a constant")
+        raise make_unsupported_error(name, f"its {role} must be a constant")
     return text
 
 
 def _build_formatting(name: str, value: exp.Expr, pattern: str) -> exp.Expr:
     try:
-        tokens = print_pattern(pattern)
-    except Refusal as reason:
-        raise refusal(name, str(reason)) from None
+        tokens = split_format_pattern(pattern)
+    except UnsupportedPattern as reason:
+        raise make_unsupported_error(name, str(reason)) from None
     parts: list[exp.Expr] = [
         exp.Literal.string(text)
         if kind == "text"
-        else own_call("strftime", value.copy(), exp.Literal.string(text))
+        else call_duckdb("strftime", value.copy(), exp.Literal.string(text))
         if kind == "strftime"
-        else macro_call(f"format_{kind}", value.copy(), exp.Literal.number(text))
+        else call_macro(f"format_{kind}", value.copy(), exp.Literal.number(text))
         for kind, text in tokens
     ]
     if not parts or all(isinstance(part, exp.Literal) for part in parts):
         # This part is empty, and NULL if the value is NULL.
-        parts.append(own_call("left", own_call("strftime", value, exp.Literal.string("%Y")), exp.Literal.number(0)))
+        parts.append(
+            call_duckdb("left", call_duckdb("strftime", value, exp.Literal.string("%Y")), exp.Literal.number(0))
+        )
     joined = parts[0]
     for part in parts[1:]:
         joined = exp.DPipe(this=joined, expression=part)
@@ -123,11 +140,11 @@ def _build_date_format(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     return _build_formatting(
-        "date_format", macro_call("as_clock", args[0]), _read_constant("date_format", "pattern", args[1])
+        "date_format", call_macro("as_clock", args[0]), _read_constant("date_format", "pattern", args[1])
     )
 
 
-def _make_to_char_builder(name: str) -> Build:
+def _make_to_char_builder(name: str) -> CallBuilder:
     """Return a builder for `to_char` of dates and times; a pattern of digits would format a number."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -135,8 +152,8 @@ def _make_to_char_builder(name: str) -> Build:
             return None
         pattern = _read_constant(name, "pattern", args[1])
         if re.fullmatch(r"[09.,GDSLMIPR$]+", pattern) and re.search("[09]", pattern):
-            raise refusal(name, "patterns of digits are not supported here")
-        return _build_formatting(name, macro_call("as_printed", args[0]), pattern)
+            raise make_unsupported_error(name, "patterns of digits are not supported here")
+        return _build_formatting(name, call_macro("as_printed", args[0]), pattern)
 
     return build
 
@@ -150,32 +167,32 @@ def _build_from_unixtime(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
     pattern = _read_constant("from_unixtime", "pattern", args[1]) if len(args) == 2 else _DEFAULT_PATTERN
-    seconds = macro_call("timestamp_seconds", exp.cast(args[0], "bigint"))
-    return _build_formatting("from_unixtime", macro_call("as_clock", seconds), pattern)
+    seconds = call_macro("timestamp_seconds", exp.cast(args[0], "bigint"))
+    return _build_formatting("from_unixtime", call_macro("as_clock", seconds), pattern)
 
 
 def _build_parsing(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_time: bool = False) -> exp.Expr:
     """Build the timestamp of a text in a pattern, in the zone of the text if it has one."""
     try:
-        parsed: Parsed = parse_pattern(_read_constant(name, "pattern", args[1]))
-    except Refusal as reason:
-        raise refusal(name, str(reason)) from None
+        parsed: ParsedPattern = compile_parse_pattern(_read_constant(name, "pattern", args[1]))
+    except UnsupportedPattern as reason:
+        raise make_unsupported_error(name, str(reason)) from None
     shape = exp.Literal.string(parsed.shape)
     # DuckDB binds all arguments before it picks an overload, even where the value is a date. This is DuckDB's cast,
     # because Spark's may raise an error, and TRY does not accept that.
-    text = own_call("cast_to_type", args[0].copy(), exp.Literal.string(""))
+    text = call_duckdb("cast_to_type", args[0].copy(), exp.Literal.string(""))
     groups = {
-        letter: own_call("regexp_extract", text.copy(), shape.copy(), exp.Literal.number(number))
+        letter: call_duckdb("regexp_extract", text.copy(), shape.copy(), exp.Literal.number(number))
         for letter, number in parsed.groups.items()
     }
     parts = [groups.get(letter, exp.Literal.string("")) for letter in ("y", "r", "M", "N", "d", "D", "H", "h", "a")]
     parts += [groups.get(letter, exp.Literal.string("")) for letter in ("m", "s", "S", "z")]
     prefix = "try_" if is_try else ""
     kind = "time" if wants_time else "timestamp"
-    return macro_call(f"{prefix}parsed_{kind}", text, shape, *parts)
+    return call_macro(f"{prefix}parsed_{kind}", text, shape, *parts)
 
 
-def _make_parsing_builder(name: str, kind: str, *, is_try: bool = False) -> Build:
+def _make_parsing_builder(name: str, kind: str, *, is_try: bool = False) -> CallBuilder:
     """Return a builder for `to_timestamp` and the like: a cast without a pattern, and else a parser."""
     cast = f"{'try_' if is_try else ''}as_{kind}"
 
@@ -185,11 +202,11 @@ def _make_parsing_builder(name: str, kind: str, *, is_try: bool = False) -> Buil
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
         if len(args) == 1:
-            return macro_call("to_timestamp_of" if cast == "as_timestamp" else cast, args[0])
+            return call_macro("to_timestamp_of" if cast == "as_timestamp" else cast, args[0])
         if kind == "time":
             return _build_parsing(name, args, is_try=is_try, wants_time=True)
-        found = macro_call("pick_timestamp", args[0], _build_parsing(name, args, is_try=is_try))
-        return found if kind == "timestamp" else macro_call(f"as_{kind}", found)
+        found = call_macro("pick_timestamp", args[0], _build_parsing(name, args, is_try=is_try))
+        return found if kind == "timestamp" else call_macro(f"as_{kind}", found)
 
     return build
 
@@ -203,7 +220,7 @@ def _build_unix_timestamp(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if isinstance(pattern, exp.Null):
         return exp.Null()
     parsed = _build_parsing("unix_timestamp", [args[0], pattern], is_try=False)
-    return macro_call("whole_seconds", macro_call("pick_timestamp", args[0], parsed))
+    return call_macro("whole_seconds", call_macro("pick_timestamp", args[0], parsed))
 
 
 _UNIT_MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -224,11 +241,11 @@ def _read_unit(name: str, node: exp.Expr) -> str:
     found = node.name.lower() if isinstance(node, exp.Column | exp.Var | exp.Identifier) else ""
     if found not in _UNIT_MONTHS and found not in _UNIT_MICROSECONDS:
         units = ", ".join((*_UNIT_MICROSECONDS, *_UNIT_MONTHS)).upper()
-        raise refusal(name, f"{node.sql('spark')} is not a unit. Units, without quotes: {units}")
+        raise make_unsupported_error(name, f"{node.sql('spark')} is not a unit. Units, without quotes: {units}")
     return found
 
 
-def _make_difference_builder(name: str) -> Build:
+def _make_difference_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) == 2 and name != "timestampdiff":
             return _make_casting_builder("days_between", "date", "date")(args)
@@ -248,7 +265,7 @@ def _make_difference_builder(name: str) -> Build:
     return build
 
 
-def _make_addition_builder(name: str) -> Build:
+def _make_addition_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) == 2 and name != "timestampadd":
             return _make_day_builder("date_add")(args)
@@ -260,26 +277,26 @@ def _make_addition_builder(name: str) -> Build:
         count = exp.cast(exp.Paren(this=args[1]), "bigint")
         if unit in _UNIT_MONTHS:
             months = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MONTHS[unit]))
-            return macro_call("moved", args[2], own_call("to_months", exp.cast(exp.Paren(this=months), "int")))
+            return call_macro("moved", args[2], call_duckdb("to_months", exp.cast(exp.Paren(this=months), "int")))
         if unit in ("day", "dayofyear", "week"):
             days = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit] // DAY))
-            return macro_call("moved", args[2], own_call("to_days", exp.cast(exp.Paren(this=days), "int")))
+            return call_macro("moved", args[2], call_duckdb("to_days", exp.cast(exp.Paren(this=days), "int")))
         micros = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit]))
-        return macro_call("moved", args[2], own_call("to_microseconds", exp.Paren(this=micros)))
+        return call_macro("moved", args[2], call_duckdb("to_microseconds", exp.Paren(this=micros)))
 
     return build
 
 
-def _make_day_builder(name: str) -> Build:
+def _make_day_builder(name: str) -> CallBuilder:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 2:
-            raise refusal(name, "it takes a date and a number of days")
+            raise make_unsupported_error(name, "it takes a date and a number of days")
         days = args[1].unnest()
         digits = days.this if isinstance(days, exp.Neg) else days
         is_fraction = isinstance(digits, exp.Literal) and not digits.is_string and not digits.name.isdecimal()
         kind = getattr(days.args["to"].this, "name", "") if isinstance(days, exp.Cast) else ""
-        if is_fraction or kind in ("BIGINT", "DECIMAL", "DOUBLE", "FLOAT") or fields_of(days) is not None:
-            raise refusal(name, "days must be an int, a smallint or a tinyint")
+        if is_fraction or kind in ("BIGINT", "DECIMAL", "DOUBLE", "FLOAT") or infer_interval_fields(days) is not None:
+            raise make_unsupported_error(name, "days must be an int, a smallint or a tinyint")
         return _make_casting_builder(name, "date", "")(args)
 
     return build
@@ -295,7 +312,7 @@ def _build_months_between(args: Sequence[exp.Expr]) -> exp.Expr | None:
     )
 
 
-def _make_zero_filled_builder(name: str, size: int) -> Build:
+def _make_zero_filled_builder(name: str, size: int) -> CallBuilder:
     """Return a builder for a function whose missing arguments are 0."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -304,7 +321,7 @@ def _make_zero_filled_builder(name: str, size: int) -> Build:
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
         missing = [exp.Literal.number(0) for _ in range(size - len(args))]
-        return macro_call(name, *args, *missing)
+        return call_macro(name, *args, *missing)
 
     return build
 
@@ -312,7 +329,7 @@ def _make_zero_filled_builder(name: str, size: int) -> Build:
 _TIME_UNIT_MICROSECONDS = {"hour": HOUR, "minute": MINUTE, "second": 1_000_000, "millisecond": 1_000, "microsecond": 1}
 
 
-def _make_time_builder(name: str) -> Build:
+def _make_time_builder(name: str) -> CallBuilder:
     """Return a builder for `time_trunc` or `time_diff`, whose unit is a text."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -322,9 +339,11 @@ def _make_time_builder(name: str) -> Build:
             return exp.Null()
         unit = _TIME_UNIT_MICROSECONDS.get(_read_constant(name, "unit", args[0]).lower())
         if unit is None:
-            raise refusal(name, f"{args[0].sql('spark')} is not a unit. Units: {', '.join(_TIME_UNIT_MICROSECONDS)}")
+            raise make_unsupported_error(
+                name, f"{args[0].sql('spark')} is not a unit. Units: {', '.join(_TIME_UNIT_MICROSECONDS)}"
+            )
         if name == "time_trunc":
-            return macro_call("cut_time", macro_call("as_time", args[1]), exp.Literal.number(unit))
+            return call_macro("cut_time", call_macro("as_time", args[1]), exp.Literal.number(unit))
         return _make_casting_builder("time_between", "time", "time", "")([*args[1:], exp.Literal.number(unit)])
 
     return build
@@ -332,12 +351,12 @@ def _make_time_builder(name: str) -> Build:
 
 def _build_time_bucket(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
-        raise refusal("time_bucket", "it takes an interval and a timestamp here: buckets start at 1970")
+        raise make_unsupported_error("time_bucket", "it takes an interval and a timestamp here: buckets start at 1970")
     found = _make_casting_builder("time_bucket", "", "clock")(args)
-    return None if found is None else own_call("timezone", exp.Literal.string("UTC"), found)
+    return None if found is None else call_duckdb("timezone", exp.Literal.string("UTC"), found)
 
 
-BUILDERS: dict[str, Build] = {
+BUILDERS: dict[str, CallBuilder] = {
     **{
         name: _make_macro_builder(name)
         for name in (

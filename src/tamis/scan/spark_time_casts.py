@@ -11,18 +11,18 @@ import re
 from sqlglot import exp
 
 from tamis.scan.spark_calls import (
-    PREFIX,
+    MACRO_PREFIX,
     Macros,
-    by_kind,
-    is_of_rows,
-    kind_call,
-    macro_call,
-    own_call,
-    refusal,
-    text_of,
-    without_brackets,
+    call_by_type,
+    call_duckdb,
+    call_macro,
+    define_by_type,
+    has_aggregate_or_window,
+    make_unsupported_error,
+    read_string_literal,
+    strip_parentheses,
 )
-from tamis.scan.spark_intervals import field_of_interval, fields_of
+from tamis.scan.spark_intervals import extract_interval_field, infer_interval_fields
 from tamis.scan.spark_lambdas import let
 
 _FIELDS = {
@@ -59,7 +59,7 @@ def _define_datetime_casts(prefix: str) -> Macros:
     invalid = (
         "NULL" if prefix else "error('a number that is not finite is not a timestamp: correct it, or use TRY_CAST')"
     )
-    found = by_kind(
+    found = define_by_type(
         f"{prefix}date_cast",
         {
             "VARCHAR": f"spark_{prefix}text_date(x)",
@@ -67,7 +67,7 @@ def _define_datetime_casts(prefix: str) -> Macros:
             "": no_cast("DATE"),
         },
     )
-    found |= by_kind(
+    found |= define_by_type(
         f"{prefix}timestamp_cast",
         {
             "VARCHAR": f"spark_{prefix}text_timestamp(x)",
@@ -81,7 +81,7 @@ def _define_datetime_casts(prefix: str) -> Macros:
             "": no_cast("TIMESTAMP WITH TIME ZONE"),
         },
     )
-    found |= by_kind(
+    found |= define_by_type(
         f"{prefix}timestamp_ntz_cast",
         {
             "VARCHAR": f"spark_{prefix}text_timestamp_ntz(x)",
@@ -98,23 +98,25 @@ def _define_integer_casts() -> Macros:
     for prefix, cast in {"": "CAST", "plain_": "CAST", "try_": "TRY_CAST"}.items():
         for name in ("tinyint", "smallint", "integer", "bigint"):
             bodies = {"TIMESTAMPTZ": f"{cast}({_FLOOR_SECONDS} AS {name})", "": f"spark_{prefix}{name}(x)"}
-            found |= by_kind(f"{prefix}{name}_cast", bodies)
+            found |= define_by_type(f"{prefix}{name}_cast", bodies)
     return found
 
 
 MACROS: Macros = {**_define_datetime_casts(""), **_define_datetime_casts("try_"), **_define_integer_casts()}
 
 
-def part_of(name: str, value: exp.Expr) -> exp.Expr:
+def extract_field(name: str, value: exp.Expr) -> exp.Expr:
     """Return a field of a date, a timestamp, a time of day or an interval."""
     field = _FIELDS.get(name.lower())
     if field is None:
-        raise refusal("EXTRACT", f"there is no field {name}. Fields: {', '.join(dict.fromkeys(_FIELDS.values()))}")
+        raise make_unsupported_error(
+            "EXTRACT", f"there is no field {name}. Fields: {', '.join(dict.fromkeys(_FIELDS.values()))}"
+        )
     if isinstance(value, exp.Null):
         return exp.Null()
-    if fields_of(value) is not None:
-        return field_of_interval(field, value)
-    return macro_call(f"part_{field}", value)
+    if infer_interval_fields(value) is not None:
+        return extract_interval_field(field, value)
+    return call_macro(f"part_{field}", value)
 
 
 _KINDS = {
@@ -128,42 +130,44 @@ _KINDS = {
 _SPECIAL_DATES = {"epoch": None, "now": 0, "today": 0, "tomorrow": 1, "yesterday": -1}
 """Constants that Spark reads as days: their distance from today in days, None for 1970-01-01."""
 _NUMBERS = frozenset(("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL"))
-_TIME_CALLS = frozenset(f"{PREFIX}{name}" for name in ("as_time", "cut_time", "make_time", "text_time", "parsed_time"))
+_TIME_CALLS = frozenset(
+    f"{MACRO_PREFIX}{name}" for name in ("as_time", "cut_time", "make_time", "text_time", "parsed_time")
+)
 _EXACT_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-def meant_time(node: exp.Expr) -> exp.Expr | None:
+def translate_datetime(node: exp.Expr) -> exp.Expr | None:
     """Translate `EXTRACT` or a cast to a date, a timestamp or a time of day; return None for other nodes."""
     if isinstance(node, exp.Extract):
-        return part_of(node.this.name, node.expression)
+        return extract_field(node.this.name, node.expression)
     if not isinstance(node, exp.Cast):
         return None
     target = node.args["to"]
     name = getattr(target.this, "name", "")
     kind = _KINDS.get(name)
-    value = without_brackets(node.this)
+    value = strip_parentheses(node.this)
     if name in _NUMBERS and isinstance(value, exp.Anonymous) and value.name.lower() in _TIME_CALLS:
-        seconds = macro_call("time_to_seconds", value)
-        return exp.Cast(this=seconds if name == "DECIMAL" else own_call("trunc", seconds), to=target)
+        seconds = call_macro("time_to_seconds", value)
+        return exp.Cast(this=seconds if name == "DECIMAL" else call_duckdb("trunc", seconds), to=target)
     if kind is None or target.args.get("nested"):
         return None
     if isinstance(value, exp.Null):
         return None
-    if fields_of(value) is not None:
-        raise refusal("CAST", f"an interval cannot be cast to a {kind}")
+    if infer_interval_fields(value) is not None:
+        raise make_unsupported_error("CAST", f"an interval cannot be cast to a {kind}")
     is_try = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     prefix = "try_" if is_try else ""
-    text = text_of(value)
+    text = read_string_literal(value)
     if kind == "date" and text is not None and _EXACT_DATE.fullmatch(text):
         return exp.TryCast(this=value, to=target) if is_try else exp.Cast(this=value, to=target)
     if kind == "time":
-        found = macro_call(f"{prefix}as_time", node.this)
+        found = call_macro(f"{prefix}as_time", node.this)
         digits = int(target.expressions[0].name) if target.expressions else 6
         if digits > 6:
-            raise refusal("TIME", "a time of day has at most 6 digits of a second")
+            raise make_unsupported_error("TIME", "a time of day has at most 6 digits of a second")
         if digits == 6 or text is not None:
             return found
-        return macro_call("cut_time", found, exp.Literal.number(10 ** (6 - digits)))
+        return call_macro("cut_time", found, exp.Literal.number(10 ** (6 - digits)))
     if text is not None and text.strip().lower() in _SPECIAL_DATES:
         days = _SPECIAL_DATES[text.strip().lower()]
         day: exp.Expr = exp.cast(exp.Literal.string("1970-01-01"), "date") if days is None else exp.CurrentDate()
@@ -171,10 +175,10 @@ def meant_time(node: exp.Expr) -> exp.Expr | None:
             return exp.Cast(this=exp.CurrentTimestamp(), to=target)
         return exp.Cast(this=exp.Paren(this=exp.Add(this=day, expression=exp.Literal.number(days or 0))), to=target)
     if text is not None:
-        return macro_call(f"{prefix}text_{kind}", node.this)
+        return call_macro(f"{prefix}text_{kind}", node.this)
     # The outer cast repeats the type, which shows it to the operators around the value.
-    if is_of_rows(value):
+    if has_aggregate_or_window(value):
         # DuckDB knows the type of an aggregate only if it is bound to a name.
-        inner = kind_call(f"{prefix}{kind}_cast", exp.column("cast_value"))
+        inner = call_by_type(f"{prefix}{kind}_cast", exp.column("cast_value"))
         return let("cast_value", node.this, exp.Cast(this=inner, to=target))
-    return exp.Cast(this=kind_call(f"{prefix}{kind}_cast", node.this), to=target)
+    return exp.Cast(this=call_by_type(f"{prefix}{kind}_cast", node.this), to=target)

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.io.storage import Storage
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import FileSchema
 from tamis.parquet.statistics import has_short_chunks
 from tamis.scan.projection import Path
-from tamis.tables.source import IDENTITY_VALUES, absent_key
+from tamis.tables.source import IDENTITY_VALUES, parse_absent_column_name
 
 Stored = tuple[str | None, ...]
 """What a file calls columns, in their order; None for one that it lacks, and that is NULL there."""
@@ -27,7 +27,7 @@ class AskedColumns:
 
     schema: pa.Schema
     paths: Sequence[Path]
-    names: FieldNames | None
+    names: ColumnMapping | None
     columns_told_apart: Collection[str]
     """Columns that have a value of their own in some file that may lack them."""
 
@@ -46,7 +46,7 @@ class AskedColumns:
         return AskedColumns(
             pa.ipc.read_schema(pa.BufferReader(b64decode(given["schema"]))),
             [tuple(path) for path in given["paths"]],
-            None if given["names"] is None else FieldNames.from_json(given["names"]),
+            None if given["names"] is None else ColumnMapping.from_json(given["names"]),
             given["columns_told_apart"],
         )
 
@@ -61,7 +61,7 @@ class AskedColumns:
             fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_instants_of_old(own, own)
             return tuple(self.schema.names) if fits else None
         self.names.check(own, place)
-        renamed = self.names.renamed(own)
+        renamed = self.names.with_logical_names(own)
         if self._has_instants_of_old(own, renamed):
             return None
         found: list[str | None] = []
@@ -90,16 +90,16 @@ class AskedColumns:
         Of what is in the calendar of its time, days are the same everywhere, but for tables that have one calendar;
         instants depend on Spark's zone.
         """
-        leaves = {leaf for path in self.paths for leaf in renamed.leaves_to_read(path)}
-        days = () if self.names is not None and self.names.has_one_calendar else ("INT32",)
-        return any(leaf in own.old_leaves and own.types[leaf].physical not in days for leaf in leaves)
+        leaves = {leaf for path in self.paths for leaf in renamed.find_leaves_to_read(path)}
+        days = () if self.names is not None and self.names.is_always_gregorian else ("INT32",)
+        return any(leaf in own.leaves_to_rebase and own.types[leaf].physical not in days for leaf in leaves)
 
 
 def columns_told_apart(files: pa.Table) -> frozenset[str]:
     """The columns that have a value of their own in some file that may lack them."""
     if IDENTITY_VALUES not in files.column_names:
         return frozenset()
-    keys = map(absent_key, files[IDENTITY_VALUES].type.names)
+    keys = map(parse_absent_column_name, files[IDENTITY_VALUES].type.names)
     return frozenset(key if isinstance(key, str) else key[0] for key in keys)
 
 

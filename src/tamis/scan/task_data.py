@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.leaves import FieldPath
 from tamis.parquet.selection import RowSelection
 from tamis.scan.read import TaskReader
 from tamis.scan.scan import Scan, planner_of
 from tamis.scan.tasks import ScanTask, as_type, partition_values_of
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
-from tamis.tables.jobs import Arguments, storage_arguments
-from tamis.tables.source import absent_key, absent_name
+from tamis.tables.jobs import Arguments, storage_to_arguments
+from tamis.tables.source import absent_column_name, parse_absent_column_name
 
 _NUMBERS = pa.list_(types.LONG)
 _FIELDS = (
@@ -71,7 +71,9 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
             **{
                 **row,
                 "partition_values": partition_values,
-                "where_absent": {absent_key(name): value.values[0] for name, value in given.items() if value.is_valid},
+                "where_absent": {
+                    parse_absent_column_name(name): value.values[0] for name, value in given.items() if value.is_valid
+                },
                 "residual": tuple(row["residual"]),
                 "selection": None if row["selection"] is None else _selection_from_dict(row["selection"]),
             }
@@ -83,7 +85,7 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
 
 
 def _absent_column_name(key: str | FieldPath) -> str:
-    return absent_name((key,) if isinstance(key, str) else key)
+    return absent_column_name((key,) if isinstance(key, str) else key)
 
 
 def _selection_to_dict(selection: RowSelection) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def _selection_from_dict(given: dict[str, Any]) -> RowSelection:
     return RowSelection(np.array(given["starts"], np.int64), np.array(given["ends"], np.int64), given["total"])
 
 
-def task_reader_of(scan: Scan) -> TaskReader:
+def get_task_reader(scan: Scan) -> TaskReader:
     """Return the reader of the tasks in a scan's plan."""
     return planner_of(scan).reader
 
@@ -102,7 +104,7 @@ def task_reader_of(scan: Scan) -> TaskReader:
 def reader_to_json(reader: TaskReader) -> dict[str, Any]:
     """Return what another process needs to read tasks of a scan, as JSON values."""
     return {
-        **storage_arguments(reader.storage),
+        **storage_to_arguments(reader.storage),
         "schema": b64encode(reader.schema.serialize()).decode(),
         "predicate": predicate_to_json(reader.predicate),
         "projection": [list(path) for path in reader.projection],
@@ -120,6 +122,6 @@ def reader_from_json(arguments: Arguments) -> TaskReader:
         predicate_from_json(arguments["predicate"]),
         tuple(tuple(path) for path in arguments["projection"]),
         tuple(arguments["partition_columns"]),
-        None if arguments["names"] is None else FieldNames.from_json(arguments["names"]),
+        None if arguments["names"] is None else ColumnMapping.from_json(arguments["names"]),
         arguments["may_filter_first"],
     )

@@ -79,7 +79,7 @@ def put_together(
 ) -> Iterator[list[ScanTask]]:
     """The tasks in groups of at most so many, in their order: small ones together, a large one alone.
 
-    A group ends where it has `most_rows`, so that whoever wants only so many reads no more than is needed.
+    A group ends where it has `find_row_bound`, so that whoever wants only so many reads no more than is needed.
     """
     group: list[ScanTask] = []
     size = rows = 0

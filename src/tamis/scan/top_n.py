@@ -23,7 +23,7 @@ from tamis.scan.aggregation import file_metadata
 from tamis.scan.known_units import KnownUnits
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import PlannedFiles
-from tamis.scan.run import Run, weight
+from tamis.scan.run import Run, estimate_bytes
 from tamis.scan.scan_planner import ScanPlanner
 from tamis.scan.sort_places import BestPlaces, Order, Place, SmallestPlaces
 from tamis.scan.tasks import ScanTask
@@ -78,7 +78,7 @@ class _TopRows:
             return
         # Alone, because it is mostly enough.
         yield from self._keep_candidates(reader.read(first))
-        yield from self._keep_candidates(run_tasks(groups, reader.read, weight))
+        yield from self._keep_candidates(run_tasks(groups, reader.read, estimate_bytes))
 
     def _keep_candidates(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
-from tamis.errors import InvalidArgument, VerificationFailed, counted
+from tamis.errors import InvalidArgument, VerificationFailed, format_count
 from tamis.expr.functions import NOT_DETERMINISTIC
 from tamis.expr.nodes import Call, Expr, Literal, walk
 from tamis.expr.partition_filter import PartitionFilter
@@ -20,7 +20,7 @@ from tamis.expr.sources import to_expr
 from tamis.scan.checksum import RowChecksum
 from tamis.scan.rows import LazyScan
 from tamis.scan.scan import Scan
-from tamis.tables.source import LEVELS, TableSource, levels_of
+from tamis.tables.source import LEVELS, TableSource, levels_of_format
 
 MOST_LEVELS_FOR_ALL_SUBSETS = 7
 """Up to 128 runs; with more levels, only those with none, one, all but one, and all."""
@@ -46,7 +46,7 @@ class VerifyResult:
 
     levels: tuple[str, ...]
     rows: int
-    counted: int
+    count: int
     """The result of `count()`, which may come from metadata alone."""
     checksum: int
     kept: dict[str, int]
@@ -62,14 +62,14 @@ class VerifyResult:
     @property
     def name(self) -> str:
         """The levels as text."""
-        return "all levels" if self.has_every_level else levels_name(self.levels)
+        return "all levels" if self.has_every_level else name_levels(self.levels)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as `--json` prints them."""
         return {
             "levels": list(self.levels),
             "rows": self.rows,
-            "counted": self.counted,
+            "counted": self.count,
             # As text: many JSON readers have only doubles.
             "checksum": f"{self.checksum:016x}",
             "kept": dict(self.kept),
@@ -84,7 +84,7 @@ def verify(
 ) -> list[VerifyResult]:
     """Scan with every subset of the levels switched on, the run without pruning first.
 
-    A difference is in the results, and is not an error: `assert_same` raises one.
+    A difference is in the results, and is not an error: `assert_same_rows` raises one.
     """
     return list(verify_each(table, where, columns))
 
@@ -106,7 +106,7 @@ def verify_each(
     # Footers are cached. Reading them now makes the costs of the runs comparable.
     plan = scan(()).plan()
     full: VerifyResult | None = None
-    every = levels_of(plan.report.format)
+    every = levels_of_format(plan.report.format)
     for levels in level_subsets(every):
         result = _run(scan, levels, full, is_every=levels == every)
         full = full or result
@@ -132,7 +132,7 @@ def _refuse_nondeterministic(where: Expr | PartitionFilter | None) -> None:
                 )
 
 
-def assert_same(results: Iterable[VerifyResult]) -> None:
+def assert_same_rows(results: Iterable[VerifyResult]) -> None:
     """Raise an error if a run returned other rows than the first, which is the one without pruning."""
     full: VerifyResult | None = None
     for result in results:
@@ -152,7 +152,7 @@ def level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
     return [subset for size in sizes for subset in combinations(levels, size)]
 
 
-def levels_name(subset: Sequence[str]) -> str:
+def name_levels(subset: Sequence[str]) -> str:
     """Return the name of a combination of levels.
 
     >>> levels_name(()), levels_name(("partitions", "row_groups"))
@@ -190,9 +190,9 @@ def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | Non
 
 def _describe_difference(result: VerifyResult, full: VerifyResult) -> str:
     if result.rows != full.rows:
-        what = f"returned {counted(result.rows, 'row')}, without pruning it is {full.rows:,}"
-    elif result.counted != full.rows:
-        what = f"counts {counted(result.counted, 'row')}, but {full.rows:,} match"
+        what = f"returned {format_count(result.rows, 'row')}, without pruning it is {full.rows:,}"
+    elif result.count != full.rows:
+        what = f"counts {format_count(result.count, 'row')}, but {full.rows:,} match"
     else:
         what = f"returned other rows than without pruning ({result.rows:,} each)"
     return f"{what}. This is a defect of Tamis: please report it, and scan without these levels until it is fixed"

@@ -50,7 +50,7 @@ class LevelReport:
             "note": self.note,
         }
 
-    def pass_by(self, units: int, size: int) -> None:
+    def add_bypassed(self, units: int, size: int) -> None:
         """Add units that bypassed the level, so that its totals cover all units."""
         self.total += units
         self.kept += units

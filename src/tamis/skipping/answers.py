@@ -17,7 +17,7 @@ class Answers:
     may_be_false: Expr
     may_be_null: Expr
 
-    def negated(self) -> Answers:
+    def invert(self) -> Answers:
         return Answers(self.may_be_false, self.may_be_true, self.may_be_null)
 
     @staticmethod
@@ -35,7 +35,7 @@ class Answers:
 
     @staticmethod
     def disjunction(parts: Sequence[Answers]) -> Answers:
-        return Answers.conjunction([part.negated() for part in parts]).negated()
+        return Answers.conjunction([part.invert() for part in parts]).invert()
 
 
 UNKNOWN = Answers(NULL, NULL, NULL)

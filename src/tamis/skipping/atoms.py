@@ -8,9 +8,9 @@ from tamis import types
 from tamis.expr.functions import FUNCTIONS, Nulls, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like, successor_of_bytes, successor_of_prefix
-from tamis.expr.printer import shown
+from tamis.expr.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
-from tamis.skipping.ranges import Range, range_of
+from tamis.skipping.ranges import Range, compute_range
 from tamis.types import is_ordered
 
 Known = tuple[Answers, Range | None]
@@ -31,7 +31,7 @@ def answer_call(call: Call, args: tuple[Known, ...]) -> Answer:
 def _explain_missing_bounds(call: Call, args: tuple[Known, ...]) -> Reason | None:
     """Return why a value has no bounds; None if it has."""
     found = args and all(known[1] is not None for known in args)
-    return None if found else lambda: f"function on column: {shown(call)}"
+    return None if found else lambda: f"function on column: {to_display_sql(call)}"
 
 
 def answer_boolean(values: Range) -> Answers:
@@ -54,7 +54,7 @@ def _answer_comparison(call: Call, args: tuple[Known, ...]) -> Answer:
     left, right = args[0][1], args[1][1]
     match call.function, call.args:
         case "<=>", (Call() as predicate, Literal(value=bool() as value)) if type_of(predicate) == types.BOOLEAN:
-            answers = args[0][0] if value else args[0][0].negated()
+            answers = args[0][0] if value else args[0][0].invert()
             return Answers(answers.may_be_true, any_of(answers.may_be_false, answers.may_be_null), FALSE), None
     if left is None or right is None:
         return UNKNOWN, _explain_lazily(call.args)
@@ -69,13 +69,13 @@ def compare_ranges(operator: str, left: Range, right: Range) -> Answers:
         case ">":
             return _answer_less(right, left)
         case ">=":
-            return _answer_less(left, right).negated()
+            return _answer_less(left, right).invert()
         case "<=":
-            return _answer_less(right, left).negated()
+            return _answer_less(right, left).invert()
         case "=":
             return _answer_equal(left, right)
         case "<>":
-            return _answer_equal(left, right).negated()
+            return _answer_equal(left, right).invert()
         case _:
             return _answer_null_safe_equal(left, right)
 
@@ -245,7 +245,7 @@ def _answer_is_null(call: Call, args: tuple[Known, ...]) -> Answer:
 
 def _answer_is_not_null(call: Call, args: tuple[Known, ...]) -> Answer:
     answers, reason = _answer_is_null(call, args)
-    return answers.negated(), reason
+    return answers.invert(), reason
 
 
 # --- Everything else ------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def _answer_from_nulls(call: Call, args: tuple[Known, ...]) -> Answers:
     if FUNCTIONS[call.function].nulls is not Nulls.PROPAGATES or len(ranges) < len(args):
         return UNKNOWN
     present = all_of(*(values.may_be_present for values in ranges))
-    may_fail = range_of(call, tuple(ranges)).failure.possible
+    may_fail = compute_range(call, tuple(ranges)).failure.possible
     return Answers(present, present, any_of(*(values.has_null for values in ranges), may_fail))
 
 
@@ -281,11 +281,11 @@ def _explain(exprs: tuple[Expr, ...]) -> str:
     for expr in exprs:
         match expr:
             case Call("try_cast" | "cast", (argument, Literal(value=str() as target))):
-                return f"type mismatch: {shown(argument)} as {target} does not preserve order"
+                return f"type mismatch: {to_display_sql(argument)} as {target} does not preserve order"
             case Call(function) if function not in FUNCTIONS:
                 return f"unknown function: {function}"
             case Call():
-                return f"function on column: {shown(expr)}"
+                return f"function on column: {to_display_sql(expr)}"
             case Column(type=data_type) if data_type is not None and not is_ordered(data_type):
                 return f"unordered type: {expr.name}"
             case _:

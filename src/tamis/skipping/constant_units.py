@@ -11,7 +11,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, columns_of, not_, transform
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, find_columns, not_, transform
 from tamis.skipping.answers import Answers, all_of, any_of
 from tamis.skipping.metadata import ROW_COUNT, lower, null_count, upper
 from tamis.types import is_ordered
@@ -26,7 +26,7 @@ def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) ->
     """
     if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
         return otherwise, may_fail
-    columns = columns_of(predicate)
+    columns = find_columns(predicate)
     if not columns or not all(_has_value_semantics(column) for column in columns):
         return otherwise, may_fail
     constant = all_of(*(_is_constant(column) for column in columns))

@@ -16,7 +16,7 @@ from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.evaluate import Evaluator, has_kernel
 from tamis.expr.nodes import Call, Expr, walk
 from tamis.expr.printer import to_sql
-from tamis.types import a_type
+from tamis.types import type_name_with_article
 
 
 class PredicateEvaluator(Protocol):
@@ -80,7 +80,9 @@ class ArrowPredicateEvaluator:
         if pa.types.is_null(answer.type):
             answer = answer.cast(pa.bool_())
         if not pa.types.is_boolean(answer.type):
-            raise InvalidArgument(f"{_shorten(self._predicate)} is {a_type(answer.type)}, not a predicate")
+            raise InvalidArgument(
+                f"{_shorten(self._predicate)} is {type_name_with_article(answer.type)}, not a predicate"
+            )
         is_true = pc.fill_null(answer, False)
         return is_true if selection is None else pc.and_(selection, is_true)
 

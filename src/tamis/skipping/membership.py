@@ -37,8 +37,8 @@ from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, can_evaluate, evaluate_constant
 from tamis.expr.functions import type_of
-from tamis.expr.kernels import literal_array
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, conjuncts_of, fold, transform
+from tamis.expr.kernels import to_arrow_array
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, fold, split_conjuncts, transform
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.skipping.answers import Answers, all_of, any_of
 from tamis.skipping.metadata import null_count
@@ -81,7 +81,7 @@ class Question:
         """The items as one array of the column's type."""
         assert self.items is not None
         assert self.column.type is not None
-        values = literal_array(self.items)
+        values = to_arrow_array(self.items)
         if pa.types.is_timestamp(values.type):
             return values.view(self.column.type)
         return values.cast(self.column.type) if pa.types.is_float16(self.column.type) else values
@@ -102,7 +102,7 @@ class Question:
         given = Column(("value",), type=self.column.type)
         return Evaluator(transform(self.predicate, lambda node: given if node == self.column else node))
 
-    def judge(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
+    def evaluate_values(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
         """Return whether the predicate is TRUE, FALSE, NULL for some of the values, which have the column's type.
 
         None if the evaluation fails for a value, because that value may be in no row.
@@ -119,7 +119,7 @@ def _boolean_column(name: str) -> Column:
 
 
 @dataclass(frozen=True)
-class Questioned:
+class QuestionedPredicate:
     """The conjuncts of a predicate, extended by questions; one for each conjunct of `rewrite`, in the same order.
 
     Without answers, each is equivalent to the conjunct of `rewrite`.
@@ -138,10 +138,10 @@ class Questioned:
         )
 
 
-def ask(predicate: Expr) -> Questioned:
+def collect_questions(predicate: Expr) -> QuestionedPredicate:
     """Rewrite a normalised predicate, extended by its questions."""
     asked = _QuestionCollector(predicate)
-    parts = [part for part in conjuncts_of(predicate) if part != TRUE]
+    parts = [part for part in split_conjuncts(predicate) if part != TRUE]
     for part in parts:
         asked.find(part)
     combine = asked.combine("and", parts)
@@ -151,10 +151,10 @@ def ask(predicate: Expr) -> Questioned:
         joint = [question for group, question in combine if conjunct.predicate in group]
         may_be_true = all_of(conjunct.may_be_true, *(question.answers.may_be_true for question in joint))
         conjuncts.append(replace(conjunct, may_be_true=may_be_true))
-    return Questioned(tuple(conjuncts), tuple(asked.numbered))
+    return QuestionedPredicate(tuple(conjuncts), tuple(asked.numbered))
 
 
-def could_skip(units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str]) -> pa.BooleanArray:
+def find_skippable_units(units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str]) -> pa.BooleanArray:
     """Return the units that a conjunct would skip if all answers with these names were FALSE.
 
     No other answers skip more (see `tamis.skipping.rewrite`), so the other units need no answers.

@@ -65,7 +65,7 @@ def nan_count(column: Column) -> Column:
     return Column((metadata_name("nan_count", column.path),), type=types.LONG)
 
 
-def constant_bounds(column: Column, values: pa.Array, row_count: pa.Array) -> dict[str, pa.Array]:
+def make_constant_bounds(column: Column, values: pa.Array, row_count: pa.Array) -> dict[str, pa.Array]:
     """Return the metadata columns for units in which a column is constant, as in partitions.
 
     Its value is both bounds, and it is NULL (or NaN) in all rows or in none.

@@ -20,7 +20,7 @@ from tamis.skipping.metadata import nan_count
 _NONE = Literal(0, types.LONG)
 
 
-def columns_without_nan(parts: Sequence[Expr]) -> frozenset[Column]:
+def find_columns_without_nan(parts: Sequence[Expr]) -> frozenset[Column]:
     """Return the float columns that are not NaN in any row that satisfies all parts of a conjunction."""
     return frozenset(column for part in parts if (column := _find_column_bounded_above(part)) is not None)
 

@@ -9,15 +9,15 @@ from functools import cached_property
 import pyarrow as pa
 
 from tamis.errors import TypeMismatch
-from tamis.expr.bind import bind, place_of
+from tamis.expr.bind import bind, format_expression_position
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import TRUE, Column, Expr, and_, columns_of
+from tamis.expr.nodes import TRUE, Column, Expr, and_, find_columns
 from tamis.expr.normalise import normalise
 from tamis.expr.partition_filter import PartitionFilter
-from tamis.expr.printer import shown
+from tamis.expr.printer import to_display_sql
 from tamis.expr.sources import to_expr
 from tamis.skipping.rewrite import Conjunct, rewrite
-from tamis.types import a_type
+from tamis.types import type_name_with_article
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Predicate:
             replace(part, label=whole.predicate) if _has_same_columns(part, whole) else part for part, whole in pairs
         )
 
-    def and_also(self, other: Predicate) -> Predicate:
+    def and_with(self, other: Predicate) -> Predicate:
         """Return the conjunction of both predicates: the conjuncts of this one first, without merging any."""
         assert other.partition_filter is None
         return Predicate(
@@ -67,7 +67,7 @@ class Predicate:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return tuple(columns_of(self.expr))
+        return tuple(find_columns(self.expr))
 
     @property
     def is_trivial(self) -> bool:
@@ -76,7 +76,7 @@ class Predicate:
 
     @property
     def text(self) -> str | None:
-        parts = [] if self.is_trivial else [shown(self.expr)]
+        parts = [] if self.is_trivial else [to_display_sql(self.expr)]
         if self.partition_filter is not None:
             parts.append(f"partition filter {self.partition_filter.to_json()}")
         return " AND ".join(parts) or None
@@ -97,10 +97,10 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
         raise TypeMismatch(
-            f"the filter {shown(bound)} is {a_type(data_type)}, not a predicate{place_of(bound)}. "
-            f"Compare it with something, as in {shown(bound)} = …"
+            f"the filter {to_display_sql(bound)} is {type_name_with_article(data_type)}, not a predicate{format_expression_position(bound)}. "
+            f"Compare it with something, as in {to_display_sql(bound)} = …"
         )
-    expr, mentioned = normalise(bound), tuple(columns_of(bound))
+    expr, mentioned = normalise(bound), tuple(find_columns(bound))
     if all(column.path[0] in partition_columns for column in mentioned):
         on_partitions = expr
     else:
@@ -109,4 +109,4 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
 
 
 def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:
-    return columns_of(one.predicate) == columns_of(other.predicate)
+    return find_columns(one.predicate) == find_columns(other.predicate)

@@ -15,7 +15,7 @@ from tamis.skipping.rewrite import Conjunct
 
 NO_STATISTICS = "no statistics"
 OVERLAPS = "overlaps"
-UNCOUNTED_NAN = "NaN count is unknown, and NaN is larger than every number"
+UNKNOWN_NAN_COUNT = "NaN count is unknown, and NaN is larger than every number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Pruned:
     """The remaining units, and the conjuncts by which each of them is fully matched."""
 
     selection: pa.BooleanArray
-    matched: tuple[pa.BooleanArray, ...]
+    fully_matched: tuple[pa.BooleanArray, ...]
     """For each conjunct and each *remaining* unit, whether it is TRUE for every row; empty if not requested."""
     outcomes: tuple[ConjunctOutcome, ...]
     remaining: pa.RecordBatch
@@ -77,7 +77,7 @@ def _evaluate_matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanAr
         # for most units it may be FALSE.
         if conjunct.is_nested and conjunct.evaluate_may_be_false(units).true_count == units.num_rows:
             return _repeat(False, units)
-        return conjunct.evaluate_matches_whole(units)
+        return conjunct.evaluate_fully_matches(units)
     except EvaluationError:
         return _repeat(False, units)
 
@@ -112,7 +112,7 @@ def _explain_unused(
         return None
     if conjunct.reason is not None:
         return conjunct.reason
-    return UNCOUNTED_NAN if _would_skip_without_nan(units, conjunct) else OVERLAPS
+    return UNKNOWN_NAN_COUNT if _would_skip_without_nan(units, conjunct) else OVERLAPS
 
 
 def _would_skip_without_nan(units: pa.RecordBatch, conjunct: Conjunct) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.evaluate import can_evaluate, is_supported, may_call_fail_on_a_value
-from tamis.expr.functions import FUNCTIONS, Nulls, monotone_argument, type_of
+from tamis.expr.evaluate import can_evaluate, is_supported, may_call_fail
+from tamis.expr.functions import FUNCTIONS, Nulls, find_monotone_argument, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.skipping.answers import all_of, any_of
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
@@ -67,7 +67,7 @@ class Range:
 _MAX_OPERANDS = 16
 
 
-def range_of(node: Expr, args: tuple[Range | None, ...]) -> Range:
+def compute_range(node: Expr, args: tuple[Range | None, ...]) -> Range:
     """Return the range of a node, given the ranges of its arguments."""
     match node:
         case Column():
@@ -138,7 +138,7 @@ class _Image:
 
 
 def _map_bounds(call: Call, args: tuple[Range | None, ...]) -> _Image | None:
-    monotone = monotone_argument(call)
+    monotone = find_monotone_argument(call)
     inner = args[monotone.argument] if monotone is not None else None
     if monotone is None or inner is None or not can_evaluate(call):
         return None
@@ -151,7 +151,7 @@ def _find_failure(call: Call, args: tuple[Range | None, ...]) -> Failure:
     """Return whether the call, or one of its arguments, may fail for some row."""
     inherited = [arg.failure for arg in args if arg is not None]
     on_nan = any_of(*(each.on_nan for each in inherited))
-    never_fails = not may_call_fail_on_a_value(call) if is_supported(call) else _is_harmless_division(call)
+    never_fails = not may_call_fail(call) if is_supported(call) else _is_harmless_division(call)
     if never_fails:
         return Failure(any_of(*(each.outside for each in inherited)), on_nan)
     image = _map_bounds(call, args)

@@ -38,14 +38,26 @@ from functools import cached_property
 from tamis import types
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, columns_of, conjuncts_of, fold, operands_of, walk
-from tamis.expr.printer import shown
+from tamis.expr.nodes import (
+    FALSE,
+    TRUE,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    find_columns,
+    fold,
+    get_operands,
+    split_conjuncts,
+    walk,
+)
+from tamis.expr.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.atoms import Reason, answer_boolean, answer_call
 from tamis.skipping.constant_units import answer_constant_unit
 from tamis.skipping.metadata import ROW_COUNT
-from tamis.skipping.nan_free import assume_no_nan, columns_without_nan
-from tamis.skipping.ranges import Range, range_of
+from tamis.skipping.nan_free import assume_no_nan, find_columns_without_nan
+from tamis.skipping.ranges import Range, compute_range
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class Conjunct:
     predicate: Expr
     may_be_true: Expr
     """TRUE, FALSE or (unknown) NULL for each unit."""
-    matches_whole: Expr
+    fully_matches: Expr
     """TRUE for the units in which every row satisfies the predicate."""
     may_be_false: Expr
     """FALSE wherever `matches_whole` is TRUE, and faster to evaluate."""
@@ -66,7 +78,7 @@ class Conjunct:
 
     @cached_property
     def text(self) -> str:
-        return shown(self.predicate if self.label is None else self.label)
+        return to_display_sql(self.predicate if self.label is None else self.label)
 
     @property
     def keeps(self) -> Expr:
@@ -76,8 +88,8 @@ class Conjunct:
     @cached_property
     def metadata_names(self) -> frozenset[str]:
         """The metadata columns that its answers use, except `row_count`."""
-        answers = (self.may_be_true, self.matches_whole)
-        return frozenset(column.path[0] for answer in answers for column in columns_of(answer)) - {ROW_COUNT.name}
+        answers = (self.may_be_true, self.fully_matches)
+        return frozenset(column.path[0] for answer in answers for column in find_columns(answer)) - {ROW_COUNT.name}
 
     @cached_property
     def evaluate_keeps(self) -> Evaluator:
@@ -93,8 +105,8 @@ class Conjunct:
         return isinstance(self.predicate, Call) and any(isinstance(arg, Call) for arg in self.predicate.args)
 
     @cached_property
-    def evaluate_matches_whole(self) -> Evaluator:
-        return Evaluator(self.matches_whole, absent_as_null=True)
+    def evaluate_fully_matches(self) -> Evaluator:
+        return Evaluator(self.fully_matches, absent_as_null=True)
 
 
 Refine = Callable[[Expr, Answers], Answers]
@@ -103,8 +115,8 @@ Refine = Callable[[Expr, Answers], Answers]
 
 def rewrite(predicate: Expr, refine: Refine | None = None) -> tuple[Conjunct, ...]:
     """Rewrite a normalised predicate, conjunct by conjunct."""
-    parts = conjuncts_of(predicate)
-    no_nan = columns_without_nan(parts)
+    parts = split_conjuncts(predicate)
+    no_nan = find_columns_without_nan(parts)
     return tuple(_rewrite_conjunct(part, no_nan, refine) for part in parts if part != TRUE)
 
 
@@ -135,7 +147,7 @@ def _find_parts(predicate: Expr) -> list[Expr]:
 
 
 def _get_logic_operands(node: Expr) -> tuple[Expr, ...]:
-    return operands_of(node) if _is_logic(node) else ()
+    return get_operands(node) if _is_logic(node) else ()
 
 
 def _is_logic(node: Expr) -> bool:
@@ -170,25 +182,25 @@ def _answer(node: Expr, args: tuple[_NodeResult, ...], is_part: bool, failures: 
     match node:
         case Literal(value=bool() as value):
             answers = Answers(TRUE if value else FALSE, FALSE if value else TRUE, FALSE)
-            return _NodeResult(answers, range_of(node, ()), None)
+            return _NodeResult(answers, compute_range(node, ()), None)
         case Literal() | Column():
-            found = range_of(node, ())
+            found = compute_range(node, ())
             is_boolean = type_of(node) == types.BOOLEAN
             answers = answer_boolean(found) if is_boolean else UNKNOWN
             if isinstance(node, Literal) and node.is_null:
                 answers = Answers(FALSE, FALSE, TRUE)
             return _NodeResult(answers, found, None)
         case Call("not"):
-            return _NodeResult(args[0].answers.negated(), None, reason, is_partial)
+            return _NodeResult(args[0].answers.invert(), None, reason, is_partial)
         case Call("and", parts):
-            no_nan = columns_without_nan(parts)
+            no_nan = find_columns_without_nan(parts)
             each = [assume_no_nan(part, arg.answers, no_nan) for part, arg in zip(parts, args, strict=True)]
             return _NodeResult(Answers.conjunction(each), None, reason, is_partial)
         case Call("or"):
             return _NodeResult(Answers.disjunction([arg.answers for arg in args]), None, reason, is_partial)
         case Call():
             answers, why = answer_call(node, tuple((arg.answers, arg.range) for arg in args))
-            found_range = range_of(node, tuple(arg.range for arg in args))
+            found_range = compute_range(node, tuple(arg.range for arg in args))
             is_partial = is_partial or why is not None
             if type_of(node) in (types.BOOLEAN, None):
                 failures.inside[found_range.failure.possible] = None

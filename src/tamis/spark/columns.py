@@ -21,7 +21,7 @@ from tamis.expr.functions import COMPARISONS, type_of
 from tamis.expr.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
-from tamis.expr.printer import shown
+from tamis.expr.printer import to_display_sql
 from tamis.spark.constants import Constants, sql_type
 from tamis.spark.types import metadata_type
 from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_text
@@ -43,7 +43,7 @@ class Compiled:
 class ColumnCompiler:
     """Compiles expressions for one kind of session. `read` returns the Column of a name, in the types of metadata.
 
-    `instant` returns the unconverted Column of a timestamp with a zone. It is compared with constants directly, so that
+    `to_instant` returns the unconverted Column of a timestamp with a zone. It is compared with constants directly, so that
     Spark's readers can push the comparison down. None if there are no such columns.
     """
 
@@ -361,7 +361,7 @@ class _Fallible:
 
 def unknown(node: Expr) -> EvaluationError:
     function = f" for {node.function!r}" if isinstance(node, Call) else ""
-    return EvaluationError(f"Spark has no equivalent expression{function}, needed for {shown(node)}")
+    return EvaluationError(f"Spark has no equivalent expression{function}, needed for {to_display_sql(node)}")
 
 
 def _escape(character: str) -> str:

@@ -13,7 +13,7 @@ from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.kernels import evaluation_type
 from tamis.expr.nodes import Literal
-from tamis.expr.printer import shown
+from tamis.expr.printer import to_display_sql
 from tamis.spark.types import metadata_type
 from tamis.types import is_text, type_name
 
@@ -94,7 +94,7 @@ def microseconds(literal: Literal) -> int:
     whole, rest = divmod(count, types.UNITS_PER_SECOND[literal.type.unit])
     if rest or abs(whole) >= 2**63:
         raise EvaluationError(
-            f"{shown(literal)} is not a whole number of microseconds in the range of Spark's timestamps"
+            f"{to_display_sql(literal)} is not a whole number of microseconds in the range of Spark's timestamps"
         )
     return whole
 

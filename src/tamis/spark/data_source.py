@@ -22,7 +22,7 @@ from tamis.expr.bind import bind
 from tamis.expr.expression_json import expression_from_json, expression_to_json
 from tamis.expr.nodes import Expr
 from tamis.expr.sql import parse_sql
-from tamis.scan.task_data import task_reader_of
+from tamis.scan.task_data import get_task_reader
 from tamis.spark.handler import quoted
 from tamis.spark.pushed_filters import from_filter
 from tamis.spark.source_options import SourceOptions
@@ -63,7 +63,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
             where.append(parse_sql(self.options.filter))
         columns = columns_of_schema(self._schema(), table)
         scan = table.scan(where, columns, self.limit)
-        reader = task_reader_of(scan)
+        reader = get_task_reader(scan)
         text = reader_text(reader)
         tasks = scan.plan().tasks
         return [InputPartition((text, packed)) for packed in packed_tasks(reader, enough(tasks, self.limit))]

@@ -5,8 +5,8 @@
 | `path`            | as in the log or the listing                                                               |
 | `size`            | bytes                                                                                      |
 | `modified_ns`     | modification time, if known                                                                |
-| `num_records`     | rows, including deleted ones; NULL if unknown                                              |
-| `logical_rows`    | rows after deletes                                                                         |
+| `extract_num_records`     | rows, including deleted ones; NULL if unknown                                              |
+| `compute_logical_rows`    | rows after deletes                                                                         |
 | `deletion_vector` | the descriptor of the deletion vector                                                      |
 | `partition`       | the typed partition values, one field for each                                             |
 | `lower`, `upper`, `null_count`, `nan_count` | column statistics (see `tamis.skipping.metadata`), one field for each |
@@ -34,7 +34,7 @@ from tamis.indexing.aggregate import FileRows
 from tamis.indexing.spec import IndexedColumn
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer import Footer, load_footer
-from tamis.parquet.statistics import column_metadata, described_alike, row_counts
+from tamis.parquet.statistics import collect_column_metadata, group_similar_footers, row_counts
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.spark.types import fit_metadata, metadata_type
 from tamis.tables.delta.actions import DELETION_VECTOR
@@ -43,13 +43,13 @@ from tamis.tables.delta.file_batches import (
     STATISTICS,
     FileBatch,
     LogColumns,
-    logical_rows,
+    compute_logical_rows,
     read_batches,
 )
 from tamis.tables.delta.file_parts import FilePart
 from tamis.tables.delta.log import LogFile
 from tamis.tables.delta.part_job import metadata_from_json
-from tamis.tables.delta.replay_keys import replay_keys
+from tamis.tables.delta.replay_keys import make_action_keys
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.jobs import Arguments, find_function, read_table
 
@@ -203,7 +203,7 @@ class FileRowsRunner:
                 for item in batch.column("item").to_pylist():
                     yield from find_function(self.function)(arguments, item)
         except TamisError as error:
-            yield arguments.once(layout_of).failed(error)
+            yield arguments.memoise(layout_of).failed(error)
 
 
 def layout_of(arguments: Arguments) -> FileLayout:
@@ -218,7 +218,7 @@ def delta_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the files that a checkpoint part adds, including those that newer commits replace."""
     file = LogFile(*json.loads(item))
     part = FilePart(arguments.storage, ("part", file.path), arguments["version"], file.size, file)
-    yield from delta_rows(part, arguments.once(_parse_metadata), arguments.once(layout_of))
+    yield from delta_rows(part, arguments.memoise(_parse_metadata), arguments.memoise(layout_of))
 
 
 def _parse_metadata(arguments: Arguments) -> TableMetadata:
@@ -235,10 +235,10 @@ def delta_rows(part: FilePart, metadata: TableMetadata, layout: FileLayout) -> I
 def _delta_batch(batch: FileBatch, log: LogColumns, layout: FileLayout) -> pa.RecordBatch:
     rows = np.arange(batch.rows)
     described = batch.statistics(layout.columns, rows, log)
-    chosen = batch.chosen(rows, described[ROW_COUNT.name])
+    chosen = batch.select_files(rows, described[ROW_COUNT.name])
     files = {name: chosen[name].combine_chunks() for name in ("path", "size", "deletion_vector", "num_records")}
-    files["logical_rows"] = logical_rows(described[ROW_COUNT.name], batch.deleted(pa.array(rows)))
-    files[KEY] = replay_keys(files["path"], files["deletion_vector"])
+    files["logical_rows"] = compute_logical_rows(described[ROW_COUNT.name], batch.count_deleted(pa.array(rows)))
+    files[KEY] = make_action_keys(files["path"], files["deletion_vector"])
     return layout.batch(files, batch.partitions, described)
 
 
@@ -250,7 +250,7 @@ def parquet_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]
 
     The item has the columns `path`, `size`, `modified_ns`, then partition values under their numbers.
     """
-    storage, layout, given = arguments.storage, arguments.once(layout_of), read_table(item)
+    storage, layout, given = arguments.storage, arguments.memoise(layout_of), read_table(item)
     files = {name: given[name].combine_chunks() for name in ("path", "size", "modified_ns")}
     wanted = zip(*(array.to_pylist() for array in files.values()), strict=True)
     patience = LOCAL_PATIENCE if storage.is_local else 0.0
@@ -264,10 +264,12 @@ def parquet_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]
 def _collect_statistics(footers: Sequence[Footer], columns: Sequence[Column]) -> dict[str, pa.Array]:
     """Return the statistics of whole files, aggregated from their footers."""
     groups = {ROW_COUNT.name: pa.array([count for footer in footers for count in row_counts(footer)], types.LONG)}
-    alike = described_alike(footers)
+    alike = group_similar_footers(footers)
     counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
     for column in columns:
-        found = [column_metadata(each, column, each[0].schema.find(column.path) or column.path) for each in alike]
+        found = [
+            collect_column_metadata(each, column, each[0].schema.find(column.path) or column.path) for each in alike
+        ]
         for name in {name: None for each in found for name in each}:
             kind = next(each[name].type for each in found if name in each)
             arrays = [each.get(name, pa.nulls(count, kind)) for each, count in zip(found, counts, strict=True)]

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.engines.sessions import check_session, is_stopped, observation, session_functions
-from tamis.engines.spark import balance, job_name
-from tamis.engines.translation import translated_errors
+from tamis.engines.sessions import check_session, import_functions, is_stopped, new_observation
+from tamis.engines.spark import balance_tasks, name_jobs
+from tamis.engines.translation import translate_errors
 from tamis.engines.worker import error_from_bytes
-from tamis.errors import EvaluationError, InvalidArgument, counted
+from tamis.errors import EvaluationError, InvalidArgument, format_count
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
 from tamis.expr.nodes import TRUE, Column
-from tamis.parquet.leaves import flat_paths
+from tamis.parquet.leaves import list_flat_paths
 from tamis.scan.plan import describe_files
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.predicate import Predicate, make_predicate
@@ -39,7 +39,7 @@ from tamis.tables.delta.file_request import Request
 from tamis.tables.delta.part_job import metadata_to_json
 from tamis.tables.delta.paths import resolve_paths
 from tamis.tables.delta.table import DeltaTable
-from tamis.tables.jobs import Item, storage_arguments
+from tamis.tables.jobs import Item, storage_to_arguments
 from tamis.tables.source import LEVELS, TableSource
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class FilesDataFrame:
 
     def __init__(self, spark: Any, source: TableSource, columns: Sequence[str] | None = None) -> None:
         self._spark = check_session(spark)
-        self._functions = session_functions(spark)
+        self._functions = import_functions(spark)
         self._source = source
         self._iceberg = _to_iceberg_files(source)
         with_statistics = _resolve_columns(source, columns)
@@ -85,7 +85,7 @@ class FilesDataFrame:
         """The name of the temporary view, which the storage page of Spark's UI shows."""
         what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
         with ExitStack() as undo:
-            with translated_errors(what), job_name(spark, what):
+            with translate_errors(what), name_jobs(spark, what):
                 self.name = _create_view(spark, self._read_files(), source)
                 undo.callback(self.unpersist)
                 spark.catalog.cacheTable(self.name)
@@ -114,11 +114,11 @@ class FilesDataFrame:
             on_partitions, self._partition_metadata(self._functions.lit(1).cast("bigint"))
         )
         by_statistics, more = self._compile_conjuncts(on_statistics, self._metadata())
-        sizes = observation(self._spark)
+        sizes = new_observation(self._spark)
         stages = {"total": None, "partitions": by_partitions, "statistics": by_partitions & by_statistics}
         measured = [each for name, kept in stages.items() for each in self._measure_files(name, kept)]
         title = f"tamis: plan {self._source.name}" + (f" where {predicate.text}" if predicate.text else "")
-        with translated_errors(title), job_name(self._spark, title[:200]):
+        with translate_errors(title), name_jobs(self._spark, title[:200]):
             failed = self._functions.count(ERROR).alias(_FAILED)
             frame = self._table().drop(KEY).observe(sizes, *measured, failed)
             # Spark would optimize away a frame with a constant FALSE filter, and lose the observed metrics.
@@ -164,7 +164,7 @@ class FilesDataFrame:
 
     def _from_manifests(self, files: IcebergFiles) -> Any:
         items = files.items()
-        title = f"tamis: read the manifests of {self._source.name} in {counted(len(items), 'part')}"
+        title = f"tamis: read the manifests of {self._source.name} in {format_count(len(items), 'part')}"
         if not items:
             return self._to_frame(self.layout.schema.empty_table())
         return self._run(MANIFESTS, files.arguments(), items, title)
@@ -172,7 +172,7 @@ class FilesDataFrame:
     def _from_log(self, source: DeltaTable) -> Any:
         """Read checkpoint parts in executors and commits in the driver; an anti join drops replaced files."""
         snapshot = source.snapshot
-        parts = snapshot.parts()
+        parts = snapshot.list_parts()
         written = [part for part in parts if part.changes is not None]
         batches = [batch for part in written for batch in delta_rows(part, snapshot.metadata, self.layout)]
         frame = self._to_frame(pa.Table.from_batches(batches, self.layout.schema))
@@ -180,8 +180,8 @@ class FilesDataFrame:
         if not files:
             return frame
         arguments = {"metadata": metadata_to_json(snapshot.metadata), "version": snapshot.version}
-        items = [Item.of_json(astuple(file), file.size) for file in files]
-        title = f"tamis: read {counted(len(items), 'checkpoint part')} of {source.name}@{source.version}"
+        items = [Item.from_json(astuple(file), file.size) for file in files]
+        title = f"tamis: read {format_count(len(items), 'checkpoint part')} of {source.name}@{source.version}"
         of_parts = self._run(DELTA_PART, arguments, items, title)
         touched = snapshot.changes.touched
         if touched is not None and len(touched):
@@ -198,15 +198,15 @@ class FilesDataFrame:
         names = ["path", "size", "modified_ns", *(str(number) for number in range(len(values)))]
         table = pa.table([*columns, *values], names=names)
         items = [
-            Item.of_table(table.slice(start, FILES_TOGETHER), FILES_TOGETHER)
+            Item.from_table(table.slice(start, FILES_TOGETHER), FILES_TOGETHER)
             for start in range(0, table.num_rows, FILES_TOGETHER)
         ]
-        title = f"tamis: read {counted(table.num_rows, 'footer')} of {self._source.name}"
+        title = f"tamis: read {format_count(table.num_rows, 'footer')} of {self._source.name}"
         return self._run(PARQUET_FILES, {}, items, title) if items else self._to_frame(self.layout.schema.empty_table())
 
     def _run(self, function: str, more: Mapping[str, Any], items: Sequence[Item], title: str) -> Any:
-        arguments = {**storage_arguments(self._source.storage), "layout": self.layout.to_json(), **more}
-        tasks = balance([item.size for item in items], MOST_TASKS)
+        arguments = {**storage_to_arguments(self._source.storage), "layout": self.layout.to_json(), **more}
+        tasks = balance_tasks([item.size for item in items], MOST_TASKS)
         given = pa.table(
             {"task": pa.array(tasks, pa.int32()), "item": pa.array([item.value for item in items], pa.binary())}
         )
@@ -247,7 +247,7 @@ class FilesDataFrame:
         return kept, unused
 
     def _partition_metadata(self, rows: Any) -> dict[str, Any]:
-        """Return metadata from partition values, for files with the given numbers of rows: see `constant_bounds`."""
+        """Return metadata from partition values, for files with the given numbers of rows: see `make_constant_bounds`."""
         functions = self._functions
         found = {ROW_COUNT.name: rows}
         none = functions.lit(0).cast("bigint")
@@ -329,7 +329,7 @@ def _resolve_columns(source: TableSource, columns: Sequence[str] | None) -> tupl
     if columns is not None:
         return tuple(resolve(Column(split_name(name)), source.schema, source.name, "columns") for name in columns)
     own = [field for field in source.schema if field.name not in source.partition_columns]
-    found = [resolve(Column(path, exact=True), source.schema, source.name) for path in flat_paths(own)]
+    found = [resolve(Column(path, exact=True), source.schema, source.name) for path in list_flat_paths(own)]
     return tuple(column for column in found if column.type is not None and types.is_ordered(column.type))
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.engines.sessions import check_session, session_functions
+from tamis.engines.sessions import check_session, import_functions
 from tamis.engines.spark import SparkEngine
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.evaluate import has_kernel
@@ -31,7 +31,7 @@ from tamis.spark.columns import ColumnCompiler, Compiled
 from tamis.spark.constants import sql_type
 from tamis.spark.types import fit_metadata, metadata_type, spark_schema
 from tamis.tables.jobs import Arguments, Item, Job, read_table
-from tamis.types import a_type
+from tamis.types import type_name_with_article
 
 _ROW, _VALUE, _FAILED = "row", "value", "failed"
 
@@ -50,7 +50,7 @@ class SparkExpressionHandler:
 
     def __init__(self, spark: Any) -> None:
         self.spark = check_session(spark)
-        self.functions = session_functions(spark)
+        self.functions = import_functions(spark)
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
         return ArrowExpressionHandler().create_selection_vector(booleans)
@@ -90,7 +90,7 @@ class SparkPredicateEvaluator:
     def __init__(self, handler: SparkExpressionHandler, schema: pa.Schema, predicate: Expr) -> None:
         data_type = type_of(predicate)
         if data_type is not None and not (pa.types.is_boolean(data_type) or pa.types.is_null(data_type)):
-            raise InvalidArgument(f"{_shorten(predicate)} is {a_type(data_type)} and not a predicate")
+            raise InvalidArgument(f"{_shorten(predicate)} is {type_name_with_article(data_type)} and not a predicate")
         self._handler = handler
         self._schema = schema
         self._predicate = predicate
@@ -161,7 +161,7 @@ class SparkPredicateEvaluator:
         """Evaluate the predicate with Arrow's kernels in an executor."""
         schema = pa.schema([(_VALUE, pa.bool_())])
         job = Job(EVALUATE, {"predicate": expression_to_json(self._predicate)}, schema, "evaluate a predicate")
-        found = [each for _, each in SparkEngine(self._handler.spark).run(job, [Item.of_table(batch)])]
+        found = [each for _, each in SparkEngine(self._handler.spark).run(job, [Item.from_table(batch)])]
         return pa.Table.from_batches(found, schema)[_VALUE].combine_chunks()
 
 
@@ -171,7 +171,7 @@ EVALUATE = "tamis.spark.handler:evaluate_batch"
 def evaluate_batch(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield a selection of the rows of a batch for which a predicate is TRUE. It is the function of a job."""
     (batch,) = read_table(item).combine_chunks().to_batches()
-    evaluator = ArrowExpressionHandler().predicate_evaluator(batch.schema, arguments.once(_parse_predicate))
+    evaluator = ArrowExpressionHandler().predicate_evaluator(batch.schema, arguments.memoise(_parse_predicate))
     yield pa.record_batch([evaluator.eval(batch)], names=[_VALUE])
 
 

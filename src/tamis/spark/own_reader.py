@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.engines.sessions import session_functions
+from tamis.engines.sessions import import_functions
 from tamis.errors import EvaluationError
-from tamis.expr.evaluate import physical_value
-from tamis.expr.nodes import Column, Expr, Literal, and_, columns_of
-from tamis.expr.printer import shown
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.nodes import Column, Expr, Literal, and_, find_columns
+from tamis.expr.printer import to_display_sql
 from tamis.io.storage import Storage
 from tamis.scan.projection import Path, narrow
-from tamis.skipping.metadata import constant_bounds
+from tamis.skipping.metadata import make_constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
 from tamis.spark.columns import ColumnCompiler
@@ -112,7 +112,7 @@ class OwnReader:
 
     def __init__(self, spark: Any, source: TableSource, predicate: Predicate, projection: tuple[Path, ...]) -> None:
         self._spark = spark
-        self._functions = session_functions(spark)
+        self._functions = import_functions(spark)
         self._source = source
         self._predicate = predicate
         self._projection = projection
@@ -123,7 +123,7 @@ class OwnReader:
         With `matches`, the files are fully matched and no row is tested.
         """
         residual = None if matches else self._find_residual(listing)
-        tested = [column.path for column in columns_of(residual)] if residual is not None else []
+        tested = [column.path for column in find_columns(residual)] if residual is not None else []
         needed = narrow(self._source.schema, (*self._projection, *tested))
         partitions = [name for name in needed.names if name in self._source.partition_columns]
         of_files = row_schema(pa.schema([field for field in needed if field.name not in partitions]))
@@ -166,7 +166,7 @@ class OwnReader:
         compiled = ColumnCompiler(functions, read, instant=raw).compile(predicate)
         if compiled.failed is not None:
             raise EvaluationError(
-                f"{shown(predicate)} may fail for a row, and Spark would not raise the same error as Tamis"
+                f"{to_display_sql(predicate)} may fail for a row, and Spark would not raise the same error as Tamis"
             )
         return compiled.value
 
@@ -186,8 +186,8 @@ class OwnReader:
         units = {"row_count": one_row}
         for name in listing.partitions.column_names:
             values = listing.partitions[name].combine_chunks()
-            units |= constant_bounds(Column((name,), type=values.type), values, one_row)
-        matched = prune(pa.record_batch(units), conjuncts).matched
+            units |= make_constant_bounds(Column((name,), type=values.type), values, one_row)
+        matched = prune(pa.record_batch(units), conjuncts).fully_matched
         residual = [
             each.predicate
             for each, is_matched in zip(conjuncts, matched, strict=True)
@@ -244,7 +244,7 @@ class OwnReader:
         return joined.where(is_matched).select(*of_files, *found)
 
     def _make_constant(self, value: pa.Scalar) -> Any:
-        literal = Literal(physical_value(value), value.type)
+        literal = Literal(to_physical_value(value), value.type)
         is_instant = pa.types.is_timestamp(value.type) and value.type.tz is not None
         constants = Constants(self._functions)
         return constants.moment(literal) if is_instant else constants.column(literal)

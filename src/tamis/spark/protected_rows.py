@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.expression_json import expression_from_json, expression_to_json
-from tamis.expr.nodes import conjuncts_of
+from tamis.expr.nodes import split_conjuncts
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.lake_handle import LakeHandle
 from tamis.pushdown.nodes import Filter, Named, Node, Project, TableScan
-from tamis.pushdown.policies.reading import in_silence, protected_schema, silence
+from tamis.pushdown.policies.reading import protected_schema, redact_errors, redact_errors_of
 from tamis.pushdown.policies.values import Projection
 from tamis.scan.residual import Residual
 from tamis.scan.scan import planner_of
@@ -39,7 +39,7 @@ from tamis.tables.jobs import Arguments, read_table
 Step = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
-def protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector]) -> Any | None:
+def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector]) -> Any | None:
     """Return the visible rows of a protected scan as a lazy DataFrame; None where the driver has to read them."""
     steps: list[Filter | Project] = []
     below = node
@@ -51,8 +51,8 @@ def protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector])
     connector, handle = connectors[below.connector], below.handle
     if not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle) or handle.limit is not None:
         return None
-    with silence():
-        scan = connector.scan_of(handle)
+    with redact_errors():
+        scan = connector.to_scan(handle)
         if scan is None:
             return None
         paths = [(output.name, each.path) for output, each in zip(below.columns, handle.columns, strict=True)]
@@ -66,7 +66,7 @@ def protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector])
         }
         given = _assign_tasks(planner, int(spark.conf.get("spark.sql.shuffle.partitions")))
     title = re.sub(r"\W+", "_", f"tamis: read {planner.source.name}")
-    runner = on_workers(__name__, visible_rows.__name__, json.dumps({**reader, **more}, allow_nan=False), title)
+    runner = on_workers(__name__, read_visible_rows.__name__, json.dumps({**reader, **more}, allow_nan=False), title)
     return (
         spark.createDataFrame(given, spark_schema(INPUT))
         .repartitionById(given.num_rows, "task")
@@ -101,9 +101,9 @@ def _schema_from_text(text: str) -> pa.Schema:
 # --- On workers -------------------------------------------------------------------------------------------------------
 
 
-def visible_rows(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_visible_rows(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the visible rows of one Spark task."""
-    yield from in_silence(_read_visible(Arguments(arguments), batches))
+    yield from redact_errors_of(_read_visible(Arguments(arguments), batches))
 
 
 def _read_visible(arguments: Arguments, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +122,7 @@ def _read_visible(arguments: Arguments, batches: Iterator[pa.RecordBatch]) -> It
 
 def _make_step(given: Mapping[str, Any]) -> Step:
     if "filter" in given:
-        return Residual(conjuncts_of(expression_from_json(given["filter"]))).filter
+        return Residual(split_conjuncts(expression_from_json(given["filter"]))).filter
     outputs = [Named(name, expression_from_json(expr)) for name, expr in given["outputs"]]
     return Projection(outputs, _schema_from_text(given["schema"]))
 

@@ -10,19 +10,19 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import TokenType
 
-from tamis.engines.sessions import check_session, session_functions
-from tamis.errors import AccessDenied, EngineError, one_line
+from tamis.engines.sessions import check_session, import_functions
+from tamis.errors import AccessDenied, EngineError, to_one_line
 from tamis.expr.sql_dialect import SparkCalls
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
-from tamis.pushdown.embedded import leaf_schema, read_leaf
-from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
-from tamis.pushdown.plan_sql import print_plan, quoted
+from tamis.pushdown.embedded import find_leaf_schema, read_leaf
+from tamis.pushdown.nodes import Node, TableScan, Values, get_outputs
+from tamis.pushdown.plan_sql import print_plan, quote_spark_name
 from tamis.pushdown.policies.reading import check_protected, is_protected
 from tamis.pushdown.query import CompiledQuery
-from tamis.pushdown.run_time import prune_joins
-from tamis.pushdown.zones import zone_called
-from tamis.spark.protected_rows import protected_frame
+from tamis.pushdown.run_time import apply_dynamic_filters
+from tamis.pushdown.zones import parse_zone
+from tamis.spark.protected_rows import make_protected_frame
 from tamis.spark.types import row_schema, spark_schema
 
 logger = logging.getLogger("tamis")
@@ -31,7 +31,7 @@ logger = logging.getLogger("tamis")
 def zone_of(spark: Any) -> tzinfo:
     """Return the time zone of a session, which applies to timestamps without one."""
     check_session(spark)
-    return zone_called(str(spark.conf.get("spark.sql.session.timeZone")))
+    return parse_zone(str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 def is_ansi(spark: Any) -> bool:
@@ -49,10 +49,10 @@ def frame_of(spark: Any, query: CompiledQuery) -> Any:
         return None if rows.num_rows > most_rows else rows
 
     try:
-        plan = prune_joins(query.optimized.plan, query.context, run)
+        plan = apply_dynamic_filters(query.optimized.plan, query.context, run)
         return _rename_columns(_build_frame(spark, query, plan), query.names)
     except (AnalysisException, ParseException) as error:
-        logger.info("Spark rejects the plan, so the query runs as text: %s", one_line(error))
+        logger.info("Spark rejects the plan, so the query runs as text: %s", to_one_line(error))
     try:
         # Spark may still accept the text of the query.
         return _rename_columns(_build_frame(spark, query, query.plain.plan), query.plain.names)
@@ -120,31 +120,33 @@ def doubled_braces(text: str) -> str:
 
 
 def _build_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
-    names = [output.name for output in outputs_of(leaf)]
+    names = [output.name for output in get_outputs(leaf)]
     if isinstance(leaf, Values):
         return _to_frame(spark, leaf.rows, names)
-    if isinstance(leaf, TableScan) and not leaf.protects:
+    if isinstance(leaf, TableScan) and not leaf.is_protected:
         connector = connectors[leaf.connector]
-        scan = connector.scan_of(leaf.handle) if isinstance(connector, LakeConnector) else None
+        scan = connector.to_scan(leaf.handle) if isinstance(connector, LakeConnector) else None
         if scan is not None and names:
             return _select_handle_columns(spark, scan.to_spark(spark), leaf.handle, names)
     if is_protected(leaf) and names:
         # Spark's optimizer may reorder conditions, so rows that a policy hides must never reach Spark.
-        frame = protected_frame(spark, leaf, connectors)
+        frame = make_protected_frame(spark, leaf, connectors)
         if frame is not None:
             return frame
-    return _to_frame(spark, pa.Table.from_batches(read_leaf(leaf, connectors), leaf_schema(leaf, connectors)), names)
+    return _to_frame(
+        spark, pa.Table.from_batches(read_leaf(leaf, connectors), find_leaf_schema(leaf, connectors)), names
+    )
 
 
 def _build_empty_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
-    schema = leaf.rows.schema if isinstance(leaf, Values) else leaf_schema(leaf, connectors)
-    return _to_frame(spark, schema.empty_table(), [output.name for output in outputs_of(leaf)])
+    schema = leaf.rows.schema if isinstance(leaf, Values) else find_leaf_schema(leaf, connectors)
+    return _to_frame(spark, schema.empty_table(), [output.name for output in get_outputs(leaf)])
 
 
 def _select_handle_columns(spark: Any, frame: Any, handle: Any, names: Sequence[str]) -> Any:
     """Return the columns of a handle, which may be struct fields of the columns that the scan returns."""
-    functions = session_functions(spark)
-    paths = [".".join(map(quoted, column.path)) for column in handle.columns]
+    functions = import_functions(spark)
+    paths = [".".join(map(quote_spark_name, column.path)) for column in handle.columns]
     return frame.select(*(functions.col(path).alias(name) for path, name in zip(paths, names, strict=True)))
 
 

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.parquet.field_names import ColumnMapping, MappedField
 from tamis.scan.projection import Path, narrow
 from tamis.scan.stored_names import AskedColumns, columns_told_apart
 from tamis.spark.stored_names import stored_names, stored_names_in
 from tamis.tables.delta.table import DeltaTable
-from tamis.tables.jobs import Engine, can_travel
+from tamis.tables.jobs import Engine, can_serialise
 from tamis.tables.source import FILE_FORMAT, PARQUET, TableSource
 
 MOST_READ_HERE = 4096
@@ -84,7 +84,7 @@ def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
     return np.array(plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain)
 
 
-def _find_names_in_log(names: FieldNames | None, columns: Sequence[str]) -> Names | None:
+def _find_names_in_log(names: ColumnMapping | None, columns: Sequence[str]) -> Names | None:
     """Return the physical column names of all files, from the log; None if nested fields are renamed."""
     if names is None:
         return {}
@@ -96,7 +96,7 @@ def _find_names_in_log(names: FieldNames | None, columns: Sequence[str]) -> Name
     return {each.name: key for key, each in wanted}
 
 
-def _has_renamed_fields(field: FieldName) -> bool:
+def _has_renamed_fields(field: MappedField) -> bool:
     return any(key != inner.name or _has_renamed_fields(inner) for key, inner in field.inner.items())
 
 
@@ -108,7 +108,7 @@ def _check_footers(
     chosen = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
     if len(candidates) <= MOST_READ_HERE:
         found = stored_names(source.storage, chosen, asked)
-    elif can_travel(source.storage):
+    elif can_serialise(source.storage):
         found = stored_names_in(engine, source.storage, chosen, asked, source.name)
     else:
         return ReadableFiles.none(files.num_rows)

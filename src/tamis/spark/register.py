@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from tamis.engines.sessions import check_session
-from tamis.engines.translation import translated_errors
+from tamis.engines.translation import translate_errors
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -29,5 +29,5 @@ def register(spark: Any) -> None:
         spark.conf.set(PUSHDOWN, "true")
     except PySparkException as error:
         logger.warning("cannot set %s, so the option pushdown of tamis does not work: %s", PUSHDOWN, error)
-    with translated_errors("tamis: register the data source"):
+    with translate_errors("tamis: register the data source"):
         spark.dataSource.register(sources.TamisDataSource)

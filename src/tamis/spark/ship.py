@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.engines.sessions import check_session
-from tamis.engines.translation import translated_errors
+from tamis.engines.translation import translate_errors
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -26,7 +26,7 @@ def ship(spark: Any) -> str:
     """
     check_session(spark)
     path = write_package(Path(_create_directory().name))
-    with translated_errors(f"tamis: send {path.name}"):
+    with translate_errors(f"tamis: send {path.name}"):
         spark.addArtifacts(str(path), pyfile=True)
     return path.name
 

@@ -11,7 +11,7 @@
 | `pushdown`                    | `true`: Spark's filters prune too; for DataFrames of one query only |
 | `index`                       | the location of the statistics index, or `false` to use none        |
 | `merge_schema`, `allow_outside`, `relocate`, `partitioning.…` | as the arguments of `tamis.open` of these names |
-| `int96`                       | `instant` or `local`, as the argument of `tamis.open`               |
+| `int96`                       | `to_instant` or `local`, as the argument of `tamis.open`               |
 | `storage.…`                   | a storage option, such as `storage.aws_region`                      |
 
 Names are case-insensitive, with or without underscores; `versionAsOf` and `timestampAsOf` are accepted too.
@@ -145,7 +145,7 @@ class SourceOptions:
         assert isinstance(source, IcebergTable)
         given = source.storage.given
         storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
-        path = source.metadata.place
+        path = source.metadata.file_location
         return replace(self, path=path, storage=storage, format="iceberg", catalog=None, catalog_properties=())
 
 

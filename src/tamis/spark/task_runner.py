@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.read import TaskReader
-from tamis.scan.run import weight
+from tamis.scan.run import estimate_bytes
 from tamis.scan.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
 from tamis.scan.tasks import ScanTask, put_together
 from tamis.spark.on_workers import on_workers
@@ -51,7 +51,7 @@ def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.Rec
         for group in groups:
             yield from reader.read(group)
         return
-    yield from run_tasks(groups, reader.read, weight)
+    yield from run_tasks(groups, reader.read, estimate_bytes)
 
 
 def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
@@ -79,7 +79,7 @@ def packed_tasks(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
 
 def packed(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
     """Return serialised tasks of a scan."""
-    return Item.of_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
+    return Item.from_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
 
 
 def pack(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:

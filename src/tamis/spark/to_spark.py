@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tamis.engines.sessions import check_session
 from tamis.engines.spark import SparkEngine
-from tamis.engines.translation import translated_errors
+from tamis.engines.translation import translate_errors
 from tamis.errors import InvalidArgument
 from tamis.scan.plan import PlannedFiles
 from tamis.scan.read import TaskReader
@@ -78,7 +78,7 @@ def frame_of(spark: Any, wanted: Wanted, reader: str = AUTO) -> Any:
     check_session(spark)
     if reader not in READERS:
         raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
-    with translated_errors(f"tamis: read {wanted.source.name}"):
+    with translate_errors(f"tamis: read {wanted.source.name}"):
         return _build_frame(spark, wanted, reader)
 
 

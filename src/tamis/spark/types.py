@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.expr.calendar import in_unit
+from tamis.expr.calendar import cast_to_unit
 from tamis.expr.kernels import to_evaluation_form
 from tamis.types import is_bytes, is_text, type_name
 
@@ -180,7 +180,7 @@ def _convert(values: pa.Array, target: pa.DataType) -> pa.Array:
         values = values.storage
     if pa.types.is_timestamp(target) and values.type.unit != "us":
         # Round towards the past, unlike Arrow's cast.
-        return in_unit(values.view(pa.timestamp(values.type.unit)), "us").view(target)
+        return cast_to_unit(values.view(pa.timestamp(values.type.unit)), "us").view(target)
     if pa.types.is_unsigned_integer(values.type) and pa.types.is_decimal(target):
         return pc.cast(values, target)
     return pc.cast(values, target, safe=False)

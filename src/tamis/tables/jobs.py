@@ -32,7 +32,7 @@ from tamis.io.storage import Storage, open_storage
 
 Prepared = TypeVar("Prepared")
 
-OURS = "tamis."
+MODULE_PREFIX = "tamis."
 """The prefix of modules whose functions may run in a job: a name is data, and data must not choose foreign code."""
 
 
@@ -54,7 +54,7 @@ class Arguments(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def once(self, prepare: Callable[[Arguments], Prepared]) -> Prepared:
+    def memoise(self, prepare: Callable[[Arguments], Prepared]) -> Prepared:
         """Return the result of a module-level function of the arguments, computed on first use."""
         with self._lock:
             if prepare not in self._prepared:
@@ -63,8 +63,8 @@ class Arguments(Mapping[str, Any]):
 
     @property
     def storage(self) -> Storage:
-        """The storage that `storage_arguments` described."""
-        return self.once(_open_storage)
+        """The storage that `storage_to_arguments` described."""
+        return self.memoise(_open_storage)
 
     def counts(self) -> IoCounts:
         """Return the I/O counts of `storage` so far."""
@@ -86,7 +86,7 @@ class Job:
     """The JSON values that all calls share."""
     schema: pa.Schema
     """The schema of the batches that the function yields."""
-    what: str
+    description: str
     """A description for the Spark UI: `read 40 checkpoint parts of orders@17`."""
     counters: IoCounters | None = field(default=None, compare=False, repr=False)
     """Counters for the I/O of all calls through `Arguments.storage`, in whatever process they run."""
@@ -108,11 +108,11 @@ class Item:
     """The number of bytes that the call will read, to balance tasks."""
 
     @staticmethod
-    def of_json(value: object, size: int = 0) -> Item:
+    def from_json(value: object, size: int = 0) -> Item:
         return Item(json.dumps(value, allow_nan=False).encode(), size)
 
     @staticmethod
-    def of_table(table: pa.Table | pa.RecordBatch, size: int = 0) -> Item:
+    def from_table(table: pa.Table | pa.RecordBatch, size: int = 0) -> Item:
         """Make an item that `read_table` reads."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -148,7 +148,7 @@ def find_function(name: str) -> JobFunction:
     tamis.errors.InvalidArgument: a job runs a function of this package, as tamis.module:function, not 'os:system'
     """
     module, _, function = name.partition(":")
-    if not module.startswith(OURS) or not function.isidentifier():
+    if not module.startswith(MODULE_PREFIX) or not function.isidentifier():
         raise InvalidArgument(f"a job runs a function of this package, as tamis.module:function, not {name!r}")
     found = getattr(import_module(module), function, None)
     if not callable(found) or getattr(found, "__module__", None) != module:
@@ -156,12 +156,12 @@ def find_function(name: str) -> JobFunction:
     return cast(JobFunction, found)
 
 
-def can_travel(storage: Storage) -> bool:
+def can_serialise(storage: Storage) -> bool:
     """Whether other processes can open the same storage."""
     return storage.given is not None
 
 
-def storage_arguments(storage: Storage) -> dict[str, Any]:
+def storage_to_arguments(storage: Storage) -> dict[str, Any]:
     """Describe a storage as data, which `Arguments.storage` opens."""
     if storage.given is None:
         raise InvalidArgument(

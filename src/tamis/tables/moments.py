@@ -30,7 +30,7 @@ def to_milliseconds(timestamp: datetime | str) -> int:
     return (parsed - EPOCH) // timedelta(milliseconds=1)
 
 
-def moment_text(milliseconds: int) -> str:
+def format_milliseconds(milliseconds: int) -> str:
     """Format a timestamp for messages.
 
     >>> moment_text(1500)

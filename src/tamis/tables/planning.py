@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tamis.errors import InvalidArgument
 from tamis.io.storage import Storage
-from tamis.tables.jobs import Engine, can_travel
+from tamis.tables.jobs import Engine, can_serialise
 
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 MODES = (AUTO, LOCAL, SPARK)
@@ -15,7 +15,7 @@ AUTO_BYTES = 32 * 1024 * 1024
 """From this many bytes of metadata on, `auto` plans in executors. A checkpoint of 27 MiB, with 800,000 files, took this
 process two seconds of one processor; a Spark job with new workers takes about as long to start."""
 
-AUTO_PIECES = 4
+AUTO_PARTS = 4
 """From this many parts on, `auto` plans in executors: a single part is read by one executor, which gains nothing."""
 
 SMALL_READ = 64 * 1024
@@ -38,14 +38,14 @@ class Planning:
     def __post_init__(self) -> None:
         check_mode(self.mode)
 
-    def engine_for(self, storage: Storage, parts: int, size: int) -> Engine | None:
+    def choose_engine(self, storage: Storage, parts: int, size: int) -> Engine | None:
         """Return the engine that reads `parts` parts of metadata of `size` bytes together; None for this process."""
         if self.mode == LOCAL or not parts:
             return None
         if self.mode == SPARK:
             return self.engine
-        is_worth_it = parts >= AUTO_PIECES and size >= AUTO_BYTES
-        return self.engine if is_worth_it and can_travel(storage) else None
+        is_worth_it = parts >= AUTO_PARTS and size >= AUTO_BYTES
+        return self.engine if is_worth_it and can_serialise(storage) else None
 
 
 def check_mode(mode: object) -> None:

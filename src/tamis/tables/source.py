@@ -17,7 +17,7 @@ from tamis.errors import TableError
 from tamis.expr.nodes import Column
 from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.leaves import FieldPath
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate
@@ -29,7 +29,7 @@ LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "d
 _ICEBERG_ONLY = frozenset({"manifests"})
 
 
-def levels_of(table_format: str) -> tuple[str, ...]:
+def levels_of_format(table_format: str) -> tuple[str, ...]:
     """Return the levels that tables of a format have.
 
     >>> levels_of("delta")
@@ -49,9 +49,9 @@ class FileListing:
 
     `files` has `path` (in the file system), `size` and `modified_ns`, and further columns that the format needs later;
     `partitions` has the typed partition values of the same files, in columns of any name. A table with files that are
-    not Parquet has `file_format`, and `num_records` for those. `identity_values` has the values of columns that a file
+    not Parquet has `file_format`, and `extract_num_records` for those. `identity_values` has the values of columns that a file
     may lack: a struct of structs with the field `value`, where a null struct means unknown. Its names are those of
-    `absent_name`.
+    `absent_column_name`.
     """
 
     files: pa.Table
@@ -93,7 +93,7 @@ class FileListing:
         )
 
 
-def absent_name(path: FieldPath) -> str:
+def absent_column_name(path: FieldPath) -> str:
     """Return the name of a column, or of a field inside structs, in `identity_values`.
 
     >>> absent_name(("day",)), absent_name(("at", "day")), absent_name(("[day]",))
@@ -102,8 +102,8 @@ def absent_name(path: FieldPath) -> str:
     return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
 
 
-def absent_key(name: str) -> str | FieldPath:
-    """Return the column, or the path of the field inside structs, with a name of `absent_name`.
+def parse_absent_column_name(name: str) -> str | FieldPath:
+    """Return the column, or the path of the field inside structs, with a name of `absent_column_name`.
 
     >>> absent_key("day"), absent_key('["at", "day"]'), absent_key('["[day]"]')
     ('day', ('at', 'day'), '[day]')
@@ -112,24 +112,24 @@ def absent_key(name: str) -> str | FieldPath:
     return path if len(path) > 1 else path[0]
 
 
-def known_otherwise(files: pa.Table, column: str = IDENTITY_VALUES) -> list[dict[str | FieldPath, pa.Scalar]]:
+def read_absent_values(files: pa.Table, column: str = IDENTITY_VALUES) -> list[dict[str | FieldPath, pa.Scalar]]:
     """Return the values of columns that each file may lack, from a column like `identity_values`."""
     found: list[dict[str | FieldPath, pa.Scalar]] = [{} for _ in range(files.num_rows)]
     if column in files.column_names:
         given = files[column].combine_chunks()
         for name, each in zip(given.type.names, given.flatten(), strict=True):
             (values,) = each.flatten()
-            key = absent_key(name)
+            key = parse_absent_column_name(name)
             for file in np.flatnonzero(np.asarray(each.is_valid())).tolist():
                 found[file][key] = values[file]
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class NotedRowGroups:
+class IndexedRowGroups:
     """Metadata of row groups from an index, without footers. Row groups are in the order of the files."""
 
-    is_noted: npt.NDArray[np.bool_]
+    is_indexed: npt.NDArray[np.bool_]
     """Which of the files are in the index; the other attributes are about those."""
     rows: Sequence[Sequence[int]]
     """How many rows each row group of each file has."""
@@ -163,10 +163,10 @@ class FileIndex(Protocol):
         columns: Sequence[Column],
         needed: Sequence[tuple[str, ...]],
         mentioned: Sequence[Column],
-    ) -> NotedRowGroups | None:
+    ) -> IndexedRowGroups | None:
         """Return the metadata of row groups, as footers would have it: bounds of `columns`, sizes of `needed`.
 
-        A file in which `mentioned` columns have other types than in the table is not in the result: see `check_fits`.
+        A file in which `mentioned` columns have other types than in the table is not in the result: see `check_compatible_types`.
         """
         ...
 
@@ -213,7 +213,7 @@ class TableSource(Protocol):
         ...
 
     @property
-    def field_names(self) -> FieldNames | None:
+    def field_names(self) -> ColumnMapping | None:
         """The physical column names of files, where they differ from those of the table."""
         ...
 
@@ -241,14 +241,16 @@ class TableSource(Protocol):
 
 
 @runtime_checkable
-class Describing(Protocol):
+class HasFileStatistics(Protocol):
     """A table whose format has statistics of files."""
 
-    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+    def list_files_with_statistics(
+        self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]
+    ) -> FileListing:
         """List files as `list_files` does with rows, and with the format's statistics of columns in each file.
 
         The statistics are further columns of `files`, in the layout of `tamis.skipping.metadata`. They are about all
-        `num_records` rows of a file, deleted ones included. What is unknown is null, or has no column.
+        `extract_num_records` rows of a file, deleted ones included. What is unknown is null, or has no column.
         """
         ...
 
@@ -304,7 +306,7 @@ class HasRefs(Protocol):
 
 
 @runtime_checkable
-class Catalogued(Protocol):
+class HasCatalogNames(Protocol):
     """A table that may have a name in a catalog."""
 
     @property

@@ -26,13 +26,13 @@ from tamis.pushdown.nodes import (
     TopN,
     Union,
     Values,
-    outputs_of,
+    get_outputs,
     walk_plan,
 )
 from tamis.pushdown.optimizer import optimize
 from tamis.pushdown.rules import ALL
-from tamis.pushdown.rules.key_filters import MOST_KEYS, MOST_RANGES, key_filter
-from tamis.pushdown.rules.prune_joins_at_run_time import PruneJoinsAtRunTime, pruned
+from tamis.pushdown.rules.key_filters import MAX_KEY_RANGES, MAX_LISTED_KEYS, build_key_predicate
+from tamis.pushdown.rules.prune_joins_at_run_time import PruneWithDynamicFilters, push_dynamic_filters
 from tamis.pushdown.rules.push_aggregation_into_scan import PushAggregationIntoScan
 from tamis.pushdown.rules.push_join_into_scan import PushJoinIntoScan
 from tamis.pushdown.rules.push_limit_into_scan import PushLimitIntoScan
@@ -130,7 +130,7 @@ def test_an_average_is_made_above_of_the_parts_that_a_scan_returns() -> None:
     assert found.outputs == (Named("k", Column(("k",))), Named("m", Call("/", (total, count))), Named("c", count))
     assert isinstance(found.source, TableScan)
     assert [output.name for output in found.source.columns] == ["k", "total of m", "n of m"]
-    assert [output.name for output in outputs_of(found)] == [output.name for output in outputs_of(groups)]
+    assert [output.name for output in get_outputs(found)] == [output.name for output in get_outputs(groups)]
 
 
 @pytest.mark.parametrize("function", ["sum", "avg"])
@@ -180,7 +180,7 @@ def test_tables_of_one_place_are_joined_there() -> None:
     join = Join(T, U, "inner", ON)
     found = apply(PushJoinIntoScan(), join)
     assert isinstance(found, TableScan)
-    assert [output.name for output in found.columns] == [output.name for output in outputs_of(join)]
+    assert [output.name for output in found.columns] == [output.name for output in get_outputs(join)]
     assert isinstance(found.handle, FakeHandle)
     assert found.handle.joined == ("inner", ((Column(("a",)), Column(("a",))),))
 
@@ -219,15 +219,15 @@ def test_the_larger_side_is_pruned_unless_the_join_keeps_its_rows(
     kind: JoinKind, prunes_large: bool, prunes_when_swapped: bool
 ) -> None:
     join = Join(LARGE, SMALL, kind, ON)
-    found = PruneJoinsAtRunTime().apply(join, context())
-    assert found == (replace(join, prunes="left") if prunes_large else None)
+    found = PruneWithDynamicFilters().apply(join, context())
+    assert found == (replace(join, dynamic_filter_side="left") if prunes_large else None)
     swapped = Join(SMALL, LARGE, kind, ((column("u.a"), column("t.a")),))
-    found = PruneJoinsAtRunTime().apply(swapped, context())
-    assert found == (replace(swapped, prunes="right") if prunes_when_swapped else None)
+    found = PruneWithDynamicFilters().apply(swapped, context())
+    assert found == (replace(swapped, dynamic_filter_side="right") if prunes_when_swapped else None)
 
 
 def test_joins_without_a_small_side_or_a_scan_are_not_marked() -> None:
-    rule = PruneJoinsAtRunTime()
+    rule = PruneWithDynamicFilters()
     large = scan("t", rows=10_000_000)
     assert rule.apply(Join(large, scan("u", rows=9_000_000), "inner", ON), context()) is None
     assert rule.apply(Join(scan("t", rows=None), scan("u", rows=None), "inner", ON), context()) is None
@@ -253,41 +253,41 @@ def in_list(name: str, *items: int) -> Call:
 def test_keys_come_to_the_scan_through_what_keeps_them() -> None:
     inner = Join(select(where(LARGE, "`t.a` < `t.b`"), y="`t.b`", z="`t.a`"), scan("v"), "left", ())
     side = Sort(inner, ())
-    join = Join(side, SMALL, "inner", ((Column(("z",), type=LONG), column("u.a")),), prunes="left")
-    found = pruned(join, keys(3, 1, None, 3), context())
+    join = Join(side, SMALL, "inner", ((Column(("z",), type=LONG), column("u.a")),), dynamic_filter_side="left")
+    found = push_dynamic_filters(join, keys(3, 1, None, 3), context())
     assert predicates(found) == [in_list("a", 1, 3), predicates(scan("v"))[0]]
-    assert outputs_of(found) == outputs_of(side)
+    assert get_outputs(found) == get_outputs(side)
 
 
 def test_no_keys_leave_nothing() -> None:
-    join = Join(LARGE, SMALL, "inner", ON, prunes="left")
-    assert predicates(pruned(join, keys(None), context())) == predicates(LARGE)
-    assert key_filter(column("t.a"), pa.array([None], LONG)) == FALSE
+    join = Join(LARGE, SMALL, "inner", ON, dynamic_filter_side="left")
+    assert predicates(push_dynamic_filters(join, keys(None), context())) == predicates(LARGE)
+    assert build_key_predicate(column("t.a"), pa.array([None], LONG)) == FALSE
 
 
 def test_keys_do_not_pass_a_limit_nor_the_side_that_an_outer_join_fills() -> None:
     for side in (Limit(LARGE, 5), Join(scan("v"), LARGE, "left", ()), TopN(LARGE, (SortKey(column("t.b")),), 3)):
-        join = Join(side, SMALL, "inner", ON, prunes="left")
-        assert pruned(join, keys(1), context()) == side
+        join = Join(side, SMALL, "inner", ON, dynamic_filter_side="left")
+        assert push_dynamic_filters(join, keys(1), context()) == side
 
 
 def test_A8_keys_pass_masks_only_of_columns_that_are_not_masked() -> None:
     hidden = scan("t", protects=True)
     masks = select(where(hidden, "`t.b` = 1", protects=True), protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)")
-    join = Join(masks, SMALL, "inner", ON, prunes="left")
-    assert predicates(pruned(join, keys(1), context())) == [Call("=", (Column(("a",)), Literal(1, LONG)))]
-    masked = Join(masks, SMALL, "inner", ((Column(("t.b",), type=LONG), column("u.a")),), prunes="left")
-    assert pruned(masked, keys(1), context()) == masks
+    join = Join(masks, SMALL, "inner", ON, dynamic_filter_side="left")
+    assert predicates(push_dynamic_filters(join, keys(1), context())) == [Call("=", (Column(("a",)), Literal(1, LONG)))]
+    masked = Join(masks, SMALL, "inner", ((Column(("t.b",), type=LONG), column("u.a")),), dynamic_filter_side="left")
+    assert push_dynamic_filters(masked, keys(1), context()) == masks
 
 
 def test_many_keys_become_ranges() -> None:
-    near, far = pa.array(range(MOST_KEYS)), pa.array([10**9 + each for each in range(5)])
-    found = key_filter(column("t.a"), pa.concat_arrays([near, far]))
+    near, far = pa.array(range(MAX_LISTED_KEYS)), pa.array([10**9 + each for each in range(5)])
+    found = build_key_predicate(column("t.a"), pa.concat_arrays([near, far]))
     expected = expr("(`t.a` >= 0 AND `t.a` <= 999) OR (`t.a` >= 1000000000 AND `t.a` <= 1000000004)", T)
     assert found == expected
-    apart = key_filter(column("t.a"), pa.array(range(0, 10 * MOST_KEYS + 10, 10)))
+    apart = build_key_predicate(column("t.a"), pa.array(range(0, 10 * MAX_LISTED_KEYS + 10, 10)))
     assert isinstance(apart, Call)
-    assert len(apart.args) == MOST_RANGES
+    assert len(apart.args) == MAX_KEY_RANGES
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_many_keys_become_ranges() -> None:
     ],
 )
 def test_keys_of_other_types(kind: pa.DataType, given: pa.Array, said: str | None) -> None:
-    found = key_filter(Column(("k",), type=kind), given)
+    found = build_key_predicate(Column(("k",), type=kind), given)
     assert found == (None if said is None else expr(said, Union((), (Output("k", kind),))))
 
 
@@ -320,8 +320,8 @@ def test_every_rule_leaves_alone_what_all_of_them_made() -> None:
     values = Values(pa.table({"k": [1]}), (Output("v", LONG),))
     plan = Limit(Union((plan, values), (Output("w", LONG),)), 5)
     done = optimize(plan, ALL, context()).plan
-    assert outputs_of(done) == outputs_of(plan)
-    assert not [each.name for each in optimize(done, ALL, context()).accounts if each.applied]
+    assert get_outputs(done) == get_outputs(plan)
+    assert not [each.name for each in optimize(done, ALL, context()).rule_metrics if each.applied]
 
 
 def test_A1_no_rule_undoes_what_another_did_to_the_filters_of_a_hidden_table() -> None:
@@ -330,7 +330,7 @@ def test_A1_no_rule_undoes_what_another_did_to_the_filters_of_a_hidden_table() -
     masks = select(policy, protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)", t__s="`t.s`")
     plan = keep(where(masks, "`t.a` = 1 AND `t.b` = 2"), "t.s")
     done = optimize(plan, ALL, context()).plan
-    assert not [each.name for each in optimize(done, ALL, context()).accounts if each.applied]
+    assert not [each.name for each in optimize(done, ALL, context()).rule_metrics if each.applied]
     assert predicates(done) == [Call("=", (Column(("a",)), Literal(1, LONG)))]
     (scanned,) = (node for node in walk_plan(done) if isinstance(node, TableScan))
     assert [output.name for output in scanned.columns] == ["t.a", "t.b", "t.s"]

@@ -20,9 +20,9 @@ from tamis.expr.nodes import NULL, Call, Column, Expr, Literal
 from tamis.pushdown.connectors.database import DatabaseConnector
 from tamis.pushdown.nodes import AggregateCall, Named, SortKey
 from tamis.tables.database import open_database
-from tamis.tables.database.dialects import family_of
-from tamis.tables.database.query import DatabaseColumn, Query, Selected
-from tamis.tables.database.select import select
+from tamis.tables.database.dialects import find_type_family
+from tamis.tables.database.query import DatabaseColumn, Query, SelectedColumn
+from tamis.tables.database.select import render_select
 
 pytest.importorskip("adbc_driver_sqlite", reason="adbc-driver-sqlite is not installed")
 
@@ -102,7 +102,7 @@ def pairs(rows: pa.Table) -> Iterator[Expr]:
     """Columns of one family with each other."""
     names = rows.column_names
     for one, other, operator in itertools.product(names, names, OPERATORS):
-        if family_of(rows.schema.field(one).type) == family_of(rows.schema.field(other).type):
+        if find_type_family(rows.schema.field(one).type) == find_type_family(rows.schema.field(other).type):
             yield Call(operator, (Column((one,)), Column((other,))))
 
 
@@ -142,16 +142,16 @@ def _batched(items: list[Expr]) -> Iterator[list[Expr]]:
 
 def _truths(case: Case, predicates: list[Expr]) -> pa.Table:
     one, zero = Literal(1, pa.int64()), Literal(0, pa.int64())
-    number = Selected(case.handle.selected[0].column, Column(("id",), type=pa.int64()))
+    number = SelectedColumn(case.handle.selected[0].column, Column(("id",), type=pa.int64()))
     truths = [
-        Selected(
+        SelectedColumn(
             DatabaseColumn(f"p{place}", pa.int64()),
             Call("case", (each, one, Call("not", (each,)), zero, Literal(None, pa.int64()))),
         )
         for place, each in enumerate(predicates)
     ]
     query = Query(case.handle.source, (number, *truths))
-    text = select(query, case.connector.database.dialect)
+    text = render_select(query, case.connector.database.dialect)
     assert text is not None, predicates
     return pa.Table.from_batches(case.connector.database.run(text, query.columns)).sort_by("id")
 

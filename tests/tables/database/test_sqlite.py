@@ -18,7 +18,7 @@ from tamis.expr.sql import parse_sql
 from tamis.pushdown.connectors.database import DatabaseConnector
 from tamis.pushdown.nodes import AggregateCall, Named, SortKey
 from tamis.tables.database import open_database
-from tamis.tables.database.expressions import MOST_ITEMS
+from tamis.tables.database.expressions import MAX_IN_LIST_ITEMS
 
 pytest.importorskip("adbc_driver_sqlite", reason="adbc-driver-sqlite is not installed")
 
@@ -172,7 +172,7 @@ def test_tables_and_columns_may_have_any_name(write: Write) -> None:
 def test_a_long_list_is_pushed_as_a_range_and_tested_above(write: Write) -> None:
     connector = write("CREATE TABLE t (n INTEGER)", "INSERT INTO t VALUES (-5), (3), (99999)")
     handle = connector.table(("t",))
-    items = [Literal(number, types.LONG) for number in range(MOST_ITEMS + 1)]
+    items = [Literal(number, types.LONG) for number in range(MAX_IN_LIST_ITEMS + 1)]
     listed = Call("in", (Column(("n",), type=types.LONG), *items))
     pushed = connector.push_filter(handle, listed)
     assert pushed is not None

@@ -15,7 +15,7 @@ from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
-from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
 
 ODD = {
     "int": (pa.int32(), 7),
@@ -29,7 +29,7 @@ ODD = {
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     log = DeltaLog(tmp_path, {"id": "long", "day": "string"}, partition_columns=["day"])
     log.commit(data_file(log, "1.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}), {"day": "a"}))
     return log

@@ -53,7 +53,7 @@ def load(log: DeltaLog, version: int | None = None) -> Snapshot:
 
 
 def rows(snapshot: Snapshot, columns: Any = tuple(ADD.names)) -> list[dict[str, Any]]:
-    found = [row for part in snapshot.parts() for batch in part.read(columns) for row in batch.to_pylist()]
+    found = [row for part in snapshot.list_parts() for batch in part.read(columns) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: str(row.get("path")))
 
 
@@ -88,7 +88,7 @@ def test_D8_commits_after_a_checkpoint_of_every_form(log: DeltaLog, form: str) -
 def test_the_pieces_are_the_commits_and_the_files_that_add_something(log: DeltaLog, form: str) -> None:
     paths = log.checkpoint(**FORMS[form])
     log.commit(add("new"))
-    parts = load(log).parts()
+    parts = load(log).list_parts()
     assert parts[0].path is None
     assert sum(batch.num_rows for batch in parts[0].read(["path"])) == 1
     with_files = paths if not FORMS[form].get("sidecars") else paths[1:]
@@ -110,7 +110,7 @@ def test_D8_a_sidecar_may_be_named_by_its_whole_path(log: DeltaLog) -> None:
 def test_D8_a_sidecar_that_points_out_of_the_folder_is_looked_for_in_it(log: DeltaLog) -> None:
     top, first, _ = log.checkpoint(sidecars=2, top="json")
     top.write_text(top.read_text().replace(f'"{first.name}"', f'"../../../../elsewhere/{first.name}"'))
-    assert {part.path for part in load(log).parts()} >= {str(first)}
+    assert {part.path for part in load(log).list_parts()} >= {str(first)}
     top.write_text(top.read_text().replace(first.name, "%2e%2e"))
     assert load(log).segment.checkpoint is None
     assert len(rows(load(log))) == 10
@@ -211,7 +211,7 @@ def test_batches_have_the_canonical_types_whatever_the_checkpoint_has(log: Delta
     pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", adds), path)
     snapshot = load(log)
     assert snapshot.segment.checkpoint is not None
-    for part in snapshot.parts():
+    for part in snapshot.list_parts():
         for batch in part.read():
             assert batch.schema == ADD
     assert rows(snapshot) == wanted
@@ -243,7 +243,7 @@ def test_D14_parsed_statistics_are_read_where_they_are_and_as_they_are(log: Delt
         actions=held, add_fields=[("stats_parsed", stats), ("partitionValues_parsed", parsed)], omit=["stats"]
     )
     log.commit(add("new", {"day": "3"}))
-    commits, checkpoint = load(log).parts()
+    commits, checkpoint = load(log).list_parts()
     (batch,) = commits.read(["path", "stats_parsed", "partition_values_parsed"])
     assert batch.schema.names == ["path"]
     (batch,) = checkpoint.read(["path", "stats_parsed", "partition_values_parsed"])
@@ -261,7 +261,7 @@ def test_D14_parsed_statistics_are_read_where_they_are_and_as_they_are(log: Delt
 
 def test_row_groups_stream_and_can_be_left_out(log: DeltaLog) -> None:
     (path,) = log.checkpoint(row_group_size=2)
-    (part,) = load(log).parts()
+    (part,) = load(log).list_parts()
     sizes = [batch.num_rows for batch in part.read(["path"])]
     assert max(sizes) == 2
     assert sum(sizes) == 10
@@ -280,16 +280,16 @@ def test_row_groups_stream_and_can_be_left_out(log: DeltaLog) -> None:
 def test_what_a_part_adds_can_be_kept_and_filtered_later(log: DeltaLog) -> None:
     log.checkpoint()
     before = load(log)
-    (old,) = before.parts()
+    (old,) = before.list_parts()
     log.commit(remove("day=0/0"), remove("v8", deletionVector=deletion_vector()))
     after = before.refresh()
-    _, new = after.parts()
+    _, new = after.list_parts()
     assert old.source_key == new.source_key
     assert old.key != new.key
     (batch,) = new.read_source()
     assert batch.num_rows == 10
-    assert old.live(batch) is None
-    live = batch.filter(new.live(batch))
+    assert old.find_live(batch) is None
+    live = batch.filter(new.find_live(batch))
     assert live.equals(next(new.read()))
     assert live.num_rows == 8
 

@@ -36,7 +36,7 @@ def decoded(log: DeltaLog, names: tuple[str, ...] = ("day",)) -> list[dict[str, 
 
 def files(log: DeltaLog) -> list[dict[str, Any]]:
     snapshot = Snapshot.load(open_storage(log.table))
-    return [row for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()]
+    return [row for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()]
 
 
 def test_every_column_of_an_add(log: DeltaLog) -> None:
@@ -143,7 +143,9 @@ def test_D22_actions_on_several_lines_are_read(log: DeltaLog, spell: Any, betwee
     log.write(2, between + between.join(map(spell, [remove("3"), add("4")])) + between)
     assert [row["path"] for row in decoded(log)] == ['1"}\n{"', "2", "3", "3", "4"]
     snapshot = Snapshot.load(open_storage(log.table))
-    assert sorted(row["path"] for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()) == [
+    assert sorted(
+        row["path"] for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()
+    ) == [
         '1"}\n{"',
         "2",
         "4",
@@ -314,8 +316,8 @@ def test_many_commits_are_one_array_of_lines(log: DeltaLog) -> None:
     for version in range(300):
         log.commit(commit_info(), add(f"{version}"), *([remove(f"{version - 1}")] if version else []))
     lines = lines_of(log)
-    assert (lines.count_about_files, len(lines.others.texts)) == (599, 302)
-    assert len(lines.about_files) == 1
+    assert (lines.num_file_actions, len(lines.other_actions.texts)) == (599, 302)
+    assert len(lines.file_actions) == 1
     assert [row["path"] for row in files(log)] == ["299"]
 
 
@@ -327,7 +329,7 @@ def test_runs_of_files_and_slices_of_lines_of_any_length_say_the_same(
         log.commit(commit_info(), *added, *([remove(f"{version - 1}-0")] if version % 3 == 0 else []))
     wanted, wanted_files = decoded(log), files(log)
     for together, at_once in [(1, 1), (700, 150), (2000, 400), (10**6, 1000)]:
-        monkeypatch.setattr(commits, "TOGETHER", together)
-        monkeypatch.setattr(actions, "AT_ONCE", at_once)
+        monkeypatch.setattr(commits, "BYTES_PER_RUN", together)
+        monkeypatch.setattr(actions, "BYTES_PER_SLICE", at_once)
         assert decoded(log) == wanted
         assert files(log) == wanted_files

@@ -12,7 +12,7 @@ import tamis
 from builders.delta_log import DeltaLog, add, remove
 from tamis.io.storage import open_storage
 from tamis.tables.delta import file_parts, snapshot
-from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
 from tamis.tables.delta.snapshot import Snapshot
 
 
@@ -26,7 +26,7 @@ def planned(table: tamis.Table, where: str) -> set[str]:
 
 
 def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_take_each_others_rows(tmp_path: Path) -> None:
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
     log.commit(*(file(number) for number in range(6)))
     first = tamis.open(tmp_path)
@@ -74,7 +74,7 @@ def test_long_statistics_of_commits_are_read_in_pieces_of_all_columns_alike(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An array of Arrow holds 2 GiB of text; where statistics are longer, none of them may be left out."""
-    monkeypatch.setattr(file_parts, "MOST_TEXT", most)
+    monkeypatch.setattr(file_parts, "MOST_STATISTICS_BYTES", most)
     log = DeltaLog(tmp_path, {"id": "long"})
     lengths = [0, 500, 5, 1500, 10, 10, 600, 90]
     for number, length in enumerate(lengths):
@@ -83,7 +83,7 @@ def test_long_statistics_of_commits_are_read_in_pieces_of_all_columns_alike(
         )
         log.commit(add(f"f{number}", stats=stats if length else None))
     log.commit(remove("f5"))
-    (part,) = Snapshot.load(open_storage(tmp_path)).parts()
+    (part,) = Snapshot.load(open_storage(tmp_path)).list_parts()
     by_columns = [[batch.num_rows for batch in part.read(columns)] for columns in (("path",), ("path", "stats"))]
     assert by_columns[0] == by_columns[1]
     assert sum(by_columns[0]) == len(lengths) - 1

@@ -25,9 +25,9 @@ from tamis.scan.deletes import kept_rows
 from tamis.tables.delta.deletion_vectors import (
     DeletionVectorDescriptor,
     decode_z85,
-    deletion_vector_path,
-    descriptors_of,
+    parse_descriptors,
     read_deletion_bitmaps,
+    resolve_deletion_vector_path,
 )
 
 PORTABLE, NATIVE = 1681511377, 1681511376
@@ -92,7 +92,7 @@ def test_D16_the_relative_path_of_the_protocol() -> None:
     storage = open_storage("/some/table")
     descriptor = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
     expected = "/some/table/ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
-    assert deletion_vector_path(storage, descriptor) == expected
+    assert resolve_deletion_vector_path(storage, descriptor) == expected
 
 
 @pytest.mark.parametrize("form", [portable, native, lambda rows: native(rows, ">")], ids=["portable", "native", "big"])
@@ -159,10 +159,10 @@ def test_descriptors_come_from_the_column_of_live_files() -> None:
     types = [pa.string(), pa.string(), pa.int32(), pa.int32(), pa.int64()]
     column_type = pa.struct(list(zip(fields, types, strict=True)))
     column = pa.array([None, fields], column_type)
-    assert descriptors_of(column) == [None, DeletionVectorDescriptor("u", "x", 1, 34, 2)]
-    assert descriptors_of(pa.chunked_array([column, column])) == descriptors_of(column) * 2
+    assert parse_descriptors(column) == [None, DeletionVectorDescriptor("u", "x", 1, 34, 2)]
+    assert parse_descriptors(pa.chunked_array([column, column])) == parse_descriptors(column) * 2
     with pytest.raises(CorruptFile, match="without storage type, path, size or cardinality"):
-        descriptors_of(pa.array([fields | {"size": None}], column_type))
+        parse_descriptors(pa.array([fields | {"size": None}], column_type))
 
 
 def test_D1_the_id_tells_vectors_of_one_file_apart() -> None:

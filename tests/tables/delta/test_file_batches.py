@@ -17,7 +17,7 @@ from tamis.io.counters import IoCounts
 from tamis.io.storage import open_storage
 from tamis.io.weighted_cache import WeightedCache
 from tamis.tables.delta import file_batches
-from tamis.tables.delta.file_batches import LIVE_FILES, STATISTICS, ReadAgain, read_batches
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE, STATISTICS, LazyLogColumns, read_batches
 from tamis.tables.delta.snapshot import Snapshot
 
 FILES = 40
@@ -26,9 +26,9 @@ COLUMNS = ["path", "size", "deletion_vector", "partition_values"]
 
 @pytest.fixture(autouse=True)
 def nothing_in_memory() -> Iterator[None]:
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     yield
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_plan_that_reads_statistics_again_leaves_nothing_to_read_for_the_next_
 def test_without_room_for_all_statistics_only_those_that_are_asked_for_are_kept(
     log: DeltaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_batches, "BYTES_OF_STATISTICS", LIVE_FILES.capacity)
+    monkeypatch.setattr(file_batches, "STATISTICS_BYTES_PER_FILE", FILE_BATCH_CACHE.capacity)
     table = tamis.open(log.table)
     assert planned(table, "p = 'a' AND id = 105") == ["f10"]
     assert planned(table, "p = 'b' AND id = 125") == ["f12"]
@@ -93,8 +93,8 @@ def test_without_room_for_all_statistics_only_those_that_are_asked_for_are_kept(
 
 def test_reading_again_takes_only_the_columns_that_are_asked_for(log: DeltaLog) -> None:
     snapshot = Snapshot.load(open_storage(log.table))
-    for part in snapshot.parts()[-2:]:
-        again = ReadAgain(part)
+    for part in snapshot.list_parts()[-2:]:
+        again = LazyLogColumns(part)
         for batch, _ in list(read_batches(part, snapshot.metadata, [*COLUMNS, "stats"])):
             texts = again.batch(batch.number, batch.rows, STATISTICS)
             assert texts.schema.names == ["stats"]
@@ -105,10 +105,10 @@ def test_reading_again_takes_only_the_columns_that_are_asked_for(log: DeltaLog) 
 
 def test_batches_may_be_asked_for_in_any_order_and_again(log: DeltaLog) -> None:
     snapshot = Snapshot.load(open_storage(log.table))
-    part = snapshot.parts()[-1]
+    part = snapshot.list_parts()[-1]
     batches = [batch for batch, _ in read_batches(part, snapshot.metadata, COLUMNS)]
     assert len(batches) > 1
-    again = ReadAgain(part)
+    again = LazyLogColumns(part)
     for number in (1, 0, 0, 1):
         for columns in (["path"], STATISTICS):
             assert again.batch(number, batches[number].rows, columns).num_rows == batches[number].rows
@@ -119,18 +119,18 @@ def test_batches_may_be_asked_for_in_any_order_and_again(log: DeltaLog) -> None:
 
 def test_a_part_that_was_replaced_while_it_was_in_use_is_an_error(log: DeltaLog) -> None:
     snapshot = Snapshot.load(open_storage(log.table))
-    part = snapshot.parts()[-1]
+    part = snapshot.list_parts()[-1]
     (batch, _), *_ = read_batches(part, snapshot.metadata, COLUMNS)
     other = replace(batch, files=pa.concat_batches([batch.files, batch.files]))
     with pytest.raises(CorruptFile, match=r"checkpoint\.\d+\.\d+\.parquet' changed while it was in use"):
-        ReadAgain(part).batch(0, other.rows, STATISTICS)
+        LazyLogColumns(part).batch(0, other.rows, STATISTICS)
     with pytest.raises(CorruptFile, match="changed while it was in use"):
-        ReadAgain(part).batch(100, batch.rows, STATISTICS)
+        LazyLogColumns(part).batch(100, batch.rows, STATISTICS)
 
 
 def test_count_lists_files_once(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     # With nothing in memory each listing reads the log.
-    monkeypatch.setattr(LIVE_FILES, "capacity", 0)
+    monkeypatch.setattr(FILE_BATCH_CACHE, "capacity", 0)
     table = tamis.open(log.table)
     before = spent(table)
     table.scan(limit=1).plan("files")

@@ -183,13 +183,13 @@ def test_what_a_filter_rejects_is_not_even_looked_at(log: DeltaLog, monkeypatch:
     from tamis.tables.delta import functions
 
     asked: list[int] = []
-    plainly = functions.num_records
+    plainly = functions.extract_num_records
 
     def counting(texts: pa.Array | None, parsed: pa.Array | None) -> pa.Array:
         asked.append(0 if texts is None else len(texts))
         return plainly(texts, parsed)
 
-    monkeypatch.setattr(functions, "num_records", counting)
+    monkeypatch.setattr(functions, "extract_num_records", counting)
     assert tamis.delta.list_files(log.table, filter=PartitionFilter.eq("p", "c")).num_rows == 1
     assert sum(asked) == 1
 

@@ -17,7 +17,7 @@ from tamis.expr.evaluate import Evaluator
 from tamis.expr.normalise import normalise
 from tamis.expr.printer import to_sql
 from tamis.expr.sql import parse_sql
-from tamis.tables.delta.generated import partition_predicates
+from tamis.tables.delta.generated import derive_partition_predicates
 
 SOURCES = {
     "ts": pa.timestamp("us", "UTC"),
@@ -47,7 +47,7 @@ SCHEMA = pa.schema(list((SOURCES | PARTITIONS).items()))
 
 def implied(where: str, generated: Mapping[str, str], **options: object) -> list[str]:
     predicate = normalise(bind(parse_sql(where), SCHEMA))
-    found = partition_predicates(predicate, generated, SCHEMA, list(generated), **options)  # type: ignore[arg-type]
+    found = derive_partition_predicates(predicate, generated, SCHEMA, list(generated), **options)  # type: ignore[arg-type]
     return [to_sql(each) for each in found]
 
 
@@ -247,9 +247,9 @@ def test_D18_what_does_not_follow(where: str, generated: dict[str, str]) -> None
 
 def test_only_partition_columns_are_spoken_of() -> None:
     predicate = normalise(bind(parse_sql("d = DATE '2024-03-05'"), SCHEMA))
-    assert partition_predicates(predicate, {"y": "year(d)", "m": "month(d)"}, SCHEMA, ["m"]) != []
-    assert partition_predicates(predicate, {"y": "year(d)"}, SCHEMA, ["m"]) == []
-    assert partition_predicates(predicate, {}, SCHEMA, ["y"]) == []
+    assert derive_partition_predicates(predicate, {"y": "year(d)", "m": "month(d)"}, SCHEMA, ["m"]) != []
+    assert derive_partition_predicates(predicate, {"y": "year(d)"}, SCHEMA, ["m"]) == []
+    assert derive_partition_predicates(predicate, {}, SCHEMA, ["y"]) == []
 
 
 def test_S9_texts_of_a_collation_say_nothing() -> None:
@@ -463,6 +463,6 @@ def test_D18_no_row_is_lost(data: st.DataObject, source: str) -> None:
     batch = pa.record_batch(columns)
     predicate = normalise(bind(parse_sql(where), SCHEMA))
     matching = batch.filter(Evaluator(predicate)(batch))
-    for each in partition_predicates(predicate, {n: g.sql for n, g in chosen.items()}, SCHEMA, list(chosen)):
+    for each in derive_partition_predicates(predicate, {n: g.sql for n, g in chosen.items()}, SCHEMA, list(chosen)):
         kept = Evaluator(each)(matching)
         assert kept.true_count == len(matching), (where, to_sql(each), matching.filter(kept.is_null()).to_pylist()[:2])

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from tamis.expr.nodes import Column
 from tamis.skipping.metadata import metadata_name
-from tamis.tables.delta.partition_values import typed_partition_values
+from tamis.tables.delta.partition_values import parse_partition_values
 from tamis.tables.delta.schema import TableMetadata, parse_metadata
-from tamis.tables.delta.statistics import statistics_metadata
+from tamis.tables.delta.statistics import make_statistics_metadata
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 
@@ -59,10 +59,10 @@ def test_T8_D19_bounds_hold_for_the_rows_of_every_golden_file(golden: Path) -> N
                 continue
             data = pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
             columns = leaves(metadata)
-            found = statistics_metadata(pa.array([add["stats"]]), None, columns, metadata)
+            found = make_statistics_metadata(pa.array([add["stats"]]), None, columns, metadata)
             assert found["row_count"].to_pylist() == [data.num_rows]
             for column in columns:
-                values = column_of_file(data, metadata.physical(column.path), column.type)
+                values = column_of_file(data, metadata.to_physical_path(column.path), column.type)
                 checked += values is not None and check(column, values, found)
     assert checked > 200
 
@@ -88,12 +88,12 @@ def test_D3_D5_partition_values_of_every_golden_file_are_read(golden: Path) -> N
     checked = 0
     for _, metadata, adds in tables(golden):
         maps = pa.array([list(add["partitionValues"].items()) for add in adds], TEXT_MAP)
-        typed = typed_partition_values(maps, None, metadata)
+        typed = parse_partition_values(maps, None, metadata)
         found = typed.values
         assert not typed.wrong
         assert found.column_names == list(metadata.partition_columns)
         for name in metadata.partition_columns:
-            physical = metadata.physical((name,))[0]
+            physical = metadata.to_physical_path((name,))[0]
             texts = [add["partitionValues"].get(physical) for add in adds]
             assert [value is None for value in found[name].to_pylist()] == [text in (None, "") for text in texts]
             checked += len(texts)

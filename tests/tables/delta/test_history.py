@@ -8,7 +8,7 @@ import pytest
 
 from builders.delta_log import DeltaLog, add, commit_info
 from tamis.io.storage import open_storage
-from tamis.tables.delta.history import HISTORY
+from tamis.tables.delta.history import HISTORY_SCHEMA
 from tamis.tables.delta.snapshot import Snapshot
 
 
@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> DeltaLog:
 
 def test_the_history_is_newest_first_with_the_words_of_the_writers(log: DeltaLog) -> None:
     found = Snapshot.load(open_storage(log.table)).history()
-    assert found.schema == HISTORY
+    assert found.schema == HISTORY_SCHEMA
     newest, written, created = found.to_pylist()
     assert [newest["version"], written["version"], created["version"]] == [2, 1, 0]
     assert created["operation"] == "CREATE TABLE"

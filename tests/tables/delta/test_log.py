@@ -27,7 +27,7 @@ def segment(log: DeltaLog, version: int | None = None) -> LogSegment:
 def paths(log: DeltaLog, version: int | None = None) -> list[str]:
     snapshot = Snapshot.load(open_storage(log.table), version)
     return sorted(
-        path for part in snapshot.parts() for batch in part.read(["path"]) for path in batch["path"].to_pylist()
+        path for part in snapshot.list_parts() for batch in part.read(["path"]) for path in batch["path"].to_pylist()
     )
 
 

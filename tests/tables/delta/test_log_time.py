@@ -11,8 +11,8 @@ from builders.delta_log import DeltaLog, add, commit_info, metadata
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
 from tamis.io.storage import open_storage
 from tamis.tables.delta.log import list_log
-from tamis.tables.delta.log_time import HEAD, in_commit_timestamp
-from tamis.tables.delta.snapshot import Snapshot, version_at
+from tamis.tables.delta.log_time import COMMIT_INFO_BYTES, read_in_commit_timestamp
+from tamis.tables.delta.snapshot import Snapshot, find_version_at_timestamp
 from tamis.tables.moments import to_milliseconds
 
 START = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ def ms(seconds: float) -> int:
 
 
 def at(log: DeltaLog, seconds: float) -> int:
-    return version_at(open_storage(log.table), START + timedelta(seconds=seconds))
+    return find_version_at_timestamp(open_storage(log.table), START + timedelta(seconds=seconds))
 
 
 @pytest.fixture
@@ -67,30 +67,30 @@ def test_D17_before_the_first_version_is_an_error_that_tells_when_it_was(log: De
     ],
 )
 def test_timestamps_as_text(log: DeltaLog, text: str) -> None:
-    assert version_at(open_storage(log.table), text) == 1
+    assert find_version_at_timestamp(open_storage(log.table), text) == 1
 
 
 def test_a_timestamp_without_a_zone_is_in_utc(log: DeltaLog) -> None:
-    assert version_at(open_storage(log.table), datetime(2024, 3, 1, 12, 0, 15)) == 1
+    assert find_version_at_timestamp(open_storage(log.table), datetime(2024, 3, 1, 12, 0, 15)) == 1
     there = timezone(timedelta(hours=-5))
-    assert version_at(open_storage(log.table), datetime(2024, 3, 1, 7, 0, 15, tzinfo=there)) == 1
+    assert find_version_at_timestamp(open_storage(log.table), datetime(2024, 3, 1, 7, 0, 15, tzinfo=there)) == 1
 
 
 def test_a_date_is_its_first_moment(log: DeltaLog) -> None:
-    assert version_at(open_storage(log.table), "2024-03-02") == 4
+    assert find_version_at_timestamp(open_storage(log.table), "2024-03-02") == 4
     with pytest.raises(VersionNotFound):
-        version_at(open_storage(log.table), "2024-03-01")
+        find_version_at_timestamp(open_storage(log.table), "2024-03-01")
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "12:00"])
 def test_text_that_is_no_timestamp(log: DeltaLog, text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"invalid timestamp .*: write it as 2024-03-01T12:30:00Z"):
-        version_at(open_storage(log.table), text)
+        find_version_at_timestamp(open_storage(log.table), text)
 
 
 def test_a_number_is_no_timestamp(log: DeltaLog) -> None:
     with pytest.raises(InvalidArgument, match="a timestamp is a datetime or a string, not int"):
-        version_at(open_storage(log.table), 1_700_000_000_000)  # type: ignore[arg-type]
+        find_version_at_timestamp(open_storage(log.table), 1_700_000_000_000)  # type: ignore[arg-type]
 
 
 def test_times_that_go_backwards_are_made_to_grow(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_D17_few_commits_are_read_to_find_a_moment(tmp_path: Path) -> None:
     log = in_commit(tmp_path, [float(second) for second in range(100)], [0.0] * 100, None)
     log.checkpoint()
     storage = open_storage(tmp_path)
-    assert version_at(storage, START + timedelta(seconds=42.5)) == 42
+    assert find_version_at_timestamp(storage, START + timedelta(seconds=42.5)) == 42
     assert storage.counters.requests < 15
 
 
@@ -163,18 +163,20 @@ def test_a_commit_without_the_time_that_the_table_promises_is_an_error(tmp_path:
 
 def test_the_time_of_a_large_commit_is_found_at_its_beginning_or_its_end(tmp_path: Path) -> None:
     log = in_commit(tmp_path, [0], [0], None)
-    adds = [add(f"{number:04}", stats="x" * 1000) for number in range(5 * HEAD // 1000)]
+    adds = [add(f"{number:04}", stats="x" * 1000) for number in range(5 * COMMIT_INFO_BYTES // 1000)]
     log.commit(commit_info(inCommitTimestamp=ms(10)), *adds)
     log.commit(*adds, commit_info(inCommitTimestamp=ms(20)))
     log.commit(
-        *adds, commit_info(inCommitTimestamp=ms(30)), *(add(f"more {number}", stats="x" * HEAD) for number in range(2))
+        *adds,
+        commit_info(inCommitTimestamp=ms(30)),
+        *(add(f"more {number}", stats="x" * COMMIT_INFO_BYTES) for number in range(2)),
     )
     storage = open_storage(tmp_path)
     for version, bounded in ((1, True), (2, True), (3, False)):
         snapshot = Snapshot.load(storage, version)
         before = storage.counters.counts()
         assert snapshot.timestamp == START + timedelta(seconds=10 * version)
-        assert ((storage.counters.counts() - before).bytes_read <= 2 * HEAD) is bounded
+        assert ((storage.counters.counts() - before).bytes_read <= 2 * COMMIT_INFO_BYTES) is bounded
 
 
 def test_the_name_commit_info_inside_a_text_is_not_one(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_X8_a_time_of_its_own_that_is_none_is_an_error_or_null(tmp_path: Path, t
     with pytest.raises(CorruptFile, match=r"0001\.json' has no inCommitTimestamp"):
         assert Snapshot.load(storage).timestamp
     with pytest.raises(CorruptFile, match=r"0001\.json' has no inCommitTimestamp"):
-        version_at(storage, START + timedelta(days=1))
+        find_version_at_timestamp(storage, START + timedelta(days=1))
 
 
 def test_X8_a_line_that_names_commit_info_very_often_is_parsed_once(
@@ -220,7 +222,7 @@ def test_X8_a_line_that_names_commit_info_very_often_is_parsed_once(
 
     monkeypatch.setattr("tamis.tables.delta.log_time.json.loads", counted)
     storage = open_storage(tmp_path)
-    newest = list_log(storage).commit(1)
+    newest = list_log(storage).get_commit(1)
     assert newest is not None
-    assert in_commit_timestamp(storage, newest) == ms(7)
+    assert read_in_commit_timestamp(storage, newest) == ms(7)
     assert len(parsed) == 2

@@ -16,7 +16,7 @@ from builders.delta_tables import data_file, inline_vector
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.tables.delta import commits
-from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
 
 
 def ids(*values: int) -> pa.Table:
@@ -78,7 +78,7 @@ def test_lines_with_something_else_than_one_action_are_an_error(tmp_path: Path, 
 
 
 def test_E1_a_commit_that_takes_the_place_of_another_decides_what_is_live(tmp_path: Path) -> None:
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     log = DeltaLog(tmp_path, {"id": "long"})
     log.commit(*(data_file(log, f"{number}.parquet", ids(number)) for number in range(4)))
     log.checkpoint(0)

@@ -14,7 +14,7 @@ import pytest
 
 import tamis
 from builders.delta_log import DeltaLog, add
-from tamis.parquet.old_calendar import FIRST_DAY, beyond_old, new_days
+from tamis.parquet.old_calendar import FIRST_GREGORIAN_DAY, rebase_days, widen_legacy_bounds
 
 DAY = 86_400_000_000
 
@@ -68,22 +68,24 @@ def test_D21_the_day_that_the_log_calls_otherwise_is_found(golden: Path) -> None
 
 
 def test_D21_old_days_differ_by_less_than_bounds_are_moved() -> None:
-    # The derivation of `old_calendar`: every stored day from the year 1 on, under either name.
-    stored = np.arange(-719_162, FIRST_DAY + 5)
-    named = new_days(stored)
+    # The derivation of `detect_legacy_calendar`: every stored day from the year 1 on, under either name.
+    stored = np.arange(-719_162, FIRST_GREGORIAN_DAY + 5)
+    named = rebase_days(stored)
     for given, meant in ((stored, named), (named, stored)):
         days = pa.array(given, pa.int32()).cast(pa.date32())
-        low, high = (beyond_old(days, up=up)[0].cast(pa.int32()) for up in (False, True))
+        low, high = (widen_legacy_bounds(days, up=up)[0].cast(pa.int32()) for up in (False, True))
         inside = np.asarray(pc.fill_null(low, -(2**31))) <= meant
         inside &= meant <= np.asarray(pc.fill_null(high, 2**31 - 1))
         assert inside.all()
-    assert beyond_old(pa.array([FIRST_DAY], pa.int32()).cast(pa.date32()), up=True)[1].to_pylist() == [False]
+    assert widen_legacy_bounds(pa.array([FIRST_GREGORIAN_DAY], pa.int32()).cast(pa.date32()), up=True)[
+        1
+    ].to_pylist() == [False]
 
 
 def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
     """A table whose log names days as its writer did, and whose files hold them as the old calendar counts them."""
     log = DeltaLog(folder, {"d": "date", "ts": "timestamp", "n": "long"})
-    stored = [-682_941, -354_285, FIRST_DAY - 1, FIRST_DAY, 18_262]
+    stored = [-682_941, -354_285, FIRST_GREGORIAN_DAY - 1, FIRST_GREGORIAN_DAY, 18_262]
     for number, day in enumerate(stored):
         rows = pa.table(
             {
@@ -97,7 +99,7 @@ def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
             writer.write_table(rows)
             if is_noted:
                 writer.add_key_value_metadata({"org.apache.spark.version": "2.4.8", "org.apache.spark.timeZone": "UTC"})
-        name = pa.array(new_days(np.array([day])), pa.int32()).cast(pa.date32()).cast(pa.string())[0].as_py()
+        name = pa.array(rebase_days(np.array([day])), pa.int32()).cast(pa.date32()).cast(pa.string())[0].as_py()
         values = {"d": name, "ts": f"{name}T00:00:00.000Z", "n": number}
         stats = {"numRecords": 1, "minValues": values, "maxValues": values, "nullCount": dict.fromkeys(values, 0)}
         log.commit(add(path.name, size=path.stat().st_size, stats=json.dumps(stats)))

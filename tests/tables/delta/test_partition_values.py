@@ -16,10 +16,10 @@ from tamis.errors import CorruptFile
 from tamis.expr.nodes import Call, Column, Literal
 from tamis.skipping.handler import ArrowExpressionHandler
 from tamis.tables.delta.partition_values import (
-    partition_expression,
-    partition_texts,
-    typed_partition_values,
-    unreadable_value,
+    get_partition_strings,
+    make_partition_expression,
+    make_unreadable_value_error,
+    parse_partition_values,
 )
 
 UTC = datetime.UTC
@@ -30,7 +30,7 @@ def read(declared: Any, *texts: str | None) -> list[Any]:
     """The values of one partition column `p`."""
     table = table_metadata(field("p", declared), partitioned_by=["p"])
     maps = pa.array([[("p", text)] for text in texts], TEXT_MAP)
-    found = typed_partition_values(maps, None, table).values
+    found = parse_partition_values(maps, None, table).values
     assert found.schema == pa.schema([("p", table.schema.field("p").type)])
     return found["p"].to_pylist()  # type: ignore[no-any-return]
 
@@ -78,7 +78,7 @@ def test_D3_the_text_null_is_no_null() -> None:
 def test_D3_a_name_that_the_map_lacks_is_null() -> None:
     table = table_metadata(field("p", "long"), field("q", "long"), partitioned_by=["p", "q"])
     maps = pa.array([[("p", "1")], [], None, [("q", "2"), ("p", "3")]], TEXT_MAP)
-    found = typed_partition_values(maps, None, table).values
+    found = parse_partition_values(maps, None, table).values
     assert found.to_pydict() == {"p": [1, None, None, 3], "q": [None, None, None, 2]}
 
 
@@ -104,7 +104,7 @@ def test_D5_T7_timestamps_without_a_zone_never_shift() -> None:
     assert read("timestamp_ntz", "2013-07-05 17:01:00.123456", "2013-07-05T17:01:00.123456") == [expected] * 2
     table = table_metadata(field("p", "timestamp_ntz"), partitioned_by=["p"])
     shifted = pa.array([[("p", "2013-07-05T17:01:00.123456-08:00")]], TEXT_MAP)
-    assert typed_partition_values(shifted, None, table).wrong.keys() == {"p"}
+    assert parse_partition_values(shifted, None, table).wrong.keys() == {"p"}
 
 
 def test_D19_a_date_of_before_the_type_was_widened() -> None:
@@ -119,7 +119,7 @@ def test_years_beyond_four_digits() -> None:
     table = table_metadata(field("d", "date"), field("t", "timestamp"), partitioned_by=["d", "t"])
     texts = [("+12024-01-01", "+12024-01-01 00:00:00"), ("-0001-12-31", "-0001-12-31T00:00:00Z")]
     maps = pa.array([[("d", day), ("t", time)] for day, time in texts], TEXT_MAP)
-    found = typed_partition_values(maps, None, table).values
+    found = parse_partition_values(maps, None, table).values
     days = found["d"].cast(pa.int32()).to_pylist()
     assert days == [3_672_148, -719_529]
     assert found["t"].cast(pa.int64()).to_pylist() == [day * 86_400_000_000 for day in days]
@@ -146,11 +146,11 @@ def test_a_text_that_is_no_value_of_the_type_is_named(declared: str, text: str) 
     table = table_metadata(field("p", declared), field("q", "long"), partitioned_by=["p", "q"])
     right = "1" if declared == "byte" else None
     maps = pa.array([[("q", "1"), ("p", right)], [("p", text), ("q", "2")], None], TEXT_MAP)
-    found = typed_partition_values(maps, None, table)
+    found = parse_partition_values(maps, None, table)
     assert {name: texts.to_pylist() for name, texts in found.wrong.items()} == {"p": [None, text, None]}
     assert found.values.to_pydict() == {"p": [None if right is None else 1, None, None], "q": [1, 2, None]}
     assert found.values.schema == pa.schema([(name, table.schema.field(name).type) for name in ("p", "q")])
-    error = unreadable_value(text, "p", table)
+    error = make_unreadable_value_error(text, "p", table)
     assert f"partition value '{text}' of column 'p' in the Delta table t is not a valid " in str(error)
 
 
@@ -163,7 +163,7 @@ def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
     )
     # A column that was dropped had the name once.
     maps = pa.array([[("col-2", "2024-01-01"), ("p", "1999-01-01")]], TEXT_MAP)
-    assert typed_partition_values(maps, None, table).values.to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
+    assert parse_partition_values(maps, None, table).values.to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
 
 
 def test_D5_texts_count_for_more_than_what_a_checkpoint_made_of_them() -> None:
@@ -171,7 +171,7 @@ def test_D5_texts_count_for_more_than_what_a_checkpoint_made_of_them() -> None:
     # Written on a machine in California, which read the text in its own zone.
     parsed = pa.array([{"p": moment(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
     maps = pa.array([[("p", "2024-01-01 08:00:00")], None, []], TEXT_MAP)
-    found = typed_partition_values(maps, parsed, table).values
+    found = parse_partition_values(maps, parsed, table).values
     assert found["p"].to_pylist() == [moment(2024, 1, 1, 8), moment(2024, 1, 1, 16), None]
 
 
@@ -187,36 +187,36 @@ def test_typed_values_alone() -> None:
         [pa.array([1, None], pa.int32()), pa.array(["", "x"]), pa.array([1_500, None], pa.timestamp("ns"))],
         names=["p", "q", "t"],
     )
-    assert typed_partition_values(None, parsed, table).values.to_pydict() == {
+    assert parse_partition_values(None, parsed, table).values.to_pydict() == {
         "p": [1, None],
         "q": [None, "x"],
         "t": [moment(1970, 1, 1, 0, 0, 0, 1), None],
         "new": [None, None],
     }
     wrong = pa.StructArray.from_arrays([pa.array(["many"])], names=["p"])
-    found = typed_partition_values(None, wrong, table)
+    found = parse_partition_values(None, wrong, table)
     assert found.values["p"].to_pylist() == [None]
     assert {name: texts.to_pylist() for name, texts in found.wrong.items()} == {"p": ["many"]}
     # Texts are what counts where they are at hand.
     maps = pa.array([[("p", "1")]], TEXT_MAP)
-    found = typed_partition_values(maps, wrong, table)
+    found = parse_partition_values(maps, wrong, table)
     assert (found.values["p"].to_pylist(), found.wrong) == ([1], {})
 
 
 def test_a_table_without_partitions_has_rows_and_no_columns() -> None:
     table = table_metadata(field("a", "long"))
-    found = typed_partition_values(pa.array([[], []], TEXT_MAP), None, table).values
+    found = parse_partition_values(pa.array([[], []], TEXT_MAP), None, table).values
     assert found.column_names == []
 
 
 def test_slices_of_maps() -> None:
     table = table_metadata(field("p", "long"), partitioned_by=["p"])
     maps = pa.array([[("p", str(number))] for number in range(10)], TEXT_MAP)
-    assert typed_partition_values(maps.slice(3, 4), None, table).values["p"].to_pylist() == [3, 4, 5, 6]
+    assert parse_partition_values(maps.slice(3, 4), None, table).values["p"].to_pylist() == [3, 4, 5, 6]
 
 
 def test_a_partition_value_is_an_expression_that_a_handler_evaluates() -> None:
-    assert partition_expression("p", types.DATE) == Call(
+    assert make_partition_expression("p", types.DATE) == Call(
         "partition_value",
         (
             Call("element_at", (Column(("partitionValues",)), Literal("p", types.STRING))),
@@ -224,7 +224,7 @@ def test_a_partition_value_is_an_expression_that_a_handler_evaluates() -> None:
         ),
     )
     batch = pa.record_batch({"partitionValues": pa.array([[("p", "7")], [("p", "70")], [], None], TEXT_MAP)})
-    below = Call("<", (partition_expression("p", types.LONG), Literal(70, types.LONG)))
+    below = Call("<", (make_partition_expression("p", types.LONG), Literal(70, types.LONG)))
     found = ArrowExpressionHandler().predicate_evaluator(batch.schema, below).eval(batch)
     assert found.to_pylist() == [True, False, False, False]
 
@@ -234,8 +234,8 @@ def test_D3_D6_texts_as_they_are_in_the_log() -> None:
         field("p", "long", **mapping(1, "col-1")), delta__columnMapping__mode="name", partitioned_by=["p"]
     )
     maps = pa.array([[("col-1", "007")], [("col-1", "")], [("p", "1")]], TEXT_MAP)
-    assert {name: texts.to_pylist() for name, texts in partition_texts(maps, table).items()} == {
+    assert {name: texts.to_pylist() for name, texts in get_partition_strings(maps, table).items()} == {
         "p": ["007", None, None]
     }
     with pytest.raises(CorruptFile, match="no strings for a PartitionFilter"):
-        partition_texts(pa.array([None], TEXT_MAP), table)
+        get_partition_strings(pa.array([None], TEXT_MAP), table)

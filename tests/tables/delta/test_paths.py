@@ -6,7 +6,7 @@ import pytest
 
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.storage import Storage, open_storage
-from tamis.tables.delta.paths import below_root, resolve_path
+from tamis.tables.delta.paths import join_below_root, resolve_path
 
 LOCAL = open_storage("/data/table")
 S3 = open_storage("s3://bucket/some/table", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
@@ -76,4 +76,4 @@ def test_another_file_system_is_named(storage: Storage, path: str) -> None:
 
 
 def test_what_is_decoded_already_is_not_decoded_again() -> None:
-    assert below_root(LOCAL, "a%20b/c") == "/data/table/a%20b/c"
+    assert join_below_root(LOCAL, "a%20b/c") == "/data/table/a%20b/c"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from builders.delta_log import DeltaLog, add, commit_info, deletion_vector, file_key, remove
 from tamis.io.storage import open_storage
-from tamis.tables.delta.replay_keys import decoded_bytes, replay_keys
+from tamis.tables.delta.replay_keys import make_action_keys, percent_decode
 from tamis.tables.delta.snapshot import Snapshot
 
 
@@ -24,7 +24,7 @@ def live(folder: Path, version: int | None = None) -> list[tuple[Any, ...]]:
 
 
 def rows_of(snapshot: Snapshot) -> list[dict[str, Any]]:
-    return [row for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()]
+    return [row for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()]
 
 
 def as_key(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -148,7 +148,7 @@ def test_more_keys_are_touched_than_a_row_group_has_files(log: DeltaLog) -> None
     log.checkpoint(row_group_size=7)
     log.commit(*(remove(f"{number}") for number in range(0, 60, 2)), *(add(f"new {number}") for number in range(200)))
     assert live(log.table) == expected(log)
-    _, checkpoint = Snapshot.load(open_storage(log.table)).parts()
+    _, checkpoint = Snapshot.load(open_storage(log.table)).list_parts()
     found = [row["path"] for batch in checkpoint.read(["path"]) for row in batch.to_pylist()]
     assert found == [str(number) for number in range(1, 60, 2)]
 
@@ -162,7 +162,7 @@ texts = st.lists(
 def test_decoding_equals_that_of_single_texts(values: list[str | None], start: int) -> None:
     array = pa.array(values, pa.string()).slice(start)
     wanted = [None if value is None else unquote_to_bytes(value) for value in values[start:]]
-    assert decoded_bytes(array).to_pylist() == wanted
+    assert percent_decode(array).to_pylist() == wanted
 
 
 def test_keys_of_a_path_and_of_a_vector_cannot_be_confused() -> None:
@@ -170,10 +170,10 @@ def test_keys_of_a_path_and_of_a_vector_cannot_be_confused() -> None:
         [None, {"storage_type": "u", "path_or_inline": "x", "offset": 1}],
         pa.struct([("storage_type", pa.string()), ("path_or_inline", pa.string()), ("offset", pa.int32())]),
     )
-    first, second = replay_keys(pa.array(["a", "a"]), vectors).to_pylist()
+    first, second = make_action_keys(pa.array(["a", "a"]), vectors).to_pylist()
     assert first == b"a"
     assert second.startswith(b"a\0")
-    assert replay_keys(pa.array(["a", "a"]), None).to_pylist() == [b"a", b"a"]
+    assert make_action_keys(pa.array(["a", "a"]), None).to_pylist() == [b"a", b"a"]
 
 
 def random_log(folder: Path, seed: int) -> DeltaLog:

@@ -13,7 +13,7 @@ import tamis
 from builders.delta_log import DeltaLog, add, remove
 from tamis.errors import CorruptFile
 from tamis.tables.delta import checkpoint_rows
-from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
 
 FILES, PER_GROUP = 40, 5
 VALUES = pa.struct([("id", pa.int64()), ("amount", pa.float64())])
@@ -33,7 +33,7 @@ def action(number: int) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> None:
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
 
 
 @pytest.fixture(params=["parsed", "plain"])

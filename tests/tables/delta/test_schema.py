@@ -151,21 +151,21 @@ def test_D6_names_are_mapped_at_every_level(mode: str) -> None:
     assert found.mapping_mode == mode
     assert found.schema.names == ["id", "s", "l"]
     assert found.schema.field("s").type.field("t").type == pa.struct([("id", pa.string())])
-    assert found.physical(("id",)) == ("col-1",)
-    assert found.physical(("s", "a.b")) == ("col-2", "col-3")
-    assert found.physical(("s", "t", "id")) == ("col-2", "col-4", "col-5")
-    assert found.physical(("l", "element", "value", "x")) == ("col-6", "element", "value", "col-7")
-    assert [found.field_id(path) for path in [("id",), ("s", "t", "id"), ("l",)]] == [1, 5, 6]
-    assert found.field_id(("l", "element")) == 100
-    assert found.field_id(("l", "element", "key")) == 101
-    assert found.field_id(("l", "element", "value", "x")) == 7
+    assert found.to_physical_path(("id",)) == ("col-1",)
+    assert found.to_physical_path(("s", "a.b")) == ("col-2", "col-3")
+    assert found.to_physical_path(("s", "t", "id")) == ("col-2", "col-4", "col-5")
+    assert found.to_physical_path(("l", "element", "value", "x")) == ("col-6", "element", "value", "col-7")
+    assert [found.get_field_id(path) for path in [("id",), ("s", "t", "id"), ("l",)]] == [1, 5, 6]
+    assert found.get_field_id(("l", "element")) == 100
+    assert found.get_field_id(("l", "element", "key")) == 101
+    assert found.get_field_id(("l", "element", "value", "x")) == 7
 
 
 def test_D6_without_a_mode_the_logical_names_are_the_physical_ones() -> None:
     for found in (table_metadata(*NESTED), table_metadata(*NESTED, delta__columnMapping__mode="none")):
         assert found.mapping_mode == "none"
-        assert found.physical(("s", "t", "id")) == ("s", "t", "id")
-        assert found.field_id(("s",)) is None
+        assert found.to_physical_path(("s", "t", "id")) == ("s", "t", "id")
+        assert found.get_field_id(("s",)) is None
 
 
 def test_D6_a_mode_that_the_protocol_does_not_have_is_idle() -> None:
@@ -176,7 +176,7 @@ def test_D6_a_mode_that_the_protocol_does_not_have_is_idle() -> None:
     }
     protocol = parse_protocol({"minReaderVersion": 1, "minWriterVersion": 2})
     found = parse_metadata(action, "t", has_column_mapping=protocol.has_column_mapping)
-    assert found.physical(("id",)) == ("id",)
+    assert found.to_physical_path(("id",)) == ("id",)
 
 
 def test_a_mapped_column_without_a_physical_name_is_corrupt() -> None:
@@ -200,11 +200,11 @@ def test_an_unknown_mode_is_refused() -> None:
 
 def test_a_path_that_leads_nowhere() -> None:
     found = table_metadata(field("a", "long"))
-    assert found.field(("a", "b")) is None
-    assert found.field(("b",)) is None
-    assert found.field(()) is None
+    assert found.find_field(("a", "b")) is None
+    assert found.find_field(("b",)) is None
+    assert found.find_field(()) is None
     with pytest.raises(KeyError):
-        found.physical(("b",))
+        found.to_physical_path(("b",))
 
 
 # --- What else is said of a field ------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_metadata_of_fields() -> None:
         "x.value": "UTF8_LCASE",
         "spelled": "UNICODE_CI",
     }
-    element = found.field(("tags", "element"))
+    element = found.find_field(("tags", "element"))
     assert element is not None
     assert element.collation == "UTF8_LCASE"
 
@@ -248,7 +248,7 @@ def test_D19_former_types_belong_to_the_part_that_changed() -> None:
     )
     assert found.fields_by_name["a"].former_types == {"byte", "integer"}
     assert found.fields_by_name["m"].former_types == frozenset()
-    element = found.field(("m", "value", "element"))
+    element = found.find_field(("m", "value", "element"))
     assert element is not None
     assert element.former_types == {"float"}
 
@@ -333,7 +333,7 @@ def test_every_schema_of_the_golden_tables_is_read(golden: Path) -> None:
         assert found.schema.names == [each["name"] for each in declared if each["type"] != "void"]
         assert set(found.partition_columns) == set(action["partitionColumns"] or [])
         for each in found.fields:
-            assert (found.physical((each.name,)) != (each.name,)) <= (found.mapping_mode != "none")
+            assert (found.to_physical_path((each.name,)) != (each.name,)) <= (found.mapping_mode != "none")
         count += 1
     assert count > 50
 

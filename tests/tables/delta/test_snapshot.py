@@ -41,7 +41,7 @@ def load(log: DeltaLog, version: int | None = None) -> Snapshot:
 
 def paths(snapshot: Snapshot) -> list[str]:
     return sorted(
-        path for part in snapshot.parts() for batch in part.read(["path"]) for path in batch["path"].to_pylist()
+        path for part in snapshot.list_parts() for batch in part.read(["path"]) for path in batch["path"].to_pylist()
     )
 
 
@@ -366,7 +366,7 @@ def test_golden_tables_have_the_files_that_their_commits_say(golden: Path) -> No
             continue
         version, live = live_by_hand(folder)
         snapshot = Snapshot.load(open_storage(folder))
-        rows = [row for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()]
+        rows = [row for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()]
         assert snapshot.version == version, folder
         found = sorted((row["path"], row["size"], row["modification_time"]) for row in rows)
         assert found == sorted((add["path"], add["size"], add["modificationTime"]) for add in live.values()), folder
@@ -471,7 +471,7 @@ def test_D23_a_compaction_that_is_not_reconciled_gives_what_its_commits_give(
         log.commit(add("5"))
         expected.append("5")
     snapshot = Snapshot.load(open_storage(tmp_path))
-    rows = [row for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()]
+    rows = [row for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()]
     assert sorted(row["path"] for row in rows) == expected
     assert not any(file.is_compaction for file in snapshot.segment.deltas)
     assert "not reconciled" in caplog.text

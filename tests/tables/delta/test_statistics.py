@@ -17,7 +17,7 @@ from tamis.skipping.metadata import KINDS, metadata_name
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
 from tamis.tables.delta.schema import TableMetadata
-from tamis.tables.delta.statistics import num_records, statistics_metadata
+from tamis.tables.delta.statistics import extract_num_records, make_statistics_metadata
 
 PHYSICAL = {pa.date32(): pa.int32(), types.TIMESTAMP: pa.int64(), types.TIMESTAMP_NTZ: pa.int64()}
 
@@ -37,7 +37,7 @@ def described(
     for name in path[1:]:
         data_type = data_type.field(name).type
     texts = None if stats is None else pa.array(stats, pa.string())
-    found = statistics_metadata(texts, parsed, [Column(path, type=data_type)], table)
+    found = make_statistics_metadata(texts, parsed, [Column(path, type=data_type)], table)
     kinds = {kind: found[metadata_name(kind, path)] for kind in KINDS if metadata_name(kind, path) in found}
     for kind, array in kinds.items():
         expected = data_type if kind in ("lower", "upper") else types.LONG if "count" in kind else types.BOOLEAN
@@ -142,7 +142,7 @@ def test_a_text_named_like_nan_beside_floats() -> None:
         '{"numRecords":1,"minValues":{"x":2.0,"s":"Infinity"},"maxValues":{"x":"Infinity","s":"b"}}',
     ]
     columns = [Column(("x",), type=pa.float64()), Column(("s",), type=pa.string())]
-    found = statistics_metadata(pa.array(stats), None, columns, table)
+    found = make_statistics_metadata(pa.array(stats), None, columns, table)
     assert found["lower:x"].to_pylist() == [1.0, 2.0]
     assert found["upper:x"].to_pylist() == [None, math.inf]
     assert found["upper:s"].to_pylist() == ['a:"NaN"', "b"]
@@ -199,7 +199,7 @@ def test_S3_texts_that_are_no_utf8_are_unknown() -> None:
     raw = [b'{"numRecords":1,"minValues":{"x":"a"},"maxValues":{"x":"\xff\xfe"}}', b'{"numRecords":2}']
     offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, len(raw[0]), len(raw[0]) + len(raw[1]))))
     stats = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(b"".join(raw)))
-    found = statistics_metadata(stats, None, [Column(("x",), type=pa.string())], table)
+    found = make_statistics_metadata(stats, None, [Column(("x",), type=pa.string())], table)
     assert (found["lower:x"][0].as_py(), found["upper:x"][0].as_py()) in (("a", None), (None, None))
     assert found["row_count"][1].as_py() == 2
 
@@ -323,14 +323,14 @@ def test_null_counts_that_cannot_be_are_unknown() -> None:
 
 def test_num_records() -> None:
     stats = pa.array(['{"numRecords":3}', None, "{}", "{", '{"numRecords":-1}', '{"numRecords":"4"}'])
-    assert num_records(stats, None).to_pylist() == [3, None, None, None, None, 4]
+    assert extract_num_records(stats, None).to_pylist() == [3, None, None, None, None, 4]
     elsewhere = pa.array(['{"tightBounds":true,"numRecords":5}', '{"numRecords":6,', '{ "numRecords" : 7 }'])
-    assert num_records(elsewhere, None).to_pylist() == [5, None, 7]
+    assert extract_num_records(elsewhere, None).to_pylist() == [5, None, 7]
     parsed = pa.array([{"numRecords": 7}, None], pa.struct([("numRecords", pa.int64())]))
-    assert num_records(None, parsed).to_pylist() == [7, None]
-    assert num_records(stats.slice(0, 2), parsed).to_pylist() == [7, None]
-    assert num_records(stats.slice(0, 2), parsed.take([1, 0])).to_pylist() == [3, 7]
-    assert num_records(pa.array([], pa.string()), None).to_pylist() == []
+    assert extract_num_records(None, parsed).to_pylist() == [7, None]
+    assert extract_num_records(stats.slice(0, 2), parsed).to_pylist() == [7, None]
+    assert extract_num_records(stats.slice(0, 2), parsed.take([1, 0])).to_pylist() == [3, 7]
+    assert extract_num_records(pa.array([], pa.string()), None).to_pylist() == []
 
 
 # --- Which columns ---------------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_columns_of_which_statistics_say_nothing_are_left_out() -> None:
     )  # fmt: skip
     stats = pa.array(['{"numRecords":1,"nullCount":{"p":0,"s":{"a":0},"v":1,"l":0}}'])
     columns = [Column(path) for path in [("p",), ("s",), ("v", "value"), ("l", "element", "a"), ("gone",)]]
-    assert list(statistics_metadata(stats, None, columns, table)) == ["row_count"]
+    assert list(make_statistics_metadata(stats, None, columns, table)) == ["row_count"]
 
 
 def test_names_with_dots_quotes_and_other_scripts() -> None:
@@ -431,9 +431,9 @@ def test_statistics_with_blanks_and_newlines() -> None:
 def test_large_texts_and_slices() -> None:
     table = table_metadata(field("x", "long"))
     stats = pa.array([f'{{"numRecords":{number}}}' for number in range(50)], pa.large_string()).slice(7, 5)
-    assert statistics_metadata(stats, None, [], table)["row_count"].to_pylist() == [7, 8, 9, 10, 11]
+    assert make_statistics_metadata(stats, None, [], table)["row_count"].to_pylist() == [7, 8, 9, 10, 11]
     plain = pa.array([None if number % 3 else f'{{"numRecords":{number}}}' for number in range(50)]).slice(6, 4)
-    found = statistics_metadata(plain, None, [Column(("x",), type=pa.int64())], table)
+    found = make_statistics_metadata(plain, None, [Column(("x",), type=pa.int64())], table)
     assert found["row_count"].to_pylist() == [6, None, None, 9]
 
 
@@ -503,7 +503,7 @@ def test_D14_texts_fill_what_structs_lack() -> None:
 
 def kept(table: TableMetadata, stats: list[str | None], where: str) -> list[bool]:
     predicate = make_predicate(where, table.schema, "t")
-    found = statistics_metadata(pa.array(stats, pa.string()), None, predicate.columns, table)
+    found = make_statistics_metadata(pa.array(stats, pa.string()), None, predicate.columns, table)
     return prune(pa.record_batch(found), predicate.conjuncts).selection.to_pylist()  # type: ignore[no-any-return]
 
 

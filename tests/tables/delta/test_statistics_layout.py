@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.tables.delta import statistics_json
-from tamis.tables.delta.statistics_json import Wanted, read_json
-from tamis.tables.delta.statistics_layout import read_alike
+from tamis.tables.delta.statistics_json import WantedStatistics, parse_statistics
+from tamis.tables.delta.statistics_layout import read_same_layout
 
-WANTED = Wanted(
+WANTED = WantedStatistics(
     {
         ("id",): pa.int64(),
         ("x",): pa.float64(),
@@ -39,10 +39,10 @@ def statistics(number: int, **other: Any) -> dict[str, Any]:
     return {"numRecords": 10, "minValues": low, "maxValues": high, "nullCount": nulls, "tightBounds": True} | other
 
 
-def parsed(texts: Sequence[str | None], wanted: Wanted = WANTED) -> list[Any]:
+def parsed(texts: Sequence[str | None], wanted: WantedStatistics = WANTED) -> list[Any]:
     """What the parser says: of so few texts layouts are not compared."""
     assert len(texts) < statistics_json._MIN_STRINGS_TO_COMPARE
-    return [_leaves(each) for each in read_json(pa.array(texts, pa.string()), wanted).to_pylist()]
+    return [_leaves(each) for each in parse_statistics(pa.array(texts, pa.string()), wanted).to_pylist()]
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
@@ -52,9 +52,9 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any
     return {key: leaf for name, each in value.items() for key, leaf in _leaves(each, (*path, name)).items()}
 
 
-def alike(texts: list[str], wanted: Wanted = WANTED) -> list[Any]:
+def alike(texts: list[str], wanted: WantedStatistics = WANTED) -> list[Any]:
     """What is found without the parser, "parser" where the text is left to it."""
-    found = read_alike(pa.array(texts, pa.string()), wanted.schema)
+    found = read_same_layout(pa.array(texts, pa.string()), wanted.schema)
     if found is None:
         return ["parser"] * len(texts)
     values, is_alike = found
@@ -70,7 +70,7 @@ def test_texts_of_one_writer_are_all_read_without_the_parser() -> None:
 
 
 def test_only_what_is_wanted_counts_and_keys_may_be_missing_from_all() -> None:
-    wanted = Wanted({("id",): pa.int64(), ("gone",): pa.string()}, (("id",), ("gone",)))
+    wanted = WantedStatistics({("id",): pa.int64(), ("gone",): pa.string()}, (("id",), ("gone",)))
     texts = [compact({"numRecords": 1, "minValues": {"id": number, "other": "a"}}) for number in range(3)]
     assert alike(texts, wanted) == parsed(texts, wanted)
     assert [each["minValues", "id"] for each in alike(texts, wanted)] == [0, 1, 2]
@@ -124,14 +124,14 @@ def test_a_text_that_is_laid_out_otherwise_is_left_to_the_parser(other: str) -> 
 @pytest.mark.parametrize("wanted", ["id", "name"])
 def test_X8_a_key_twice_in_one_object_is_left_to_the_parser(wanted: str) -> None:
     twice = compact(statistics(2)).replace('"other":"o2"', f'"{wanted}":"o2"')
-    columns = Wanted({(wanted,): pa.string()}, ())
+    columns = WantedStatistics({(wanted,): pa.string()}, ())
     assert alike([compact(statistics(1)), twice], columns)[1] == "parser"
     assert alike([twice, compact(statistics(1))], columns)[0] == "parser"
 
 
 def test_a_key_that_is_wanted_and_that_only_others_have_is_not_passed_over() -> None:
     texts = ['{"numRecords":1,"minValues":{"id":1,"z":2}}', '{"numRecords":1,"minValues":{"id":1,"y":3}}']
-    wanted = Wanted({("y",): pa.int64()}, ())
+    wanted = WantedStatistics({("y",): pa.int64()}, ())
     assert alike(texts, wanted) == [{("numRecords",): 1}, "parser"]
 
 
@@ -139,7 +139,7 @@ def test_a_key_that_is_wanted_and_that_only_others_have_is_not_passed_over() -> 
     "first", ['{"numRecords":[1],"minValues":{}}', '{"a":1,"a":2}', "{}", "", '{"a":{},"b":1}', "1"]
 )
 def test_nothing_is_laid_out_like_a_text_of_another_kind(first: str) -> None:
-    assert read_alike(pa.array([first, first]), WANTED.schema) is None
+    assert read_same_layout(pa.array([first, first]), WANTED.schema) is None
 
 
 def test_many_texts_of_several_layouts_come_back_in_their_order() -> None:
@@ -153,7 +153,7 @@ def test_many_texts_of_several_layouts_come_back_in_their_order() -> None:
     ]
     chosen = np.random.default_rng(1).integers(0, len(kinds), 3 * statistics_json._MIN_STRINGS_TO_COMPARE)
     texts = [kinds[kind](number) for number, kind in enumerate(chosen)]
-    found = [_leaves(each) for each in read_json(pa.array(texts, pa.string()), WANTED).to_pylist()]
+    found = [_leaves(each) for each in parse_statistics(pa.array(texts, pa.string()), WANTED).to_pylist()]
     expected = [parsed([text])[0] for text in texts]
     assert found == expected
 

@@ -23,13 +23,13 @@ from builders.predicates import Said
 from builders.values import array_of, special_values, values_of
 from tamis import types
 from tamis.expr.bind import bind
-from tamis.expr.nodes import Column, columns_of
+from tamis.expr.nodes import Column, find_columns
 from tamis.expr.normalise import normalise
 from tamis.expr.ordering import sort_key
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
 from tamis.tables.delta.schema import TableMetadata
-from tamis.tables.delta.statistics import statistics_metadata
+from tamis.tables.delta.statistics import make_statistics_metadata
 
 _CUT = "0123456789" * 3 + "0"
 _TAILS = ("", "1", "1a", "1\x7f", "1~z", "1é", "2", "1\ufffd", "1\ufffdz", "1😀", "1\U0010ffff", "😀😀", "\x00")
@@ -99,8 +99,8 @@ def test_T8_S1_D15_D19_no_statistics_of_any_writer_lose_a_row(data: st.DataObjec
 def _check(said: Said, answers: list[bool | None], counts: list[int], files: list[File], schema: pa.Schema) -> None:
     predicate = normalise(bind(said.expr, schema))
     table = _table(schema)
-    found = statistics_metadata(
-        pa.array([file.stats for file in files], pa.string()), None, columns_of(predicate), table
+    found = make_statistics_metadata(
+        pa.array([file.stats for file in files], pa.string()), None, find_columns(predicate), table
     )
     pruned = prune(pa.record_batch(found), rewrite(predicate))
     remaining = iter(answers)
@@ -109,7 +109,7 @@ def _check(said: Said, answers: list[bool | None], counts: list[int], files: lis
     for file, rows, is_kept in zip(files, verdicts, pruned.selection.to_pylist(), strict=True):
         assert is_kept or True not in rows, (said.sql, file)
     for index, rows in enumerate(kept):
-        if all(matched[index].as_py() for matched in pruned.matched):
+        if all(matched[index].as_py() for matched in pruned.fully_matched):
             assert all(rows), (said.sql, files)
 
 
@@ -192,7 +192,7 @@ def test_T8_S1_D19_every_value_lies_within_what_any_writer_says_of_it(writer: st
         files = [[*beside, value] for beside in ([], values[:1], values[-1:]) for value in values]
         texts = [bounds_text(file, older, writer) for file in files]
         stats = [f'{{"minValues":{{"col-1":{low}}},"maxValues":{{"col-1":{high}}}}}' for low, high in texts]
-        found = statistics_metadata(pa.array(stats), None, [Column(("x",), type=data_type)], table)
+        found = make_statistics_metadata(pa.array(stats), None, [Column(("x",), type=data_type)], table)
         for kind, choose, holds in (("lower", min, pc.less_equal), ("upper", max, pc.greater_equal)):
             expected = array_of(older, [choose(file, key=sort_key) for file in files]).cast(data_type)
             bounds, is_exact = found[f"{kind}:x"], pc.fill_null(found[f"{kind}_exact:x"], False)

@@ -19,13 +19,13 @@ from tamis import PartitionFilter, col
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
 from tamis.io.counters import IoCounts
 from tamis.io.storage import open_storage
-from tamis.tables.delta.file_batches import LIVE_FILES, read_batches
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE, read_batches
 from tamis.tables.delta.snapshot import Snapshot
 
 
 @pytest.fixture(autouse=True)
 def _nothing_in_memory() -> None:
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_partition_only_does_not_read_statistics(log: DeltaLog) -> None:
         log.commit(commit_info(), version=version)
     read = []
     for where in ("p = 'c'", "p = 'c' AND id = 1"):
-        LIVE_FILES.clear()
+        FILE_BATCH_CACHE.clear()
         table = tamis.open(log.table)
         before = spent(table)
         table.scan(where).plan("files")
@@ -394,10 +394,10 @@ def test_threads_with_other_versions_do_not_change_which_files_are_live(tmp_path
     log.commit(remove("1"))
     log.commit(remove("0"))
     (first, second) = (Snapshot.load(open_storage(tmp_path), version) for version in (1, 2))
-    ((batch, _),) = read_batches(first.parts()[-1], first.metadata, ["path", "size", "deletion_vector"])
-    object.__setattr__(batch, "_lock", Interrupted(lambda: batch.live(second.parts()[-1])))
-    assert batch.live(first.parts()[-1]).tolist() == [True, False, True]
-    assert batch.live(second.parts()[-1]).tolist() == [False, False, True]
+    ((batch, _),) = read_batches(first.list_parts()[-1], first.metadata, ["path", "size", "deletion_vector"])
+    object.__setattr__(batch, "_lock", Interrupted(lambda: batch.live(second.list_parts()[-1])))
+    assert batch.live(first.list_parts()[-1]).tolist() == [True, False, True]
+    assert batch.live(second.list_parts()[-1]).tolist() == [False, False, True]
 
 
 def test_partitioning_that_changed_while_the_schema_stayed(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from builders.engines import WorkerHere
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.table import open_source
-from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
 from tamis.tables.planning import Planning
 
 KINDS = [
@@ -47,7 +47,7 @@ def two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
 
 def open_everywhere(folder: Path) -> list[tamis.Table]:
     """The table as this process plans it, from the log and then from memory, and as workers do."""
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(WorkerHere(), "spark")))]
 
 
@@ -143,7 +143,7 @@ def test_a_removed_file_with_a_wrong_value_refuses_nothing(tmp_path: Path) -> No
     log = DeltaLog(tmp_path, {"id": "long", "p": "integer", "q": "integer"}, partition_columns=["p", "q"])
     log.commit(*two_files(log, "abc", "7"))
     log.checkpoint(0)
-    LIVE_FILES.clear()
+    FILE_BATCH_CACHE.clear()
     first = tamis.open(tmp_path)
     with pytest.raises(CorruptFile, match="'abc'"):
         first.scan("p = 7").count()

@@ -20,7 +20,7 @@ from tamis.errors import (
 )
 from tamis.io.storage import open_storage
 from tamis.tables.hive import discovery
-from tamis.tables.hive.formats import looks_like
+from tamis.tables.hive.formats import detect_format
 from tamis.tables.hive.layout import HiveLayout, LevelCount
 
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -38,12 +38,12 @@ def discover(root: Path, **partitioning: str) -> HiveLayout:
 
 
 def values_of(layout: HiveLayout) -> list[dict[str, object]]:
-    return layout.directories().values.to_pylist()
+    return layout.list_directories().values.to_pylist()
 
 
 def files_of(root: Path) -> pa.Table:
     layout = discover(root)
-    return layout.files(layout.directories())
+    return layout.list_files(layout.list_directories())
 
 
 def equal_at_every_level(**wanted: object):  # type: ignore[no-untyped-def]
@@ -81,8 +81,8 @@ def test_only_the_matching_directories_of_3000_are_listed(three_thousand: Path) 
     layout = HiveLayout.discover(storage, {"region": "string", "day": "date"})
     # The root, the first region and its first day: one branch, since every type is declared.
     assert storage.counters.listing_calls == 3
-    directories = layout.directories(equal_at_every_level(region="eu", day=datetime.date(2024, 3, 3)))
-    files = layout.files(directories)
+    directories = layout.list_directories(equal_at_every_level(region="eu", day=datetime.date(2024, 3, 3)))
+    files = layout.list_files(directories)
     assert files["path"].to_pylist() == [f"{three_thousand}/region=eu/day=2024-03-03/part-0.parquet"]
     # Beyond those, region=eu and the one day in it.
     assert storage.counters.listing_calls == 5
@@ -95,17 +95,17 @@ def test_inference_lists_no_leaf_but_the_first(three_thousand: Path) -> None:
     layout = HiveLayout.discover(storage)
     assert storage.counters.listing_calls == 1 + 3 + 1
     assert layout.partition_schema == pa.schema([("region", types.STRING), ("day", types.DATE)])
-    layout.files(layout.directories(equal_at_every_level(region="eu", day=datetime.date(2024, 3, 3))))
+    layout.list_files(layout.list_directories(equal_at_every_level(region="eu", day=datetime.date(2024, 3, 3))))
     assert storage.counters.listing_calls == 6
 
 
 def test_each_directory_is_listed_once_in_all(three_thousand: Path) -> None:
     storage = open_storage(three_thousand)
     layout = HiveLayout.discover(storage)
-    files = layout.files(layout.directories())
+    files = layout.list_files(layout.list_directories())
     assert storage.counters.listing_calls == 1 + 3 + 3000
     assert files.num_rows == 3000
-    assert layout.files(layout.directories()).equals(files)
+    assert layout.list_files(layout.list_directories()).equals(files)
     assert storage.counters.listing_calls == 1 + 3 + 3000
     paths = files["path"].to_pylist()
     assert paths == sorted(paths)
@@ -136,7 +136,7 @@ def test_H5_a_value_beyond_the_sample_that_does_not_parse_names_the_way_out(
     write(tmp_path, *(f"a={number}/b={'x' if number == 2 else number}/part.parquet" for number in range(9)))
     layout = discover(tmp_path)
     with pytest.raises(PartitionLayoutError, match=r"'x' of partition column 'b'.*partitioning=\{\"b\": \"string\"\}"):
-        raise layout.directories().unreadable["b"]
+        raise layout.list_directories().unreadable["b"]
     assert layout.directories().values.column_names == ["a"]
     assert discover(tmp_path, b="string").directories().values["b"].to_pylist()[2] == "x"
 
@@ -150,7 +150,7 @@ def test_keep_is_asked_once_a_level_with_all_columns_so_far(tmp_path: Path) -> N
         # Unknown keeps.
         return pa.array([row["a"] == 2 or None if "b" in row else row["a"] == 2 for row in table.to_pylist()])
 
-    directories = discover(tmp_path).directories(keep)
+    directories = discover(tmp_path).list_directories(keep)
     assert seen == [
         [{"a": 1}, {"a": 2}],
         [{"a": 2, "b": "x"}, {"a": 2, "b": "y"}],
@@ -163,14 +163,14 @@ def test_keep_is_asked_once_a_level_with_all_columns_so_far(tmp_path: Path) -> N
 def test_null_from_keep_keeps_and_a_wrong_length_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, "a=1/f", "a=2/f", "a=3/f")
     layout = discover(tmp_path)
-    assert layout.directories(lambda _: pa.array([None, False, True])).raw["a"].to_pylist() == ["1", "3"]
+    assert layout.list_directories(lambda _: pa.array([None, False, True])).raw["a"].to_pylist() == ["1", "3"]
     with pytest.raises(InvalidArgument, match="2 booleans for 3 directories"):
-        layout.directories(lambda _: pa.array([True, True]))
+        layout.list_directories(lambda _: pa.array([True, True]))
 
 
 def test_both_filters_must_keep_and_raw_texts_are_beside_the_values(tmp_path: Path) -> None:
     write(tmp_path, "hour=01/f", "hour=1/f", "hour=02/f")
-    directories = discover(tmp_path).directories(
+    directories = discover(tmp_path).list_directories(
         equal_at_every_level(hour=1), keep_raw=lambda raw: pc.not_equal(raw["hour"].combine_chunks(), "1")
     )
     assert (directories.values.to_pylist(), directories.raw.to_pylist()) == ([{"hour": 1}], [{"hour": "01"}])
@@ -179,9 +179,9 @@ def test_both_filters_must_keep_and_raw_texts_are_beside_the_values(tmp_path: Pa
 def test_nothing_kept(tmp_path: Path) -> None:
     write(tmp_path, "a=1/b=1/f")
     layout = discover(tmp_path)
-    directories = layout.directories(equal_at_every_level(a=7))
+    directories = layout.list_directories(equal_at_every_level(a=7))
     assert directories.num_directories == 0
-    files = layout.files(directories)
+    files = layout.list_files(directories)
     assert (files.num_rows, files.column_names) == (0, ["path", "size", "modified_ns", "a", "b"])
     assert files.schema.field("a").type == pa.int32()
 
@@ -189,7 +189,7 @@ def test_nothing_kept(tmp_path: Path) -> None:
 def test_files_carry_path_size_time_and_values_ordered_by_path(tmp_path: Path) -> None:
     write(tmp_path, "a=2/y.parquet", "a=10/x.parquet", "a=2/x.parquet")
     layout = discover(tmp_path)
-    files = layout.files(layout.directories())
+    files = layout.list_files(layout.list_directories())
     assert files["path"].to_pylist() == [
         f"{tmp_path}/{name}" for name in ("a=10/x.parquet", "a=2/x.parquet", "a=2/y.parquet")
     ]
@@ -203,7 +203,7 @@ def test_files_carry_path_size_time_and_values_ordered_by_path(tmp_path: Path) -
 def test_partition_columns_may_be_called_like_the_columns_of_a_file(tmp_path: Path) -> None:
     write(tmp_path, "path=p/size=7/f")
     layout = discover(tmp_path)
-    files = layout.files(layout.directories())
+    files = layout.list_files(layout.list_directories())
     assert files.column_names == ["path", "size", "modified_ns", "path", "size"]
     assert [column[0].as_py() for column in files.columns[3:]] == ["p", 7]
 
@@ -220,7 +220,7 @@ def test_H4_hour_01_is_the_text_01_and_the_number_1(tmp_path: Path) -> None:
     write(tmp_path, "hour=01/f", "hour=2/f")
     assert values_of(discover(tmp_path)) == [{"hour": 1}, {"hour": 2}]
     assert values_of(discover(tmp_path, hour="string")) == [{"hour": "01"}, {"hour": "2"}]
-    assert discover(tmp_path).directories().raw.to_pylist() == [{"hour": "01"}, {"hour": "2"}]
+    assert discover(tmp_path).list_directories().raw.to_pylist() == [{"hour": "01"}, {"hour": "2"}]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_H5_types_are_inferred_from_all_directories(tmp_path: Path, names: list[
     write(tmp_path, *(f"c={name}/f" for name in names))
     layout = discover(tmp_path)
     assert layout.partition_schema == pa.schema([("c", expected)])
-    assert layout.directories().values.schema == layout.partition_schema
+    assert layout.list_directories().values.schema == layout.partition_schema
 
 
 def test_H5_a_declared_type_wins_whatever_the_case_of_its_name(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_H8_column_names_with_dots_are_names(tmp_path: Path) -> None:
     write(tmp_path, "a.b=1/`c`.d=x/f")
     layout = discover(tmp_path)
     assert layout.partition_schema.names == ["a.b", "`c`.d"]
-    assert layout.files(layout.directories())["a.b"].to_pylist() == [1]
+    assert layout.list_files(layout.list_directories())["a.b"].to_pylist() == [1]
 
 
 # --- H7: hidden, empty, mixed -----------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_H7_hidden_and_empty_files_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "a=1" / "empty.parquet").touch()
     (tmp_path / "a_$folder$").touch()
     layout = discover(tmp_path)
-    names = [Path(path).name for path in layout.files(layout.directories())["path"].to_pylist()]
+    names = [Path(path).name for path in layout.list_files(layout.list_directories())["path"].to_pylist()]
     assert names == ["_x=1.parquet", "part.parquet"]
 
 
@@ -333,7 +333,7 @@ def test_H9_an_empty_value_is_the_empty_text_or_null(tmp_path: Path) -> None:
     write(tmp_path, "a=/f", "a=1/f")
     assert values_of(discover(tmp_path)) == [{"a": ""}, {"a": "1"}]
     assert values_of(discover(tmp_path, a="int")) == [{"a": None}, {"a": 1}]
-    assert discover(tmp_path, a="date").directories().unreadable.keys() == {"a"}
+    assert discover(tmp_path, a="date").list_directories().unreadable.keys() == {"a"}
 
 
 def test_H7_empty_directories_contradict_nothing(tmp_path: Path) -> None:
@@ -341,13 +341,13 @@ def test_H7_empty_directories_contradict_nothing(tmp_path: Path) -> None:
     for name in ("a=1", "a=3/b=7", "plain"):
         (tmp_path / name).mkdir(parents=True)
     layout = discover(tmp_path)
-    assert layout.files(layout.directories())["b"].to_pylist() == [1]
+    assert layout.list_files(layout.list_directories())["b"].to_pylist() == [1]
 
 
 def test_H7_files_in_plain_directories_below_a_leaf_belong_to_it(tmp_path: Path) -> None:
     write(tmp_path, "a=1/HIVE_UNION_SUBDIR_1/f", "a=1/HIVE_UNION_SUBDIR_2/deep/f", "a=2/f")
     layout = discover(tmp_path)
-    files = layout.files(layout.directories())
+    files = layout.list_files(layout.list_directories())
     assert list(zip(files["path"].to_pylist(), files["a"].to_pylist(), strict=True)) == [
         (f"{tmp_path}/a=1/HIVE_UNION_SUBDIR_1/f", 1),
         (f"{tmp_path}/a=1/HIVE_UNION_SUBDIR_2/deep/f", 1),
@@ -371,7 +371,7 @@ def test_partitions_without_any_file_are_a_layout_without_a_sample(tmp_path: Pat
     layout = discover(tmp_path)
     assert layout.sample_file is None
     assert layout.partition_schema.names == ["a", "b"]
-    assert layout.files(layout.directories()).num_rows == 0
+    assert layout.list_files(layout.list_directories()).num_rows == 0
 
 
 @pytest.mark.parametrize("has_file", [True, False])
@@ -393,10 +393,10 @@ def test_a_flat_folder_is_its_own_files_and_warns_of_directories(
     write(tmp_path, "b.parquet", "a.parquet", "old/c.parquet")
     with caplog.at_level(logging.WARNING, logger="tamis"):
         layout = discover(tmp_path)
-    files = layout.files(layout.directories())
+    files = layout.list_files(layout.list_directories())
     assert [Path(path).name for path in files["path"].to_pylist()] == ["a.parquet", "b.parquet"]
     assert files.column_names == ["path", "size", "modified_ns"]
-    assert layout.directories().levels == ()
+    assert layout.list_directories().levels == ()
     assert "ignored" in caplog.text
     assert f"{tmp_path}/old" in caplog.text
 
@@ -411,7 +411,7 @@ def test_a_flat_folder_without_directories_warns_of_nothing(tmp_path: Path, capl
 def test_a_single_file_is_a_table(tmp_path: Path) -> None:
     write(tmp_path, "a=1/only.parquet")
     layout = discover(tmp_path / "a=1" / "only.parquet")
-    files = layout.files(layout.directories())
+    files = layout.list_files(layout.list_directories())
     assert layout.is_single_file
     assert len(layout.partition_schema) == 0
     assert files["path"].to_pylist() == [f"{tmp_path}/a=1/only.parquet"]
@@ -432,7 +432,7 @@ def test_X14_links_out_of_the_table_are_followed_where_that_is_allowed(tmp_path:
     with pytest.raises(UnsupportedFeature, match=r"table/a=1' leads out of the table's folder.*allow_outside=True"):
         discover(tmp_path / "table")
     layout = HiveLayout.discover(open_storage(tmp_path / "table").allowing_outside(True))
-    assert layout.files(layout.directories())["path"].to_pylist() == [f"{tmp_path}/table/a=1/part.parquet"]
+    assert layout.list_files(layout.list_directories())["path"].to_pylist() == [f"{tmp_path}/table/a=1/part.parquet"]
 
 
 def test_nothing_empty_and_hidden_only_are_no_table(tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ def test_tables_of_other_formats_are_told_and_not_read(tmp_path: Path) -> None:
     (tmp_path / "iceberg" / "metadata" / "v1.metadata.json").write_text("{}")
     write(tmp_path / "hive", "a=1/part.parquet")
     (tmp_path / "hive" / "metadata").mkdir()
-    assert {name: looks_like(open_storage(tmp_path / name)) for name in ("delta", "iceberg", "hive")} == {
+    assert {name: detect_format(open_storage(tmp_path / name)) for name in ("delta", "iceberg", "hive")} == {
         "delta": "delta", "iceberg": "iceberg", "hive": "hive",
     }  # fmt: skip
     with pytest.raises(UnsupportedFeature, match="is a Delta table"):

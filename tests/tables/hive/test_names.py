@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tamis.tables.hive.names import (
     HIVE_NULL,
-    directory_name,
     escape,
+    make_directory_name,
     split_directory_name,
     split_directory_names,
     unescape,
@@ -88,8 +88,8 @@ def test_H2_a_name_is_split_at_the_first_equals(name: str, parts: tuple[str, str
 
 
 def test_H3_null_and_the_empty_text_are_written_as_the_default_partition() -> None:
-    assert directory_name("a", None) == directory_name("a", "") == "a=__HIVE_DEFAULT_PARTITION__"
-    assert directory_name("a/b", "x:y") == "a%2Fb=x%3Ay"
+    assert make_directory_name("a", None) == make_directory_name("a", "") == "a=__HIVE_DEFAULT_PARTITION__"
+    assert make_directory_name("a/b", "x:y") == "a%2Fb=x%3Ay"
 
 
 def test_H1_H2_H3_many_names_at_once() -> None:

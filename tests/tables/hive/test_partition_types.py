@@ -11,7 +11,7 @@ import pytest
 
 from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError
-from tamis.tables.hive.partition_types import infer_type, parse_values, with_partition_columns
+from tamis.tables.hive.partition_types import add_partition_columns, infer_type, parse_values
 
 INT, LONG, DOUBLE, STRING, DATE, TIMESTAMP = (
     pa.int32(), types.LONG, types.DOUBLE, types.STRING, types.DATE, types.TIMESTAMP,
@@ -173,6 +173,6 @@ def test_a_type_that_no_text_can_have_is_refused() -> None:
 def test_H6_a_column_of_both_files_and_directories_is_the_partition_column_whatever_its_case() -> None:
     data = pa.schema([("id", LONG), ("Day", STRING), ("x", DOUBLE)], metadata={"a": "b"})
     partitions = pa.schema([("region", STRING), ("day", DATE)])
-    merged = with_partition_columns(data, partitions)
+    merged = add_partition_columns(data, partitions)
     assert merged == pa.schema([("id", LONG), ("day", DATE), ("x", DOUBLE), ("region", STRING)])
     assert merged.metadata is None

@@ -32,7 +32,7 @@ from tamis.errors import (
 )
 from tamis.io.storage import open_storage
 from tamis.tables.iceberg import dependencies
-from tamis.tables.iceberg.opening import is_metadata_file, open_place
+from tamis.tables.iceberg.opening import is_metadata_file, open_location
 from tamis.tables.iceberg.relocation import Location, Relocation
 
 
@@ -593,6 +593,6 @@ def test_a_catalog_by_object_by_properties_and_invalid_ones(tmp_path: Path) -> N
 
 def test_the_folder_of_a_location_uses_its_storage(tmp_path: Path) -> None:
     folder_of(tmp_path)
-    opened = open_place(open_storage(tmp_path))
+    opened = open_location(open_storage(tmp_path))
     assert opened.storage.root == str(tmp_path)
     assert not opened.relocation.is_moved

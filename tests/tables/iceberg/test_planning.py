@@ -29,8 +29,8 @@ from tamis.io.storage import open_storage
 from tamis.scan.scan import planner_of
 from tamis.skipping.account import LevelReport
 from tamis.tables.iceberg.avro import open_avro
-from tamis.tables.iceberg.files import MOST_FILES_TOGETHER, Manifest, pieces_of
-from tamis.tables.iceberg.opening import open_place
+from tamis.tables.iceberg.files import MAX_FILES_PER_GROUP, Manifest, group_manifests
+from tamis.tables.iceberg.opening import open_location
 from tamis.tables.iceberg.table import IcebergTable
 from tamis.tables.planning import SPARK, Planning
 from tamis.tables.source import LEVELS
@@ -338,11 +338,11 @@ def test_I6_deletes_are_listed_with_the_kept_files(tmp_path: Path) -> None:
 
 def test_small_manifests_of_one_spec_are_read_together() -> None:
     small = [Manifest(f"m{n}", 10, n % 2, 0, None, 5) for n in range(6)]
-    large = Manifest("l", 10, 0, 0, None, MOST_FILES_TOGETHER)
+    large = Manifest("l", 10, 0, 0, None, MAX_FILES_PER_GROUP)
     uncounted = Manifest("u", 10, 0, 0, None, None)
-    found = pieces_of([*small, large, uncounted])
+    found = group_manifests([*small, large, uncounted])
     assert [[each.path for each in piece] for piece in found] == [["m0", "m2", "m4"], ["l"], ["u"], ["m1", "m3", "m5"]]
-    assert pieces_of([]) == []
+    assert group_manifests([]) == []
 
 
 @pytest.mark.parametrize("where", [None, "x = 2", "x > 1 AND s LIKE 'a%'", "id = 3 OR f > 100"])
@@ -354,7 +354,7 @@ def test_O8_an_engine_plans_the_same_files(tmp_path: Path, where: str | None) ->
     table.commit(*files)
     table.commit(*(table.data_file(f"o{n}.parquet", rows(n, x=n), spec=1) for n in range(3)))
     table.commit(equality_deletes(table, "e.parquet", rows(7).select(["id"]), spec=1, partition=(None,)))
-    opened = open_place(open_storage(tmp_path))
+    opened = open_location(open_storage(tmp_path))
     here = IcebergTable.open(opened)
     there = IcebergTable.open(opened, planning=Planning(LocalEngine(), SPARK))
     predicate = planner_of(tamis.open(tmp_path).scan(where)).predicate

@@ -16,11 +16,11 @@ import tamis
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.tables.iceberg.arrow_schema import arrow_schema, arrow_type
 from tamis.tables.iceberg.default_values import parse_default
 from tamis.tables.iceberg.field_names import make_field_names
-from tamis.types import NotRead, not_read
+from tamis.types import UnsupportedType, find_unsupported_field
 
 LIST = {"type": "list", "element-id": 9, "element": "int", "element-required": False}
 MAP = {"type": "map", "key-id": 8, "key": "string", "value-id": 9, "value": "long", "value-required": False}
@@ -81,9 +81,9 @@ def test_what_is_no_type_is_told_with_its_column(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["geometry(srid:4326)", "variant", "fixed[1048577]"])
 def test_types_that_are_not_read_are_what_they_are_called(kind: str) -> None:
     schema = arrow_schema({"fields": [field(1, "c", kind)]}, "orders")
-    assert schema.field("c").type == NotRead(kind)
+    assert schema.field("c").type == UnsupportedType(kind)
     sent = pa.ipc.read_schema(schema.serialize())
-    assert not_read(sent) == not_read(pickle.loads(pickle.dumps(schema))) == ("c", kind)
+    assert find_unsupported_field(sent) == find_unsupported_field(pickle.loads(pickle.dumps(schema))) == ("c", kind)
 
 
 def with_default(number: int, name: str, kind: Any, value: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_names_travel_as_data() -> None:
               field(3, "l", {**LIST, "element": struct}), with_default(4, "l2", LIST, [1, 2])]  # fmt: skip
     mapping = '[{"field-id": 1, "names": ["old", "older"]}, {"field-id": 2, "names": ["s"], "fields": []}]'
     names = make_field_names({"fields": fields}, mapping)
-    again = FieldNames.from_json(names.to_json())
+    again = ColumnMapping.from_json(names.to_json())
     assert again.to_json() == names.to_json()
     assert again.defaults == names.defaults
     assert set(names.defaults) == {("ts",), ("s", "d"), ("l", "element", "d"), ("l2",)}
@@ -185,7 +185,7 @@ def test_names_travel_as_data() -> None:
 def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: str) -> None:
     fields = [field(1, "a", "int"), field(2, "b", "int")]
     names = make_field_names({"fields": fields}, text)
-    assert FieldNames.from_json(names.to_json()).wrong_mapping == names.wrong_mapping
+    assert ColumnMapping.from_json(names.to_json()).mapping_error == names.mapping_error
     table = IcebergFolder(tmp_path, fields, properties={"schema.name-mapping.default": text})
     rows = pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([2], pa.int32())})
     table.commit(table.data_file("with.parquet", rows))

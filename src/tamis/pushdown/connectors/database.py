@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tamis.errors import AmbiguousColumn, UnsupportedFeature
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, columns_of, conjuncts_of, fold
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, fold, split_conjuncts
 from tamis.pushdown.connector import (
     Connector,
     Handle,
@@ -27,21 +27,21 @@ from tamis.pushdown.connector import (
 )
 from tamis.pushdown.nodes import AggregateCall, JoinKind, Named, Output, SortKey
 from tamis.tables.database.connection import Database
-from tamis.tables.database.expressions import MOST_ITEMS
+from tamis.tables.database.expressions import MAX_IN_LIST_ITEMS
 from tamis.tables.database.query import (
-    Aggregated,
+    AggregatedColumn,
     DatabaseColumn,
     DatabaseTable,
-    JoinOf,
-    Ordered,
     Query,
-    Selected,
-    over,
+    QueryJoin,
+    SelectedColumn,
+    SortTerm,
+    select_all,
 )
-from tamis.tables.database.select import can_select, can_test, select
-from tamis.types import not_read
+from tamis.tables.database.select import can_push_filter, can_select, render_select
+from tamis.types import find_unsupported_field
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """The maximum depth of a condition in a query: databases have trouble with deeper ones."""
 
 
@@ -62,13 +62,13 @@ class DatabaseConnector(Connector):
         folded = [column.name.casefold() for column in found.columns]
         if len(set(folded)) < len(folded):
             raise AmbiguousColumn(
-                f"the table {found.name!r} in {self.database.place} has columns that differ only by case: "
+                f"the table {found.name!r} in {self.database.location} has columns that differ only by case: "
                 "read it through a view that renames them"
             )
-        return over(found)
+        return select_all(found)
 
     def table_names(self) -> Sequence[str]:
-        return self.database.table_names()
+        return self.database.list_tables()
 
     def names(self, handle: Handle) -> Sequence[str]:
         table = _as_query(handle).source
@@ -89,17 +89,17 @@ class DatabaseConnector(Connector):
         rows = 1 if query.is_grouped and not query.selected else query.limit
         if rows is None and isinstance(query.source, DatabaseTable):
             if query.source not in self._rows:
-                self._rows[query.source] = self.database.rows_of(query.source)
+                self._rows[query.source] = self.database.estimate_row_count(query.source)
             rows = self._rows[query.source]
         is_whole = isinstance(query.source, DatabaseTable) and query.where == TRUE and not query.is_final
-        return Properties(rows=rows, satisfied=self.satisfied(handle), is_filtered=not is_whole)
+        return Properties(rows=rows, enforced_predicate=self.enforced_predicate(handle), is_filtered=not is_whole)
 
     def satisfied(self, handle: Handle) -> Expr:
         query = _as_query(handle)
         return TRUE if query.is_final else query.where
 
     def describe(self, handle: Handle) -> str:
-        return f"{self.database.place}: {self._to_sql(_as_query(handle))}"
+        return f"{self.database.location}: {self._to_sql(_as_query(handle))}"
 
     # --- Pushdown -----------------------------------------------------------------------------------------------------
 
@@ -108,25 +108,25 @@ class DatabaseConnector(Connector):
         if query.limit is not None:
             return None
         if query.is_grouped:
-            query = over(query)
-        known = set(conjuncts_of(query.where))
+            query = select_all(query)
+        known = set(split_conjuncts(query.where))
         pushed: list[Expr] = []
         remaining: list[Expr] = []
-        for conjunct in conjuncts_of(predicate):
+        for conjunct in split_conjuncts(predicate):
             if self._can_test(query, conjunct):
                 pushed += [] if conjunct in known else [conjunct]
                 continue
             remaining.append(conjunct)
             bounds = _derive_bounds(conjunct)
             pushed += [bound for bound in bounds if bound not in known and self._can_test(query, bound)]
-        if not pushed and len(remaining) == len(conjuncts_of(predicate)):
+        if not pushed and len(remaining) == len(split_conjuncts(predicate)):
             return None
-        where = and_(*(each for each in (*conjuncts_of(query.where), *pushed) if each != TRUE))
+        where = and_(*(each for each in (*split_conjuncts(query.where), *pushed) if each != TRUE))
         return PushedFilter(replace(query, where=where), and_(*remaining))
 
     def _can_test(self, query: Query, condition: Expr) -> bool:
-        is_shallow = fold(condition, lambda node, depths: 1 + max(depths, default=0)) <= DEEPEST
-        return is_shallow and can_test(query, condition, self.database.dialect)
+        is_shallow = fold(condition, lambda node, depths: 1 + max(depths, default=0)) <= MAX_DEPTH
+        return is_shallow and can_push_filter(query, condition, self.database.dialect)
 
     def push_pruning(self, handle: Handle, predicate: Expr) -> Query | None:
         pushed = self.push_filter(handle, predicate)
@@ -134,10 +134,10 @@ class DatabaseConnector(Connector):
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
         query = _as_query(handle)
-        needed = frozenset(column.path[0] for output in outputs for column in columns_of(output.expr))
+        needed = frozenset(column.path[0] for output in outputs for column in find_columns(output.expr))
         if len(needed) == len(query.columns):
             return None
-        narrowed = query.taking(needed)
+        narrowed = query.keep_columns(needed)
         return PushedProjection(narrowed, _to_outputs(narrowed), tuple(outputs))
 
     def push_aggregation(
@@ -146,7 +146,7 @@ class DatabaseConnector(Connector):
         if partial or not (keys or aggregates):
             return None
         query = _as_query(handle)
-        source = over(query) if query.is_final else query
+        source = select_all(query) if query.is_final else query
         selected = [_select_key(each, source) for each in keys]
         called = [_to_aggregated(each) for each in aggregates]
         found_keys = tuple(each for each in selected if each is not None)
@@ -164,8 +164,8 @@ class DatabaseConnector(Connector):
 
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
         query = _as_query(handle)
-        source = over(query) if query.is_final else query
-        order = tuple(Ordered(key.expr, key.descending, key.nulls_first) for key in keys)
+        source = select_all(query) if query.is_final else query
+        order = tuple(SortTerm(key.expr, key.descending, key.nulls_first) for key in keys)
         if query.order == order and query.limit == count:
             return None
         sorted_query = replace(source, order=order, limit=count)
@@ -181,7 +181,7 @@ class DatabaseConnector(Connector):
             return None
         one, other = _as_query(left), _as_query(right)
         names = _make_distinct([column.name for column in (*one.columns, *other.columns)])
-        joined = over(JoinOf(one, other, kind, tuple(pairs), names))
+        joined = select_all(QueryJoin(one, other, kind, tuple(pairs), names))
         if not self._can_run(joined):
             return None
         given = [*(column.name for column in one.columns), *(column.name for column in other.columns)]
@@ -197,11 +197,11 @@ class DatabaseConnector(Connector):
         yield from self.database.run(self._to_sql(query), query.columns)
 
     def _check_types(self, query: Query) -> None:
-        found = not_read(pa.schema([pa.field(column.name, column.type) for column in query.columns]))
+        found = find_unsupported_field(pa.schema([pa.field(column.name, column.type) for column in query.columns]))
         if found is not None:
             name, kind = found
             raise UnsupportedFeature(
-                f"the column {name!r} in {self.database.place} has the unsupported type {kind}: leave it out, or read "
+                f"the column {name!r} in {self.database.location} has the unsupported type {kind}: leave it out, or read "
                 "it through a view that casts it"
             )
 
@@ -209,7 +209,7 @@ class DatabaseConnector(Connector):
         return can_select(query, self.database.dialect)
 
     def _to_sql(self, query: Query) -> str:
-        text = select(query, self.database.dialect)
+        text = render_select(query, self.database.dialect)
         assert text is not None  # each handle was tested with can_select before it was returned
         return text
 
@@ -227,28 +227,32 @@ def _is_column(expr: Expr) -> TypeGuard[Column]:
     return isinstance(expr, Column) and len(expr.path) == 1
 
 
-def _select_key(key: Named, query: Query) -> Selected | None:
+def _select_key(key: Named, query: Query) -> SelectedColumn | None:
     match key.expr:
         case Column(path=(name,)):
             found = next((each.column for each in query.selected if each.column.name == name), None)
-            return None if found is None else Selected(replace(found, name=key.name), key.expr)
+            return None if found is None else SelectedColumn(replace(found, name=key.name), key.expr)
         case _:
             data_type = type_of(key.expr)
-            return None if data_type is None else Selected(DatabaseColumn(key.name, data_type, compares=True), key.expr)
+            return (
+                None
+                if data_type is None
+                else SelectedColumn(DatabaseColumn(key.name, data_type, is_comparable=True), key.expr)
+            )
 
 
-def _to_aggregated(call: AggregateCall) -> Aggregated | None:
+def _to_aggregated(call: AggregateCall) -> AggregatedColumn | None:
     data_type = pa.int64() if call.function == "count" else call.type
     if data_type is None:
         return None
-    column = DatabaseColumn(call.name, data_type, compares=True)
-    return Aggregated(column, call.function, call.args, call.distinct, call.filter)
+    column = DatabaseColumn(call.name, data_type, is_comparable=True)
+    return AggregatedColumn(column, call.function, call.args, call.distinct, call.filter)
 
 
 def _derive_bounds(condition: Expr) -> list[Expr]:
     """Return the bounds that an IN list implies, if it is too long for a query: its minimum and maximum."""
     match condition:
-        case Call("in", (Column() as column, *items)) if len(items) > MOST_ITEMS:
+        case Call("in", (Column() as column, *items)) if len(items) > MAX_IN_LIST_ITEMS:
             values = [item.value for item in items if isinstance(item, Literal) and not item.is_null]
             if len(values) < len(items) or any(value != value for value in values):
                 return []

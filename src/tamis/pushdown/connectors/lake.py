@@ -19,8 +19,8 @@ import pyarrow as pa
 from tamis.errors import EvaluationError, ExpressionError
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions import FUNCTIONS
-from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, columns_of, conjuncts_of, walk
-from tamis.expr.printer import shown
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, walk
+from tamis.expr.printer import to_display_sql
 from tamis.pushdown.connector import (
     Connector,
     Handle,
@@ -30,15 +30,15 @@ from tamis.pushdown.connector import (
     PushedProjection,
     PushedRows,
 )
-from tamis.pushdown.connectors.lake_averages import Parts, is_average
-from tamis.pushdown.connectors.lake_clustering import lies_together
+from tamis.pushdown.connectors.lake_averages import PartialAggregates, is_average
+from tamis.pushdown.connectors.lake_clustering import is_clustered
 from tamis.pushdown.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, Path, TopRows
-from tamis.pushdown.connectors.lake_listings import Listings
-from tamis.pushdown.connectors.lake_reading import properties_of, read_handle, satisfied_by, scan_of_rows
+from tamis.pushdown.connectors.lake_listings import ListingCache
+from tamis.pushdown.connectors.lake_reading import build_scan, find_properties, find_satisfied_predicate, read_handle
 from tamis.pushdown.nodes import AggregateCall, Named, Output, SortKey
-from tamis.pushdown.paths import paths_of, replace_paths
+from tamis.pushdown.paths import collect_paths, replace_paths
 from tamis.pushdown.symbols import is_deterministic
-from tamis.pushdown.time_travel import split_state
+from tamis.pushdown.time_travel import split_table_state
 from tamis.scan.key_sieve import KeySieve
 from tamis.scan.measures import Function, Measure, can_compare, can_group, can_sum
 from tamis.scan.residual import Residual
@@ -47,7 +47,7 @@ from tamis.skipping.predicate import make_predicate
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.source import FileListing, TableSource
 
-MOST_REMEMBERED = 1000
+MAX_CACHED_HANDLES = 1000
 """The number of handles whose properties are cached."""
 
 
@@ -59,7 +59,7 @@ class LakeConnector(Connector):
         self._tables: dict[tuple[str, ...], LakeHandle] = {}
         self._properties: dict[LakeHandle, tuple[TableSource, Properties]] = {}
         self._clustering: dict[tuple[LakeHandle, Column], tuple[TableSource, bool | None]] = {}
-        self._listings = Listings()
+        self._listings = ListingCache()
 
     def add(self, name: tuple[str, ...], source: TableSource) -> LakeHandle:
         """Register a table under a name, and replace the one that had this name."""
@@ -74,17 +74,17 @@ class LakeConnector(Connector):
 
     def describe(self, handle: Handle) -> str:
         given = _as_lake(handle)
-        state = "" if split_state(given.name[-1]) is None else f" at version {given.version}"
+        state = "" if split_table_state(given.name[-1]) is None else f" at version {given.version}"
         parts = [f"{given.source.format} table {given.source.name!r}{state}"]
         if given.aggregation is not None:
             parts.append("summed while reading" if given.sums_rows else "aggregated from metadata where possible")
         parts.append(f"columns {', '.join(each.name for each in given.columns) or 'none'}")
         if given.predicate != TRUE:
-            parts.append(f"where {shown(given.predicate)}")
+            parts.append(f"where {to_display_sql(given.predicate)}")
         if given.pruning != TRUE:
-            parts.append(f"pruned by {_shorten(shown(given.pruning))}")
-        if given.sieves:
-            parts.append(f"Bloom join filter on {', '.join(column.name for column, _ in given.sieves)}")
+            parts.append(f"pruned by {_shorten(to_display_sql(given.pruning))}")
+        if given.bloom_filters:
+            parts.append(f"Bloom join filter on {', '.join(column.name for column, _ in given.bloom_filters)}")
         if given.limit is not None:
             parts.append(f"at most {given.limit} rows")
         if given.top is not None:
@@ -92,7 +92,7 @@ class LakeConnector(Connector):
         return "; ".join(parts)
 
     def satisfied(self, handle: Handle) -> Expr:
-        return satisfied_by(_as_lake(handle))
+        return find_satisfied_predicate(_as_lake(handle))
 
     def properties(self, handle: Handle) -> Properties:
         """Return the properties of a handle, from a listing of its files, cached for each handle."""
@@ -100,13 +100,13 @@ class LakeConnector(Connector):
         source, known = self._properties.get(given, (None, None))
         # A directory that is opened again has equal handles, but its files may differ.
         if known is None or source is not given.source:
-            if len(self._properties) >= MOST_REMEMBERED:
+            if len(self._properties) >= MAX_CACHED_HANDLES:
                 self._properties.clear()
-            known = properties_of(given, self._listings)
+            known = find_properties(given, self._listings)
             self._properties[given] = given.source, known
         return known
 
-    def lies_together(self, handle: Handle, column: Expr) -> bool | None:
+    def is_clustered(self, handle: Handle, column: Expr) -> bool | None:
         given = _as_lake(handle)
         found = given.column(column.path[0]) if isinstance(column, Column) and len(column.path) == 1 else None
         if found is None or given.aggregation is not None:
@@ -114,9 +114,9 @@ class LakeConnector(Connector):
         key = given, found.column
         source, known = self._clustering.get(key, (None, None))
         if source is not given.source:
-            if len(self._clustering) >= MOST_REMEMBERED:
+            if len(self._clustering) >= MAX_CACHED_HANDLES:
                 self._clustering.clear()
-            known = lies_together(given, found.column, self._listings)
+            known = is_clustered(given, found.column, self._listings)
             self._clustering[key] = given.source, known
         return known
 
@@ -128,10 +128,10 @@ class LakeConnector(Connector):
 
     def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
         given = _as_lake(handle)
-        if given.has_cut:
+        if given.is_limited:
             return None
         own, others = [], []
-        for conjunct in conjuncts_of(predicate):
+        for conjunct in split_conjuncts(predicate):
             found = _to_table_columns(conjunct, given)
             if found is None:
                 others.append(conjunct)
@@ -139,13 +139,13 @@ class LakeConnector(Connector):
                 own.append(found)
         if not own:
             return None
-        before = [] if given.predicate == TRUE else conjuncts_of(given.predicate)
+        before = [] if given.predicate == TRUE else split_conjuncts(given.predicate)
         both = and_(*dict.fromkeys((*before, *(each for each in own if each != TRUE))))
         return PushedFilter(replace(given, predicate=both), and_(*others))
 
     def push_pruning(self, handle: Handle, predicate: Expr) -> LakeHandle | None:
         given = _as_lake(handle)
-        if given.has_cut or given.aggregation is not None:
+        if given.is_limited or given.aggregation is not None:
             return None
         own = _to_table_columns(predicate, given)
         if own is None:
@@ -154,18 +154,18 @@ class LakeConnector(Connector):
 
     def push_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> LakeHandle | None:
         given = _as_lake(handle)
-        if given.has_cut or given.aggregation is not None or not isinstance(column, Column):
+        if given.is_limited or given.aggregation is not None or not isinstance(column, Column):
             return None
         found = given.column(column.path[0]) if len(column.path) == 1 else None
         if found is None or found.type != keys.type:
             return None
-        return replace(given, sieves=(*given.sieves, (found, keys)))
+        return replace(given, bloom_filters=(*given.bloom_filters, (found, keys)))
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
         given = _as_lake(handle)
         if given.aggregation is not None:
             return None
-        wanted = [_resolve_path(path, given) for path in paths_of(output.expr for output in outputs)]
+        wanted = [_resolve_path(path, given) for path in collect_paths(output.expr for output in outputs)]
         if given.top is not None and not any(_is_inside(given.top.column.path, each.path) for each in wanted):
             # The top-n needs its sort column, even if the outputs do not.
             wanted.append(given.top.column)
@@ -186,10 +186,10 @@ class LakeConnector(Connector):
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
         given = _as_lake(handle)
-        if given.has_cut or given.aggregation is not None or not (keys or aggregates):
+        if given.is_limited or given.aggregation is not None or not (keys or aggregates):
             return None
         if any(map(is_average, aggregates)):
-            parts = Parts.of(aggregates)
+            parts = PartialAggregates.of(aggregates)
             pushed = self.push_aggregation(handle, partial, keys, parts.calls)
             return None if pushed is None else replace(pushed, values=parts.values(pushed.columns[len(keys) :]))
         own_keys = [_find_key(key, given) for key in keys]
@@ -219,7 +219,7 @@ class LakeConnector(Connector):
 
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
         given = _as_lake(handle)
-        if given.has_cut or given.aggregation is not None or not keys:
+        if given.is_limited or given.aggregation is not None or not keys:
             return None
         first = keys[0]
         if not isinstance(first.expr, Column) or len(first.expr.path) != 1:
@@ -232,7 +232,7 @@ class LakeConnector(Connector):
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
-    def scan_of(self, handle: Handle) -> Scan | None:
+    def to_scan(self, handle: Handle) -> Scan | None:
         """Return the scan that reads a handle, with the columns of the table.
 
         Return None for aggregations and top-n, which need more than a scan.
@@ -240,7 +240,7 @@ class LakeConnector(Connector):
         given = _as_lake(handle)
         if given.aggregation is not None or given.top is not None:
             return None
-        return scan_of_rows(given, self._listings)
+        return build_scan(given, self._listings)
 
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
         return read_handle(_as_lake(handle), self._listings)
@@ -266,7 +266,7 @@ def _to_table_columns(conjunct: Expr, handle: LakeHandle) -> Expr | None:
     if any(call.function not in FUNCTIONS for call in calls):
         return None
     keys = None if handle.aggregation is None else {key.path for key in handle.aggregation.keys}
-    columns = columns_of(conjunct)
+    columns = find_columns(conjunct)
     if keys is not None and not columns:
         # Such a conjunct drops groups, not rows: without keys there is one group even for no rows.
         return None
@@ -290,11 +290,11 @@ def _can_evaluate(expr: Expr, schema: pa.Schema) -> bool:
     """Return whether the scan supports the argument types: an engine may convert where it does not (`upper(7)`)."""
     if can_evaluate(expr):
         return True
-    names = {column.path[0] for column in columns_of(expr)}
+    names = {column.path[0] for column in find_columns(expr)}
     fields = [each for each in schema if each.name in names]
     one_row = pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in fields], [each.name for each in fields])
     try:
-        Residual(conjuncts_of(expr)).filter(one_row)
+        Residual(split_conjuncts(expr)).filter(one_row)
     except EvaluationError:
         return False
     return True
@@ -347,10 +347,10 @@ def _find_key(key: Named, handle: LakeHandle) -> Column | None:
     column = handle.column(key.expr.path[0])
     if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
         return None
-    return column.column if column.path[0] in constant_in_files(handle.source) else None
+    return column.column if column.path[0] in find_constant_columns(handle.source) else None
 
 
-def constant_in_files(source: TableSource) -> Collection[str]:
+def find_constant_columns(source: TableSource) -> Collection[str]:
     """Return the columns that have a single value within most files."""
     if source.format != "iceberg":
         return source.partition_columns

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal
-from tamis.expr.printer import shown
+from tamis.expr.printer import to_display_sql
 from tamis.pushdown.nodes import AggregateCall, Output
 from tamis.types import LONG, STRING
 
@@ -25,7 +25,7 @@ def is_average(call: AggregateCall) -> bool:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartialAggregates:
     """The distinct aggregates without averages, and the positions of those that each requested one is computed from."""
 
     calls: tuple[AggregateCall, ...]
@@ -34,7 +34,7 @@ class Parts:
     """For each requested average of decimals, the scale of these decimals; else None."""
 
     @staticmethod
-    def of(aggregates: Sequence[AggregateCall]) -> Parts:
+    def of(aggregates: Sequence[AggregateCall]) -> PartialAggregates:
         found: dict[AggregateCall, int] = {}
         places = []
         for call in aggregates:
@@ -42,7 +42,7 @@ class Parts:
             parts = (replace(call, name="", function=function) for function in functions)
             places.append(tuple(found.setdefault(part, len(found)) for part in parts))
         calls = tuple(replace(call, name=f"{call.function}({_format_arguments(call)})") for call in found)
-        return Parts(calls, tuple(places), tuple(map(_find_scale, aggregates)))
+        return PartialAggregates(calls, tuple(places), tuple(map(_find_scale, aggregates)))
 
     def values(self, columns: Sequence[Output]) -> tuple[Expr, ...]:
         """Return the requested aggregates as expressions over the columns of the partial results."""
@@ -58,7 +58,7 @@ def _find_scale(call: AggregateCall) -> int | None:
 
 
 def _format_arguments(call: AggregateCall) -> str:
-    return ", ".join(each.name if isinstance(each, Column) else shown(each) for each in call.args) or "*"
+    return ", ".join(each.name if isinstance(each, Column) else to_display_sql(each) for each in call.args) or "*"
 
 
 def _to_value(parts: Sequence[Column], scale: int | None) -> Expr:

@@ -23,29 +23,29 @@ import pyarrow.compute as pc
 
 from tamis.errors import TamisError
 from tamis.expr.nodes import Column
-from tamis.parquet.clustering import range_overlap
-from tamis.parquet.every_leaf import name_of
+from tamis.parquet.clustering import measure_overlap
+from tamis.parquet.every_leaf import format_path
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.inspection import ColumnInspection, inspect_file
 from tamis.pushdown.connectors.lake_handle import LakeHandle, Path
-from tamis.pushdown.connectors.lake_listings import Listings
+from tamis.pushdown.connectors.lake_listings import ListingCache
 from tamis.skipping.metadata import metadata_name
 from tamis.tables.source import FILE_FORMAT, PARQUET, TableSource
 
-MOST_OVERLAP = 0.5
+MAX_OVERLAP = 0.5
 """If a typical value is within more than this share of all ranges, a filter on it prunes too little."""
 
-MOST_COMPARED = 10_000
+MAX_COMPARED_FILES = 10_000
 """The overlap is estimated from the bounds of at most this many files."""
 
-MOST_LOOKED_AT = 4
+MAX_INSPECTED_FILES = 4
 """The number of files that are inspected, spread from the first to the last: each costs a few milliseconds."""
 
-WORTH_LOOKING = 8 * 1024 * 1024
+MIN_INSPECTED_BYTES = 8 * 1024 * 1024
 """Tables with fewer bytes are read faster than inspected."""
 
 
-def lies_together(handle: LakeHandle, column: Column, listings: Listings) -> bool | None:
+def is_clustered(handle: LakeHandle, column: Column, listings: ListingCache) -> bool | None:
     """Return whether the rows that a handle reads are clustered by a column of the table; None if that is unknown."""
     source = handle.source
     if column.type is None or pa.types.is_nested(column.type):
@@ -54,10 +54,10 @@ def lies_together(handle: LakeHandle, column: Column, listings: Listings) -> boo
         return True
     if not source.storage.is_local:
         return None
-    statistics = listings.described(handle, column)
+    statistics = listings.find_statistics(handle, column)
     if statistics is not None:
         overlap = _estimate_overlap(statistics, column)
-        if overlap is not None and overlap <= MOST_OVERLAP:
+        if overlap is not None and overlap <= MAX_OVERLAP:
             return True
     return _is_clustered_in_files(handle, column, listings)
 
@@ -81,22 +81,22 @@ def _estimate_overlap(statistics: pa.Table, column: Column) -> float | None:
     lower, upper, nulls = (metadata_name(kind, column.path) for kind in ("lower", "upper", "null_count"))
     if not {lower, upper} <= set(statistics.column_names):
         return None
-    if statistics.num_rows > MOST_COMPARED:
-        statistics = statistics.take(pa.array(_choose_sample(statistics.num_rows, MOST_COMPARED)))
+    if statistics.num_rows > MAX_COMPARED_FILES:
+        statistics = statistics.take(pa.array(_choose_sample(statistics.num_rows, MAX_COMPARED_FILES)))
     is_empty = np.zeros(statistics.num_rows, bool)
     if nulls in statistics.column_names:
         is_empty = np.asarray(pc.fill_null(pc.equal(statistics[nulls], statistics["num_records"]), False), bool)
-    return range_overlap(statistics[lower].combine_chunks(), statistics[upper].combine_chunks(), is_empty)
+    return measure_overlap(statistics[lower].combine_chunks(), statistics[upper].combine_chunks(), is_empty)
 
 
-def _is_clustered_in_files(handle: LakeHandle, column: Column, listings: Listings) -> bool | None:
+def _is_clustered_in_files(handle: LakeHandle, column: Column, listings: ListingCache) -> bool | None:
     """Return whether a sample of the files is clustered by a column, in row groups or pages; None if unknown."""
     files = listings.of(handle).files
     if FILE_FORMAT in files.column_names and not pc.all(pc.equal(files[FILE_FORMAT], PARQUET)).as_py():
         return None
-    if not files.num_rows or pc.sum(files["size"]).as_py() < WORTH_LOOKING:
+    if not files.num_rows or pc.sum(files["size"]).as_py() < MIN_INSPECTED_BYTES:
         return False
-    chosen = pa.array(_choose_sample(files.num_rows, MOST_LOOKED_AT))
+    chosen = pa.array(_choose_sample(files.num_rows, MAX_INSPECTED_FILES))
     sample = files.select(["path", "size", "modified_ns"]).take(chosen).to_pylist()
     try:
         found = [each for file in sample for each in _inspect_column(handle.source, column, **file)]
@@ -114,8 +114,8 @@ def _is_clustered_in_files(handle: LakeHandle, column: Column, listings: Listing
     lower, upper = (
         pa.concat_arrays(bounds) for bounds in zip(*((each.lower, each.upper) for each in ranges), strict=True)
     )
-    overlap = range_overlap(lower, upper, np.concatenate([each.without_values for each in ranges]))
-    return None if overlap is None else overlap <= MOST_OVERLAP
+    overlap = measure_overlap(lower, upper, np.concatenate([each.has_no_values for each in ranges]))
+    return None if overlap is None else overlap <= MAX_OVERLAP
 
 
 def _choose_sample(count: int, most: int) -> npt.NDArray[np.int64]:
@@ -127,4 +127,4 @@ def _inspect_column(
     source: TableSource, column: Column, path: str, size: int, modified_ns: int | None
 ) -> Sequence[ColumnInspection]:
     # By the physical name: if the logical name differs, nothing is found and the answer is unknown.
-    return inspect_file(ParquetFile.load(source.storage, path, size, modified_ns), name_of(column.path)).columns
+    return inspect_file(ParquetFile.load(source.storage, path, size, modified_ns), format_path(column.path)).columns

@@ -64,7 +64,7 @@ class LakeHandle:
     """The filter, over columns of the table."""
     pruning: Expr = TRUE
     """A pruning predicate, over columns of the table: rows for which it is not TRUE may be dropped."""
-    sieves: tuple[tuple[LakeColumn, KeySieve], ...] = ()
+    bloom_filters: tuple[tuple[LakeColumn, KeySieve], ...] = ()
     """Bloom join filters on columns of the handle: rows with other values may be dropped."""
     limit: int | None = None
     top: TopRows | None = None
@@ -76,7 +76,7 @@ class LakeHandle:
         return LakeHandle(name, source.storage.uri, source.version, source, columns)
 
     @property
-    def has_cut(self) -> bool:
+    def is_limited(self) -> bool:
         """Whether the handle has a limit or top-n, so that no further filter may be pushed."""
         return self.limit is not None or self.top is not None
 
@@ -86,7 +86,7 @@ class LakeHandle:
         measures = () if self.aggregation is None else self.aggregation.measures
         return needs_rows(measures, self.source.partition_columns)
 
-    def of_rows(self, aggregation: Aggregation) -> LakeHandle:
+    def without_aggregation(self, aggregation: Aggregation) -> LakeHandle:
         """Return a handle of the rows that this one aggregates, with the columns that the aggregation needs."""
         asked = (*aggregation.keys, *(measure.column for measure in aggregation.measures))
         columns = {each.path: each.type for each in asked if each is not None}

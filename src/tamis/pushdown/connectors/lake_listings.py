@@ -17,23 +17,23 @@ from tamis.io.weighted_cache import WeightedCache
 from tamis.pushdown.connectors.lake_handle import LakeHandle
 from tamis.skipping.metadata import metadata_names
 from tamis.skipping.predicate import Predicate, make_predicate
-from tamis.tables.source import LEVELS, Describing, FileListing
+from tamis.tables.source import LEVELS, FileListing, HasFileStatistics
 
 MOST_BYTES = 64 * 1024 * 1024
 """The approximate size of the cache, over all listings."""
 
 
-def predicate_of(handle: LakeHandle) -> Predicate:
+def combine_predicates(handle: LakeHandle) -> Predicate:
     """Return the predicate of a handle combined with its pruning predicate, as `Scan` combines them."""
     source = handle.source
     where, pruning = (None if each == TRUE else each for each in (handle.predicate, handle.pruning))
     tested = make_predicate(where, source.schema, source.name, source.partition_columns)
     if pruning is None:
         return tested
-    return tested.and_also(make_predicate(pruning, source.schema, source.name, source.partition_columns))
+    return tested.and_with(make_predicate(pruning, source.schema, source.name, source.partition_columns))
 
 
-class Listings:
+class ListingCache:
     """A thread-safe cache of the file listings of handles, independent of the columns they return."""
 
     def __init__(self) -> None:
@@ -47,20 +47,20 @@ class Listings:
         try:
             _, found = self._kept.get(_make_key(handle))
         except KeyError:
-            found = handle.source.list_files(predicate_of(handle), LEVELS, with_rows=with_rows)
+            found = handle.source.list_files(combine_predicates(handle), LEVELS, with_rows=with_rows)
             if with_rows:
                 self._keep(handle, found)
         return cast(FileListing, found)
 
-    def described(self, handle: LakeHandle, column: Column) -> pa.Table | None:
+    def find_statistics(self, handle: LakeHandle, column: Column) -> pa.Table | None:
         """Return the table format's statistics of a column for each file, in the layout of `tamis.skipping.metadata`.
 
         Return None if the format has none, or if an engine's workers list the files, which do not return statistics.
         """
         source = handle.source
-        if source.planning is not None or not isinstance(source, Describing):
+        if source.planning is not None or not isinstance(source, HasFileStatistics):
             return None
-        listing = source.list_described(predicate_of(handle), LEVELS, [column])
+        listing = source.list_files_with_statistics(combine_predicates(handle), LEVELS, [column])
         names = metadata_names([column], listing.files.column_names)
         others = [name for name in listing.files.column_names if name not in names]
         self._keep(handle, replace(listing, files=listing.files.select(others)))

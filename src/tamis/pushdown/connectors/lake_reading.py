@@ -8,11 +8,11 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, columns_of, conjuncts_of
-from tamis.parquet.row_group_rows import rows_without_columns
+from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, find_columns, split_conjuncts
+from tamis.parquet.row_group_rows import make_dummy_batches
 from tamis.pushdown.connector import Properties
 from tamis.pushdown.connectors.lake_handle import Aggregation, LakeHandle, Path, TopRows
-from tamis.pushdown.connectors.lake_listings import Listings
+from tamis.pushdown.connectors.lake_listings import ListingCache
 from tamis.pushdown.paths import replace_paths
 from tamis.scan.aggregation import aggregate
 from tamis.scan.key_sieve import sieved
@@ -22,19 +22,19 @@ from tamis.scan.top_n import top_rows
 from tamis.tables.source import FileListing
 
 
-def read_handle(handle: LakeHandle, listings: Listings) -> Iterator[pa.RecordBatch]:
+def read_handle(handle: LakeHandle, listings: ListingCache) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a handle as record batches."""
     if handle.aggregation is not None:
         yield from _read_aggregation(handle, handle.aggregation)
-    elif FALSE in (*conjuncts_of(handle.predicate), *conjuncts_of(handle.pruning)):
+    elif FALSE in (*split_conjuncts(handle.predicate), *split_conjuncts(handle.pruning)):
         # A dynamic filter without keys.
         return
     elif not handle.columns:
-        yield from (batch.select([]) for batch in rows_without_columns(scan_of_rows(handle, listings).count()))
+        yield from (batch.select([]) for batch in make_dummy_batches(build_scan(handle, listings).count()))
     else:
-        scan = scan_of_rows(handle, listings)
+        scan = build_scan(handle, listings)
         batches = scan.to_batches() if handle.top is None else _read_top_rows(scan, handle.top)
-        for column, keys in handle.sieves:
+        for column, keys in handle.bloom_filters:
             batches = sieved(batches, keys, column.path)
         for batch in batches:
             yield _select_columns(batch, handle)
@@ -46,7 +46,7 @@ def _read_aggregation(handle: LakeHandle, aggregation: Aggregation) -> Iterator[
     yield from pa.table(found.columns, schema=handle.schema).to_batches()
 
 
-def scan_of_rows(handle: LakeHandle, listings: Listings) -> Scan:
+def build_scan(handle: LakeHandle, listings: ListingCache) -> Scan:
     where = None if handle.predicate == TRUE else handle.predicate
     columns = [each.column for each in handle.columns]
     pruning = None if handle.pruning == TRUE else handle.pruning
@@ -77,7 +77,7 @@ def _extract_array(batch: pa.RecordBatch, path: Path) -> pa.Array:
     return pc.struct_field(values, list(path[1:])) if len(path) > 1 else values
 
 
-def properties_of(handle: LakeHandle, listings: Listings) -> Properties:
+def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
     source = handle.source
     listing = listings.of(handle)
     is_counted = listing.rows is not None and not listing.rows.null_count
@@ -96,8 +96,8 @@ def properties_of(handle: LakeHandle, listings: Listings) -> Properties:
         rows=rows,
         rows_are_exact=is_exact and handle.aggregation is None,
         bytes=int(pc.sum(listing.files["size"]).as_py() or 0),
-        satisfied=satisfied_by(handle),
-        is_filtered=handle.predicate != TRUE or handle.has_cut,
+        enforced_predicate=find_satisfied_predicate(handle),
+        is_filtered=handle.predicate != TRUE or handle.is_limited,
         partitioned_by=tuple(each.name for each in handle.columns if each.path[:1] in partitions),
     )
 
@@ -112,16 +112,16 @@ def _find_group_bound(aggregation: Aggregation, listing: FileListing, rows: int 
     return files if rows is None else min(rows, files)
 
 
-def satisfied_by(handle: LakeHandle) -> Expr:
+def find_satisfied_predicate(handle: LakeHandle) -> Expr:
     """Return the conjuncts of the pushed filter that the columns of the handle can express."""
     if handle.aggregation is not None:
         return TRUE
     by_path = {each.path: Column((each.name,), type=each.type) for each in handle.columns}
     found = []
-    for conjunct in conjuncts_of(handle.predicate):
+    for conjunct in split_conjuncts(handle.predicate):
         known = all(
             any(column.path[:length] in by_path for length in range(1, len(column.path) + 1))
-            for column in columns_of(conjunct)
+            for column in find_columns(conjunct)
         )
         if known and conjunct != TRUE:
             found.append(replace_paths(conjunct, by_path))

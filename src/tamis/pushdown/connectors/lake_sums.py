@@ -9,12 +9,12 @@ from tamis.pushdown.nodes import Node, TableScan
 from tamis.scan.measures import Measure
 
 
-def is_sum(node: Node) -> bool:
+def is_sum_scan(node: Node) -> bool:
     """Return whether a node is a scan that reads rows to compute sums."""
     return isinstance(node, TableScan) and isinstance(node.handle, LakeHandle) and node.handle.sums_rows
 
 
-def whole_sums(node: Node) -> list[str]:
+def find_integer_sums(node: Node) -> list[str]:
     """Return the names of the columns of a scan that are sums of integers."""
     if not isinstance(node, TableScan) or not isinstance(node.handle, LakeHandle):
         return []

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, one_line, with_article
-from tamis.expr.nodes import columns_of
+from tamis.errors import InvalidArgument, add_article, to_one_line
+from tamis.expr.nodes import find_columns
 from tamis.pushdown.connector import Connector, Handle, Properties, PushedProjection, PushedRows
 from tamis.pushdown.nodes import Named, Output
 
@@ -70,7 +70,7 @@ class MemoryConnector(Connector):
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
         own = _as_memory(handle)
-        needed = {column.path[0] for output in outputs for column in columns_of(output.expr)}
+        needed = {column.path[0] for output in outputs for column in find_columns(output.expr)}
         kept = tuple(name for name in own.columns if name in needed)
         if len(kept) == len(own.columns):
             return None
@@ -105,14 +105,14 @@ def _to_arrow_table(rows: Any) -> pa.Table:
             return pa.table(rows)
         except (pa.ArrowException, ValueError) as error:
             # A column of Python objects, or two columns with the same name.
-            kind = with_article(type(rows).__name__)
+            kind = add_article(type(rows).__name__)
             raise InvalidArgument(
-                f"Arrow cannot convert {kind}: {one_line(error)}. Give the column a single type, or leave it out"
+                f"Arrow cannot convert {kind}: {to_one_line(error)}. Give the column a single type, or leave it out"
             ) from error
     if hasattr(rows, "to_arrow"):
         return _to_arrow_table(rows.to_arrow())
     if hasattr(rows, "to_table"):
         return _to_arrow_table(rows.to_table())
     raise InvalidArgument(
-        f"expected a table from tamis.open, or anything Arrow can read, not {with_article(type(rows).__name__)}"
+        f"expected a table from tamis.open, or anything Arrow can read, not {add_article(type(rows).__name__)}"
     )

@@ -31,14 +31,14 @@ from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, not_, or_
 from tamis.pushdown.duckdb_dialect.constants import (
     Constant,
-    Unknown,
+    NotPushable,
     cast_constant,
+    is_cast_independent,
     is_text,
-    keeps_order,
-    literal_value,
-    stored_value,
-    type_of_cast,
-    value_of_family,
+    read_cast_type,
+    read_literal,
+    read_stored_value,
+    to_comparable_value,
 )
 from tamis.pushdown.duckdb_dialect.syntax import Block, Json, Reference, fold_name
 from tamis.pushdown.scopes import Field
@@ -64,12 +64,12 @@ class _Pushed:
     """Whether `expr` is TRUE, FALSE and NULL for the same rows as the condition."""
 
 
-def conditions_of(
+def find_pushable_conditions(
     block: Block, fields_of: Callable[[Reference], Sequence[Field] | None], parameters: Mapping[str, Any]
 ) -> dict[Reference, Expr]:
     """Return for each table of a SELECT the predicate that its rows must satisfy, from conditions on that table alone.
 
-    `fields_of` returns the columns of a table, and None for other sources.
+    `infer_interval_fields` returns the columns of a table, and None for other sources.
     """
     known = {reference: fields_of(reference) for reference in block.references}
     found: dict[Reference, list[Expr]] = {}
@@ -79,7 +79,7 @@ def conditions_of(
             pushed = converter.convert(condition)
             (owner,) = converter.owners
             predicate = bind(pushed.expr, _make_schema(known[owner] or ()))
-        except (Unknown, ExpressionError, RecursionError, ValueError):
+        except (NotPushable, ExpressionError, RecursionError, ValueError):
             # ValueError: the condition refers to no table, or to several.
             continue
         if owner in block.filtered and not may_fail(predicate):
@@ -121,7 +121,7 @@ class _Converter:
             case "OPERATOR_NOT":
                 (inner,) = map(self.convert, node["children"])
                 if not inner.is_exact:
-                    raise Unknown
+                    raise NotPushable
                 return _Pushed(not_(inner.expr), is_exact=True)
             case "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL" as kind:
                 function = "is_null" if kind == "OPERATOR_IS_NULL" else "is_not_null"
@@ -129,7 +129,7 @@ class _Converter:
             case "COLUMN_REF":
                 column = self._find_column(node)
                 if column.type is None or not pa.types.is_boolean(column.type):
-                    raise Unknown
+                    raise NotPushable
                 return _Pushed(column, is_exact=True)
             case "COMPARE_DISTINCT_FROM":
                 return _Pushed(not_(self._convert_comparison("<=>", node["left"], node["right"])), is_exact=True)
@@ -145,7 +145,7 @@ class _Converter:
             case "FUNCTION":
                 return self._convert_function(node)
             case _:
-                raise Unknown
+                raise NotPushable
 
     def _convert_all(self, nodes: Sequence[Json]) -> _Pushed:
         """Convert a conjunction: the conjuncts that are supported."""
@@ -154,10 +154,10 @@ class _Converter:
             before = set(self.owners)
             try:
                 found.append(self.convert(node))
-            except Unknown:
+            except NotPushable:
                 self.owners = before
         if not found:
-            raise Unknown
+            raise NotPushable
         is_exact = len(found) == len(nodes) and all(each.is_exact for each in found)
         return _Pushed(and_(*(each.expr for each in found)), is_exact)
 
@@ -170,12 +170,12 @@ class _Converter:
         for sign, bound in ((">=", node["lower"]), ("<=", node["upper"])):
             try:
                 value = self._convert_constant(column, bound)
-            except Unknown:
+            except NotPushable:
                 continue
             found.append(Call(sign, (column, value)))
-            is_safe = is_safe and keeps_order(column.type, value)
+            is_safe = is_safe and is_cast_independent(column.type, value)
         if not found or (len(found) == 1 and not is_safe):
-            raise Unknown
+            raise NotPushable
         return _Pushed(and_(*found), is_exact=len(found) == 2)
 
     def _convert_comparison(self, sign: str, left: Json, right: Json) -> Expr:
@@ -189,14 +189,14 @@ class _Converter:
         name, arguments = node.get("function_name"), _get_arguments(node)
         is_scalar = not (node.get("filter") or node.get("distinct") or node.get("schema") or node.get("catalog"))
         if name not in ("~~", "!~~", "^@", "starts_with") or len(arguments) != 2 or not is_scalar:
-            raise Unknown
+            raise NotPushable
         column = self._find_column(arguments[0])
         if not is_text(column.type):
-            raise Unknown
+            raise NotPushable
         pattern = self._convert_constant(column, arguments[1])
         if "\\" in pattern.value:
             # A backslash escapes the next character in Spark's patterns, but is an ordinary one in DuckDB's.
-            raise Unknown
+            raise NotPushable
         call = Call("like" if name in ("~~", "!~~") else "startswith", (column, pattern))
         return _Pushed(not_(call) if name == "!~~" else call, is_exact=True)
 
@@ -204,7 +204,7 @@ class _Converter:
 
     def _find_column(self, node: Json) -> Column:
         if node.get("type") != "COLUMN_REF":
-            raise Unknown
+            raise NotPushable
         *source, name = map(fold_name, node["column_names"])
         if source:
             meant = [each for each in self._block.references if _is_called(each, source)]
@@ -214,12 +214,12 @@ class _Converter:
             is_doubtful = name in self._block.merged or name in self._block.aliases
         # If another kind of source has the name too, DuckDB reports it as ambiguous.
         if len(meant) != 1 or is_doubtful:
-            raise Unknown
+            raise NotPushable
         (owner,) = meant
         found = self._find_fields(owner, name)
         column = _as_column(found[0]) if len(found) == 1 else None
         if column is None:
-            raise Unknown
+            raise NotPushable
         self.owners.add(owner)
         return column
 
@@ -234,27 +234,27 @@ class _Converter:
 
     def _convert_constant(self, column: Column, node: Json) -> Literal:
         given = self._read_constant(node)
-        value = value_of_family(given, column.type)
+        value = to_comparable_value(given, column.type)
         if value is None:
-            raise Unknown
+            raise NotPushable
         return literal(value)
 
     def _read_constant(self, node: Json) -> Constant:
         match node:
             case {"class": "CONSTANT", "literal": {"kind": str() as kind, "text": str() as text}}:
-                return literal_value(kind, text)
+                return read_literal(kind, text)
             case {"class": "CONSTANT", "value": {"is_null": False, "type": {"id": str() as kind} as given} as found}:
-                return stored_value(kind, found.get("value"), given.get("type_info"))
+                return read_stored_value(kind, found.get("value"), given.get("type_info"))
             case {"class": "PARAMETER", "identifier": str() as name} if name in self._parameters:
                 return Constant(self._parameters[name], is_typed=True)
             case {"class": "CAST", "try_cast": False, "child": {"class": "CONSTANT"} as child}:
-                return cast_constant(self._read_constant(child), type_of_cast(node))
+                return cast_constant(self._read_constant(child), read_cast_type(node))
             case _:
-                raise Unknown
+                raise NotPushable
 
 
 def _is_called(reference: Reference, source: Sequence[str]) -> bool:
-    called = tuple(map(fold_name, reference.called))
+    called = tuple(map(fold_name, reference.qualifier))
     return called[-len(source) :] == tuple(source)
 
 

@@ -36,11 +36,11 @@ class Constant:
     is_typed: bool
 
 
-class Unknown(Exception):
+class NotPushable(Exception):
     """A condition that is not pushed down."""
 
 
-def literal_value(kind: str, text: str) -> Constant:
+def read_literal(kind: str, text: str) -> Constant:
     """Read a constant as DuckDB 2.0 and later serialise it."""
     match kind:
         case "STRING":
@@ -53,10 +53,10 @@ def literal_value(kind: str, text: str) -> Constant:
         case "BOOLEAN" if text in ("true", "false"):
             return Constant(text == "true", is_typed=True)
         case _:
-            raise Unknown
+            raise NotPushable
 
 
-def stored_value(kind: str, value: Any, type_info: Any) -> Constant:
+def read_stored_value(kind: str, value: Any, type_info: Any) -> Constant:
     """Read a constant as DuckDB before 2.0 serialises it."""
     match kind, value:
         case "VARCHAR", str():
@@ -70,10 +70,10 @@ def stored_value(kind: str, value: Any, type_info: Any) -> Constant:
         case "DECIMAL", int() if isinstance(type_info, dict) and isinstance(type_info.get("scale"), int):
             return Constant(Decimal(value).scaleb(-type_info["scale"]), is_typed=True)
         case _:
-            raise Unknown
+            raise NotPushable
 
 
-def type_of_cast(node: Json) -> str:
+def read_cast_type(node: Json) -> str:
     """Return the name of the type that a constant is cast to."""
     match node:
         case {"type_expr": {"type_name": str() as name, "children": []}}:
@@ -81,14 +81,14 @@ def type_of_cast(node: Json) -> str:
         case {"cast_type": {"id": str() as name}}:
             return name.upper()
         case _:
-            raise Unknown
+            raise NotPushable
 
 
 def cast_constant(given: Constant, target: str) -> Constant:
     """Cast a string to a type, if its format is unambiguous."""
     text = given.value
     if not isinstance(text, str) or given.is_typed:
-        raise Unknown
+        raise NotPushable
     match target:
         case "DATE" if _DATE.fullmatch(text):
             return Constant(date.fromisoformat(text), is_typed=True)
@@ -100,13 +100,13 @@ def cast_constant(given: Constant, target: str) -> Constant:
         case "BOOLEAN" if text in ("t", "f"):
             return Constant(text == "t", is_typed=True)
         case _:
-            raise Unknown
+            raise NotPushable
 
 
 # --- Families of types ------------------------------------------------------------------------------------------------
 
 
-def value_of_family(given: Constant, data_type: pa.DataType | None) -> Any:
+def to_comparable_value(given: Constant, data_type: pa.DataType | None) -> Any:
     """Return the value that a column of a type is compared with; None if DuckDB and a scan might disagree."""
     value = given.value
     if data_type is None:
@@ -139,7 +139,7 @@ def _is_exact_float(double: float) -> bool:
     return abs(double) < 1e30 and bool(struct.unpack("f", struct.pack("f", double))[0] == double)
 
 
-def keeps_order(data_type: pa.DataType | None, value: Literal) -> bool:
+def is_cast_independent(data_type: pa.DataType | None, value: Literal) -> bool:
     """Return whether a comparison with a value has the same result in any type that DuckDB may cast the column to."""
     if data_type is None:
         return False

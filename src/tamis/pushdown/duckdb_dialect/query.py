@@ -30,30 +30,37 @@ from tamis.errors import (
     TamisError,
     UnknownColumn,
     UnsupportedFeature,
-    lone_surrogate,
-    with_article,
+    add_article,
+    find_lone_surrogate,
 )
 from tamis.expr.nodes import Column, Expr, or_
 from tamis.expr.sql_incomplete import refuse_surrogates
-from tamis.pushdown.catalog import BY_PLACE
+from tamis.pushdown.catalog import TABLE_BY_PATH_SYNTAX
 from tamis.pushdown.connector import Connector
-from tamis.pushdown.duckdb_dialect.conditions import conditions_of
+from tamis.pushdown.duckdb_dialect.conditions import find_pushable_conditions
 from tamis.pushdown.duckdb_dialect.running import (
     Parameters,
-    RunningDuckdb,
+    RunningDuckdbQuery,
     TableView,
-    columns_of_answer,
+    find_result_columns,
 )
-from tamis.pushdown.duckdb_dialect.syntax import Reference, Syntax, fold_name, names_in, read_syntax, said_by
-from tamis.pushdown.embedded import parsing_connection
+from tamis.pushdown.duckdb_dialect.syntax import (
+    Reference,
+    Syntax,
+    find_names,
+    fold_name,
+    format_duckdb_error,
+    read_syntax,
+)
+from tamis.pushdown.embedded import open_parser_connection
 from tamis.pushdown.nodes import Filter, Named, Node, Project, Sql, TableScan, walk_plan
 from tamis.pushdown.optimizer import Context, Optimized
 from tamis.pushdown.parameters import Arguments
-from tamis.pushdown.query import CompiledQuery, Rules, switched_off
+from tamis.pushdown.query import CompiledQuery, Rules, disabled_rules
 from tamis.pushdown.scopes import Field
 from tamis.pushdown.sql_plan import PlannedQuery
-from tamis.pushdown.sql_sources import Planned, Tables
-from tamis.pushdown.symbols import Symbols
+from tamis.pushdown.sql_sources import PlannedSource, Tables
+from tamis.pushdown.symbols import ColumnIds
 
 _PRUNING_TYPES = (bool, int, float, str, Decimal, date, datetime)
 """Types of parameter values that a scan compares as DuckDB does."""
@@ -82,8 +89,8 @@ class DuckdbQuery(CompiledQuery):
         self.text = text
         self._tables = tables
         self._context = Context(connectors)
-        self._switched_off = switched_off(rules)
-        with parsing_connection() as connection:
+        self._switched_off = disabled_rules(rules)
+        with open_parser_connection() as connection:
             self._syntax = read_syntax(text, connection)
             also_read = _find_table_names(text, connection) if self._syntax.is_opaque else []
         if self._syntax.is_listing:
@@ -109,7 +116,7 @@ class DuckdbQuery(CompiledQuery):
             running = self.run()
             running.close()
             return running.schema
-        return columns_of_answer(self.text, self._views, self._context.connectors, self._parameters, self._refusal)
+        return find_result_columns(self.text, self._views, self._context.connectors, self._parameters, self._refusal)
 
     def on_spark(self, zone: object = None, *, is_ansi: bool = True) -> NoReturn:
         raise InvalidArgument("a query in DuckDB's dialect runs on the embedded engine only: do not call to_spark()")
@@ -122,12 +129,12 @@ class DuckdbQuery(CompiledQuery):
     def count(self) -> int:
         return sum(batch.num_rows for batch in self.run().batches())
 
-    def run(self) -> RunningDuckdb:
+    def run(self) -> RunningDuckdbQuery:
         plan = self.optimized.plan
         assert isinstance(plan, Sql)
         pairs = zip(self._views, plan.inputs, strict=True)
         views = [TableView(view.name, node, view.fields) for view, (_, node) in pairs]
-        return RunningDuckdb(self.text, views, self._context.connectors, self._parameters, self._refusal)
+        return RunningDuckdbQuery(self.text, views, self._context.connectors, self._parameters, self._refusal)
 
     # --- Errors -------------------------------------------------------------------------------------------------------
 
@@ -137,7 +144,7 @@ class DuckdbQuery(CompiledQuery):
             _ = self.schema
 
     def _refusal(self, error: BaseException) -> TamisError:
-        message = said_by(error)
+        message = format_duckdb_error(error)
         match error:
             case duckdb.ParserException():
                 return ParseError(message)
@@ -163,14 +170,14 @@ class _ViewPlanner:
         self._tables = tables
         self._syntax = syntax
         self._parameters = parameters
-        self._column_ids = Symbols()
-        self._found: dict[tuple[str, ...], tuple[tuple[str, ...], Planned]] = {}
+        self._column_ids = ColumnIds()
+        self._found: dict[tuple[str, ...], tuple[tuple[str, ...], PlannedSource]] = {}
 
     def make_views(self, text: str, also_read: Sequence[tuple[str, ...]]) -> tuple[TableView, ...]:
         syntax = self._syntax
         for reference in syntax.references:
             self._find(reference.name)
-        for name in (*also_read, *(names_in(text) if syntax.is_opaque and not syntax.references else ())):
+        for name in (*also_read, *(find_names(text) if syntax.is_opaque and not syntax.references else ())):
             self._find_optional(name)
         conditions = self._find_conditions()
         return tuple(self._make_view(key, *found, conditions.get(key)) for key, found in self._found.items())
@@ -185,7 +192,9 @@ class _ViewPlanner:
             planned = self._tables.scan(name, self._column_ids)
         except TableNotFound as error:
             # DuckDB quotes names with double quotes.
-            raise TableNotFound(str(error).replace(BY_PLACE, BY_PLACE.replace("`", '"'))) from error
+            raise TableNotFound(
+                str(error).replace(TABLE_BY_PATH_SYNTAX, TABLE_BY_PATH_SYNTAX.replace("`", '"'))
+            ) from error
         if planned is None:
             raise TableNotFound(f"no table {'.'.join(name)!r}: register it with c.register(name, table)")
         known = self._found.setdefault(key, (name, planned))
@@ -215,7 +224,7 @@ class _ViewPlanner:
             return {}
         of_reference: dict[Reference, Expr] = {}
         for block in self._syntax.blocks:
-            of_reference |= conditions_of(block, self._get_fields, self._parameters)
+            of_reference |= find_pushable_conditions(block, self._get_fields, self._parameters)
         found: dict[tuple[str, ...], list[Expr | None]] = {}
         for reference in self._syntax.references:
             if not self._is_common(reference.name):
@@ -233,7 +242,7 @@ class _ViewPlanner:
     # --- Columns ------------------------------------------------------------------------------------------------------
 
     def _make_view(
-        self, key: tuple[str, ...], name: tuple[str, ...], planned: Planned, condition: Expr | None
+        self, key: tuple[str, ...], name: tuple[str, ...], planned: PlannedSource, condition: Expr | None
     ) -> TableView:
         uses = [each for each in self._syntax.references if _fold_parts(each.name) == key]
         needs_all = (
@@ -281,7 +290,7 @@ def _find_table_names(text: str, connection: duckdb.DuckDBPyConnection) -> list[
         found = connection.get_table_names(text, qualified=True)
     except duckdb.Error:
         return []
-    return [name for each in sorted(found) for name in names_in(each)]
+    return [name for each in sorted(found) for name in find_names(each)]
 
 
 # --- Parameters -------------------------------------------------------------------------------------------------------
@@ -297,13 +306,13 @@ def _check_parameters(wanted: frozenset[str], arguments: Arguments | None) -> Pa
             given = {str(name): _to_python(value) for name, value in arguments.items()}
         case str() | bytes():
             raise InvalidArgument(
-                f"args= must be a mapping for $name, or a list for ?, not {with_article(type(arguments).__name__)}"
+                f"args= must be a mapping for $name, or a list for ?, not {add_article(type(arguments).__name__)}"
             )
         case Sequence():
             given = {str(number): _to_python(value) for number, value in enumerate(arguments, 1)}
         case _:
             raise InvalidArgument(
-                f"args= must be a mapping for $name, or a list for ?, not {with_article(type(arguments).__name__)}"
+                f"args= must be a mapping for $name, or a list for ?, not {add_article(type(arguments).__name__)}"
             )
     missing = sorted(wanted - given.keys())
     if missing:
@@ -322,7 +331,7 @@ def _check_parameters(wanted: frozenset[str], arguments: Arguments | None) -> Pa
 
 
 def _refuse_surrogates_in(name: str, value: str) -> None:
-    if lone_surrogate(value) is not None:
+    if find_lone_surrogate(value) is not None:
         raise InvalidArgument(f"the value of ${name} is not valid Unicode, it has half of a surrogate pair: {value!r}")
 
 

@@ -21,11 +21,11 @@ from tamis.errors import InvalidArgument
 from tamis.expr.nodes import Column
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.duckdb_dialect.syntax import fold_name
-from tamis.pushdown.embedded import BATCH_ROWS, Running, empty_leaf, interruptible, new_engine
-from tamis.pushdown.nodes import Filter, Node, Project, TableScan, outputs_of
-from tamis.pushdown.own_files import all_own_files, engine_name
+from tamis.pushdown.embedded import BATCH_ROWS, RunningQuery, make_empty_leaf, raise_keyboard_interrupt, start_engine
+from tamis.pushdown.nodes import Filter, Node, Project, TableScan, get_outputs
+from tamis.pushdown.own_files import plan_native_scans, quote_duckdb_name
 from tamis.pushdown.scopes import Field
-from tamis.scan.spark_functions import macros_of
+from tamis.scan.spark_functions import write_macro_statements
 
 Parameters = Mapping[str, Any] | Sequence[Any] | None
 
@@ -51,7 +51,7 @@ class _Leaf:
     """The name of each column in the query and in the scan."""
 
 
-class RunningDuckdb(Running):
+class RunningDuckdbQuery(RunningQuery):
     """One run of a text over views. Its batches can be read once."""
 
     def __init__(
@@ -66,24 +66,24 @@ class RunningDuckdb(Running):
         self._failures: list[BaseException] = []
         leaves = _make_leaves(text, views)
         named = [(leaf.name, leaf.scan) for leaf in leaves]
-        own = all_own_files(named, connectors)
-        self._connection = new_engine([path for files in own.values() for path in files.paths])
+        own = plan_native_scans(named, connectors)
+        self._connection = start_engine([path for files in own.values() for path in files.paths])
         try:
             with _translate_errors(self._explain_failure):
                 _configure(self._connection)
-                for macro in macros_of("; ".join(files.query for files in own.values())):
+                for macro in write_macro_statements("; ".join(files.query for files in own.values())):
                     self._connection.execute(macro)
             self._register_all(named, own, connectors)
-            with _translate_errors(self._explain_failure), interruptible():
+            with _translate_errors(self._explain_failure), raise_keyboard_interrupt():
                 _create_views(self._connection, views, leaves)
-                self._reader = relation_of(self._connection, text, parameters).to_arrow_reader(BATCH_ROWS)
+                self._reader = make_relation(self._connection, text, parameters).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             self._connection.close()
             raise
         self.schema = self._reader.schema
 
 
-def columns_of_answer(
+def find_result_columns(
     text: str,
     views: Sequence[TableView],
     connectors: Mapping[str, Connector],
@@ -92,20 +92,20 @@ def columns_of_answer(
 ) -> pa.Schema:
     """Return the columns that a text returns. Nothing is read: the tables are empty here."""
     leaves = _make_leaves(text, views)
-    connection = new_engine(())
+    connection = start_engine(())
     try:
         with _translate_errors(explain):
             _configure(connection)
             for leaf in leaves:
-                connection.register(leaf.name, empty_leaf(leaf.scan, connectors))
+                connection.register(leaf.name, make_empty_leaf(leaf.scan, connectors))
             _create_views(connection, views, leaves)
             # Table functions would run without a limit.
-            return relation_of(connection, text, parameters).limit(0).to_arrow_reader().schema
+            return make_relation(connection, text, parameters).limit(0).to_arrow_reader().schema
     finally:
         connection.close()
 
 
-def relation_of(connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
+def make_relation(connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
     return connection.sql(text) if not parameters else connection.sql(text, params=parameters)
 
 
@@ -142,7 +142,7 @@ def _find_scan(plan: Node) -> tuple[TableScan, dict[str, str]]:
 
     Filters are dropped: the text of the query has all of their conditions.
     """
-    names = {output.name: output.name for output in outputs_of(plan)}
+    names = {output.name: output.name for output in get_outputs(plan)}
     while not isinstance(plan, TableScan):
         match plan:
             case Filter(protects=False):
@@ -160,7 +160,7 @@ def _create_views(connection: duckdb.DuckDBPyConnection, views: Sequence[TableVi
     databases = {fold_name(view.name[0]): view.name[0] for view in views if len(view.name) > 2}
     for folded, name in databases.items():
         _refuse_built_in_database(folded, name)
-        connection.execute(f"ATTACH ':memory:' AS {engine_name(name)}")
+        connection.execute(f"ATTACH ':memory:' AS {quote_duckdb_name(name)}")
     for view, leaf in zip(views, leaves, strict=True):
         match view.name:
             case (table,):
@@ -173,9 +173,9 @@ def _create_views(connection: duckdb.DuckDBPyConnection, views: Sequence[TableVi
             case (database, schema, table):
                 path = (database, schema, table)
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote_path(path[:2])}")
-        columns = ", ".join(f"{engine_name(own)} AS {engine_name(name)}" for name, own in leaf.columns)
+        columns = ", ".join(f"{quote_duckdb_name(own)} AS {quote_duckdb_name(name)}" for name, own in leaf.columns)
         connection.execute(
-            f"CREATE VIEW {_quote_path(path)} AS SELECT {columns or '*'} FROM temp.main.{engine_name(leaf.name)}"
+            f"CREATE VIEW {_quote_path(path)} AS SELECT {columns or '*'} FROM temp.main.{quote_duckdb_name(leaf.name)}"
         )
 
 
@@ -187,4 +187,4 @@ def _refuse_built_in_database(folded: str, name: str) -> None:
 
 
 def _quote_path(path: Sequence[str]) -> str:
-    return ".".join(map(engine_name, path))
+    return ".".join(map(quote_duckdb_name, path))

@@ -55,7 +55,7 @@ class Reference:
     """Whether a star expands to its columns."""
 
     @property
-    def called(self) -> tuple[str, ...]:
+    def qualifier(self) -> tuple[str, ...]:
         return (self.alias,) if self.alias else self.name
 
 
@@ -94,7 +94,7 @@ class Syntax:
     parameters: frozenset[str] = frozenset()
 
 
-def said_by(error: BaseException) -> str:
+def format_duckdb_error(error: BaseException) -> str:
     """Return DuckDB's error message about a text in one line, including its advice."""
     text = re.split(r"\n\s*LINE \d+:", str(error))[0]
     text = re.sub(r"^(?:[A-Z][A-Za-z]* )+Error: ", "", " ".join(text.split()))
@@ -111,7 +111,7 @@ def read_syntax(text: str, connection: duckdb.DuckDBPyConnection) -> Syntax:
     try:
         statements = connection.extract_statements(text)
     except duckdb.Error as error:
-        raise ParseError(said_by(error)) from error
+        raise ParseError(format_duckdb_error(error)) from error
     # PIVOT becomes several statements: a type for the values that it finds, and the query. So does a COPY of a PIVOT.
     is_many = bool(statements) and (len(statements) > 1 or statements[0].type.name.startswith("MULTI"))
     is_pivot = is_many and _is_row_source(text, connection)
@@ -168,10 +168,10 @@ class _Reader:
         """The queries inside of EXISTS, by `id()`, whose columns do not matter."""
 
     def read(self, root: Json) -> None:
-        for node in nodes_of(root):
+        for node in walk_nodes(root):
             self._collect_names(node)
         self.found.references += self._references.values()
-        for node in nodes_of(root):
+        for node in walk_nodes(root):
             if node.get("type") == "SELECT_NODE":
                 self._read_select(node)
             if node.get("class") == "COLUMN_REF" and fold_name(_get_column_names(node)[-1]) in self._sources:
@@ -273,7 +273,7 @@ class _Reader:
             if is_tested and any(star is each for each in node["select_list"]):
                 continue
             name = star.get("relation_name")
-            if name and not any(fold_name(each.called[-1]) == fold_name(name) for each in references):
+            if name and not any(fold_name(each.qualifier[-1]) == fold_name(name) for each in references):
                 # The star belongs to an outer query, or to another kind of source.
                 self.found.is_opaque |= fold_name(name) not in {
                     fold_name(each) for each in _iter_source_aliases(node.get("from_table"))
@@ -283,7 +283,7 @@ class _Reader:
                 each.needs_all = True
 
 
-def nodes_of(root: object) -> Iterator[Json]:
+def walk_nodes(root: object) -> Iterator[Json]:
     """Yield all nodes of a tree."""
     waiting: list[object] = [root]
     while waiting:
@@ -311,7 +311,9 @@ def _iter_own_stars(select: Json) -> Iterator[Json]:
 
 def _iter_source_aliases(node: object) -> Iterator[str]:
     return (
-        each["alias"] or each.get("table_name") or "" for each in nodes_of(node) if "sample" in each and "alias" in each
+        each["alias"] or each.get("table_name") or ""
+        for each in walk_nodes(node)
+        if "sample" in each and "alias" in each
     )
 
 
@@ -372,7 +374,7 @@ _NAME = re.compile(
 _PART = re.compile(r'"((?:[^"]|"")+)"|(\w+)')
 
 
-def names_in(text: str) -> Iterator[tuple[str, ...]]:
+def find_names(text: str) -> Iterator[tuple[str, ...]]:
     """Yield everything in a text that may be a table name.
 
     >>> list(names_in("PIVOT sales.orders ON \\"of day\\" -- of t"))

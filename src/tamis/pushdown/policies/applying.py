@@ -17,7 +17,7 @@ import pyarrow as pa
 from tamis.errors import AccessDenied, TamisError
 from tamis.expr.bind import bind
 from tamis.expr.builder import col
-from tamis.expr.clock import stop_clocks
+from tamis.expr.clock import freeze_current_time
 from tamis.expr.functions import type_of
 from tamis.expr.literals import cast_literal
 from tamis.expr.names import resolve
@@ -26,9 +26,9 @@ from tamis.expr.normalise import normalise
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.nodes import Filter, Named, Node, Project, TableScan
 from tamis.pushdown.policies.model import Policies, TablePolicy
-from tamis.pushdown.sql_trees import ABOUT_THE_PRINCIPAL
-from tamis.pushdown.symbols import Symbols, is_deterministic, substitute
-from tamis.types import STRING, is_bytes, is_text, type_from_name, type_name, without_views
+from tamis.pushdown.sql_trees import PRINCIPAL_FUNCTIONS
+from tamis.pushdown.symbols import ColumnIds, is_deterministic, substitute
+from tamis.types import STRING, is_bytes, is_text, replace_view_types, type_from_name, type_name
 
 logger = logging.getLogger("tamis")
 """Logs why a policy denies: for the owner of the session, not for the user who queries."""
@@ -63,24 +63,24 @@ def apply_policies(
     principal may not read it.
     """
     table = names[0]
-    found = None if policies is None else policies.policy_of(names, principal, doubles)
+    found = None if policies is None else policies.find_policy(names, principal, doubles)
     own = _policy_from_connector(connector, scan, principal, table)
     policy = bind_policy(own if found is None else found & own, connector.columns(scan.handle), table, principal)
-    return protected_scan(scan, policy, connector.columns(scan.handle)) if policy.restricts else scan
+    return protect_scan(scan, policy, connector.columns(scan.handle)) if policy.restricts else scan
 
 
-def protected_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Node:
+def protect_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Node:
     """Return a scan with a policy that is bound to the columns of its handle."""
     visible = dict(zip(schema.names, (output.name for output in scan.columns), strict=True))
     # Names for raw columns that no column of the table has.
-    symbols_of_plan = Symbols(visible.values())
+    symbols_of_plan = ColumnIds(visible.values())
     raw = {
-        name: symbols_of_plan.fresh(f"{symbol} (raw)") if name in policy.masks else symbol
+        name: symbols_of_plan.allocate(f"{symbol} (raw)") if name in policy.masks else symbol
         for name, symbol in visible.items()
     }
     symbols: dict[str, Expr] = {name: Column((raw[name],), type=schema.field(name).type) for name in schema.names}
     columns = tuple(replace(output, name=raw[name]) for name, output in zip(schema.names, scan.columns, strict=True))
-    node: Node = replace(scan, columns=columns, protects=True)
+    node: Node = replace(scan, columns=columns, is_protected=True)
     if policy.rows != TRUE:
         node = Filter(node, substitute(policy.rows, symbols), protects=True)
     if policy.masks:
@@ -143,11 +143,11 @@ def _parse_column(name: str, schema: pa.Schema) -> Column:
 
 def _bind(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:
     def named(node: Expr) -> Expr:
-        if isinstance(node, Call) and not node.args and node.function in ABOUT_THE_PRINCIPAL:
+        if isinstance(node, Call) and not node.args and node.function in PRINCIPAL_FUNCTIONS:
             return Literal(principal, STRING)
         return node
 
-    return bind(stop_clocks(transform(expr, named)), schema)
+    return bind(freeze_current_time(transform(expr, named)), schema)
 
 
 def _cast_mask(mask: Expr, wanted: pa.DataType | None, table: str) -> Expr:
@@ -172,7 +172,7 @@ def _computed_type(data_type: pa.DataType) -> pa.DataType:
         return _computed_type(data_type.value_type)
     if is_text(data_type):
         return STRING
-    return pa.binary() if is_bytes(data_type) else without_views(data_type)
+    return pa.binary() if is_bytes(data_type) else replace_view_types(data_type)
 
 
 def _cannot_apply(table: str, reason: str) -> AccessDenied:

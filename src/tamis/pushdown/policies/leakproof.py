@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tamis.expr.evaluate import can_evaluate, may_call_fail_on_a_value, may_fail
+from tamis.expr.evaluate import can_evaluate, may_call_fail, may_fail
 from tamis.expr.functions import COMPARISONS
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, walk
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
@@ -37,9 +37,7 @@ def is_leakproof(predicate: Expr) -> bool:
 
 def policy_may_fail(expr: Expr) -> bool:
     """Whether a row filter or a mask may fail on a value. The error would reveal hidden rows."""
-    return any(
-        may_call_fail_on_a_value(node) and not _is_cast_to_text(node) for node in walk(expr) if isinstance(node, Call)
-    )
+    return any(may_call_fail(node) and not _is_cast_to_text(node) for node in walk(expr) if isinstance(node, Call))
 
 
 def _is_cast_to_text(call: Call) -> bool:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tamis.errors import InvalidArgument, MissingDependency, TamisError, one_line, with_article
+from tamis.errors import InvalidArgument, MissingDependency, TamisError, add_article, to_one_line
 from tamis.expr.builder import Expression
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
 from tamis.expr.sql import parse_sql
@@ -48,7 +48,7 @@ def load_policies(given: PolicySource | None) -> Policies | None:
             return Policies(lookup=given, read=lambda found, table: _parse_policy(found, f"the policy of {table}"))
         case _:
             raise InvalidArgument(
-                f"policies are a path, a mapping or a function, not {with_article(type(given).__name__)}"
+                f"policies are a path, a mapping or a function, not {add_article(type(given).__name__)}"
             )
 
 
@@ -73,7 +73,7 @@ def _from_document(document: object, where: str) -> Policies:
 def _parse_rules(given: object, where: str, groups: Mapping[str, frozenset[str]]) -> tuple[PolicyRule, ...]:
     rules = [given] if isinstance(given, Mapping) else given
     if not isinstance(rules, Sequence) or isinstance(rules, str):
-        raise InvalidArgument(f"{where} is a list of rules, not {with_article(type(given).__name__)}")
+        raise InvalidArgument(f"{where} is a list of rules, not {add_article(type(given).__name__)}")
     return tuple(_parse_rule(rule, f"{where}[{index}]", groups) for index, rule in enumerate(rules))
 
 
@@ -129,7 +129,7 @@ def _check_mapping(given: object, where: str, known: Sequence[str] | None = None
     if given is None:
         raise InvalidArgument(f"{where} is empty: it is a mapping, as docs/security.md shows")
     if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{where} is a mapping, not {with_article(type(given).__name__)}")
+        raise InvalidArgument(f"{where} is a mapping, not {add_article(type(given).__name__)}")
     for key in given:
         if not isinstance(key, str):
             raise InvalidArgument(f"{where}: the name {key!r} is not a text: write it between quotes")
@@ -145,7 +145,7 @@ def _read_file(path: Path) -> object:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # bytes that are not text, or a path that no file can have
-        raise InvalidArgument(f"the policies in {str(path)!r} cannot be read: {one_line(error)}") from error
+        raise InvalidArgument(f"the policies in {str(path)!r} cannot be read: {to_one_line(error)}") from error
     return _from_json(text, path) if path.suffix == ".json" else _from_yaml(text, path)
 
 
@@ -161,7 +161,7 @@ def _from_json(text: str, path: Path) -> object:
     try:
         return json.loads(text, object_pairs_hook=unique)
     except ValueError as error:
-        raise InvalidArgument(f"{path} is not valid JSON: {one_line(error)}") from error
+        raise InvalidArgument(f"{path} is not valid JSON: {to_one_line(error)}") from error
 
 
 def _from_yaml(text: str, path: Path) -> object:
@@ -185,4 +185,4 @@ def _from_yaml(text: str, path: Path) -> object:
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
-        raise InvalidArgument(f"{path} is not valid YAML: {one_line(error)}") from error
+        raise InvalidArgument(f"{path} is not valid YAML: {to_one_line(error)}") from error

@@ -73,7 +73,7 @@ class Policies:
     read: Callable[[object, str], TablePolicy] | None = None
     """Converts what `lookup` returns to a policy."""
 
-    def policy_of(
+    def find_policy(
         self, names: Sequence[str], principal: str | None, doubles: Sequence[Sequence[str]] = ()
     ) -> TablePolicy | None:
         """Return the policy of a table with these names; None where all of it may be read. Otherwise deny.

@@ -15,30 +15,30 @@ from sqlglot import TokenType, exp
 
 from tamis.errors import AccessDenied, ParseError
 from tamis.expr.sql_dialect import SparkCalls
-from tamis.expr.sql_syntax import read_statement
-from tamis.pushdown.sql_trees import text_of
+from tamis.expr.sql_syntax import parse_statement
+from tamis.pushdown.sql_trees import to_sql_text
 
-ROWS_OF_ARGUMENTS = frozenset((
+ALLOWED_TABLE_FUNCTIONS = frozenset((
     "range", "generate_series", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline",
     "inline_outer", "stack", "json_tuple", "unnest", "variant_explode", "variant_explode_outer", "json_each",
     "json_tree",
 ))  # fmt: skip
 """Table functions whose rows come from their arguments alone."""
 
-SEES_MORE = frozenset((
+DENIED_FUNCTIONS = frozenset((
     "identifier", "table", "stream", "reflect", "try_reflect", "java_method", "getenv", "getvariable",
     "current_setting", "write_log", "query", "query_table", "current_query", "stats", "txid_current", "vector_type",
 ))  # fmt: skip
 """Functions that read or change something besides their arguments."""
 
 
-def refuse_to_reach_out(text: str, tree: exp.Expr) -> None:
+def refuse_outside_access(text: str, tree: exp.Expr) -> None:
     """Raise AccessDenied where a query, as text and as tree, names something that policies do not cover."""
     _refuse_unquoted_names(text)
     for node in tree.find_all(exp.Table, exp.Lateral, exp.Anonymous):
         match node:
             case exp.Anonymous():
-                if node.name.casefold() in SEES_MORE:
+                if node.name.casefold() in DENIED_FUNCTIONS:
                     raise _denied(node.name)
             case exp.Table():
                 if not all(isinstance(part, exp.Identifier) for part in node.parts):
@@ -64,7 +64,7 @@ def _refuse_unquoted_names(text: str) -> None:
     for token in tokens:
         parts += [text[start : token.start], f"`{given[token.text]}`"]
         start = token.end + 1
-    printed = text_of(_read("".join([*parts, text[start:]])))
+    printed = to_sql_text(_read("".join([*parts, text[start:]])))
     quoted = sum(
         token.token_type == TokenType.IDENTIFIER and token.text.startswith(mark)
         for token in SparkCalls().tokenize(printed)
@@ -78,7 +78,7 @@ def _refuse_unquoted_names(text: str) -> None:
 
 def _read(text: str) -> exp.Expr:
     try:
-        return read_statement(text, lambda tree: tree)
+        return parse_statement(text, lambda tree: tree)
     except ParseError:
         raise AccessDenied("the query cannot be checked against the policies of the session") from None
 
@@ -109,7 +109,7 @@ def refuse_system_tables(database: str, names: Sequence[str], dialect: str) -> N
 
 def _check_table_function(tree: exp.Expr) -> None:
     name = tree.name if isinstance(tree, exp.Anonymous) else tree.sql("spark")
-    if name.casefold() not in ROWS_OF_ARGUMENTS:
+    if name.casefold() not in ALLOWED_TABLE_FUNCTIONS:
         raise _denied(name)
 
 

@@ -23,9 +23,9 @@ from tamis.errors import (
     TableError,
 )
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Column, Expr, conjuncts_of
+from tamis.expr.nodes import Column, Expr, split_conjuncts
 from tamis.pushdown.connector import Connector
-from tamis.pushdown.nodes import Filter, Limit, Node, Project, TableScan, outputs_of, sources_of
+from tamis.pushdown.nodes import Filter, Limit, Node, Project, TableScan, get_outputs, get_sources
 from tamis.pushdown.policies.values import Projection
 from tamis.scan.residual import Residual
 
@@ -36,19 +36,19 @@ UNREADABLE = (
     "principal who may read all of it gets the reason"
 )
 
-TELLING = (CorruptFile, MissingFile, PartitionLayoutError, StorageError, EvaluationError)
+REVEALING_ERRORS = (CorruptFile, MissingFile, PartitionLayoutError, StorageError, EvaluationError)
 """Errors whose messages have paths and values."""
 
 
 def is_protected(node: Node) -> bool:
-    """Whether `protected_batches` reads a node: the scan of a table under a policy, or a step that applies it."""
+    """Whether `read_protected_batches` reads a node: the scan of a table under a policy, or a step that applies it."""
     match node:
-        case TableScan(protects=True):
+        case TableScan(is_protected=True):
             return True
         case Filter(protects=True) | Project(protects=True):
             while isinstance(node, Filter | Project | Limit):
                 node = node.source
-            return isinstance(node, TableScan) and node.protects
+            return isinstance(node, TableScan) and node.is_protected
         case _:
             return False
 
@@ -64,11 +64,11 @@ def check_protected(plan: Node) -> None:
             raise AccessDenied(
                 "a policy cannot be applied before the rest of the query. This is a defect of Tamis: please report it"
             )
-        waiting += sources_of(node)
+        waiting += get_sources(node)
 
 
 def protected_schema(node: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
-    """Return the columns of `protected_batches`, under the names of the node's outputs."""
+    """Return the columns of `read_protected_batches`, under the names of the node's outputs."""
     match node:
         case TableScan():
             given = connectors[node.connector].columns(node.handle)
@@ -93,18 +93,18 @@ def _type(expr: Expr, schema: pa.Schema) -> pa.DataType:
     return found
 
 
-def protected_batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
+def read_protected_batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
     """Yield the visible rows of a protected scan, with masked values."""
-    with silence():
+    with redact_errors():
         batches = _batches(node, connectors)
-    yield from in_silence(batches)
+    yield from redact_errors_of(batches)
 
 
-def in_silence(batches: Iterator[T]) -> Iterator[T]:
+def redact_errors_of(batches: Iterator[T]) -> Iterator[T]:
     """Yield from an iterator, and redact its errors."""
     while True:
         # Errors of the consumer are not redacted.
-        with silence():
+        with redact_errors():
             batch = next(batches, None)
         if batch is None:
             return
@@ -112,7 +112,7 @@ def in_silence(batches: Iterator[T]) -> Iterator[T]:
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def redact_errors() -> Iterator[None]:
     """Replace errors by one that reveals nothing."""
     try:
         yield
@@ -138,14 +138,14 @@ def _batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.Rec
 
 
 def _read_scan(scan: TableScan, connector: Connector) -> Iterator[pa.RecordBatch]:
-    names = [output.name for output in outputs_of(scan)]
+    names = [output.name for output in get_outputs(scan)]
     for batch in connector.read(scan.handle):
         # Rows without columns may come with one column that carries their number.
         yield batch.rename_columns(names) if names else batch.select([])
 
 
 def _filter_batches(batches: Iterator[pa.RecordBatch], node: Filter) -> Iterator[pa.RecordBatch]:
-    residual = Residual(conjuncts_of(node.predicate))
+    residual = Residual(split_conjuncts(node.predicate))
     for batch in batches:
         yield residual.filter(batch)
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tamis.pushdown.connector import Connector
-from tamis.pushdown.nodes import Filter, Node, Project, TableScan, outputs_of, transform_up, walk_plan
+from tamis.pushdown.nodes import Filter, Node, Project, TableScan, get_outputs, transform_up, walk_plan
 
-SILENCE = "A table is under a policy: what is read of it, and which rules apply, is not shown."
+REDACTED_PLAN_NOTE = "A table is under a policy: what is read of it, and which rules apply, is not shown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +24,22 @@ class HiddenHandle:
         return "under a policy"
 
 
-def is_silent(plan: Node) -> bool:
+def is_redacted(plan: Node) -> bool:
     """Whether a plan reads a table under a policy."""
-    return any(isinstance(node, TableScan) and node.protects for node in walk_plan(plan))
+    return any(isinstance(node, TableScan) and node.is_protected for node in walk_plan(plan))
 
 
-def visible_plan(plan: Node) -> Node:
+def redact_plan(plan: Node) -> Node:
     """Return a plan from before the rules without its policies."""
 
     def redact(node: Node) -> Node:
         match node:
-            case TableScan(protects=True):
+            case TableScan(is_protected=True):
                 return replace(node, handle=HiddenHandle())
             case Filter(protects=True):
                 return node.source
             case Project(protects=True, source=TableScan() as scan):
-                return replace(scan, columns=outputs_of(node))
+                return replace(scan, columns=get_outputs(node))
             case _:
                 return node
 
@@ -48,4 +48,4 @@ def visible_plan(plan: Node) -> Node:
 
 def describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> str:
     """Return a line about what a scan reads; a redacted one for a table under a policy."""
-    return repr(HiddenHandle()) if scan.protects else connectors[scan.connector].describe(scan.handle)
+    return repr(HiddenHandle()) if scan.is_protected else connectors[scan.connector].describe(scan.handle)

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Column, Expr, and_, columns_of, conjuncts_of
+from tamis.expr.nodes import Column, Expr, and_, find_columns, split_conjuncts
 from tamis.pushdown.nodes import Named
 from tamis.pushdown.policies.applying import BoundPolicy
 from tamis.pushdown.policies.leakproof import is_leakproof
-from tamis.pushdown.policies.reading import in_silence, silence
+from tamis.pushdown.policies.reading import redact_errors, redact_errors_of
 from tamis.pushdown.policies.values import Projection
 from tamis.scan.plan import ScanPlan, describe_files
 from tamis.scan.projection import Path, narrow, projected_paths
@@ -26,7 +26,7 @@ from tamis.scan.scan import Scan, describe_scan
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.source import TableSource
 
-NOT_TOLD = "The table is under a policy: what is read of it is not shown."
+REDACTED_SCAN_NOTE = "The table is under a policy: what is read of it is not shown."
 
 
 def visible_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
@@ -68,11 +68,11 @@ class ProtectedScan(LazyScan):
         self._schema = narrow(visible, self._projection)
         below: list[Expr] = []
         above: list[Expr] = []
-        for conjunct in conjuncts_of(predicate.expr):
-            is_raw = all(column.path[0] not in policy.masks for column in columns_of(conjunct))
+        for conjunct in split_conjuncts(predicate.expr):
+            is_raw = all(column.path[0] not in policy.masks for column in find_columns(conjunct))
             (below if is_raw and is_leakproof(conjunct) else above).append(conjunct)
         self._residual = Residual(above) if above else None
-        paths = [*self._projection, *(column.path for column in columns_of(and_(*above)))]
+        paths = [*self._projection, *(column.path for column in find_columns(and_(*above)))]
         self._scan = Scan(
             source,
             and_(policy.rows, *below),
@@ -106,7 +106,7 @@ class ProtectedScan(LazyScan):
     def plan(self, depth: str = "pages") -> ScanPlan:
         """Return the request. The plan does not show what would be read of a table under a policy."""
         names = tuple(".".join(path) for path in self._projection)
-        report = Report(self._table, self._format, self._predicate.text, names, note=NOT_TOLD)
+        report = Report(self._table, self._format, self._predicate.text, names, note=REDACTED_SCAN_NOTE)
         nothing = pa.table(
             {name: pa.array([], pa.string() if name == "path" else pa.int64()) for name in _FILE_COLUMNS}
         )
@@ -119,7 +119,7 @@ class ProtectedScan(LazyScan):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the visible rows, batch by batch."""
         remaining = self._request.limit
-        for batch in in_silence(map(self._masked, self._scan.to_batches())):
+        for batch in redact_errors_of(map(self._masked, self._scan.to_batches())):
             visible = batch if self._residual is None else self._residual.filter(batch)
             visible = _narrow_batch(visible, self._schema).slice(0, remaining)
             if remaining is not None:
@@ -132,7 +132,7 @@ class ProtectedScan(LazyScan):
     def count(self) -> int:
         """Return how many visible rows match."""
         if self._residual is None:
-            with silence():
+            with redact_errors():
                 return self._scan.count()
         return sum(batch.num_rows for batch in self.to_batches())
 
@@ -165,7 +165,7 @@ def _raw_columns(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) 
     needed: dict[Path, None] = {}
     for path in paths:
         mask = policy.masks.get(path[0])
-        for raw in [path] if mask is None else [column.path for column in columns_of(mask)]:
+        for raw in [path] if mask is None else [column.path for column in find_columns(mask)]:
             needed[raw] = None
     # Where all masks are constants, one column carries the number of rows.
     return [Column(path, exact=True) for path in needed or [(schema.names[0],)]]

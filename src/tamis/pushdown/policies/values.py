@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.nodes import Column, Expr, columns_of
+from tamis.expr.nodes import Column, Expr, find_columns
 from tamis.pushdown.nodes import Named
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class _Engine:
     """Computes expressions for which Arrow has no kernels, with DuckDB."""
 
     def __init__(self, expressions: Sequence[Expr]) -> None:
-        from tamis.scan.embedded import duckdb_sql
+        from tamis.scan.embedded import to_duckdb_sql
 
-        selected = [f"({duckdb_sql(expr)}) AS value{index}" for index, expr in enumerate(expressions)]
+        selected = [f"({to_duckdb_sql(expr)}) AS value{index}" for index, expr in enumerate(expressions)]
         self._query = f"SELECT {', '.join(selected)} FROM {_ROWS}"
-        self._names = list(dict.fromkeys(column.path[0] for expr in expressions for column in columns_of(expr)))
+        self._names = list(dict.fromkeys(column.path[0] for expr in expressions for column in find_columns(expr)))
         self._connections = threading.local()
 
     def __call__(self, batch: pa.RecordBatch) -> list[pa.Array]:
@@ -79,7 +79,7 @@ class _Engine:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
-            from tamis.scan.embedded import sealed_connection
+            from tamis.scan.embedded import open_isolated_connection
 
-            found = self._connections.connection = sealed_connection(self._query)
+            found = self._connections.connection = open_isolated_connection(self._query)
         return found

@@ -7,7 +7,7 @@ from tamis.pushdown.rules.drop_residual import DropResidual
 from tamis.pushdown.rules.extract_dereferences import ExtractDereferences
 from tamis.pushdown.rules.merge_filters import MergeFilters
 from tamis.pushdown.rules.prune_columns import PruneColumns
-from tamis.pushdown.rules.prune_joins_at_run_time import PruneJoinsAtRunTime
+from tamis.pushdown.rules.prune_joins_at_run_time import PruneWithDynamicFilters
 from tamis.pushdown.rules.push_aggregation_into_scan import PushAggregationIntoScan
 from tamis.pushdown.rules.push_filter_into_scan import PushFilterIntoScan
 from tamis.pushdown.rules.push_filter_through_aggregate import PushFilterThroughAggregate
@@ -45,5 +45,5 @@ ALL: tuple[Rule, ...] = (
     # Last, when no other rule fires: a pushed aggregation blocks filters above it, and dynamic filters need the sizes
     # of filtered tables.
     PushAggregationIntoScan(),
-    PruneJoinsAtRunTime(),
+    PruneWithDynamicFilters(),
 )

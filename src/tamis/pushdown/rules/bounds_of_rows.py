@@ -6,7 +6,7 @@ from tamis.pushdown.nodes import Aggregate, Filter, Limit, Node, Project, Sort, 
 from tamis.pushdown.optimizer import Context
 
 
-def most_rows(node: Node, context: Context) -> int | None:
+def find_row_bound(node: Node, context: Context) -> int | None:
     """Return an upper bound of the number of rows of a node; None if it is unknown."""
     while True:
         match node:
@@ -15,7 +15,7 @@ def most_rows(node: Node, context: Context) -> int | None:
             case Values():
                 return int(node.rows.num_rows)
             case Limit() | TopN():
-                below = most_rows(node.source, context) if not isinstance(node.source, TableScan) else None
+                below = find_row_bound(node.source, context) if not isinstance(node.source, TableScan) else None
                 return node.count if below is None else min(node.count, below)
             case Aggregate(keys=()):
                 return 1

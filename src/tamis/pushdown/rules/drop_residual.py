@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tamis.pushdown.nodes import Filter, Node, TableScan
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 from tamis.pushdown.rules.scan_names import ScanNames
 
 
@@ -19,11 +19,11 @@ class DropResidual:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(TableScan() as scan, predicate, protects):
-                satisfied = context.connector(scan.connector).satisfied(scan.handle)
+                satisfied = context.connector(scan.connector).enforced_predicate(scan.handle)
                 names = ScanNames.of(scan, context)
-                known = {names.in_plan(conjunct) for conjunct in parts_of(satisfied)}
-                conjuncts = parts_of(predicate)
+                known = {names.to_plan_expr(conjunct) for conjunct in list_conjuncts(satisfied)}
+                conjuncts = list_conjuncts(predicate)
                 remaining = [conjunct for conjunct in conjuncts if conjunct not in known]
-                return None if len(remaining) == len(conjuncts) else filtered(scan, remaining, protects=protects)
+                return None if len(remaining) == len(conjuncts) else add_filter(scan, remaining, protects=protects)
             case _:
                 return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tamis.pushdown.nodes import Aggregate, AggregateCall, Named, Node, Project
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.paths import replace_paths
-from tamis.pushdown.rules.narrowing import Narrowed, narrowed_project, narrowed_source
+from tamis.pushdown.rules.narrowing import Narrowed, narrow_project, narrow_source
 
 
 class ExtractDereferences:
@@ -19,12 +19,12 @@ class ExtractDereferences:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Project():
-                return narrowed_project(node, nested=True)
+                return narrow_project(node, nested=True)
             case Aggregate():
                 exprs = [each.expr for each in node.keys]
                 exprs += [arg for each in node.aggregates for arg in each.args]
                 exprs += [each.filter for each in node.aggregates if each.filter is not None]
-                narrowed = narrowed_source(node.source, exprs, nested=True)
+                narrowed = narrow_source(node.source, exprs, nested=True)
                 return None if narrowed is None else _narrow_aggregate(node, narrowed)
             case _:
                 return None

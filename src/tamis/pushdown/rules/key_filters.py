@@ -7,21 +7,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.expr.evaluate import physical_value
+from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, and_, or_
 from tamis.scan.key_sieve import KeySieve
 
-MOST_KEYS = 1000
+MAX_LISTED_KEYS = 1000
 """Up to this many keys become an IN list. More become ranges: comparing each with row group bounds costs too much."""
 
-MOST_TESTED = 100
+MAX_TESTED_KEYS = 100
 """Rows are tested with IN lists of up to this many keys. More keys only prune, and feed a Bloom join filter."""
 
-MOST_RANGES = 16
+MAX_KEY_RANGES = 16
 """The most ranges of a predicate. Building each takes about 2 ms, before anything is pruned."""
 
 
-def key_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
+def build_key_predicate(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
     """Return a predicate that is TRUE wherever a column equals one of the keys; None if the type is not supported.
 
     NULL keys match nothing. Floats are not supported, because 0.0 equals -0.0 and NaN equals itself.
@@ -35,19 +35,19 @@ def key_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
     if not len(distinct):
         return FALSE
     ordered = distinct.take(pc.array_sort_indices(distinct))
-    if len(ordered) <= MOST_KEYS:
+    if len(ordered) <= MAX_LISTED_KEYS:
         items = tuple(_to_literal(value) for value in ordered)
         return Call("=", (column, items[0])) if len(items) == 1 else Call("in", (column, *items))
     return or_(*(_between(column, ordered[first], ordered[last]) for first, last in _split_into_ranges(ordered)))
 
 
-def key_sieve(column: Column, keys: pa.Array | pa.ChunkedArray) -> KeySieve | None:
+def build_bloom_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> KeySieve | None:
     """Return a Bloom join filter of the keys; None if an IN list suffices or the type is not supported."""
     values = _cast_keys(keys, column.type)
     if values is None or not KeySieve.can_hold(values.type):
         return None
     distinct = pc.unique(values)
-    return KeySieve(distinct) if len(distinct) > MOST_TESTED else None
+    return KeySieve(distinct) if len(distinct) > MAX_TESTED_KEYS else None
 
 
 def _cast_keys(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) -> pa.Array | None:
@@ -75,7 +75,7 @@ def _cast_keys(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) 
 
 
 def _to_literal(value: pa.Scalar) -> Literal:
-    return Literal(physical_value(value), value.type)
+    return Literal(to_physical_value(value), value.type)
 
 
 def _between(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
@@ -90,7 +90,7 @@ def _split_into_ranges(ordered: pa.Array) -> list[tuple[int, int]]:
     numbers = _to_numbers(ordered)
     if numbers is not None:
         gaps = np.diff(numbers)
-        widest = np.argsort(-gaps, kind="stable")[: MOST_RANGES - 1]
+        widest = np.argsort(-gaps, kind="stable")[: MAX_KEY_RANGES - 1]
         # Adjacent integers are never split.
         cuts = np.sort(widest[gaps[widest] > 1])
     firsts = [0, *(cuts + 1).tolist()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tamis.expr.nodes import TRUE
 from tamis.pushdown.nodes import Filter, Node
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 
 
 class MergeFilters:
@@ -21,6 +21,6 @@ class MergeFilters:
             case Filter(source, predicate, protects=False) if predicate == TRUE:
                 return source
             case Filter(Filter(source, inner, protects=False), outer, protects=False):
-                return filtered(source, (*parts_of(inner), *parts_of(outer)))
+                return add_filter(source, (*list_conjuncts(inner), *list_conjuncts(outer)))
             case _:
                 return None

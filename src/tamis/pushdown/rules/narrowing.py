@@ -25,11 +25,11 @@ from tamis.pushdown.nodes import (
     TopN,
     Union,
     Values,
-    outputs_of,
-    with_sources,
+    get_outputs,
+    replace_sources,
 )
-from tamis.pushdown.paths import Path, field_type, outermost, paths_of, replace_paths
-from tamis.pushdown.symbols import Symbols
+from tamis.pushdown.paths import Path, collect_paths, drop_nested_paths, find_field_type, replace_paths
+from tamis.pushdown.symbols import ColumnIds
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Narrowed:
     replacements: dict[Path, Column]
 
 
-def narrowed_project(project: Project, *, nested: bool) -> Node | None:
+def narrow_project(project: Project, *, nested: bool) -> Node | None:
     """Return the projection over narrower nodes; None if nothing below it can be narrowed.
 
     Unread columns are dropped. With `nested`, unread struct fields are dropped too.
     """
-    wanted = paths_of(each.expr for each in project.outputs)
+    wanted = collect_paths(each.expr for each in project.outputs)
     below = _narrow_below(project.source, wanted, nested)
     if below is None or (nested and not below.replacements):
         return None
@@ -53,9 +53,9 @@ def narrowed_project(project: Project, *, nested: bool) -> Node | None:
     return Project(below.node, outputs, project.protects)
 
 
-def narrowed_source(source: Node, exprs: Iterable[Expr], *, nested: bool) -> Narrowed | None:
+def narrow_source(source: Node, exprs: Iterable[Expr], *, nested: bool) -> Narrowed | None:
     """Return a node with only the columns that some expressions read; None if it has no others."""
-    found = _narrow(source, paths_of(exprs), nested)
+    found = _narrow(source, collect_paths(exprs), nested)
     return None if found is None or (nested and not found.replacements) else found
 
 
@@ -66,14 +66,14 @@ def _narrow_below(node: Node, wanted: list[Path], nested: bool) -> Narrowed | No
     """
     match node:
         case Filter():
-            needed = outermost([*wanted, *paths_of([node.predicate])])
+            needed = drop_nested_paths([*wanted, *collect_paths([node.predicate])])
             found = _narrow(node.source, needed, nested)
             if found is None:
                 return None
             predicate = replace_paths(node.predicate, found.replacements)
             return Narrowed(Filter(found.node, predicate, node.protects), found.replacements)
         case Sort() | TopN():
-            needed = outermost([*wanted, *paths_of(key.expr for key in node.keys)])
+            needed = drop_nested_paths([*wanted, *collect_paths(key.expr for key in node.keys)])
             found = _narrow(node.source, needed, nested)
             if found is None:
                 return None
@@ -81,7 +81,7 @@ def _narrow_below(node: Node, wanted: list[Path], nested: bool) -> Narrowed | No
             return Narrowed(replace(node, source=found.node, keys=keys), found.replacements)
         case Limit():
             found = _narrow(node.source, wanted, nested)
-            return None if found is None else Narrowed(with_sources(node, (found.node,)), found.replacements)
+            return None if found is None else Narrowed(replace_sources(node, (found.node,)), found.replacements)
         case Join():
             return _narrow_join(node, wanted, nested)
         case Project():
@@ -100,7 +100,7 @@ def _narrow(source: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
     A projection is added only above leaves, which cannot narrow their output themselves. Projections in the middle of
     a plan would block filter pushdown.
     """
-    outputs = {output.name: output for output in outputs_of(source)}
+    outputs = {output.name: output for output in get_outputs(source)}
     paths = _find_paths(wanted, outputs, nested)
     whole = {path[0] for path in paths if len(path) == 1}
     if len(whole) == len(paths) == len(outputs):
@@ -120,20 +120,20 @@ def _find_paths(wanted: list[Path], outputs: dict[str, Output], nested: bool) ->
     """Return the outermost wanted paths, each cut to its column unless it leads to a struct field (with `nested`)."""
     found = []
     for path in wanted:
-        is_field = nested and len(path) > 1 and field_type(outputs, path) is not None
+        is_field = nested and len(path) > 1 and find_field_type(outputs, path) is not None
         found.append(path if is_field else path[:1])
-    return outermost(found)
+    return drop_nested_paths(found)
 
 
 def _name_paths(
     paths: Sequence[Path], outputs: dict[str, Output]
 ) -> tuple[list[tuple[Named, Path]], dict[Path, Column]]:
-    column_ids = Symbols(outputs)
+    column_ids = ColumnIds(outputs)
     named: list[tuple[Named, Path]] = []
     replacements: dict[Path, Column] = {}
     for path in paths:
-        data_type = field_type(outputs, path)
-        name = path[0] if len(path) == 1 else column_ids.fresh(".".join(path))
+        data_type = find_field_type(outputs, path)
+        name = path[0] if len(path) == 1 else column_ids.allocate(".".join(path))
         named.append((Named(name, Column(path, type=data_type)), path))
         if len(path) > 1:
             replacements[path] = Column((name,), type=data_type)
@@ -142,12 +142,12 @@ def _name_paths(
 
 def _narrow_outputs(project: Project, wanted: list[Path], nested: bool) -> Narrowed | None:
     """Return a projection with fewer outputs, and with fields instead of structs that it only forwards."""
-    outputs = {output.name: output for output in outputs_of(project)}
+    outputs = {output.name: output for output in get_outputs(project)}
     meanings = {each.name: each.expr for each in project.outputs}
     paths = [
         path if isinstance(meanings.get(path[0]), Column) else path[:1] for path in _find_paths(wanted, outputs, nested)
     ]
-    paths = outermost(paths)
+    paths = drop_nested_paths(paths)
     if len(paths) == len(outputs) and all(len(path) == 1 for path in paths):
         return None
     named, replacements = _name_paths(paths, outputs)
@@ -164,11 +164,11 @@ def _narrow_outputs(project: Project, wanted: list[Path], nested: bool) -> Narro
 
 def _narrow_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | None:
     own = [*(expr for pair in join.criteria for expr in pair), *([join.filter] if join.filter is not None else [])]
-    needed = outermost([*wanted, *paths_of(own)])
+    needed = drop_nested_paths([*wanted, *collect_paths(own)])
     sides: list[Node] = []
     replacements: dict[Path, Column] = {}
     for side in (join.left, join.right):
-        names = {output.name for output in outputs_of(side)}
+        names = {output.name for output in get_outputs(side)}
         found = _narrow(side, [path for path in needed if path[0] in names], nested)
         sides.append(side if found is None else found.node)
         replacements |= {} if found is None else found.replacements
@@ -189,7 +189,7 @@ def _narrow_union(union: Union, wanted: list[Path]) -> Narrowed | None:
         return None
     sources = []
     for source in union.sources:
-        outputs = outputs_of(source)
+        outputs = get_outputs(source)
         own = (outputs[position] for position in positions)
         sources.append(Project(source, tuple(Named(each.name, Column((each.name,), type=each.type)) for each in own)))
     return Narrowed(Union(tuple(sources), tuple(union.columns[position] for position in positions)), {})

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tamis.expr.nodes import Column, columns_of
-from tamis.pushdown.nodes import Aggregate, Join, Named, Node, Project, Sql, outputs_of
+from tamis.expr.nodes import Column, find_columns
+from tamis.pushdown.nodes import Aggregate, Join, Named, Node, Project, Sql, get_outputs
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.rules.narrowing import narrowed_project, narrowed_source
+from tamis.pushdown.rules.narrowing import narrow_project, narrow_source
 from tamis.pushdown.symbols import substitute
 
 
@@ -22,19 +22,19 @@ class PruneColumns:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Project():
-                return _remove_identity(node) or _merge_projections(node) or narrowed_project(node, nested=False)
+                return _remove_identity(node) or _merge_projections(node) or narrow_project(node, nested=False)
             case Aggregate():
                 exprs = [each.expr for each in node.keys]
                 exprs += [arg for each in node.aggregates for arg in each.args]
                 exprs += [each.filter for each in node.aggregates if each.filter is not None]
-                found = narrowed_source(node.source, exprs, nested=False)
+                found = narrow_source(node.source, exprs, nested=False)
                 return None if found is None else replace(node, source=found.node)
             case Join(kind="semi" | "anti"):
                 exprs = [right for _, right in node.criteria]
                 if node.filter is not None:
-                    names = {output.name for output in outputs_of(node.right)}
-                    exprs += [each for each in columns_of(node.filter) if each.path[0] in names]
-                found = narrowed_source(node.right, exprs, nested=False)
+                    names = {output.name for output in get_outputs(node.right)}
+                    exprs += [each for each in find_columns(node.filter) if each.path[0] in names]
+                found = narrow_source(node.right, exprs, nested=False)
                 return None if found is None else replace(node, right=found.node)
             case _:
                 return None
@@ -45,7 +45,7 @@ def _remove_identity(project: Project) -> Node | None:
     source = project.source
     if project.protects or (isinstance(source, Sql) and not source.columns):
         return None
-    names = [output.name for output in outputs_of(source)]
+    names = [output.name for output in get_outputs(source)]
     is_same = [each.name for each in project.outputs] == names and all(
         each.expr == Column((each.name,)) for each in project.outputs
     )

@@ -3,10 +3,10 @@
 The rule marks a join: `prunes` names the side to prune. The executor runs the other side first, and calls `pruned` with
 the keys it found to get the marked side with dynamic filters. For each criterion, the filter is
 
-- an IN list of all keys, if there are at most `MOST_KEYS`;
-- else up to `MOST_RANGES` ranges that contain all keys, split at the widest gaps between keys.
+- an IN list of all keys, if there are at most `MAX_LISTED_KEYS`;
+- else up to `MAX_KEY_RANGES` ranges that contain all keys, split at the widest gaps between keys.
 
-Both prune partitions, files, row groups and pages. Rows are tested with lists of up to `MOST_TESTED` keys. For more
+Both prune partitions, files, row groups and pages. Rows are tested with lists of up to `MAX_TESTED_KEYS` keys. For more
 keys, a Bloom join filter (see `tamis.scan.key_sieve`) drops most rows, if the keys are numbers or timestamps.
 
 Which side may be pruned depends on the join kind: never the side whose unmatched rows an outer join keeps. Pruning pays
@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tamis.expr.functions import type_of, without_widening
+from tamis.expr.functions import strip_widening_casts, type_of
 from tamis.expr.nodes import Call, Column, Expr
 from tamis.pushdown.nodes import (
     Aggregate,
@@ -34,23 +34,21 @@ from tamis.pushdown.nodes import (
     Sort,
     TableScan,
     Union,
-    outputs_of,
-    sources_of,
-    with_sources,
+    get_outputs,
+    get_sources,
+    replace_sources,
 )
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
-from tamis.pushdown.rules.key_filters import MOST_TESTED, key_filter, key_sieve
+from tamis.pushdown.rules.key_filters import MAX_TESTED_KEYS, build_bloom_filter, build_key_predicate
 from tamis.pushdown.rules.scan_names import ScanNames
-from tamis.pushdown.rules.sizes import MOST_ROWS_HELD, Size, is_filtered, size_of
+from tamis.pushdown.rules.sizes import Size, estimate_size, is_filtered
 from tamis.pushdown.symbols import substitute
 from tamis.scan.key_sieve import KeySieve
 
-__all__ = ["MOST_ROWS_HELD", "PruneJoinsAtRunTime", "pruned"]
-
 Side: TypeAlias = OneOf["left", "right"]
 
-MAY_PRUNE: dict[str, tuple[Side, ...]] = {
+PRUNABLE_SIDES: dict[str, tuple[Side, ...]] = {
     "inner": ("left", "right"),
     "left": ("right",),
     "right": ("left",),
@@ -62,68 +60,68 @@ MAY_PRUNE: dict[str, tuple[Side, ...]] = {
 """For each join kind, the sides whose unmatched rows do not contribute to the result."""
 
 
-class PruneJoinsAtRunTime:
-    name = "prune_joins_at_run_time"
+class PruneWithDynamicFilters:
+    name = "prune_with_dynamic_filters"
     is_final = True
 
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Join(criteria=criteria) if criteria:
                 chosen = _choose_side(node, context)
-                return None if chosen == node.prunes else replace(node, prunes=chosen)
+                return None if chosen == node.dynamic_filter_side else replace(node, dynamic_filter_side=chosen)
             case _:
                 return None
 
 
 def _choose_side(join: Join, context: Context) -> Side | None:
     sides: list[tuple[Size, Side]] = []
-    for side in MAY_PRUNE[join.kind]:
+    for side in PRUNABLE_SIDES[join.kind]:
         own, other = (join.left, join.right) if side == "left" else (join.right, join.left)
-        size = size_of(other, context)
+        size = estimate_size(other, context)
         # The keys of an unfiltered table rarely prune anything.
-        if not size.may_be_held or not is_filtered(other, context):
+        if not size.can_build or not is_filtered(other, context):
             continue
         scans = [
             scan
             for pair in join.criteria
             for scan, column in _find_scans(own, pair[0] if side == "left" else pair[1])
-            if may_gain(scan, column, context)
+            if may_prune(scan, column, context)
         ]
         # Compare with what the scans read, not with the number of rows that joins produce.
-        if any(size.is_much_smaller_than(size_of(scan, context)) for scan in scans):
+        if any(size.is_much_smaller_than(estimate_size(scan, context)) for scan in scans):
             sides.append((size, side))
     if not sides:
         return None
-    return min(sides, key=lambda each: each[0].order)[1]
+    return min(sides, key=lambda each: each[0].sort_key)[1]
 
 
-def may_gain(scan: TableScan, column: Column, context: Context) -> bool:
+def may_prune(scan: TableScan, column: Column, context: Context) -> bool:
     """Return whether a dynamic filter on a column can prune anything in a scan.
 
     If the table is not clustered by the column, it prunes nothing: then the engine joins as fast without running one
     side first.
     """
-    own = ScanNames.of(scan, context).in_handle(column)
-    return context.lies_together(scan, own) is not False
+    own = ScanNames.of(scan, context).to_handle_expr(column)
+    return context.is_clustered(scan, own) is not False
 
 
 # --- During execution -------------------------------------------------------------------------------------------------
 
 
-def pruned(join: Join, keys: pa.Table, context: Context) -> Node:
+def push_dynamic_filters(join: Join, keys: pa.Table, context: Context) -> Node:
     """Return the side that a marked join prunes, with dynamic filters in its scans.
 
     `keys` holds the keys of the other side, one column for each criterion.
     """
-    side = join.left if join.prunes == "left" else join.right
+    side = join.left if join.dynamic_filter_side == "left" else join.right
     for number, pair in enumerate(join.criteria):
         # A key that the narrower type cannot represent equals none of its values.
-        target = without_widening(pair[0] if join.prunes == "left" else pair[1])
+        target = strip_widening_casts(pair[0] if join.dynamic_filter_side == "left" else pair[1])
         if not isinstance(target, Column):
             continue
-        predicate = key_filter(target, keys.column(number))
+        predicate = build_key_predicate(target, keys.column(number))
         if predicate is not None:
-            found = _DynamicFilter(predicate, key_sieve(target, keys.column(number)))
+            found = _DynamicFilter(predicate, build_bloom_filter(target, keys.column(number)))
             side = _push_dynamic_filter(side, target, found, context) or side
     return side
 
@@ -146,13 +144,13 @@ class _Descent:
 def _find_scans(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
     """Return the scans that a filter on a column would reach, with the column in each of them."""
     found: list[tuple[TableScan, Column]] = []
-    column = without_widening(key)
+    column = strip_widening_casts(key)
     waiting = [(node, column)] if isinstance(column, Column) else []
     while waiting:
         current, own = waiting.pop()
         if isinstance(current, TableScan):
             found.append((current, own))
-        sources = sources_of(current)
+        sources = get_sources(current)
         waiting += [(sources[number], inner) for number, inner in _descend(current, own).into]
     return found
 
@@ -191,7 +189,7 @@ def _descend(node: Node, column: Column) -> _Descent:
 
 
 def _descend_into_union(union: Union, position: int, column: Column) -> _Descent:
-    outputs = [outputs_of(source)[position] for source in union.sources]
+    outputs = [get_outputs(source)[position] for source in union.sources]
     return _Descent(
         tuple(
             (number, Column((output.name,), type=output.type))
@@ -203,7 +201,7 @@ def _descend_into_union(union: Union, position: int, column: Column) -> _Descent
 
 def _descend_into_join(join: Join, column: Column) -> _Descent:
     """Descend to the column's own side, if the join preserves its values, and to equal columns of the other side."""
-    is_left = any(output.name == column.path[0] for output in outputs_of(join.left))
+    is_left = any(output.name == column.path[0] for output in get_outputs(join.left))
     keeps = ("inner", "cross", "left", "semi", "anti") if is_left else ("inner", "cross", "right")
     if join.kind not in keeps:
         return _Descent(())
@@ -220,7 +218,7 @@ def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, co
     """Return the node with a dynamic filter in the scans that it reaches; None if no scan supports it."""
     if isinstance(node, TableScan):
         return _push_into_scan(node, column, dynamic, context)
-    sources = list(sources_of(node))
+    sources = list(get_sources(node))
     has_changed = False
     for number, own in _descend(node, column).into:
         predicate = _rewrite_for(dynamic.predicate, column, own)
@@ -230,7 +228,7 @@ def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, co
         if changed is not None:
             sources[number] = changed
             has_changed = True
-    return with_sources(node, tuple(sources)) if has_changed else None
+    return replace_sources(node, tuple(sources)) if has_changed else None
 
 
 def _rewrite_for(predicate: Expr, column: Column, other: Column) -> Expr | None:
@@ -244,7 +242,7 @@ def _is_tested_by_row(predicate: Expr) -> bool:
     """Return whether a predicate is cheap enough to test each row: an equality or a short IN list."""
     match predicate:
         case Call("in", (_, *items)):
-            return len(items) <= MOST_TESTED
+            return len(items) <= MAX_TESTED_KEYS
         case Call("or" | "and"):
             return False
         case _:
@@ -252,11 +250,13 @@ def _is_tested_by_row(predicate: Expr) -> bool:
 
 
 def _push_into_scan(scan: TableScan, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
-    if (scan.protects and not is_leakproof(dynamic.predicate)) or not context.means_the_same(dynamic.predicate):
+    if (scan.is_protected and not is_leakproof(dynamic.predicate)) or not context.is_equivalent_on_engine(
+        dynamic.predicate
+    ):
         return None
     connector = context.connector(scan.connector)
     names = ScanNames.of(scan, context)
-    predicate = names.in_handle(dynamic.predicate)
+    predicate = names.to_handle_expr(dynamic.predicate)
     handle = None if _is_tested_by_row(predicate) else connector.push_pruning(scan.handle, predicate)
     if handle is None:
         pushed = connector.push_filter(scan.handle, predicate)
@@ -264,5 +264,5 @@ def _push_into_scan(scan: TableScan, column: Column, dynamic: _DynamicFilter, co
         handle = None if pushed is None or pushed.projections else pushed.handle
     if dynamic.bloom_filter is not None:
         before = scan.handle if handle is None else handle
-        handle = connector.push_keys(before, names.in_handle(column), dynamic.bloom_filter) or handle
+        handle = connector.push_join_keys(before, names.to_handle_expr(column), dynamic.bloom_filter) or handle
     return None if handle is None else replace(scan, handle=handle)

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns
 from tamis.pushdown.connector import PushedAggregation
 from tamis.pushdown.nodes import Aggregate, AggregateCall, Named, Node, Output, Project, TableScan
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.rules.scan_names import ScanNames, renamed
+from tamis.pushdown.rules.scan_names import ScanNames, rename_columns
 from tamis.pushdown.symbols import is_deterministic, substitute
 from tamis.types import STRING
 
@@ -53,14 +53,14 @@ def _only_forwards(outputs: tuple[Named, ...]) -> bool:
 
 def _push_into_scan(aggregate: Aggregate, scan: TableScan, meanings: dict[str, Expr], context: Context) -> Node | None:
     names = ScanNames.of(scan, context)
-    keys = [Named(each.name, names.in_handle(substitute(each.expr, meanings))) for each in aggregate.keys]
+    keys = [Named(each.name, names.to_handle_expr(substitute(each.expr, meanings))) for each in aggregate.keys]
     calls = [_to_handle(call, meanings, names) for call in aggregate.aggregates]
     exprs = [*(each.expr for each in keys), *(arg for call in calls for arg in call.args)]
     exprs += [call.filter for call in calls if call.filter is not None]
-    if not all(is_deterministic(expr) for expr in exprs) or not context.means_the_same(*exprs):
+    if not all(is_deterministic(expr) for expr in exprs) or not context.is_equivalent_on_engine(*exprs):
         return None
     pushed = None
-    if not scan.protects or all(isinstance(expr, Column) for expr in exprs):
+    if not scan.is_protected or all(isinstance(expr, Column) for expr in exprs):
         # An expression that may fail must not be evaluated on hidden rows.
         if _is_sum_for_workers(scan, calls, context):
             return None
@@ -72,13 +72,13 @@ def _push_into_scan(aggregate: Aggregate, scan: TableScan, meanings: dict[str, E
     if pushed.values:
         return _compute_from_parts(aggregate, scan, pushed)
     outputs = [*(each.name for each in aggregate.keys), *(each.name for each in aggregate.aggregates)]
-    new_scan = replace(scan, handle=pushed.handle, columns=renamed(pushed.columns, outputs))
+    new_scan = replace(scan, handle=pushed.handle, columns=rename_columns(pushed.columns, outputs))
     return _combine_groups(aggregate, new_scan, pushed) if pushed.is_partial else new_scan
 
 
 def _is_sum_for_workers(scan: TableScan, calls: Sequence[AggregateCall], context: Context) -> bool:
     is_sum = any(call.function in ("sum", "avg") for call in calls)
-    return is_sum and context.has_workers and context.connector(scan.connector).sums_rows(scan.handle)
+    return is_sum and context.has_workers and context.connector(scan.connector).must_read_rows(scan.handle)
 
 
 def _compute_from_parts(aggregate: Aggregate, scan: TableScan, pushed: PushedAggregation) -> Node:
@@ -86,7 +86,7 @@ def _compute_from_parts(aggregate: Aggregate, scan: TableScan, pushed: PushedAgg
     keys = tuple(each.name for each in aggregate.keys)
     first = aggregate.aggregates[0].name
     parts = (f"{column.name} of {first}" for column in pushed.columns[len(keys) :])
-    new_scan = replace(scan, handle=pushed.handle, columns=renamed(pushed.columns, (*keys, *parts)))
+    new_scan = replace(scan, handle=pushed.handle, columns=rename_columns(pushed.columns, (*keys, *parts)))
     columns = {one.name: _to_column(other) for one, other in zip(pushed.columns, new_scan.columns, strict=True)}
     forwarded = (Named(output.name, _to_column(output)) for output in new_scan.columns[: len(keys)])
     pairs = zip(aggregate.aggregates, pushed.values, strict=True)
@@ -101,7 +101,7 @@ def _push_finer_groups(
     aggregate: Aggregate, scan: TableScan, keys: Sequence[Named], calls: Sequence[AggregateCall], context: Context
 ) -> Node | None:
     """Push groups by the columns of computed keys, and aggregate these groups above; None if that is not supported."""
-    columns = list(dict.fromkeys(column for key in keys for column in columns_of(key.expr)))
+    columns = list(dict.fromkeys(column for key in keys for column in find_columns(key.expr)))
     is_computed = bool(columns) and not all(isinstance(key.expr, Column) for key in keys)
     if not is_computed or any(call.function not in _COMBINING_FUNCTIONS or call.distinct for call in calls):
         return None
@@ -112,7 +112,7 @@ def _push_finer_groups(
     if pushed is None or pushed.is_partial:
         return None
     parts = [f"part of {call.name}" for call in calls]
-    given = renamed(pushed.columns, [*(each.name for each in finer), *parts])
+    given = rename_columns(pushed.columns, [*(each.name for each in finer), *parts])
     new_scan = replace(scan, handle=pushed.handle, columns=given)
     values = {column.path[0]: _to_column(output) for column, output in zip(columns, given, strict=False)}
     above = tuple(Named(key.name, substitute(key.expr, values)) for key in keys)
@@ -135,8 +135,8 @@ def _push_finer_groups(
 def _to_handle(call: AggregateCall, meanings: dict[str, Expr], names: ScanNames) -> AggregateCall:
     return replace(
         call,
-        args=tuple(names.in_handle(substitute(arg, meanings)) for arg in call.args),
-        filter=None if call.filter is None else names.in_handle(substitute(call.filter, meanings)),
+        args=tuple(names.to_handle_expr(substitute(arg, meanings)) for arg in call.args),
+        filter=None if call.filter is None else names.to_handle_expr(substitute(call.filter, meanings)),
     )
 
 

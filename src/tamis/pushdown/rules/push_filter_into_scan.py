@@ -15,9 +15,9 @@ from tamis.pushdown.connector import PushedFilter
 from tamis.pushdown.nodes import Filter, Named, Node, Output, Project, TableScan
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 from tamis.pushdown.rules.scan_names import ScanNames
-from tamis.pushdown.symbols import Symbols, is_deterministic
+from tamis.pushdown.symbols import ColumnIds, is_deterministic
 
 
 class PushFilterIntoScan:
@@ -26,13 +26,13 @@ class PushFilterIntoScan:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(TableScan() as scan, predicate, protects):
-                conjuncts = parts_of(predicate)
+                conjuncts = list_conjuncts(predicate)
                 pushable = [each for each in conjuncts if _may_push(each, scan, context, protects)]
                 if not pushable:
                     return None
                 names = ScanNames.of(scan, context)
                 connector = context.connector(scan.connector)
-                asked = names.in_handle(and_(*pushable))
+                asked = names.to_handle_expr(and_(*pushable))
                 pushed = connector.push_filter(scan.handle, asked)
                 if pushed is None or (pushed.handle == scan.handle and pushed.remaining == asked):
                     return None
@@ -48,23 +48,25 @@ def _may_push(conjunct: Expr, scan: TableScan, context: Context, of_policy: bool
     if of_policy:
         # The error of a row filter that fails reveals which rows it was evaluated on: above the scan, all of them.
         return not policy_may_fail(conjunct)
-    return context.means_the_same(conjunct) and (not scan.protects or is_leakproof(conjunct))
+    return context.is_equivalent_on_engine(conjunct) and (not scan.is_protected or is_leakproof(conjunct))
 
 
 def _rebuild(scan: TableScan, pushed: PushedFilter, others: list[Expr], names: ScanNames, protects: bool) -> Node:
     """Return the scan with the pushed filter, below the residual filter and the conjuncts that were not pushed."""
     if not pushed.projections:
         new_scan = replace(scan, handle=pushed.handle)
-        remaining = [names.in_plan(conjunct) for conjunct in parts_of(pushed.remaining)]
-        return filtered(new_scan, (*remaining, *others), protects=protects)
+        remaining = [names.to_plan_expr(conjunct) for conjunct in list_conjuncts(pushed.remaining)]
+        return add_filter(new_scan, (*remaining, *others), protects=protects)
     # The scan returns extra columns, which only the residual filter reads.
-    column_ids = Symbols(column.name for column in scan.columns)
-    added = [Output(column_ids.fresh(each.name)) for each in pushed.projections]
+    column_ids = ColumnIds(column.name for column in scan.columns)
+    added = [Output(column_ids.allocate(each.name)) for each in pushed.projections]
     to_plan = dict(names.to_plan)
     to_plan |= {each.name: _to_column(output) for each, output in zip(pushed.projections, added, strict=True)}
     wider = replace(scan, handle=pushed.handle, columns=(*scan.columns, *added))
-    remaining = [ScanNames(names.to_handle, to_plan).in_plan(conjunct) for conjunct in parts_of(pushed.remaining)]
-    kept = filtered(wider, (*remaining, *others), protects=protects)
+    remaining = [
+        ScanNames(names.to_handle, to_plan).to_plan_expr(conjunct) for conjunct in list_conjuncts(pushed.remaining)
+    ]
+    kept = add_filter(wider, (*remaining, *others), protects=protects)
     return Project(kept, tuple(Named(column.name, _to_column(column)) for column in scan.columns))
 
 

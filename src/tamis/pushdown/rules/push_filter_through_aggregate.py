@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from tamis.pushdown.nodes import Aggregate, Filter, Node
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.paths import symbols_of
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.paths import collect_column_ids
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 from tamis.pushdown.symbols import is_deterministic, substitute
 
 
@@ -24,16 +24,16 @@ class PushFilterThroughAggregate:
         match node:
             case Filter(Aggregate() as aggregate, predicate, protects=False):
                 keys = {each.name: each.expr for each in aggregate.keys if is_deterministic(each.expr)}
-                conjuncts = parts_of(predicate)
+                conjuncts = list_conjuncts(predicate)
                 below = [
                     each
                     for each in conjuncts
-                    if symbols_of(each) and symbols_of(each) <= set(keys) and is_deterministic(each)
+                    if collect_column_ids(each) and collect_column_ids(each) <= set(keys) and is_deterministic(each)
                 ]
                 if not below:
                     return None
-                source = filtered(aggregate.source, (substitute(conjunct, keys) for conjunct in below))
+                source = add_filter(aggregate.source, (substitute(conjunct, keys) for conjunct in below))
                 moved = replace(aggregate, source=source)
-                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
+                return add_filter(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None

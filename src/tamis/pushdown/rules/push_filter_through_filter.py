@@ -10,7 +10,7 @@ from dataclasses import replace
 from tamis.pushdown.nodes import Filter, Node
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 
 
 class PushFilterThroughFilter:
@@ -22,11 +22,11 @@ class PushFilterThroughFilter:
                 # The error of a row filter that fails would reveal which rows it was evaluated on.
                 if policy_may_fail(policy.predicate):
                     return None
-                conjuncts = parts_of(predicate)
+                conjuncts = list_conjuncts(predicate)
                 below = [conjunct for conjunct in conjuncts if is_leakproof(conjunct)]
                 if not below:
                     return None
-                moved = replace(policy, source=filtered(policy.source, below))
-                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
+                moved = replace(policy, source=add_filter(policy.source, below))
+                return add_filter(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None

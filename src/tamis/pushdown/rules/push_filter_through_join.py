@@ -23,11 +23,11 @@ import pyarrow as pa
 
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_
-from tamis.pushdown.nodes import Filter, Join, JoinKind, Node, outputs_of
+from tamis.pushdown.nodes import Filter, Join, JoinKind, Node, get_outputs
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.paths import symbols_of
+from tamis.pushdown.paths import collect_column_ids
 from tamis.pushdown.policies.leakproof import is_leakproof
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 from tamis.pushdown.symbols import is_deterministic, substitute
 
 _WHERE_LEFT = frozenset({"inner", "cross", "left", "semi", "anti"})
@@ -42,9 +42,9 @@ class PushFilterThroughJoin:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(Join() as join, predicate, protects=False):
-                return _push_where(join, parts_of(predicate))
+                return _push_where(join, list_conjuncts(predicate))
             case Join(filter=condition) as join if condition is not None:
-                return _push_on(join, parts_of(condition))
+                return _push_on(join, list_conjuncts(condition))
             case _:
                 return None
 
@@ -62,15 +62,15 @@ class _Sides:
 
     @staticmethod
     def of(join: Join) -> _Sides:
-        left, right = (frozenset(output.name for output in outputs_of(side)) for side in (join.left, join.right))
+        left, right = (frozenset(output.name for output in get_outputs(side)) for side in (join.left, join.right))
         return _Sides(left, right)
 
     def is_left(self, conjunct: Expr) -> bool:
-        column_ids = symbols_of(conjunct)
+        column_ids = collect_column_ids(conjunct)
         return bool(column_ids) and column_ids <= self.left
 
     def is_right(self, conjunct: Expr) -> bool:
-        column_ids = symbols_of(conjunct)
+        column_ids = collect_column_ids(conjunct)
         return bool(column_ids) and column_ids <= self.right
 
     def criterion(self, conjunct: Expr) -> tuple[Expr, Expr] | None:
@@ -109,12 +109,12 @@ def _push_where(join: Join, conjuncts: list[Expr]) -> Node | None:
     implied = _derive_implied(sides, criteria)
     new_join = replace(
         join,
-        left=filtered(join.left, (*sides.to_left, *implied[0])),
-        right=filtered(join.right, (*sides.to_right, *implied[1])),
+        left=add_filter(join.left, (*sides.to_left, *implied[0])),
+        right=add_filter(join.right, (*sides.to_right, *implied[1])),
         kind="inner" if kind == "cross" and criteria else kind,
         criteria=criteria,
     )
-    return filtered(new_join, sides.staying)
+    return add_filter(new_join, sides.staying)
 
 
 def _push_on(join: Join, conjuncts: list[Expr]) -> Node | None:
@@ -139,8 +139,8 @@ def _push_on(join: Join, conjuncts: list[Expr]) -> Node | None:
     implied = _derive_implied(sides, criteria) if is_inner else ([], [])
     return replace(
         join,
-        left=filtered(join.left, (*sides.to_left, *implied[0])),
-        right=filtered(join.right, (*sides.to_right, *implied[1])),
+        left=add_filter(join.left, (*sides.to_left, *implied[0])),
+        right=add_filter(join.right, (*sides.to_right, *implied[1])),
         kind="inner" if join.kind == "cross" and criteria else join.kind,
         criteria=criteria,
         filter=and_(*sides.staying) if sides.staying else None,
@@ -224,7 +224,7 @@ def _can_derive(expr: Expr) -> bool:
 
 
 def _refers_only_to(conjunct: Expr, column: Expr) -> bool:
-    return isinstance(column, Column) and symbols_of(conjunct) == {column.path[0]} and is_leakproof(conjunct)
+    return isinstance(column, Column) and collect_column_ids(conjunct) == {column.path[0]} and is_leakproof(conjunct)
 
 
 def _rewrite_for(conjunct: Expr, column: Expr, other: Expr) -> Expr:

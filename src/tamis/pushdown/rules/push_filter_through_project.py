@@ -11,9 +11,9 @@ from __future__ import annotations
 from tamis.expr.nodes import Column, Expr
 from tamis.pushdown.nodes import Filter, Node, Project, Sql, TableScan, Values
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.paths import symbols_of
+from tamis.pushdown.paths import collect_column_ids
 from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 from tamis.pushdown.symbols import is_deterministic, substitute
 
 
@@ -23,14 +23,14 @@ class PushFilterThroughProject:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(Project() as project, predicate, protects=False) if not _is_extracted(project):
-                conjuncts = parts_of(predicate)
+                conjuncts = list_conjuncts(predicate)
                 below = [conjunct for conjunct in conjuncts if _may_push(conjunct, project)]
                 if not below:
                     return None
                 meanings = {each.name: each.expr for each in project.outputs}
-                source = filtered(project.source, (substitute(conjunct, meanings) for conjunct in below))
+                source = add_filter(project.source, (substitute(conjunct, meanings) for conjunct in below))
                 moved = Project(source, project.outputs, project.protects)
-                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
+                return add_filter(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None
 
@@ -49,7 +49,7 @@ def _is_extracted(project: Project) -> bool:
 def _may_push(conjunct: Expr, project: Project) -> bool:
     if not is_deterministic(conjunct):
         return False
-    column_ids = symbols_of(conjunct)
+    column_ids = collect_column_ids(conjunct)
     used = [each.expr for each in project.outputs if each.name in column_ids]
     if project.protects:
         # A column under another name is a mask, even if it only forwards that column.

@@ -8,10 +8,10 @@ Only filters over columns that have the same type in all sources are pushed, bec
 from __future__ import annotations
 
 from tamis.expr.nodes import Column, Expr
-from tamis.pushdown.nodes import Filter, Node, Union, outputs_of
+from tamis.pushdown.nodes import Filter, Node, Union, get_outputs
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.paths import symbols_of
-from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.paths import collect_column_ids
+from tamis.pushdown.rules.conjuncts import add_filter, list_conjuncts
 from tamis.pushdown.symbols import is_deterministic, substitute
 
 
@@ -21,20 +21,22 @@ class PushFilterThroughUnion:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(Union() as union, predicate, protects=False):
-                conjuncts = parts_of(predicate)
+                conjuncts = list_conjuncts(predicate)
                 unconverted = _find_unconverted_columns(union)
-                below = [each for each in conjuncts if is_deterministic(each) and symbols_of(each) <= unconverted]
+                below = [
+                    each for each in conjuncts if is_deterministic(each) and collect_column_ids(each) <= unconverted
+                ]
                 if not below:
                     return None
                 sources = tuple(_filter_source(source, union, below) for source in union.sources)
                 moved = Union(sources, union.columns)
-                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
+                return add_filter(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None
 
 
 def _find_unconverted_columns(union: Union) -> frozenset[str]:
-    outputs = [outputs_of(source) for source in union.sources]
+    outputs = [get_outputs(source) for source in union.sources]
     return frozenset(
         column.name
         for position, column in enumerate(union.columns)
@@ -43,9 +45,9 @@ def _find_unconverted_columns(union: Union) -> frozenset[str]:
 
 
 def _filter_source(source: Node, union: Union, conjuncts: list[Expr]) -> Node:
-    outputs = outputs_of(source)
+    outputs = get_outputs(source)
     own: dict[str, Expr] = {
         column.name: Column((output.name,), type=output.type)
         for column, output in zip(union.columns, outputs, strict=True)
     }
-    return filtered(source, (substitute(conjunct, own) for conjunct in conjuncts))
+    return add_filter(source, (substitute(conjunct, own) for conjunct in conjuncts))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tamis.expr.nodes import Call
-from tamis.pushdown.nodes import Join, Node, TableScan, outputs_of
+from tamis.pushdown.nodes import Join, Node, TableScan, get_outputs
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.rules.scan_names import ScanNames, renamed
+from tamis.pushdown.rules.scan_names import ScanNames, rename_columns
 
 
 class PushJoinIntoScan:
@@ -21,19 +21,19 @@ class PushJoinIntoScan:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Join(TableScan() as left, TableScan() as right, kind, criteria, filter=None):
-                if left.connector != right.connector or left.protects or right.protects:
+                if left.connector != right.connector or left.is_protected or right.is_protected:
                     return None
-                if not context.means_the_same(*(Call("=", pair) for pair in criteria)):
+                if not context.is_equivalent_on_engine(*(Call("=", pair) for pair in criteria)):
                     return None
                 names = [ScanNames.of(side, context) for side in (left, right)]
-                pairs = [(names[0].in_handle(one), names[1].in_handle(other)) for one, other in criteria]
+                pairs = [(names[0].to_handle_expr(one), names[1].to_handle_expr(other)) for one, other in criteria]
                 pushed = context.connector(left.connector).push_join(left.handle, right.handle, kind, pairs)
                 if pushed is None:
                     return None
-                outputs = outputs_of(node)
+                outputs = get_outputs(node)
                 if len(pushed.columns) != len(outputs):
                     return None
-                columns = renamed(pushed.columns, [output.name for output in outputs])
+                columns = rename_columns(pushed.columns, [output.name for output in outputs])
                 return replace(left, handle=pushed.handle, columns=columns)
             case _:
                 return None

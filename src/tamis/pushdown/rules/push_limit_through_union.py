@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tamis.pushdown.nodes import UNLIMITED, Limit, Node, Union
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.rules.bounds_of_rows import most_rows
+from tamis.pushdown.rules.bounds_of_rows import find_row_bound
 
 
 class PushLimitThroughUnion:
@@ -28,5 +28,5 @@ class PushLimitThroughUnion:
 
 
 def _limit_source(source: Node, count: int, context: Context) -> Node:
-    known = most_rows(source, context)
+    known = find_row_bound(source, context)
     return source if known is not None and known <= count else Limit(source, count)

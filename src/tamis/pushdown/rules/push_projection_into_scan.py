@@ -15,9 +15,9 @@ from tamis.expr.nodes import Column, Expr
 from tamis.pushdown.connector import PushedProjection
 from tamis.pushdown.nodes import Named, Node, Output, Project, TableScan
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.paths import paths_of
+from tamis.pushdown.paths import collect_paths
 from tamis.pushdown.rules.scan_names import ScanNames
-from tamis.pushdown.symbols import Symbols, is_deterministic, substitute
+from tamis.pushdown.symbols import ColumnIds, is_deterministic, substitute
 
 
 class PushProjectionIntoScan:
@@ -27,7 +27,7 @@ class PushProjectionIntoScan:
         match node:
             case Project(TableScan() as scan, outputs):
                 names = ScanNames.of(scan, context)
-                asked = names.all_in_handle(outputs)
+                asked = names.to_handle_outputs(outputs)
                 if _may_push(asked, scan):
                     pushed = context.connector(scan.connector).push_projection(scan.handle, asked)
                     return None if pushed is None else _rebuild(node, scan, names, pushed)
@@ -37,20 +37,20 @@ class PushProjectionIntoScan:
 
 
 def _may_push(asked: Sequence[Named], scan: TableScan) -> bool:
-    if scan.protects:
+    if scan.is_protected:
         return all(isinstance(each.expr, Column) for each in asked)
     return all(is_deterministic(each.expr) for each in asked)
 
 
 def _push_columns(project: Project, scan: TableScan, names: ScanNames, context: Context) -> Node | None:
     """Return the projection over a scan of only the columns that it reads; None if nothing changes."""
-    wanted = {path[0] for path in paths_of(each.expr for each in project.outputs)}
+    wanted = {path[0] for path in collect_paths(each.expr for each in project.outputs)}
     kept = tuple(
         Named(column.name, Column((column.name,), type=column.type)) for column in scan.columns if column.name in wanted
     )
     if len(kept) == len(scan.columns):
         return None
-    pushed = context.connector(scan.connector).push_projection(scan.handle, names.all_in_handle(kept))
+    pushed = context.connector(scan.connector).push_projection(scan.handle, names.to_handle_outputs(kept))
     if pushed is None:
         return None
     return replace(project, source=_rebuild(Project(scan, kept), scan, names, pushed))
@@ -77,7 +77,7 @@ def _choose_column_ids(scan: TableScan, names: ScanNames, columns: Sequence[Outp
 
     Derived ids are unique, because no other scan has the ids that they start with.
     """
-    fresh = Symbols(column.name for column in scan.columns)
+    fresh = ColumnIds(column.name for column in scan.columns)
     found = []
     for column in columns:
         known = names.to_plan.get(column.name)
@@ -88,7 +88,7 @@ def _choose_column_ids(scan: TableScan, names: ScanNames, columns: Sequence[Outp
         around = [name for name in names.to_plan if column.name.startswith(f"{name}.")]
         owner = names.to_plan[max(around, key=len)] if around else None
         if isinstance(owner, Column):
-            found.append(fresh.fresh(owner.path[0] + column.name[len(max(around, key=len)) :]))
+            found.append(fresh.allocate(owner.path[0] + column.name[len(max(around, key=len)) :]))
         else:
-            found.append(fresh.fresh(f"{scan.columns[0].name}.{column.name}" if scan.columns else column.name))
+            found.append(fresh.allocate(f"{scan.columns[0].name}.{column.name}" if scan.columns else column.name))
     return found

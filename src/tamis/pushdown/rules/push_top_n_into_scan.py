@@ -38,10 +38,10 @@ def _push_into_scan(
     scan: TableScan, keys: tuple[SortKey, ...], count: int, meanings: dict[str, Expr], context: Context
 ) -> tuple[TableScan, bool] | None:
     names = ScanNames.of(scan, context)
-    handle_keys = [replace(key, expr=names.in_handle(substitute(key.expr, meanings))) for key in keys]
+    handle_keys = [replace(key, expr=names.to_handle_expr(substitute(key.expr, meanings))) for key in keys]
     if not all(is_deterministic(key.expr) for key in handle_keys):
         return None
-    if scan.protects and not all(isinstance(key.expr, Column) for key in handle_keys):
+    if scan.is_protected and not all(isinstance(key.expr, Column) for key in handle_keys):
         return None
     pushed = context.connector(scan.connector).push_top_n(scan.handle, handle_keys, count)
     if pushed is None:

@@ -27,16 +27,16 @@ class ScanNames:
             {field.name: Column((output.name,), type=output.type or field.type) for output, field in pairs},
         )
 
-    def in_handle(self, expr: Expr) -> Expr:
+    def to_handle_expr(self, expr: Expr) -> Expr:
         return substitute(expr, self.to_handle)
 
-    def in_plan(self, expr: Expr) -> Expr:
+    def to_plan_expr(self, expr: Expr) -> Expr:
         return substitute(expr, self.to_plan)
 
-    def all_in_handle(self, outputs: Iterable[Named]) -> list[Named]:
-        return [Named(each.name, self.in_handle(each.expr)) for each in outputs]
+    def to_handle_outputs(self, outputs: Iterable[Named]) -> list[Named]:
+        return [Named(each.name, self.to_handle_expr(each.expr)) for each in outputs]
 
 
-def renamed(columns: Sequence[Output], names: Sequence[str]) -> tuple[Output, ...]:
+def rename_columns(columns: Sequence[Output], names: Sequence[str]) -> tuple[Output, ...]:
     """Return the columns of a handle under the column ids of a plan."""
     return tuple(Output(name, column.type) for name, column in zip(names, columns, strict=True))

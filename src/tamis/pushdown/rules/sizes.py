@@ -15,18 +15,18 @@ from tamis.pushdown.nodes import (
     TopN,
     Union,
     Values,
-    sources_of,
+    get_sources,
     walk_plan,
 )
 from tamis.pushdown.optimizer import Context
 
-MOST_ROWS_HELD = 500_000
+MAX_BUILD_ROWS = 500_000
 """A join side with more rows is not materialised to build a dynamic filter."""
 
-MOST_BYTES_HELD = 64 * 1024 * 1024
+MAX_BUILD_BYTES = 64 * 1024 * 1024
 """The same in bytes of files, if the number of rows is unknown."""
 
-WORTH_PRUNING = 4
+MIN_SIZE_RATIO = 4
 """A side is pruned only if it is more than this many times as large as the other: else reading all of it is fast."""
 
 
@@ -38,24 +38,24 @@ class Size:
     bytes: int | None
 
     @property
-    def may_be_held(self) -> bool:
+    def can_build(self) -> bool:
         if self.rows is not None:
-            return self.rows <= MOST_ROWS_HELD
-        return self.bytes is not None and self.bytes <= MOST_BYTES_HELD
+            return self.rows <= MAX_BUILD_ROWS
+        return self.bytes is not None and self.bytes <= MAX_BUILD_BYTES
 
     def is_much_smaller_than(self, other: Size) -> bool:
         if self.rows is not None and other.rows is not None:
-            return WORTH_PRUNING * self.rows < other.rows
+            return MIN_SIZE_RATIO * self.rows < other.rows
         if self.bytes is not None and other.bytes is not None:
-            return WORTH_PRUNING * self.bytes < other.bytes
+            return MIN_SIZE_RATIO * self.bytes < other.bytes
         return True
 
     @property
-    def order(self) -> tuple[bool, int]:
+    def sort_key(self) -> tuple[bool, int]:
         return self.rows is None, self.rows if self.rows is not None else self.bytes or 0
 
 
-def size_of(node: Node, context: Context) -> Size:
+def estimate_size(node: Node, context: Context) -> Size:
     match node:
         case TableScan():
             known = context.properties(node)
@@ -63,13 +63,13 @@ def size_of(node: Node, context: Context) -> Size:
         case Values():
             return Size(node.rows.num_rows, node.rows.nbytes)
         case Limit() | TopN():
-            below = size_of(node.source, context)
+            below = estimate_size(node.source, context)
             return Size(node.count if below.rows is None else min(node.count, below.rows), below.bytes)
         case Join(kind="semi" | "anti"):
-            return size_of(node.left, context)
+            return estimate_size(node.left, context)
         case _:
             # A guess for joins: most are on a unique key of one side. The executor stops a side that grows too large.
-            sizes = [size_of(source, context) for source in sources_of(node)]
+            sizes = [estimate_size(source, context) for source in get_sources(node)]
             if isinstance(node, Union | Sql):
                 return Size(_sum(size.rows for size in sizes), _sum(size.bytes for size in sizes))
             return Size(_largest(size.rows for size in sizes), _largest(size.bytes for size in sizes))

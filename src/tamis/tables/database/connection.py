@@ -19,7 +19,7 @@ class Database(Protocol):
     """One database, opened read-only. Its messages never contain a password."""
 
     dialect: Dialect
-    place: str
+    location: str
     """The location of the database, for messages."""
 
     def identity(self) -> Hashable:
@@ -34,11 +34,11 @@ class Database(Protocol):
         """Return the table or view with this name, which may include a schema; None if it does not exist."""
         ...
 
-    def table_names(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         """Return the names of tables and views for messages, schema-qualified unless the bare name resolves."""
         ...
 
-    def rows_of(self, table: DatabaseTable) -> int | None:
+    def estimate_row_count(self, table: DatabaseTable) -> int | None:
         """Return an estimate of a table's row count, or None if the estimate would be expensive."""
         ...
 
@@ -55,7 +55,7 @@ class Database(Protocol):
         ...
 
 
-def file_identity(path: str) -> Hashable:
+def identify_file(path: str) -> Hashable:
     """Return a value that identifies a file, whichever links lead to it."""
     try:
         found = Path(path).stat()

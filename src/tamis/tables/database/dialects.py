@@ -35,7 +35,7 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _FIRST_SECOND, _LAST_SECOND = _FIRST_DAY * 86400, (_LAST_DAY + 1) * 86400
 
 
-def family_of(data_type: pa.DataType | None) -> str | None:
+def find_type_family(data_type: pa.DataType | None) -> str | None:
     """Return the family of a type, or None. Values of one family compare in a database as they do in Tamis."""
     if data_type is None:
         return None

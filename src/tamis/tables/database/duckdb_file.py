@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import StorageError, TableError, one_line
-from tamis.tables.database.connection import conform, file_identity
-from tamis.tables.database.dialects import DUCKDB, family_of
+from tamis.errors import StorageError, TableError, to_one_line
+from tamis.tables.database.connection import conform, identify_file
+from tamis.tables.database.dialects import DUCKDB, find_type_family
 from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query
 from tamis.types import is_text
 
@@ -60,17 +60,17 @@ class DuckDBDatabase:
     def __init__(self, source: str | duckdb.DuckDBPyConnection) -> None:
         import duckdb
 
-        self.place = source if isinstance(source, str) else "the DuckDB connection"
+        self.location = source if isinstance(source, str) else "the DuckDB connection"
         self._owns_connection = isinstance(source, str)
         try:
             self._connection = duckdb.connect(source, read_only=True) if isinstance(source, str) else source
         except duckdb.Error as error:
-            raise StorageError(f"{self.place} cannot be opened: {one_line(error)}") from error
+            raise StorageError(f"{self.location} cannot be opened: {to_one_line(error)}") from error
 
     def identity(self) -> Hashable:
         ((path,),) = self._fetch_rows("SELECT path FROM duckdb_databases() WHERE database_name = current_database()")
         if path is not None and Path(str(path)).is_file():
-            return file_identity(str(path))
+            return identify_file(str(path))
         # An in-memory database has no path, and its connections cannot be compared, but they see the same tables.
         return tuple(
             self._fetch_rows(
@@ -102,7 +102,7 @@ class DuckDBDatabase:
         if self._owns_connection:
             self._connection.close()
 
-    def table_names(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         found = self._fetch_rows(
             "SELECT if(schema_name = current_schema(), table_name, schema_name || '.' || table_name) AS name "
             "FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() "
@@ -124,7 +124,7 @@ class DuckDBDatabase:
             for name, data_type in zip(kinds, schema.types, strict=True)
         )
 
-    def rows_of(self, table: DatabaseTable) -> int | None:
+    def estimate_row_count(self, table: DatabaseTable) -> int | None:
         found = self._fetch_rows(
             "SELECT estimated_size FROM duckdb_tables() WHERE database_name = current_database() "
             "AND schema_name = ? AND table_name = ?",
@@ -138,7 +138,7 @@ class DuckDBDatabase:
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
         with self._wrap_errors():
             for batch in self._open_cursor().sql(text).to_arrow_reader():
-                yield conform(batch, columns, self.place)
+                yield conform(batch, columns, self.location)
 
     def _open_cursor(self) -> duckdb.DuckDBPyConnection:
         """Open another connection to the same database, so that queries can run concurrently."""
@@ -162,21 +162,21 @@ class DuckDBDatabase:
             if column is None:
                 raise self._to_table_error(error) from error
             raise TableError(
-                f"the column {column!r} in {self.place} holds an integer of more than 38 digits, but is read as "
+                f"the column {column!r} in {self.location} holds an integer of more than 38 digits, but is read as "
                 "decimal(38,0): read it through a view that casts it to VARCHAR or DOUBLE"
             ) from error
         except duckdb.Error as error:
             raise self._to_table_error(error) from error
 
     def _to_table_error(self, error: Exception) -> TableError:
-        return TableError(f"{self.place} did not answer a query: {one_line(error)}")
+        return TableError(f"{self.location} did not answer a query: {to_one_line(error)}")
 
 
 def _make_column(name: str, data_type: pa.DataType, kind: DuckDBPyType, casts: tuple[str, ...]) -> DatabaseColumn:
     if _is_unsupported(kind):
-        return DatabaseColumn(name, types.NotRead(str(kind)))
+        return DatabaseColumn(name, types.UnsupportedType(str(kind)))
     data_type = types.STRING if is_text(data_type) else data_type
-    return DatabaseColumn(name, data_type, compares=family_of(data_type) is not None, casts=casts)
+    return DatabaseColumn(name, data_type, is_comparable=find_type_family(data_type) is not None, casts=casts)
 
 
 def _is_unsupported(kind: DuckDBPyType) -> bool:

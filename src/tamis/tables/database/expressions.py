@@ -14,10 +14,10 @@ from tamis import types
 from tamis.expr.functions import COMPARISONS, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold
 from tamis.expr.patterns import ANY_CHARACTER, ANY_TEXT, DEFAULT_ESCAPE, LikePattern, parse_like
-from tamis.tables.database.dialects import Dialect, family_of, is_writable
+from tamis.tables.database.dialects import Dialect, find_type_family, is_writable
 from tamis.tables.database.query import DatabaseColumn
 
-MOST_ITEMS = 1000
+MAX_IN_LIST_ITEMS = 1000
 """The longest IN list that is pushed down."""
 
 _OPERATORS: dict[str, type[exp.Expr]] = {
@@ -39,7 +39,7 @@ class TypedSql:
 
     @property
     def family(self) -> str | None:
-        return family_of(self.type) if self.compares else None
+        return find_type_family(self.type) if self.compares else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,15 @@ class Translator:
         if len(node.path) > 1 or node.path[0] not in self._columns:
             return None
         named = self._columns[node.path[0]]
-        compares = named.column.compares and family_of(named.column.type) in self._dialect.families
+        compares = named.column.is_comparable and find_type_family(named.column.type) in self._dialect.families
         return TypedSql(named.sql.copy(), named.column.type, compares, named.column.is_bytewise)
 
     def _translate_literal(self, node: Literal) -> TypedSql | None:
         if node.is_null:
             return TypedSql(
-                exp.Null(), node.type, family_of(node.type) in (None, *self._dialect.families), literal=node
+                exp.Null(), node.type, find_type_family(node.type) in (None, *self._dialect.families), literal=node
             )
-        family = family_of(node.type)
+        family = find_type_family(node.type)
         if family is None or family not in self._dialect.families:
             return None
         written = self._dialect.write(node, family)
@@ -144,7 +144,7 @@ class Translator:
         return len(families) == 1 and None not in families
 
     def _translate_in(self, value: TypedSql, items: tuple[Expr, ...]) -> TypedSql | None:
-        if len(items) > MOST_ITEMS or value.family is None:
+        if len(items) > MAX_IN_LIST_ITEMS or value.family is None:
             return None
         written = [self._translate_literal(item) if isinstance(item, Literal) else None for item in items]
         operands = [typed for typed in written if typed is not None]
@@ -226,7 +226,7 @@ def _parse_pattern(node: Call) -> LikePattern | None:
 
 
 def _translate_substring(text: TypedSql, node: Call) -> TypedSql | None:
-    """Translate `substring` from position 1 on, where databases agree; smaller positions mean different things."""
+    """Translate `build_substring` from position 1 on, where databases agree; smaller positions mean different things."""
     match node.args:
         case (_, Literal(int() as start), Literal(int() as length)) if (
             start >= 1 and length >= 0 and start + length < 2**31

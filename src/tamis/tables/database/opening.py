@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tamis.errors import InvalidArgument, TableNotFound, with_article
+from tamis.errors import InvalidArgument, TableNotFound, add_article
 from tamis.tables.database.connection import Database
 
 _POSTGRESQL = ("postgresql://", "postgres://")
@@ -19,7 +19,7 @@ def open_database(target: str | os.PathLike[str] | Any) -> Database:
     if type(target).__name__ == "DuckDBPyConnection":
         return _open_duckdb(target)
     if not isinstance(target, str | os.PathLike):
-        kind = with_article(type(target).__name__)
+        kind = add_article(type(target).__name__)
         raise InvalidArgument(f"expected a database URI, a path or a DuckDB connection, found {kind}")
     text = os.fspath(target)
     if text.startswith(_POSTGRESQL):

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import MissingDependency, StorageError, TableError, one_line
+from tamis.errors import MissingDependency, StorageError, TableError, to_one_line
 from tamis.tables.database.connection import conform
-from tamis.tables.database.dialects import POSTGRESQL, family_of
+from tamis.tables.database.dialects import POSTGRESQL, find_type_family
 from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query
 
 _SETTINGS = (
@@ -81,7 +81,7 @@ class PostgreSQLDatabase:
     dialect = POSTGRESQL
 
     def __init__(self, uri: str) -> None:
-        self.place = _redact_password(uri)
+        self.location = _redact_password(uri)
         self._uri = uri
         self._driver = _load_driver()
         self._idle: list[Any] = []
@@ -109,7 +109,7 @@ class PostgreSQLDatabase:
                 return DatabaseTable(schema, table, tuple(self._make_column(*each) for each in described))
         return None
 
-    def table_names(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         of_users = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'"
         is_visible = f"{of_users} AND pg_catalog.pg_table_is_visible(c.oid)"
         short = {(schema, table) for schema, table, _ in self._fetch_rows(_TABLES.format(condition=is_visible))}
@@ -129,20 +129,20 @@ class PostgreSQLDatabase:
 
     def _make_column(self, name: str, kind: str, modifier: int, is_deterministic: bool) -> DatabaseColumn:
         if kind == "numeric":
-            return DatabaseColumn(name, _decode_numeric(modifier), compares=True)
+            return DatabaseColumn(name, _decode_numeric(modifier), is_comparable=True)
         if kind in _CASTS:
             cast, data_type = _CASTS[kind]
-            return DatabaseColumn(name, data_type, compares=True, casts=(cast,))
+            return DatabaseColumn(name, data_type, is_comparable=True, casts=(cast,))
         if kind in _UNSUPPORTED:
-            return DatabaseColumn(name, types.NotRead(kind))
+            return DatabaseColumn(name, types.UnsupportedType(kind))
         data_type = _TYPES.get(kind)
         if data_type is None:
             return DatabaseColumn(name, types.STRING, reads_as_text=True)
         if data_type == types.STRING:
             return DatabaseColumn(name, data_type, self._compares_texts, is_bytewise=is_deterministic)
-        return DatabaseColumn(name, data_type, compares=family_of(data_type) is not None)
+        return DatabaseColumn(name, data_type, is_comparable=find_type_family(data_type) is not None)
 
-    def rows_of(self, table: DatabaseTable) -> int | None:
+    def estimate_row_count(self, table: DatabaseTable) -> int | None:
         qualified_name = f"{_quote_identifier(table.schema)}.{_quote_identifier(table.name)}"
         found = self._fetch_rows(
             "SELECT reltuples::bigint FROM pg_catalog.pg_class "
@@ -157,7 +157,7 @@ class PostgreSQLDatabase:
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
         with self._run_query(text) as cursor:
             for batch in cursor.fetch_record_batch():
-                rows = conform(batch, columns, self.place)
+                rows = conform(batch, columns, self.location)
                 self._reject_infinity(rows)
                 yield rows
 
@@ -172,7 +172,7 @@ class PostgreSQLDatabase:
                 first = _FIRST_DAY * (1 if pa.types.is_date(field.type) else _MICROSECONDS_PER_DAY)
                 if (pc.min(counts).as_py() or 0) < first:
                     raise TableError(
-                        f"the column {field.name!r} in {self.place} holds infinity, or a date or timestamp that is too "
+                        f"the column {field.name!r} in {self.location} holds infinity, or a date or timestamp that is too "
                         "late for Arrow: filter such rows out, or read it through a view that casts it to text"
                     )
 
@@ -220,14 +220,14 @@ class PostgreSQLDatabase:
         return connection, cursor
 
     def _to_table_error(self, error: Exception) -> TableError:
-        return TableError(f"{self.place} did not answer a query: {one_line(error)}")
+        return TableError(f"{self.location} did not answer a query: {to_one_line(error)}")
 
     def _connect(self) -> Any:
         try:
             connection = self._driver.connect(self._uri, autocommit=True)
         except self._driver.Error as error:
-            reason = one_line(error).replace(self._uri, self.place)
-            raise StorageError(f"{self.place} cannot be reached: {reason}") from error
+            reason = to_one_line(error).replace(self._uri, self.location)
+            raise StorageError(f"{self.location} cannot be reached: {reason}") from error
         with connection.cursor() as cursor:
             for setting in _SETTINGS:
                 cursor.execute(setting)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tamis.expr.nodes import TRUE, Column, Expr, columns_of
+from tamis.expr.nodes import TRUE, Column, Expr, find_columns
 
 JoinKind: TypeAlias = OneOf["inner", "left", "right", "full"]
 
@@ -24,13 +24,13 @@ class DatabaseColumn:
     name: str
     type: pa.DataType = field(compare=False)
     """The Arrow type of its values in Tamis."""
-    compares: bool = field(default=False, compare=False)
+    is_comparable: bool = field(default=False, compare=False)
     """Whether the database compares and orders its values as Tamis does."""
     reads_as_text: bool = field(default=False, compare=False)
     """Whether values are fetched in the database's text representation."""
     is_bytewise: bool = field(default=False, compare=False)
     """Whether two strings are equal only if their bytes are, without a COLLATE in the query."""
-    is_checked: bool = field(default=True, compare=False)
+    is_type_enforced: bool = field(default=True, compare=False)
     """Whether the database enforces the type; otherwise values must be checked before a query evaluates them."""
     casts: tuple[str, ...] = field(default=(), compare=False)
     """Database types that a table column is cast to wherever a query names it, one after the other."""
@@ -46,7 +46,7 @@ class DatabaseTable:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinOf:
+class QueryJoin:
     """A join of two queries. `names` renames the columns of the left, then those of the right."""
 
     left: Query
@@ -58,7 +58,7 @@ class JoinOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedColumn:
     """A column of a query: an expression over its source."""
 
     column: DatabaseColumn
@@ -66,7 +66,7 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
+class AggregatedColumn:
     """An aggregate over the rows of a group: `count`, `min`, `max` or `sum`."""
 
     column: DatabaseColumn
@@ -77,7 +77,7 @@ class Aggregated:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class SortTerm:
     """A sort key of ORDER BY."""
 
     expr: Expr
@@ -89,12 +89,12 @@ class Ordered:
 class Query:
     """A SELECT. With `aggregates`, or if it `is_grouped`, the `selected` columns are its group keys."""
 
-    source: DatabaseTable | Query | JoinOf
-    selected: tuple[Selected, ...]
+    source: DatabaseTable | Query | QueryJoin
+    selected: tuple[SelectedColumn, ...]
     where: Expr = TRUE
     is_grouped: bool = False
-    aggregates: tuple[Aggregated, ...] = ()
-    order: tuple[Ordered, ...] = ()
+    aggregates: tuple[AggregatedColumn, ...] = ()
+    order: tuple[SortTerm, ...] = ()
     limit: int | None = None
 
     @property
@@ -107,32 +107,34 @@ class Query:
         """Whether a further operation needs an outer query, because the rows are groups or limited in number."""
         return self.is_grouped or self.limit is not None
 
-    def taking(self, names: frozenset[str]) -> Query:
+    def keep_columns(self, names: frozenset[str]) -> Query:
         """Return a query for the same rows with only these columns."""
-        query = over(self) if self.is_grouped else self
+        query = select_all(self) if self.is_grouped else self
         return replace(query, selected=tuple(each for each in query.selected if each.column.name in names))
 
 
-def source_columns(source: DatabaseTable | Query | JoinOf) -> tuple[DatabaseColumn, ...]:
+def list_source_columns(source: DatabaseTable | Query | QueryJoin) -> tuple[DatabaseColumn, ...]:
     """Return the columns that expressions over a source may name."""
-    if isinstance(source, JoinOf):
+    if isinstance(source, QueryJoin):
         both = (*source.left.columns, *source.right.columns)
         return tuple(replace(column, name=name) for column, name in zip(both, source.names, strict=True))
     return source.columns
 
 
-def over(source: DatabaseTable | Query | JoinOf) -> Query:
+def select_all(source: DatabaseTable | Query | QueryJoin) -> Query:
     """Return a query for all rows and columns of a source."""
     return Query(
         source,
-        tuple(Selected(column, Column((column.name,), type=column.type)) for column in source_columns(source)),
+        tuple(
+            SelectedColumn(column, Column((column.name,), type=column.type)) for column in list_source_columns(source)
+        ),
     )
 
 
-def relied_columns(query: Query) -> set[tuple[str, str]]:
+def find_evaluated_columns(query: Query) -> set[tuple[str, str]]:
     """Return the columns, by table and name, that a query evaluates: all except those that it only fetches."""
     found: set[tuple[str, str]] = set()
-    pending: list[tuple[DatabaseTable | Query | JoinOf, set[str]]] = [(query, set())]
+    pending: list[tuple[DatabaseTable | Query | QueryJoin, set[str]]] = [(query, set())]
     while pending:
         source, names = pending.pop()
         match source:
@@ -140,7 +142,7 @@ def relied_columns(query: Query) -> set[tuple[str, str]]:
                 found |= {(source.name, name) for name in names}
             case Query():
                 pending.append((source.source, _find_evaluated_names(source, names)))
-            case JoinOf():
+            case QueryJoin():
                 both = [(source.left, each.name) for each in source.left.columns]
                 both += [(source.right, each.name) for each in source.right.columns]
                 asked = [each for each, name in zip(both, source.names, strict=True) if name in names]
@@ -156,4 +158,4 @@ def _find_evaluated_names(query: Query, names: set[str]) -> set[str]:
     evaluated += [each.expr for each in query.selected if query.is_grouped or each.column.name in names]
     for each in query.aggregates:
         evaluated += [*each.args, *(() if each.filter is None else (each.filter,))]
-    return {column.path[0] for expr in evaluated for column in columns_of(expr)}
+    return {column.path[0] for expr in evaluated for column in find_columns(expr)}

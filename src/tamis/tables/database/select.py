@@ -13,17 +13,17 @@ from tamis.expr.nodes import TRUE, Expr
 from tamis.tables.database.dialects import GROUPABLE, Dialect
 from tamis.tables.database.expressions import SourceColumn, Translator, TypedSql
 from tamis.tables.database.query import (
-    Aggregated,
+    AggregatedColumn,
     DatabaseColumn,
     DatabaseTable,
-    JoinOf,
     Query,
-    Selected,
-    source_columns,
+    QueryJoin,
+    SelectedColumn,
+    list_source_columns,
 )
 
 
-def select(query: Query, dialect: Dialect) -> str | None:
+def render_select(query: Query, dialect: Dialect) -> str | None:
     """Return the SQL text of a query; None if the database would evaluate a part of it differently.
 
     Columns that are fetched in the database's text representation are cast in the outermost SELECT only.
@@ -38,10 +38,11 @@ def can_select(query: Query, dialect: Dialect) -> bool:
     return _Writer(dialect).select(query, is_outermost=True) is not None
 
 
-def can_test(query: Query, condition: Expr, dialect: Dialect) -> bool:
+def can_push_filter(query: Query, condition: Expr, dialect: Dialect) -> bool:
     """Return whether the database evaluates a condition over a query's source as Tamis does."""
     return (
-        Translator(dialect, _bind_columns("t", source_columns(query.source))).translate_predicate(condition) is not None
+        Translator(dialect, _bind_columns("t", list_source_columns(query.source))).translate_predicate(condition)
+        is not None
     )
 
 
@@ -72,7 +73,7 @@ class _Writer:
         # SQL has no SELECT without columns, but a query may need rows without any, for example to count them.
         selected = exp.select(*(written or [exp.alias_(exp.Literal.number(1), "each_row")]), copy=False)
         selected = selected.from_(relation.sql, copy=False)
-        if isinstance(query.source, JoinOf):
+        if isinstance(query.source, QueryJoin):
             condition = self._write_join_condition(query.source, translator)
             if condition is None or relation.joined is None:
                 return None
@@ -89,7 +90,7 @@ class _Writer:
 
     # --- Sources ------------------------------------------------------------------------------------------------------
 
-    def _write_source(self, source: DatabaseTable | Query | JoinOf) -> _Relation | None:
+    def _write_source(self, source: DatabaseTable | Query | QueryJoin) -> _Relation | None:
         match source:
             case DatabaseTable():
                 alias = self._next_alias()
@@ -104,16 +105,16 @@ class _Writer:
                     if inner is None
                     else _Relation(_make_subquery(inner, alias), _bind_columns(alias, source.columns))
                 )
-            case JoinOf():
+            case QueryJoin():
                 left, right = self._write_source(source.left), self._write_source(source.right)
                 if left is None or right is None:
                     return None
                 both = (*left.columns.values(), *right.columns.values())
-                columns = zip(source.names, both, source_columns(source), strict=True)
+                columns = zip(source.names, both, list_source_columns(source), strict=True)
                 named_columns = {name: SourceColumn(named.sql, column) for name, named, column in columns}
                 return _Relation(left.sql, named_columns, right.sql)
 
-    def _write_join_condition(self, source: JoinOf, translator: Translator) -> exp.Expr | None:
+    def _write_join_condition(self, source: QueryJoin, translator: Translator) -> exp.Expr | None:
         if source.kind not in self.dialect.joins:
             return None
         count_of_left = len(source.left.columns)
@@ -132,7 +133,7 @@ class _Writer:
     # --- Columns ------------------------------------------------------------------------------------------------------
 
     def _write_column(
-        self, each: Selected, translator: Translator, query: Query, is_outermost: bool
+        self, each: SelectedColumn, translator: Translator, query: Query, is_outermost: bool
     ) -> exp.Expr | None:
         if query.is_grouped:
             return _add_alias(self._write_group_key(each, translator), each.column)
@@ -142,13 +143,13 @@ class _Writer:
         sql = exp.cast(typed.sql, "text") if each.column.reads_as_text and is_outermost else typed.sql
         return _add_alias(sql, each.column)
 
-    def _write_group_key(self, each: Selected, translator: Translator) -> exp.Expr | None:
+    def _write_group_key(self, each: SelectedColumn, translator: Translator) -> exp.Expr | None:
         typed = translator.translate(each.expr)
         if typed is None or typed.family not in GROUPABLE:
             return None
         return translator.collate_bytewise(typed)
 
-    def _write_aggregate(self, each: Aggregated, translator: Translator) -> exp.Expr | None:
+    def _write_aggregate(self, each: AggregatedColumn, translator: Translator) -> exp.Expr | None:
         typed_args = [translator.translate(arg) for arg in each.args]
         call = _translate_aggregate(
             each, [typed for typed in typed_args if typed is not None], translator, self.dialect
@@ -179,7 +180,7 @@ class _Writer:
 
 
 def _translate_aggregate(
-    each: Aggregated, args: list[TypedSql], translator: Translator, dialect: Dialect
+    each: AggregatedColumn, args: list[TypedSql], translator: Translator, dialect: Dialect
 ) -> exp.Expr | None:
     match each.function, args:
         case "count", []:

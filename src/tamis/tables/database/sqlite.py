@@ -27,10 +27,10 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import MissingDependency, TableError, one_line
-from tamis.tables.database.connection import conform, file_identity
+from tamis.errors import MissingDependency, TableError, to_one_line
+from tamis.tables.database.connection import conform, identify_file
 from tamis.tables.database.dialects import SQLITE
-from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query, relied_columns
+from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query, find_evaluated_columns
 
 _SAMPLE_VALUES = {
     types.LONG: "0",
@@ -62,13 +62,13 @@ class SQLiteDatabase:
     dialect = SQLITE
 
     def __init__(self, path: str) -> None:
-        self.place = path
+        self.location = path
         self._driver = _load_driver()
         self._has_utf8_encoding = self._fetch_rows("PRAGMA encoding") == [("UTF-8",)]
         self._checked: dict[tuple[str, str], object] = {}
 
     def identity(self) -> Hashable:
-        return file_identity(self.place)
+        return identify_file(self.location)
 
     # --- Tables -------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class SQLiteDatabase:
     def close(self) -> None:
         """Do nothing: each query opens and closes its own connection."""
 
-    def table_names(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         found = self._fetch_rows(
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%' ORDER BY name"
         )
@@ -109,7 +109,7 @@ class SQLiteDatabase:
         if data_type is None:
             data_type = self._infer_common_type(table, name)
         compares = data_type != types.BINARY and (data_type != types.STRING or self._has_utf8_encoding)
-        return DatabaseColumn(name, data_type, compares, is_checked=is_checked)
+        return DatabaseColumn(name, data_type, compares, is_type_enforced=is_checked)
 
     def _infer_common_type(self, table: str, name: str) -> pa.DataType:
         column = _quote(name)
@@ -123,7 +123,7 @@ class SQLiteDatabase:
         # declared type; other queries run.
         return types.LONG
 
-    def rows_of(self, table: DatabaseTable) -> int | None:
+    def estimate_row_count(self, table: DatabaseTable) -> int | None:
         if any(column.name.casefold() == "_rowid_" for column in table.columns):
             return None
         # Counting reads every row; the range of the rowids is an upper bound that costs nothing.
@@ -140,7 +140,7 @@ class SQLiteDatabase:
 
     def check(self, query: Query) -> None:
         version = self._read_version()
-        for table, name in relied_columns(query):
+        for table, name in find_evaluated_columns(query):
             # A check stays valid until the file changes.
             if self._checked.get((table, name)) != version:
                 self._check_column(table, name)
@@ -150,8 +150,8 @@ class SQLiteDatabase:
         found = self.find_table((table,))
         column = next((each for each in found.columns if each.name == name), None) if found is not None else None
         if column is None:
-            raise TableError(f"the column {name!r} of {table!r} in {self.place} no longer exists: reopen the table")
-        if column.is_checked:
+            raise TableError(f"the column {name!r} of {table!r} in {self.location} no longer exists: reopen the table")
+        if column.is_type_enforced:
             return
         quoted = _quote(name)
         condition = _IS_OF_TYPE[column.type].format(c=quoted)
@@ -159,11 +159,11 @@ class SQLiteDatabase:
             f"SELECT typeof({quoted}) FROM {_quote(table)} WHERE {quoted} IS NOT NULL AND NOT {condition} LIMIT 1"
         )
         if wrong:
-            raise TableError(_describe_type_mismatch(name, column.type, self.place))
+            raise TableError(_describe_type_mismatch(name, column.type, self.location))
 
     def _read_version(self) -> tuple[tuple[int, int] | None, ...]:
         """Return the modification times and sizes of the database file and its write-ahead log."""
-        files = (Path(self.place), Path(f"{self.place}-wal"))
+        files = (Path(self.location), Path(f"{self.location}-wal"))
         states = [file.stat() if file.exists() else None for file in files]
         return tuple(None if state is None else (state.st_mtime_ns, state.st_size) for state in states)
 
@@ -173,7 +173,7 @@ class SQLiteDatabase:
         first = ", ".join(_SAMPLE_VALUES[column.type] for column in columns) or "0"
         query = f"SELECT {first} UNION ALL SELECT * FROM ({text})"
         try:
-            with self._driver.connect(_make_uri(self.place)) as connection, connection.cursor() as cursor:
+            with self._driver.connect(_make_uri(self.location)) as connection, connection.cursor() as cursor:
                 cursor.execute(query)
                 is_first = True
                 for batch in cursor.fetch_record_batch():
@@ -182,23 +182,23 @@ class SQLiteDatabase:
                     if rows.num_rows:
                         yield self._conform_batch(rows, columns)
         except self._driver.Error as error:
-            raise TableError(f"{self.place} did not answer a query: {one_line(error)}") from error
+            raise TableError(f"{self.location} did not answer a query: {to_one_line(error)}") from error
 
     def _conform_batch(self, batch: pa.RecordBatch, columns: Sequence[DatabaseColumn]) -> pa.RecordBatch:
         for array, column in zip(batch.columns, columns, strict=bool(columns)):
             if array.type != _FETCHED_TYPES.get(column.type, column.type):
-                raise TableError(_describe_type_mismatch(column.name, column.type, self.place))
+                raise TableError(_describe_type_mismatch(column.name, column.type, self.location))
             if column.type == types.BOOLEAN and not _are_booleans(array):
-                raise TableError(_describe_type_mismatch(column.name, column.type, self.place))
-        return conform(batch, columns, self.place)
+                raise TableError(_describe_type_mismatch(column.name, column.type, self.location))
+        return conform(batch, columns, self.location)
 
     def _fetch_rows(self, text: str, *parameters: str) -> list[tuple[Any, ...]]:
         try:
-            with self._driver.connect(_make_uri(self.place)) as connection, connection.cursor() as cursor:
+            with self._driver.connect(_make_uri(self.location)) as connection, connection.cursor() as cursor:
                 cursor.execute(text, parameters or None)
                 return list(cursor.fetchall())
         except self._driver.Error as error:
-            raise TableError(f"{self.place} did not answer a query: {one_line(error)}") from error
+            raise TableError(f"{self.location} did not answer a query: {to_one_line(error)}") from error
 
 
 def _load_driver() -> Any:

@@ -75,13 +75,13 @@ _NON_FILE_ACTIONS = tuple(sorted(KNOWN_NAMES - {"add", "remove"}))
 BLOCK = 1024 * 1024
 """The number of bytes that one thread parses at a time, unless a line is longer."""
 
-AT_ONCE = 32 * BLOCK
+BYTES_PER_SLICE = 32 * BLOCK
 
 
 def decode_file_actions(lines: ActionLines, partition_names: Sequence[str]) -> pa.Table:
     """Return one row for each line that adds or removes a file, in order, with the columns of `FILE_ACTIONS`.
 
-    `partition_names` are the physical names of the partition columns, the keys of `partitionValues` in the log. Other
+    `get_physical_partition_names` are the physical names of the partition columns, the keys of `partitionValues` in the log. Other
     keys are not read.
     """
     schema = _build_log_schema(lines.mentioned, partition_names)
@@ -112,7 +112,7 @@ def _build_log_schema(mentioned: Collection[str], partition_names: Sequence[str]
 
 def _decode(lines: ActionLines, schema: pa.Schema) -> Iterator[tuple[pa.Table, npt.NDArray[np.int32]]]:
     """Yield the decoded lines as tables, in order. Where the fast decoder fails, retry it on each half of the files."""
-    for run in lines.about_files:
+    for run in lines.file_actions:
         waiting = _split_into_slices(run.texts)[::-1]
         while waiting:
             start, stop = waiting.pop()
@@ -125,14 +125,14 @@ def _decode(lines: ActionLines, schema: pa.Schema) -> Iterator[tuple[pa.Table, n
                 waiting += [(start + split, stop), (start, start + split)]
                 continue
             if decoded is None:
-                decoded = _decode_slowly(some, schema, lines.place(int(origins[0])))
+                decoded = _decode_slowly(some, schema, lines.location(int(origins[0])))
             yield decoded, origins
 
 
 def _split_into_slices(lines: pa.LargeStringArray) -> list[tuple[int, int]]:
-    """Return ranges of lines of about `AT_ONCE` bytes, so that not all lines are in memory both as JSON and decoded."""
+    """Return ranges of lines of about `BYTES_PER_SLICE` bytes, so that not all lines are in memory both as JSON and decoded."""
     offsets = _get_offsets(lines)
-    cuts = np.searchsorted(offsets, np.arange(offsets[0] + AT_ONCE, offsets[-1], AT_ONCE))
+    cuts = np.searchsorted(offsets, np.arange(offsets[0] + BYTES_PER_SLICE, offsets[-1], BYTES_PER_SLICE))
     bounds = np.unique(np.concatenate([[0], cuts, [len(lines)]])).tolist()
     return list(pairwise(bounds))
 
@@ -205,13 +205,13 @@ def _to_file_actions(
 ) -> pa.RecordBatch:
     add = batch.column("add")
     is_add = add.is_valid()
-    path = field_or_nulls(add, "path", pa.string())
-    vector = deletion_vectors(add)
+    path = get_field_or_nulls(add, "path", pa.string())
+    vector = extract_deletion_vectors(add)
     if "remove" in batch.schema.names:
         remove = batch.column("remove")
         _raise_if_any(pc.and_(is_add, remove.is_valid()), "a line with both an add and a remove action", origins, lines)
-        path = pc.coalesce(path, field_or_nulls(remove, "path", pa.string()))
-        vector = pc.if_else(is_add, vector, deletion_vectors(remove))
+        path = pc.coalesce(path, get_field_or_nulls(remove, "path", pa.string()))
+        vector = pc.if_else(is_add, vector, extract_deletion_vectors(remove))
     _raise_if_any(path.is_null(), "a file action without a path", origins, lines)
     for name in _NON_FILE_ACTIONS:
         _raise_if_any(
@@ -223,9 +223,9 @@ def _to_file_actions(
     columns = [
         path,
         _build_partition_maps(add, partition_names),
-        field_or_nulls(add, "size", pa.int64()),
-        field_or_nulls(add, "modificationTime", pa.int64()),
-        field_or_nulls(add, "stats", pa.string()),
+        get_field_or_nulls(add, "size", pa.int64()),
+        get_field_or_nulls(add, "modificationTime", pa.int64()),
+        get_field_or_nulls(add, "stats", pa.string()),
         vector,
         is_add,
         pa.array(origins),
@@ -236,10 +236,10 @@ def _to_file_actions(
 def _raise_if_any(is_wrong: pa.BooleanArray, problem: str, origins: npt.NDArray[np.int32], lines: ActionLines) -> None:
     found = is_wrong.index(pa.scalar(True)).as_py()
     if found >= 0:
-        raise CorruptFile(f"'{lines.place(int(origins[found]))}' has {problem}")
+        raise CorruptFile(f"'{lines.location(int(origins[found]))}' has {problem}")
 
 
-def field_or_nulls(values: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
+def get_field_or_nulls(values: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
     """Return a field of a struct, cast to a type: null where the struct is null, all nulls where it has no such
     field."""
     if values.type.get_field_index(name) < 0:
@@ -248,7 +248,7 @@ def field_or_nulls(values: pa.StructArray, name: str, data_type: pa.DataType) ->
     return found if found.type == data_type else found.cast(data_type)
 
 
-def deletion_vectors(actions: pa.StructArray) -> pa.StructArray:
+def extract_deletion_vectors(actions: pa.StructArray) -> pa.StructArray:
     """Return the deletion vectors of actions, renamed and cast from the log's fields to `DELETION_VECTOR`."""
     position = actions.type.get_field_index("deletionVector")
     if position < 0:
@@ -257,7 +257,7 @@ def deletion_vectors(actions: pa.StructArray) -> pa.StructArray:
     if logged.null_count == len(logged):
         return pa.nulls(len(actions), DELETION_VECTOR)
     pairs = zip(_LOGGED_DELETION_VECTOR, DELETION_VECTOR, strict=True)
-    children = [field_or_nulls(logged, source.name, target.type) for source, target in pairs]
+    children = [get_field_or_nulls(logged, source.name, target.type) for source, target in pairs]
     return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR), mask=logged.is_null())
 
 

@@ -34,11 +34,11 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.patterns import successor_of_prefix
-from tamis.expr.time_texts import read_dates, read_timestamps
-from tamis.parquet.old_calendar import beyond_old
+from tamis.expr.time_texts import parse_dates, parse_timestamps
+from tamis.parquet.old_calendar import widen_legacy_bounds
 from tamis.tables.delta.fields import DeltaField
 
-LENGTH_OF_CUT_TEXTS = 32
+TRUNCATED_STRING_LENGTH = 32
 _REPLACEMENT = "\ufffd"
 _REST_OF_MILLISECOND = 999
 _MINUTE = 60_000_000
@@ -71,7 +71,7 @@ def has_bounds(field: DeltaField) -> bool:
     )
 
 
-def file_bounds(smallest: pa.Array, largest: pa.Array, field: DeltaField) -> FileBounds:
+def compute_file_bounds(smallest: pa.Array, largest: pa.Array, field: DeltaField) -> FileBounds:
     """Return the bounds that minimum and maximum statistics imply; the statistics may be of any type."""
     target = field.data_type
     low, high = _to_table_type(smallest, target), _to_table_type(largest, target)
@@ -81,10 +81,10 @@ def file_bounds(smallest: pa.Array, largest: pa.Array, field: DeltaField) -> Fil
         low, high = _move_before_1972(low, -_MINUTE), _move_before_1972(high, _MINUTE)
     low, high = _drop_inverted(low, high)
     if pa.types.is_date(target):
-        (low, low_is_old), (high, high_is_old) = beyond_old(low, up=False), beyond_old(high, up=True)
+        (low, low_is_old), (high, high_is_old) = widen_legacy_bounds(low, up=False), widen_legacy_bounds(high, up=True)
         return FileBounds(low, high, pc.and_not(low.is_valid(), low_is_old), pc.and_not(high.is_valid(), high_is_old))
     if pa.types.is_timestamp(target) and target.tz is not None:
-        low, high = beyond_old(low, up=False)[0], beyond_old(high, up=True)[0]
+        low, high = widen_legacy_bounds(low, up=False)[0], widen_legacy_bounds(high, up=True)[0]
     if pa.types.is_timestamp(target):
         return _make_inexact(low, _to_end_of_millisecond(high))
     if types.is_text(target):
@@ -122,7 +122,7 @@ def _to_table_type(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(target):
         return _to_timestamps(values, target)
     if pa.types.is_date(target):
-        return read_dates(values) if types.is_text(source) else _cast_or_null(values, target)
+        return parse_dates(values) if types.is_text(source) else _cast_or_null(values, target)
     if types.is_text(target):
         return _to_valid_strings(values) if types.is_text(source) else pa.nulls(len(values), target)
     if pa.types.is_floating(target):
@@ -159,7 +159,7 @@ def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
 def _to_timestamps(values: pa.Array, target: pa.TimestampType) -> pa.Array:
     source = values.type
     if types.is_text(source):
-        return read_timestamps(values, target)
+        return parse_timestamps(values, target)
     if pa.types.is_date(source) and target.tz is None:
         return _cast_or_null(values, target)
     # Spark's INT96 timestamps have no zone in Arrow, but are instants.
@@ -270,12 +270,12 @@ def _compute_upper_strings(largest: pa.StringArray) -> pa.StringArray:
     two characters, at most 31 characters of it.
     """
     is_replaced = pc.ends_with(largest, _REPLACEMENT)
-    is_cut = pc.or_(is_replaced, pc.greater_equal(pc.utf8_length(largest), LENGTH_OF_CUT_TEXTS))
+    is_cut = pc.or_(is_replaced, pc.greater_equal(pc.utf8_length(largest), TRUNCATED_STRING_LENGTH))
     if not pc.any(is_cut, min_count=0).as_py():
         return largest
-    before = pc.utf8_slice_codeunits(largest, 0, LENGTH_OF_CUT_TEXTS)
+    before = pc.utf8_slice_codeunits(largest, 0, TRUNCATED_STRING_LENGTH)
     if pc.any(is_replaced, min_count=0).as_py():
-        shorter = pc.utf8_slice_codeunits(pc.utf8_slice_codeunits(largest, 0, -2), 0, LENGTH_OF_CUT_TEXTS - 1)
+        shorter = pc.utf8_slice_codeunits(pc.utf8_slice_codeunits(largest, 0, -2), 0, TRUNCATED_STRING_LENGTH - 1)
         before = pc.if_else(is_replaced, shorter, before)
     return pc.if_else(is_cut, _compute_successors(before), largest)
 

@@ -12,20 +12,20 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, MissingFile, one_line
+from tamis.errors import CorruptFile, MissingFile, to_one_line
 from tamis.io.listing import find_file
 from tamis.io.ranges import file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.parquet.arrow_reader import open_reader
-from tamis.parquet.batches import MOST_ROWS, rows_of_a_batch
+from tamis.parquet.batches import MAX_BATCH_ROWS, choose_batch_rows
 from tamis.parquet.footer import Footer, load_footer
-from tamis.parquet.leaves import FieldPath, leaf_indices
-from tamis.parquet.old_calendar import batch_in_new_calendar
-from tamis.parquet.statistics import chunk_ranges
-from tamis.tables.delta.actions import ADD, LOGGED_NAMES, deletion_vectors, field_or_nulls
-from tamis.tables.delta.checkpoint_schema import check_columns, naming
-from tamis.tables.delta.replay import still_holds
-from tamis.tables.delta.replay_keys import replay_keys
+from tamis.parquet.leaves import FieldPath, find_leaf_indices
+from tamis.parquet.old_calendar import rebase_batch
+from tamis.parquet.statistics import find_chunk_ranges
+from tamis.tables.delta.actions import ADD, LOGGED_NAMES, extract_deletion_vectors, get_field_or_nulls
+from tamis.tables.delta.checkpoint_schema import check_columns, translate_cast_errors
+from tamis.tables.delta.replay import is_untouched
+from tamis.tables.delta.replay_keys import make_action_keys
 
 FEW_ROWS = 32 * 1024
 """Up to this many rows, decoding a row group in one thread is faster than waking other threads."""
@@ -36,7 +36,7 @@ KeepRowGroup = Callable[[Footer, int], bool]
 Column = str | FieldPath
 """A column of live files, or the path of a field inside one: `("stats_parsed", "minValues", "id")`."""
 
-PARSED = ("partition_values_parsed", "stats_parsed")
+PARSED_COLUMNS = ("partition_values_parsed", "stats_parsed")
 """Columns in the table's own types, which only some checkpoints have."""
 
 _KEY_COLUMNS = ("path", "deletion_vector")
@@ -73,9 +73,9 @@ def read_checkpoint_part(
     logged = [("add", LOGGED_NAMES[name], *rest) for name, *rest in needed]
     names = {name for name, *_ in wanted}
     adds = _read_adds(storage, path, size, footer, logged, content, keep_row_group)
-    with naming(storage.place(path)):
+    with translate_cast_errors(storage.place(path)):
         for add in adds if touched is None or not len(touched) else _drop_touched(adds, touched):
-            yield live_columns(add, names)
+            yield extract_live_columns(add, names)
 
 
 def _read_adds(
@@ -89,11 +89,11 @@ def _read_adds(
 ) -> Iterator[pa.StructArray]:
     """Yield the `add` actions, batch by batch."""
     for row_group in range(footer.metadata.num_row_groups):
-        if all_null(footer, row_group, _PATH):
+        if is_all_null(footer, row_group, _PATH):
             continue
         if keep_row_group is not None and not keep_row_group(footer, row_group):
             continue
-        adds_only = _has_no_null(footer, row_group, _PATH) and bool(leaf_indices(footer.schema.arrow, columns))
+        adds_only = _has_no_null(footer, row_group, _PATH) and bool(find_leaf_indices(footer.schema.arrow, columns))
         needed = columns if adds_only else [*columns, _PATH]
         for batch in read_row_group(storage, path, size, footer, row_group, needed, content):
             add = batch.column("add")
@@ -113,7 +113,7 @@ def _drop_touched(adds: Iterator[pa.StructArray], touched: pa.Array) -> Iterator
     waiting: list[pa.StructArray] = []
     for add in adds:
         waiting.append(add)
-        if sum(map(len, waiting)) >= min(MOST_ROWS, len(touched) // 4):
+        if sum(map(len, waiting)) >= min(MAX_BATCH_ROWS, len(touched) // 4):
             yield from _filter_touched(waiting, touched)
             waiting = []
     if waiting:
@@ -121,8 +121,10 @@ def _drop_touched(adds: Iterator[pa.StructArray], touched: pa.Array) -> Iterator
 
 
 def _filter_touched(adds: list[pa.StructArray], touched: pa.Array) -> Iterator[pa.StructArray]:
-    keys = [replay_keys(field_or_nulls(add, "path", pa.string()), deletion_vectors(add)) for add in adds]
-    holds = still_holds(pa.chunked_array(keys), touched)
+    keys = [
+        make_action_keys(get_field_or_nulls(add, "path", pa.string()), extract_deletion_vectors(add)) for add in adds
+    ]
+    holds = is_untouched(pa.chunked_array(keys), touched)
     start = 0
     for add in adds:
         mask = holds.slice(start, len(add)).combine_chunks()
@@ -132,26 +134,26 @@ def _filter_touched(adds: list[pa.StructArray], touched: pa.Array) -> Iterator[p
             yield found
 
 
-def live_columns(add: pa.StructArray, names: Collection[str]) -> pa.RecordBatch:
+def extract_live_columns(add: pa.StructArray, names: Collection[str]) -> pa.RecordBatch:
     """Return columns of live files from their `add` actions."""
     arrays: dict[str, pa.Array] = {}
     for field in ADD:
         if field.name not in names:
             continue
         if field.name == "deletion_vector":
-            arrays[field.name] = deletion_vectors(add)
+            arrays[field.name] = extract_deletion_vectors(add)
         else:
-            arrays[field.name] = field_or_nulls(add, LOGGED_NAMES[field.name], field.type)
-    for name in PARSED:
+            arrays[field.name] = get_field_or_nulls(add, LOGGED_NAMES[field.name], field.type)
+    for name in PARSED_COLUMNS:
         if name in names and add.type.get_field_index(LOGGED_NAMES[name]) >= 0:
             arrays[name] = pc.struct_field(add, LOGGED_NAMES[name])
     if not arrays:
         # A batch without columns would lose its row count.
-        return pa.record_batch({"path": field_or_nulls(add, "path", pa.string())})
+        return pa.record_batch({"path": get_field_or_nulls(add, "path", pa.string())})
     return pa.record_batch(arrays)
 
 
-def all_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
+def is_all_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
     """Whether a row group's statistics prove that a column is null in every row."""
     leaf = footer.schema.leaves.get(path)
     if leaf is None:
@@ -205,9 +207,9 @@ def read_row_group(
     `content` is the whole file, where it is in memory.
     """
     location = storage.place(path)
-    leaves = leaf_indices(footer.schema.arrow, columns)
+    leaves = find_leaf_indices(footer.schema.arrow, columns)
     group = footer.metadata.row_group(row_group)
-    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=size, place=location)
+    ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=size, place=location)
     if content is None:
         buffers = read_ranges(storage, path, ranges, size=size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
@@ -215,10 +217,10 @@ def read_row_group(
     else:
         source = pa.BufferReader(content)
     # Computed from the size of all columns, so that batches of other columns have the same rows.
-    rows = rows_of_a_batch(group.num_rows, group.total_byte_size)
+    rows = choose_batch_rows(group.num_rows, group.total_byte_size)
     decoded = 0
     calendar = footer.schema.calendar
-    is_old = [leaf in footer.schema.old_leaves for leaf in leaves]
+    is_old = [leaf in footer.schema.leaves_to_rebase for leaf in leaves]
     try:
         options = {"metadata": footer.metadata, "pre_buffer": False, "page_checksum_verification": True}
         reader = open_reader(source, pool=_get_memory_pool(), **options)
@@ -227,9 +229,9 @@ def read_row_group(
         ):
             decoded += batch.num_rows
             # Typed bounds and partition values may be dates in the Julian calendar.
-            yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, location)
+            yield batch if calendar is None else rebase_batch(batch, calendar, is_old, location)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"row group {row_group} of '{location}' cannot be decoded: {one_line(error)}") from error
+        raise CorruptFile(f"row group {row_group} of '{location}' cannot be decoded: {to_one_line(error)}") from error
     if decoded != group.num_rows:
         raise CorruptFile(
             f"row group {row_group} of '{location}' has {group.num_rows} rows by its footer, and {decoded} in its pages"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import CorruptFile, one_line
+from tamis.errors import CorruptFile, to_one_line
 from tamis.parquet.leaves import FieldPath
 
 _KINDS: dict[FieldPath, tuple[str, Callable[[pa.DataType], bool]]] = {
@@ -38,13 +38,13 @@ def check_columns(schema: pa.Schema, location: str) -> None:
 
 
 @contextmanager
-def naming(location: str) -> Iterator[None]:
+def translate_cast_errors(location: str) -> Iterator[None]:
     """Turn Arrow's cast errors into a CorruptFile that names the checkpoint."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise CorruptFile(
-            f"the checkpoint '{location}' has values that do not convert to the type of an action: {one_line(error)}"
+            f"the checkpoint '{location}' has values that do not convert to the type of an action: {to_one_line(error)}"
         ) from error
 
 

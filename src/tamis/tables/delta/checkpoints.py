@@ -21,12 +21,12 @@ from tamis.io.listing import list_directory
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer import Footer, load_footer
-from tamis.tables.delta.checkpoint_rows import all_null, read_row_group
+from tamis.tables.delta.checkpoint_rows import is_all_null, read_row_group
 from tamis.tables.delta.checkpoint_schema import check_columns
 from tamis.tables.delta.commits import ActionLines, read_actions
-from tamis.tables.delta.log import FOLDER, Checkpoint, LogFile
+from tamis.tables.delta.log import LOG_DIRECTORY, Checkpoint, LogFile
 
-SIDECARS = "_sidecars"
+SIDECAR_DIRECTORY = "_sidecars"
 
 _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "sidecar": "path"}
 """The actions that are read whole when a checkpoint is opened, with a field of each that is never null."""
@@ -73,7 +73,9 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
 def _open_json(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoint:
     lines = read_actions(storage, checkpoint.files)
     sidecars, note = find_sidecars(storage, list(lines.all("sidecar")), checkpoint)
-    return OpenedCheckpoint(checkpoint, lines.newest("protocol"), lines.newest("metaData"), sidecars, lines, note)
+    return OpenedCheckpoint(
+        checkpoint, lines.get_newest("protocol"), lines.get_newest("metaData"), sidecars, lines, note
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +95,16 @@ class _OpenedFile:
         if "add" in schema.names and self.footer.schema.lacks(("add", "path")):
             raise CorruptFile(f"the checkpoint '{self.location}' has no column add.path")
         groups = range(self.footer.metadata.num_row_groups)
-        return any(not all_null(self.footer, group, ("add", "path")) for group in groups)
+        return any(not is_all_null(self.footer, group, ("add", "path")) for group in groups)
 
     def small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
         """Return the `protocol`, `metaData` and `sidecar` actions by name, as in JSON; cached with the footer."""
-        return self.footer.keep("small actions", self._read_small_actions)
+        return self.footer.get_cached("small actions", self._read_small_actions)
 
     def _read_small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {action: [] for action in _REQUIRED}
         for group in range(self.footer.metadata.num_row_groups):
-            present = [pair for pair in _REQUIRED.items() if not all_null(self.footer, group, pair)]
+            present = [pair for pair in _REQUIRED.items() if not is_all_null(self.footer, group, pair)]
             if not present:
                 continue
             columns = [(action,) for action, _ in present]
@@ -112,7 +114,7 @@ class _OpenedFile:
                     rows = batch.column(action)
                     rows = rows.filter(pc.struct_field(rows, required).is_valid())
                     try:
-                        found[action] += map(without_nulls, rows.to_pylist(maps_as_pydicts="lossy"))
+                        found[action] += map(drop_null_fields, rows.to_pylist(maps_as_pydicts="lossy"))
                     except (ValueError, OverflowError) as error:  # invalid UTF-8, or a time out of Python's range
                         raise CorruptFile(
                             f"the checkpoint '{self.location}' has a damaged {action} action: {error}"
@@ -120,10 +122,10 @@ class _OpenedFile:
         return found
 
 
-def without_nulls(action: dict[str, Any]) -> dict[str, Any]:
+def drop_null_fields(action: dict[str, Any]) -> dict[str, Any]:
     """Remove null fields from a checkpoint's action: a commit leaves them out."""
     return {
-        name: without_nulls(value) if name == "format" and isinstance(value, dict) else value
+        name: drop_null_fields(value) if name == "format" and isinstance(value, dict) else value
         for name, value in action.items()
         if value is not None
     }
@@ -149,7 +151,7 @@ def find_sidecars(
         return (), None
     note = None
     location = storage.place(checkpoint.files[0].path)
-    folder = f"{storage.root}/{FOLDER}/{SIDECARS}"
+    folder = f"{storage.root}/{LOG_DIRECTORY}/{SIDECAR_DIRECTORY}"
     listing = list_directory(storage, folder)
     columns = (listing.file_paths, listing.file_sizes, listing.file_modified_ns)
     known = {

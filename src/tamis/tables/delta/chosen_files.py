@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tamis.errors import CorruptFile
 from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome
-from tamis.tables.delta.file_request import NOTES, Request
+from tamis.tables.delta.file_request import SKIPPING_NOTES, Request
 
 Bits = npt.NDArray[np.bool_]
 
@@ -32,57 +32,59 @@ class Sizes:
 
     @staticmethod
     def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
-        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else total_rows(rows))
+        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
 
 
-def total_rows(rows: pa.Array) -> int | None:
+def sum_rows(rows: pa.Array) -> int | None:
     """Return the sum of row counts; None where one of them is unknown."""
     return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class PrunedFiles:
     """The files that remain of one or more parts of a snapshot."""
 
     files: pa.Table
-    """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
+    """`path` (as in the log), `size`, `deletion_vector`, `extract_num_records`, `compute_logical_rows`."""
     partitions: pa.Table
     """The typed partition values; those of `unreadable` columns are meaningless."""
-    matched: Bits
+    fully_matched: Bits
     """`matched[i]`: file i is fully matched, every row of it satisfies the filter."""
     total: Sizes
     after_partitions: Sizes
     after_statistics: Sizes
-    of_partitions: tuple[ConjunctOutcome, ...]
-    of_filter: tuple[ConjunctOutcome, ...]
-    of_statistics: tuple[ConjunctOutcome, ...]
+    partition_outcomes: tuple[ConjunctOutcome, ...]
+    partition_filter_outcomes: tuple[ConjunctOutcome, ...]
+    statistics_outcomes: tuple[ConjunctOutcome, ...]
     unreadable: Mapping[str, CorruptFile] = field(default_factory=dict)
     """The error of each partition column with a value, in some of the files, that is invalid for its type."""
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Chosen:
+    def take(self, rows: npt.NDArray[np.int64]) -> PrunedFiles:
         """Return the files at these rows."""
         indices = pa.array(rows)
         files = self.files.take(indices)
         left = Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks())
         partitions = self.partitions.take(indices)
-        return replace(self, files=files, partitions=partitions, matched=self.matched[rows], after_statistics=left)
+        return replace(
+            self, files=files, partitions=partitions, fully_matched=self.fully_matched[rows], after_statistics=left
+        )
 
     @staticmethod
-    def joined(each: Sequence[Chosen]) -> Chosen:
+    def concatenate(each: Sequence[PrunedFiles]) -> PrunedFiles:
         first, *others = each
         if not others:
             return first
-        return Chosen(
+        return PrunedFiles(
             # Parts without statistics of a column lack the columns of those statistics.
             pa.concat_tables([one.files for one in each], promote_options="default"),
             pa.concat_tables([one.partitions for one in each]),
-            np.concatenate([one.matched for one in each]),
+            np.concatenate([one.fully_matched for one in each]),
             sum((one.total for one in others), first.total),
             sum((one.after_partitions for one in others), first.after_partitions),
             sum((one.after_statistics for one in others), first.after_statistics),
-            _merge_all([one.of_partitions for one in each]),
-            _merge_all([one.of_filter for one in each]),
-            _merge_all([one.of_statistics for one in each]),
+            _merge_all([one.partition_outcomes for one in each]),
+            _merge_all([one.partition_filter_outcomes for one in each]),
+            _merge_all([one.statistics_outcomes for one in each]),
             {name: error for one in reversed(each) for name, error in one.unreadable.items()},
         )
 
@@ -94,15 +96,15 @@ def _merge_all(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[Conjunc
     return found
 
 
-def level_reports(
-    chosen: Chosen, request: Request, has_partitions: bool, notes: Sequence[str] = ()
+def report_levels(
+    chosen: PrunedFiles, request: Request, has_partitions: bool, notes: Sequence[str] = ()
 ) -> list[LevelReport]:
     """Return the reports of the partition level, if the table is partitioned, and of the file level; `notes` go to the
     latter."""
     reports = []
     total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
     if has_partitions:
-        outcomes = (*chosen.of_partitions, *chosen.of_filter)
+        outcomes = (*chosen.partition_outcomes, *chosen.partition_filter_outcomes)
         note = None if request.by_partitions else SWITCHED_OFF
         sizes = (total.files, between.files, total.bytes, between.bytes)
         # Row counts are in the statistics, which are not read for files that partition pruning skips.
@@ -111,6 +113,6 @@ def level_reports(
     sizes = (between.files, left.files, between.bytes, left.bytes)
     rows = (between.rows, left.rows) if request.with_rows else (None, None)
     # A predicate on data columns would have used statistics if they were not switched off.
-    note = NOTES[request.way] if request.by_statistics or not request.data_columns else SWITCHED_OFF
-    reports.append(LevelReport("files", *sizes, chosen.of_statistics, "; ".join([note, *notes]), *rows))
+    note = SKIPPING_NOTES[request.way] if request.by_statistics or not request.data_columns else SWITCHED_OFF
+    reports.append(LevelReport("files", *sizes, chosen.statistics_outcomes, "; ".join([note, *notes]), *rows))
     return reports

@@ -8,10 +8,10 @@ are supported: tests for NULL, the length, and casts to another type.
 from __future__ import annotations
 
 from tamis.errors import UnsupportedFeature
-from tamis.expr.bind import place_of
+from tamis.expr.bind import format_expression_position
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Call, Column, Expr, operands_of, walk
-from tamis.expr.printer import shown
+from tamis.expr.nodes import Call, Column, Expr, get_operands, walk
+from tamis.expr.printer import to_display_sql
 from tamis.tables.delta.schema import TableMetadata
 from tamis.types import is_text
 
@@ -28,13 +28,13 @@ def check_collations(filter: Expr, metadata: TableMetadata) -> None:
     for node in walk(filter):
         if _is_non_comparing(node):
             continue
-        for operand in operands_of(node):
+        for operand in get_operands(node):
             collation = _find_collation(operand, metadata) if isinstance(operand, Column) else None
             if collation is not None:
                 raise UnsupportedFeature(
-                    f"the column {shown(operand)} of the Delta table {metadata.place} has the collation {collation}, "
-                    f"which Tamis does not support in filters{place_of(operand)}. Compare bytes, as in "
-                    f"CAST({shown(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a scan returns"
+                    f"the column {to_display_sql(operand)} of the Delta table {metadata.place} has the collation {collation}, "
+                    f"which Tamis does not support in filters{format_expression_position(operand)}. Compare bytes, as in "
+                    f"CAST({to_display_sql(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a scan returns"
                 )
 
 

@@ -30,10 +30,10 @@ from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.tables.delta.log import LogFile
 
-LARGEST_FILE = 16 * 1024**3
+MOST_COMMIT_BYTES = 16 * 1024**3
 """A larger commit is rejected before memory is allocated: no writer writes one."""
 
-TOGETHER = 8 * 1024 * 1024
+BYTES_PER_RUN = 8 * 1024 * 1024
 """The number of bytes of small files that are read as one run."""
 
 OPTIONAL_NAMES = ("remove", "stats", "deletionVector")
@@ -62,7 +62,7 @@ class Lines:
     texts: pa.LargeStringArray
     origins: npt.NDArray[np.int32]
 
-    def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> Lines:
+    def select(self, is_chosen: npt.NDArray[np.bool_]) -> Lines:
         """Return the lines that a mask selects, without a copy where they are contiguous."""
         found = np.flatnonzero(is_chosen)
         if len(found) and found[-1] - found[0] + 1 == len(found):
@@ -79,28 +79,28 @@ class ActionLines:
     files: tuple[LogFile, ...]
     mentioned: frozenset[str]
     """The names of `OPTIONAL_NAMES` that occur in the files; the others need not be parsed."""
-    about_files: tuple[Lines, ...]
+    file_actions: tuple[Lines, ...]
     """The lines with file actions, one `Lines` for each run of files that were read together."""
-    others: Lines
+    other_actions: Lines
     """All other lines."""
-    others_names: pa.LargeStringArray
+    other_names: pa.LargeStringArray
     """The action name of each other line: `protocol`, `metaData`, `commitInfo`, …"""
     digest: bytes
     """A hash of all bytes of the files, in their order."""
 
     @property
-    def count_about_files(self) -> int:
-        return sum(len(lines.origins) for lines in self.about_files)
+    def num_file_actions(self) -> int:
+        return sum(len(lines.origins) for lines in self.file_actions)
 
-    def newest(self, name: str) -> dict[str, Any] | None:
+    def get_newest(self, name: str) -> dict[str, Any] | None:
         """Return the newest action of a name, such as `protocol`, that occurs at most once per file."""
         found = self._find_positions(name)
         if not len(found):
             return None
-        origins = self.others.origins[found]
+        origins = self.other_actions.origins[found]
         twice = np.flatnonzero(np.diff(origins) == 0)
         if len(twice):
-            location = self.place(int(origins[twice[0]]))
+            location = self.location(int(origins[twice[0]]))
             raise CorruptFile(f"'{location}' has the action {name} twice, so it is not clear which one holds")
         return self._parse(int(found[-1]), name)
 
@@ -110,12 +110,14 @@ class ActionLines:
             yield self._parse(position, name)
 
     def _find_positions(self, name: str) -> npt.NDArray[np.int64]:
-        return np.flatnonzero(pc.equal(self.others_names, name).to_numpy(zero_copy_only=False))
+        return np.flatnonzero(pc.equal(self.other_names, name).to_numpy(zero_copy_only=False))
 
     def _parse(self, position: int, name: str) -> dict[str, Any]:
-        return parse_action(self.others.texts[position].as_py(), name, self.place(int(self.others.origins[position])))
+        return parse_action(
+            self.other_actions.texts[position].as_py(), name, self.location(int(self.other_actions.origins[position]))
+        )
 
-    def place(self, origin: int) -> str:
+    def location(self, origin: int) -> str:
         return self.storage.place(self.files[origin].path)
 
 
@@ -176,8 +178,8 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
             lines = _rewrite_unusual(storage, files, lines, unusual)
             is_file = _is_file_action(lines.texts)
             mentioned |= {"remove"}
-        about_files.append(lines.chosen(is_file))
-        others.append(lines.chosen(~is_file))
+        about_files.append(lines.select(is_file))
+        others.append(lines.select(~is_file))
     texts = pa.concat_arrays([lines.texts for lines in others])
     joined = Lines(texts, np.concatenate([lines.origins for lines in others]))
     names = _extract_action_names(joined)
@@ -191,7 +193,7 @@ def _split_into_runs(files: Sequence[LogFile]) -> Iterator[tuple[int, list[LogFi
     """Yield the files to read together: many small ones, or one large one, which is then not copied."""
     first, size = 0, 0
     for position, file in enumerate(files):
-        if position > first and size + file.size > TOGETHER:
+        if position > first and size + file.size > BYTES_PER_RUN:
             yield first, list(files[first:position])
             first, size = position, 0
         size += file.size
@@ -303,8 +305,8 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
 
 
 def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
-    if file.size > LARGEST_FILE:
-        raise CorruptFile(f"'{storage.place(file.path)}' has {file.size} bytes, expected at most {LARGEST_FILE}")
+    if file.size > MOST_COMMIT_BYTES:
+        raise CorruptFile(f"'{storage.place(file.path)}' has {file.size} bytes, expected at most {MOST_COMMIT_BYTES}")
     with RangedFile(storage, file.path, file.size) as opened:
         return opened.read([(0, file.size)])[0]
 
@@ -377,7 +379,7 @@ def _check_last_line(lines: ActionLines) -> None:
     """Parse the last line, which may be half written and end with a brace by chance; most other lines are not
     parsed."""
     try:
-        json.loads(lines.others.texts[-1].as_py())
+        json.loads(lines.other_actions.texts[-1].as_py())
     except (ValueError, RecursionError) as error:
-        location = lines.place(len(lines.files) - 1)
+        location = lines.location(len(lines.files) - 1)
         raise CorruptFile(f"'{location}' is truncated or damaged in its last line: {error}") from error

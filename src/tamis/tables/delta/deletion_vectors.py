@@ -38,11 +38,11 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from tamis.errors import CorruptFile, UnsupportedFeature, counted
+from tamis.errors import CorruptFile, UnsupportedFeature, format_count
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.tables.delta.paths import below_root, resolve_path
+from tamis.tables.delta.paths import join_below_root, resolve_path
 
 if TYPE_CHECKING:
     pass
@@ -79,7 +79,7 @@ class DeletionVectorDescriptor:
         return f"{self.storage_type}{self.path_or_inline}" + ("" if self.offset is None else f"@{self.offset}")
 
 
-def descriptors_of(column: pa.StructArray | pa.ChunkedArray) -> list[DeletionVectorDescriptor | None]:
+def parse_descriptors(column: pa.StructArray | pa.ChunkedArray) -> list[DeletionVectorDescriptor | None]:
     """Return the descriptors in the column `deletion_vector` of live files; None for a file without one."""
     found = [None if each is None else DeletionVectorDescriptor(**each) for each in column.to_pylist()]
     for each in found:
@@ -105,7 +105,7 @@ def read_deletion_bitmaps(
         elif descriptor.storage_type == "i":
             found[position] = _decode_inline(storage, descriptor)
         else:
-            path = deletion_vector_path(storage, descriptor, allow_outside=allow_outside)
+            path = resolve_deletion_vector_path(storage, descriptor, allow_outside=allow_outside)
             files.setdefault(path, []).append(position)
     read = partial(_read_file, storage)
     parts = [(path, [wanted[position] for position in positions]) for path, positions in files.items()]
@@ -115,7 +115,9 @@ def read_deletion_bitmaps(
     return [bitmap for bitmap in found if bitmap is not None]
 
 
-def deletion_vector_path(storage: Storage, descriptor: DeletionVectorDescriptor, *, allow_outside: bool = False) -> str:
+def resolve_deletion_vector_path(
+    storage: Storage, descriptor: DeletionVectorDescriptor, *, allow_outside: bool = False
+) -> str:
     """Return the path, in the file system, of the file that holds a vector."""
     text = descriptor.path_or_inline
     match descriptor.storage_type:
@@ -124,7 +126,7 @@ def deletion_vector_path(storage: Storage, descriptor: DeletionVectorDescriptor,
             if len(encoded) != _UUID_CHARACTERS:
                 raise _corrupt(storage, f"expected a UUID of {_UUID_CHARACTERS} characters, found {text!r}")
             name = f"deletion_vector_{uuid.UUID(bytes=decode_z85(encoded, storage.place(storage.root)))}.bin"
-            return below_root(storage, f"{prefix}/{name}" if prefix else name)
+            return join_below_root(storage, f"{prefix}/{name}" if prefix else name)
         case "p":
             return resolve_path(storage, text, allow_outside=allow_outside)
         case other:
@@ -208,7 +210,7 @@ def _decode(content: bytes, descriptor: DeletionVectorDescriptor, where: str) ->
         raise CorruptFile(f"{where} deletes row {bitmap.max()}, which no file can have; {_REMEDY}")
     if len(bitmap) != descriptor.cardinality:
         raise CorruptFile(
-            f"{where} deletes {counted(len(bitmap), 'row')}, expected {descriptor.cardinality} by the log; {_REMEDY}"
+            f"{where} deletes {format_count(len(bitmap), 'row')}, expected {descriptor.cardinality} by the log; {_REMEDY}"
         )
     return bitmap
 

@@ -26,11 +26,11 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import EvaluationError, ExpressionError
 from tamis.expr.bind import bind
-from tamis.expr.evaluate import Evaluator, evaluate_constant, is_supported, physical_value
+from tamis.expr.evaluate import Evaluator, evaluate_constant, is_supported, to_physical_value
 from tamis.expr.functions import type_of
-from tamis.expr.kernels import literal_array
+from tamis.expr.kernels import to_arrow_array
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform
-from tamis.expr.temporal import SECONDS_PER_DAY, date_of
+from tamis.expr.temporal import SECONDS_PER_DAY, date_from_days
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
 
 HOUR = 3600
@@ -44,7 +44,7 @@ _ANY_ZONE: Shift = (-18 * HOUR, 18 * HOUR)
 _SKIPPED_TIME: Shift = (0, _DAY)
 _ANY_INSTANT: Shift = (-18 * HOUR, 18 * HOUR + _DAY)
 
-FIELDS = ("year", "month", "day", "hour")
+CALENDAR_FIELDS = ("year", "month", "day", "hour")
 """Calendar fields, from large to small: each restarts with every period of the one before it."""
 
 _PATTERNS = ("yyyy", "yyyy-MM", "yyyy-MM-dd", "yyyy-MM-dd-HH", "yyyy-MM-dd HH", "yyyyMM", "yyyyMMdd", "yyyyMMddHH")
@@ -68,9 +68,9 @@ class Step:
 
     @property
     def is_field(self) -> bool:
-        return self.call.function in FIELDS[1:]
+        return self.call.function in CALENDAR_FIELDS[1:]
 
-    def of(self, value: Literal) -> Literal | None:
+    def apply(self, value: Literal) -> Literal | None:
         """Apply the call to a value; None where the result is unknown, NULL, or a string that does not sort like its
         time."""
         if self.call.function == "date_format":
@@ -86,7 +86,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Derived:
+class DerivedColumn:
     """A generated partition column and the column that it is derived from."""
 
     column: Column
@@ -106,7 +106,11 @@ class Derived:
     @property
     def field(self) -> str | None:
         """The calendar field of the source that this column is; None for another expression."""
-        return self.steps[0].call.function if len(self.steps) == 1 and self.steps[0].call.function in FIELDS else None
+        return (
+            self.steps[0].call.function
+            if len(self.steps) == 1 and self.steps[0].call.function in CALENDAR_FIELDS
+            else None
+        )
 
     @cached_property
     def is_formatted(self) -> bool:
@@ -119,37 +123,37 @@ class Derived:
         data_type = self.column.type or types.NULL
         return (is_text(data_type) or is_bytes(data_type)) and not self.is_formatted
 
-    def end(self, value: Literal, side: int) -> Literal | None:
+    def compute_bound(self, value: Literal, side: int) -> Literal | None:
         """Return a lower (side 0) or upper (side 1) bound of the partition values of a source value; None if
         unknown."""
         return _apply_steps(self.steps, value, side)
 
-    def images(self, values: Sequence[Literal]) -> list[Literal] | None:
+    def compute_images(self, values: Sequence[Literal]) -> list[Literal] | None:
         """Return the distinct partition values of source values; None where one of them is unknown."""
         if self.is_formatted:
-            found = [self.end(value, 0) for value in values]
+            found = [self.compute_bound(value, 0) for value in values]
         else:
             value = Column(("value",), type=self.source.type)
             expression = transform(self.expression, lambda node: value if node == self.source else node)
             try:
-                results = Evaluator(expression)(pa.record_batch({"value": literal_array(tuple(values))}))
+                results = Evaluator(expression)(pa.record_batch({"value": to_arrow_array(tuple(values))}))
             except EvaluationError:
                 return None
             data_type = type_of(expression) or results.type
-            found = [Literal(physical_value(each), data_type) for each in pc.unique(results)]
+            found = [Literal(to_physical_value(each), data_type) for each in pc.unique(results)]
         if any(each is None or each.is_null for each in found):
             return None
         return list(dict.fromkeys(each for each in found if each is not None))
 
-    def before_field(self, value: Literal, side: int) -> Literal | None:
+    def compute_field_input(self, value: Literal, side: int) -> Literal | None:
         """Return a bound of the time from which the last step, a calendar field, is extracted."""
         found = _apply_steps(self.steps[:-1], value, side)
-        return None if found is None else shifted(found, self.steps[-1].before[side])
+        return None if found is None else shift_time(found, self.steps[-1].before[side])
 
 
-def derived_columns(
+def find_derived_columns(
     generated: Iterable[tuple[str, str]], schema: pa.Schema, partition_columns: Iterable[str]
-) -> list[Derived]:
+) -> list[DerivedColumn]:
     """Return the partition columns whose generation expressions are supported; others are left out."""
     wanted = set(partition_columns)
     found = [_derive(name, text, schema) for name, text in generated if name in wanted]
@@ -170,7 +174,7 @@ def _parse(text: str) -> Expr | None:
         return None
 
 
-def _derive(name: str, text: str, schema: pa.Schema) -> Derived | None:
+def _derive(name: str, text: str, schema: pa.Schema) -> DerivedColumn | None:
     index = schema.get_field_index(name)
     if index < 0:
         return None
@@ -192,7 +196,7 @@ def _derive(name: str, text: str, schema: pa.Schema) -> Derived | None:
         node = node.args[step.argument]
     if not isinstance(node, Column) or node == column or any(step.is_field for step in steps[:-1]):
         return None
-    return Derived(column, node, expression, tuple(steps)) if _has_same_type(column, expression) else None
+    return DerivedColumn(column, node, expression, tuple(steps)) if _has_same_type(column, expression) else None
 
 
 def _has_same_type(column: Column, expression: Expr) -> bool:
@@ -270,15 +274,15 @@ def _apply_steps(steps: Iterable[Step], value: Literal, side: int) -> Literal | 
     found: Literal | None = value
     for step in steps:
         if found is not None:
-            found = shifted(found, step.before[side])
+            found = shift_time(found, step.before[side])
         if found is not None:
-            found = step.of(found)
+            found = step.apply(found)
         if found is not None:
-            found = shifted(found, step.after[side])
+            found = shift_time(found, step.after[side])
     return found
 
 
-def shifted(value: Literal, seconds: int) -> Literal | None:
+def shift_time(value: Literal, seconds: int) -> Literal | None:
     """Return a time that many seconds later; dates move by whole days. None where the result is out of range."""
     if seconds == 0:
         return value
@@ -292,7 +296,7 @@ def _format_time(value: Literal, pattern: str) -> Literal | None:
     """Format a time; None for years without four digits, because their strings do not sort like the times."""
     seconds = value.value * _DAY if pa.types.is_date32(value.type) else value.value // UNITS_PER_SECOND[value.type.unit]
     days, second_of_day = divmod(seconds, _DAY)
-    year, month, day = date_of(days)
+    year, month, day = date_from_days(days)
     if not 0 <= year <= 9999:
         return None
     parts = {"yyyy": f"{year:04}", "MM": f"{month:02}", "dd": f"{day:02}", "HH": f"{second_of_day // HOUR:02}"}

@@ -44,7 +44,7 @@ class DeltaField:
     generation_expression: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def child(self, name: str) -> DeltaField | None:
+    def get_child(self, name: str) -> DeltaField | None:
         return next((each for each in self.children if each.name == name), None)
 
     @property

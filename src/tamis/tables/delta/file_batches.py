@@ -26,17 +26,17 @@ from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
 from tamis.tables.delta.actions import DELETION_VECTOR
 from tamis.tables.delta.checkpoint_rows import KeepRowGroup
 from tamis.tables.delta.file_parts import KEY_COLUMNS, FilePart
-from tamis.tables.delta.partition_values import partition_texts, typed_partition_values
+from tamis.tables.delta.partition_values import get_partition_strings, parse_partition_values
 from tamis.tables.delta.schema import TableMetadata
-from tamis.tables.delta.statistics import num_records, statistics_metadata
+from tamis.tables.delta.statistics import extract_num_records, make_statistics_metadata
 
-LIVE_FILES = WeightedCache(capacity=512 * 1024 * 1024)
+FILE_BATCH_CACHE = WeightedCache(capacity=512 * 1024 * 1024)
 """The files of logs that this process has read and decoded."""
 
-WORTH_KEEPING = 0.25
+MIN_SHARE_TO_DECODE_ALL = 0.25
 """Where a plan needs at least this share of a batch's files, the statistics of the whole batch are decoded."""
 
-BYTES_OF_STATISTICS = 64
+STATISTICS_BYTES_PER_FILE = 64
 """The approximate size of a column's decoded statistics, per file."""
 
 STATISTICS = ("stats", "stats_parsed")
@@ -47,13 +47,13 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DecodedStatistics:
     """The decoded statistics of a column for some files: `rows` are their positions, ascending; None for all files."""
 
     rows: Rows | None
     arrays: Mapping[str, pa.Array]
 
-    def of(self, wanted: Rows) -> dict[str, pa.Array] | None:
+    def select(self, wanted: Rows) -> dict[str, pa.Array] | None:
         """Return the statistics of the wanted files; None where those of some files are not decoded."""
         if self.rows is None:
             if all(len(array) == len(wanted) for array in self.arrays.values()):
@@ -66,14 +66,14 @@ class Known:
             indices = pa.array(positions)
         return {name: array.take(indices) for name, array in self.arrays.items()}
 
-    def joined(self, other: Known) -> Known:
+    def merge(self, other: DecodedStatistics) -> DecodedStatistics:
         """Return the union of both."""
         if self.rows is None or other.rows is None or self.arrays.keys() != other.arrays.keys():
             return other if other.rows is None and self.rows is not None else self
         rows, positions = np.unique(np.concatenate([self.rows, other.rows]), return_index=True)
         indices = pa.array(positions)
         both = {name: pa.concat_arrays([array, other.arrays[name]]) for name, array in self.arrays.items()}
-        return Known(rows, {name: array.take(indices) for name, array in both.items()})
+        return DecodedStatistics(rows, {name: array.take(indices) for name, array in both.items()})
 
     @property
     def weight(self) -> int:
@@ -92,9 +92,9 @@ class FileBatch:
     """`path` and `size`, and `deletion_vector` where some file has one."""
     partitions: pa.Table
     """The typed partition values; NULL where `wrong` has a string."""
-    wrong: Mapping[str, pa.StringArray] = field(default_factory=dict, repr=False)
+    invalid: Mapping[str, pa.StringArray] = field(default_factory=dict, repr=False)
     """Partition columns with strings that are invalid for their types: see `TypedPartitionValues`."""
-    known: dict[Column | None, Known] = field(default_factory=dict, repr=False)
+    known: dict[Column | None, DecodedStatistics] = field(default_factory=dict, repr=False)
     """The decoded statistics by column; the key None holds the row counts, since no column can have that name."""
     _live: dict[Hashable, Bits] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -111,7 +111,7 @@ class FileBatch:
         with self._lock:
             mask = self._live.get(part.key)
         if mask is None:
-            found = part.live(self._select_key_columns())
+            found = part.find_live(self._select_key_columns())
             mask = np.ones(self.rows, bool) if found is None else np.asarray(found)
             with self._lock:
                 # Only for one version: a mask takes a byte per file, and few programs alternate between versions.
@@ -127,10 +127,10 @@ class FileBatch:
         has_any = "deletion_vector" in self.files.schema.names
         return self.files.column("deletion_vector") if has_any else pa.nulls(self.rows, DELETION_VECTOR)
 
-    def texts(self, log: LogColumns) -> pa.RecordBatch:
+    def read_partition_values(self, log: LogColumns) -> pa.RecordBatch:
         """Return the partition values as the log's strings, by logical name; an empty string is NULL."""
         values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
-        return pa.record_batch(partition_texts(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
+        return pa.record_batch(get_partition_strings(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
 
     def statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
         """Return the row counts of some files, and their statistics of `columns`."""
@@ -140,20 +140,20 @@ class FileBatch:
         missing: list[Column | None] = []
         for column in (None, *columns):
             known = self.known.get(column)
-            own = None if known is None else known.of(wanted)
+            own = None if known is None else known.select(wanted)
             if own is None:
                 missing.append(column)
             else:
                 found |= own
         if missing:
-            rows = None if log.decode_all or len(wanted) >= WORTH_KEEPING * self.rows else wanted
+            rows = None if log.decode_all or len(wanted) >= MIN_SHARE_TO_DECODE_ALL * self.rows else wanted
             decoded = self._decode([column for column in missing if column is not None], rows, log)
             for column in missing:
-                new = Known(rows, _select_column(decoded, column))
-                found |= new.of(wanted) or {}
+                new = DecodedStatistics(rows, _select_column(decoded, column))
+                found |= new.select(wanted) or {}
                 with self._lock:
                     before = self.known.get(column)
-                    self.known[column] = new if before is None else new.joined(before)
+                    self.known[column] = new if before is None else new.merge(before)
         return found
 
     def _decode(self, columns: Sequence[Column], rows: Rows | None, log: LogColumns) -> dict[str, pa.Array]:
@@ -163,10 +163,10 @@ class FileBatch:
             indices = pa.array(rows)
             texts, parsed = (None if each is None else each.take(indices) for each in (texts, parsed))
         if not columns:
-            return {ROW_COUNT.name: num_records(texts, parsed)}
-        return statistics_metadata(texts, parsed, columns, self.metadata)
+            return {ROW_COUNT.name: extract_num_records(texts, parsed)}
+        return make_statistics_metadata(texts, parsed, columns, self.metadata)
 
-    def chosen(self, wanted: Rows, row_counts: pa.Array | None) -> pa.Table:
+    def select_files(self, wanted: Rows, row_counts: pa.Array | None) -> pa.Table:
         """Return the files at these positions, with their row counts where known."""
         rows = pa.array(wanted)
         files = self.files if len(wanted) == self.rows else self.files.take(rows)
@@ -180,11 +180,11 @@ class FileBatch:
                 if has_vectors
                 else pa.nulls(len(wanted), DELETION_VECTOR),
                 "num_records": records,
-                "logical_rows": logical_rows(records, self.deleted(rows)) if has_vectors else records,
+                "logical_rows": compute_logical_rows(records, self.count_deleted(rows)) if has_vectors else records,
             }
         )
 
-    def deleted(self, rows: pa.Array) -> pa.Array:
+    def count_deleted(self, rows: pa.Array) -> pa.Array:
         """Return the number of deleted rows of the files at these positions; null where a vector has no cardinality."""
         if "deletion_vector" not in self.files.schema.names:
             return pa.array(np.zeros(len(rows), np.int64))
@@ -193,12 +193,12 @@ class FileBatch:
 
     @property
     def weight(self) -> int:
-        wrong = sum(int(texts.nbytes) for texts in self.wrong.values())
+        wrong = sum(int(texts.nbytes) for texts in self.invalid.values())
         known = sum(each.weight for each in self.known.values())
         return int(self.files.nbytes + self.partitions.nbytes + wrong + known)
 
 
-def logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
+def compute_logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
     """Return the row counts of files after deletes; null where a vector would delete more rows than there are."""
     left = pc.subtract(records, deleted)
     return pc.if_else(pc.less(left, 0), pa.scalar(None, types.LONG), left)
@@ -241,7 +241,7 @@ class ReadColumns:
         self.read = None
 
 
-class ReadAgain:
+class LazyLogColumns:
     """Columns of a part of the log, read lazily, batch by batch.
 
     Going back to an earlier batch reads the part again.
@@ -284,10 +284,10 @@ def _make_key(part: FilePart, metadata: TableMetadata) -> Hashable:
     return ("files", part.source_key, metadata.schema_text, metadata.partition_columns, metadata.mapping_mode)
 
 
-def kept_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:
+def get_cached_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:
     """Return the cached batches of a part; None where it is not cached."""
     try:
-        found: list[FileBatch] = LIVE_FILES.get(_make_key(part, metadata))
+        found: list[FileBatch] = FILE_BATCH_CACHE.get(_make_key(part, metadata))
     except KeyError:
         return None
     return found
@@ -295,12 +295,12 @@ def kept_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | N
 
 def has_room_for_statistics(files: int, columns: int) -> bool:
     """Whether the cache has room for the statistics of so many files and columns without evicting others."""
-    return LIVE_FILES.has_room(files * columns * BYTES_OF_STATISTICS)
+    return FILE_BATCH_CACHE.has_room(files * columns * STATISTICS_BYTES_PER_FILE)
 
 
-def keep_batches(part: FilePart, metadata: TableMetadata, batches: list[FileBatch]) -> None:
+def cache_batches(part: FilePart, metadata: TableMetadata, batches: list[FileBatch]) -> None:
     """Cache the batches of a part, with all that is decoded so far, if they fit."""
-    LIVE_FILES.put(_make_key(part, metadata), batches, sum(batch.weight for batch in batches))
+    FILE_BATCH_CACHE.put(_make_key(part, metadata), batches, sum(batch.weight for batch in batches))
 
 
 def read_batches(
@@ -313,7 +313,7 @@ def read_batches(
 
 def _make_batch(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBatch:
     values, parsed = (batch.column(name) if name in batch.schema.names else None for name in PARTITION_VALUES)
-    partitions = typed_partition_values(values, parsed, metadata)
+    partitions = parse_partition_values(values, parsed, metadata)
     names = ["path", "size"]
     if batch.column("deletion_vector").null_count < batch.num_rows:
         names.append("deletion_vector")

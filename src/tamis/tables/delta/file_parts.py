@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.io.storage import Storage
-from tamis.parquet.batches import MOST_ROWS
+from tamis.parquet.batches import MAX_BATCH_ROWS
 from tamis.tables.delta.actions import ADD
 from tamis.tables.delta.checkpoint_rows import Column, KeepRowGroup, read_checkpoint_part
 from tamis.tables.delta.log import LogFile
-from tamis.tables.delta.replay import FileChanges, still_holds
-from tamis.tables.delta.replay_keys import replay_keys
+from tamis.tables.delta.replay import FileChanges, is_untouched
+from tamis.tables.delta.replay_keys import make_action_keys
 
-MOST_TEXT = 1024 * 1024 * 1024
+MOST_STATISTICS_BYTES = 1024 * 1024 * 1024
 """The most bytes of JSON statistics in one batch of the files that commits add."""
 
 KEY_COLUMNS = ("path", "deletion_vector")
@@ -77,11 +77,11 @@ class FilePart:
         """Yield all files that the part adds, live or not, so that later versions can reuse them and apply `live`."""
         return self._read(columns, keep_row_group, None)
 
-    def live(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+    def find_live(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
         """Return a mask of the live rows of a batch of `read_source`; None for all. The batch has `KEY_COLUMNS`."""
         if self.touched is None or not len(self.touched):
             return None
-        return still_holds(replay_keys(*(batch.column(name) for name in KEY_COLUMNS)), self.touched)
+        return is_untouched(make_action_keys(*(batch.column(name) for name in KEY_COLUMNS)), self.touched)
 
     def _read(
         self, columns: Collection[Column], keep_row_group: KeepRowGroup | None, touched: pa.Array | None
@@ -105,7 +105,7 @@ def _read_changes(
 ) -> Iterator[pa.RecordBatch]:
     names = {column if isinstance(column, str) else column[0] for column in columns}
     table = changes.added.select([name for name in ADD.names if name in names] or ["path"])
-    stays = still_holds(changes.added_keys, touched) if touched is not None and len(touched) else None
+    stays = is_untouched(changes.added_keys, touched) if touched is not None and len(touched) else None
     if stays is not None:
         table = table.filter(stays)
     # Split by the row counts and JSON sizes of all files, not at chunk boundaries, so that batches of other columns
@@ -119,13 +119,13 @@ def _find_cuts(changes: FileChanges, stays: pa.ChunkedArray | None) -> list[int]
     """Return the boundaries of batches: an Arrow string array holds at most 2 GiB, and statistics may be long."""
     texts = changes.added["stats"]
     rows = len(texts) if stays is None else pc.sum(stays).as_py() or 0
-    if texts.nbytes <= MOST_TEXT:
-        return [*range(0, rows, MOST_ROWS), rows] if rows else []
+    if texts.nbytes <= MOST_STATISTICS_BYTES:
+        return [*range(0, rows, MAX_BATCH_ROWS), rows] if rows else []
     lengths = pc.fill_null(pc.binary_length(texts if stays is None else texts.filter(stays)), 0)
     ends = np.cumsum(lengths.to_numpy().astype(np.int64))
     cuts = [0]
     while cuts[-1] < rows:
         before = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
-        fits = int(np.searchsorted(ends, before + MOST_TEXT, side="right"))
-        cuts.append(min(max(fits, cuts[-1] + 1), cuts[-1] + MOST_ROWS))
+        fits = int(np.searchsorted(ends, before + MOST_STATISTICS_BYTES, side="right"))
+        cuts.append(min(max(fits, cuts[-1] + 1), cuts[-1] + MAX_BATCH_ROWS))
     return cuts

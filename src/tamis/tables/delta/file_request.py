@@ -11,12 +11,12 @@ from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.tables.delta.collations import check_collations
 from tamis.tables.delta.file_batches import PARTITION_VALUES, STATISTICS
-from tamis.tables.delta.generated import partition_predicates
+from tamis.tables.delta.generated import derive_partition_predicates
 from tamis.tables.delta.schema import TableMetadata
 
 NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
 
-NOTES = {
+SKIPPING_NOTES = {
     NONE: "skipping: none (every file is needed)",
     PARTITION: "skipping: partition (statistics were not read)",
     DATA: "skipping: partition + statistics",
@@ -36,7 +36,7 @@ class Request:
     by_partitions: bool
     by_statistics: bool
     with_rows: bool
-    described: tuple[Column, ...] = ()
+    statistics_columns: tuple[Column, ...] = ()
     """Columns whose statistics are returned with the remaining files. They are not sent to other processes."""
 
     @staticmethod
@@ -80,7 +80,7 @@ def _derive_conjuncts(predicate: Predicate, metadata: TableMetadata) -> list[Con
     generated = {name: text for name, text in metadata.generated.items() if name in metadata.partition_columns}
     if not generated or predicate.is_trivial:
         return []
-    implied = partition_predicates(
+    implied = derive_partition_predicates(
         predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=list(metadata.collations)
     )
     return [conjunct for each in implied for conjunct in rewrite(each)]

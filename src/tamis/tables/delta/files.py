@@ -24,27 +24,27 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.expr.nodes import Column, columns_of
+from tamis.expr.nodes import Column, find_columns
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
-from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_names
+from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_names
 from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.tables.delta.actions import DELETION_VECTOR
-from tamis.tables.delta.chosen_files import Chosen, Sizes, total_rows
+from tamis.tables.delta.chosen_files import PrunedFiles, Sizes, sum_rows
 from tamis.tables.delta.file_batches import (
-    LIVE_FILES,
+    FILE_BATCH_CACHE,
     FileBatch,
+    LazyLogColumns,
     LogColumns,
-    ReadAgain,
+    cache_batches,
+    compute_logical_rows,
+    get_cached_batches,
     has_room_for_statistics,
-    keep_batches,
-    kept_batches,
-    logical_rows,
     read_batches,
 )
 from tamis.tables.delta.file_parts import FilePart
 from tamis.tables.delta.file_request import Request
-from tamis.tables.delta.partition_values import unreadable_value
+from tamis.tables.delta.partition_values import make_unreadable_value_error
 from tamis.tables.delta.row_group_skipping import RowGroupSkipper
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.snapshot import Snapshot
@@ -54,22 +54,22 @@ NOT_A_PARTITION_COLUMN = "not a partition column"
 Bits = npt.NDArray[np.bool_]
 
 
-def choose_files(snapshot: Snapshot, request: Request) -> Chosen:
+def prune_files(snapshot: Snapshot, request: Request) -> PrunedFiles:
     """Return the files of a snapshot that may hold a matching row."""
-    threads = parts_at_once(snapshot.storage)
+    threads = count_concurrent_parts(snapshot.storage)
     pruner = PartPruner(snapshot.metadata, request, threads)
-    parts = [(part, kept_batches(part, snapshot.metadata)) for part in snapshot.parts()]
+    parts = [(part, get_cached_batches(part, snapshot.metadata)) for part in snapshot.list_parts()]
     missing = [part for part, kept in parts if kept is None]
     found = run_in_threads(pruner.prune, missing, threads)
     cached = [(part, kept) for part, kept in parts if kept is not None]
-    return Chosen.joined([pruner.nothing(), *found, *pruner.prune_kept(cached)])
+    return PrunedFiles.concatenate([pruner.make_empty(), *found, *pruner.prune_cached(cached)])
 
 
 MOST_PARTS = 8
 """The most parts that are read concurrently from remote storage, unless there are more processors."""
 
 
-def parts_at_once(storage: Storage) -> int:
+def count_concurrent_parts(storage: Storage) -> int:
     """Return how many parts are read concurrently.
 
     Each holds the JSON statistics of two batches in memory. On two processors, reading four parts of a local checkpoint
@@ -79,7 +79,7 @@ def parts_at_once(storage: Storage) -> int:
     return processors if storage.is_local else min(storage.threads, max(processors, MOST_PARTS))
 
 
-CHOSEN = pa.schema(
+PRUNED_FILE_SCHEMA = pa.schema(
     [
         ("path", types.STRING),
         ("size", types.LONG),
@@ -92,8 +92,8 @@ CHOSEN = pa.schema(
 FEW_FILES = 10_000
 """Up to this many files, their cached statistics are gathered faster than another thread starts."""
 
-MOST_READ_TOGETHER = 64 * 1024
-MOST_KEPT_TOGETHER = 1024 * 1024
+MOST_FILES_WHILE_READING = 64 * 1024
+MOST_CACHED_FILES_TOGETHER = 1024 * 1024
 """How many files are pruned together: while they are read, with their JSON statistics in memory, and from the cache."""
 
 Unit = tuple[FilePart, FileBatch, LogColumns]
@@ -108,16 +108,16 @@ class PartPruner:
         self._threads = threads
         self._keep = keep
 
-    def nothing(self) -> Chosen:
+    def make_empty(self) -> PrunedFiles:
         fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
         partitions = pa.schema([(field.name, field.data_type) for field in fields]).empty_table()
         none = np.zeros(0, bool)
         rows = Sizes()
-        return Chosen(CHOSEN.empty_table(), partitions, none, rows, rows, rows, (), (), ())
+        return PrunedFiles(PRUNED_FILE_SCHEMA.empty_table(), partitions, none, rows, rows, rows, (), (), ())
 
-    def prune(self, part: FilePart) -> Chosen:
+    def prune(self, part: FilePart) -> PrunedFiles:
         """Prune the files of a part while reading it, then cache them if they fit."""
-        found = [self.nothing()]
+        found = [self.make_empty()]
         kept: list[FileBatch] = []
         weight = 0
         waiting: list[Unit] = []
@@ -125,19 +125,19 @@ class PartPruner:
         keep_row_group = None if skipper is None else skipper.keeps
         for batch, log in read_batches(part, self._metadata, self._request.columns, keep_row_group):
             waiting.append((part, batch, log))
-            if sum(each.rows for _, each, _ in waiting) >= MOST_READ_TOGETHER:
+            if sum(each.rows for _, each, _ in waiting) >= MOST_FILES_WHILE_READING:
                 found.append(self._prune_together(waiting))
                 waiting = []
             weight += batch.weight
-            if self._keep and weight <= LIVE_FILES.capacity:
+            if self._keep and weight <= FILE_BATCH_CACHE.capacity:
                 kept.append(batch)
         if waiting:
             found.append(self._prune_together(waiting))
         if skipper is not None and skipper.skipped:
             found.append(self._count_skipped(part, skipper))
-        elif self._keep and weight <= LIVE_FILES.capacity:
-            keep_batches(part, self._metadata, kept)
-        return Chosen.joined(found)
+        elif self._keep and weight <= FILE_BATCH_CACHE.capacity:
+            cache_batches(part, self._metadata, kept)
+        return PrunedFiles.concatenate(found)
 
     def _make_skipper(self) -> RowGroupSkipper | None:
         """Return the skipper for row groups of a checkpoint; None where the filter cannot skip any."""
@@ -149,34 +149,34 @@ class PartPruner:
             self._metadata, conjuncts, by_partitions=request.by_partitions, by_statistics=request.by_statistics
         )
 
-    def _count_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> Chosen:
+    def _count_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> PrunedFiles:
         """Return the counts of the files in skipped row groups; none of these files remains."""
         columns = ("path", "size", "deletion_vector") if part.touched is not None else ("size",)
         batches = part.read(columns, lambda _, row_group: row_group in skipper.skipped)
         total = sum((Sizes.of(batch.column("size")) for batch in batches), Sizes())
         outcomes = skipper.outcomes()
-        nothing = self.nothing()
+        nothing = self.make_empty()
         if self._metadata.partition_columns:
-            return replace(nothing, total=replace(total, rows=None), of_partitions=outcomes)
-        return replace(nothing, total=total, after_partitions=replace(total, rows=None), of_statistics=outcomes)
+            return replace(nothing, total=replace(total, rows=None), partition_outcomes=outcomes)
+        return replace(nothing, total=total, after_partitions=replace(total, rows=None), statistics_outcomes=outcomes)
 
-    def prune_kept(self, parts: Sequence[tuple[FilePart, list[FileBatch]]]) -> Iterator[Chosen]:
+    def prune_cached(self, parts: Sequence[tuple[FilePart, list[FileBatch]]]) -> Iterator[PrunedFiles]:
         """Prune cached parts, many files together: an array's overhead exceeds the cost of its values."""
         waiting: list[Unit] = []
         files = sum(batch.rows for _, batches in parts for batch in batches)
         decode_all = has_room_for_statistics(files, 1 + len(self._request.data_columns))
         for part, batches in parts:
-            log = ReadAgain(part, decode_all=decode_all)
+            log = LazyLogColumns(part, decode_all=decode_all)
             waiting += [(part, batch, log) for batch in batches]
-            if sum(each.rows for _, each, _ in waiting) >= MOST_KEPT_TOGETHER:
+            if sum(each.rows for _, each, _ in waiting) >= MOST_CACHED_FILES_TOGETHER:
                 yield self._prune_together(waiting)
                 waiting = []
         if waiting:
             yield self._prune_together(waiting)
         for part, batches in parts:
-            keep_batches(part, self._metadata, batches)
+            cache_batches(part, self._metadata, batches)
 
-    def _prune_together(self, units: Sequence[Unit]) -> Chosen:
+    def _prune_together(self, units: Sequence[Unit]) -> PrunedFiles:
         request = self._request
         starts = np.cumsum([0, *(batch.rows for _, batch, _ in units)])
         sizes = pa.concat_arrays([batch.files.column("size") for _, batch, _ in units])
@@ -197,7 +197,9 @@ class PartPruner:
             admitted, matched, of_partitions = self._prune_by_partitions(known_partitions, keep)
             keep &= admitted
         if request.predicate.partition_filter is not None:
-            masks = [request.predicate.partition_filter.evaluate(batch.texts(log)) for _, batch, log in units]
+            masks = [
+                request.predicate.partition_filter.evaluate(batch.read_partition_values(log)) for _, batch, log in units
+            ]
             admitted = np.asarray(pa.concat_arrays(masks))
             text = f"partition filter {request.predicate.partition_filter.to_json()}"
             of_filter = (ConjunctOutcome(text, int((keep & ~admitted).sum()), None),)
@@ -211,23 +213,23 @@ class PartPruner:
             parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
             statistics = self._decode_statistics(units, parts, starts)
             rows = statistics[ROW_COUNT.name]
-            logical = logical_rows(rows, _count_deleted(units, parts, starts))
-            after_partitions = replace(after_partitions, rows=total_rows(logical))
+            logical = compute_logical_rows(rows, _count_deleted(units, parts, starts))
+            after_partitions = replace(after_partitions, rows=sum_rows(logical))
         if request.by_statistics and len(chosen):
             statistics |= self._make_partition_bounds(known_partitions, chosen, statistics[ROW_COUNT.name])
             pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], matched[left]
-            for position, fully_matched in enumerate(pruned.matched):
+            for position, fully_matched in enumerate(pruned.fully_matched):
                 matched[:, position] |= np.asarray(fully_matched)
             rows = None if rows is None else rows.filter(pruned.selection)
             statistics = {name: values.filter(pruned.selection) for name, values in statistics.items()}
         files = _select_files(units, np.split(chosen, np.searchsorted(chosen, starts[1:-1])), starts, rows)
-        if request.described and len(chosen):
-            for name in metadata_names(request.described, statistics):
+        if request.statistics_columns and len(chosen):
+            for name in metadata_names(request.statistics_columns, statistics):
                 files = files.append_column(name, statistics[name])
-        return Chosen(
+        return PrunedFiles(
             files,
             partitions if len(chosen) == len(keep) else partitions.take(pa.array(chosen)),
             np.all(matched, axis=1, keepdims=False),
@@ -249,14 +251,14 @@ class PartPruner:
             (positions,) = np.nonzero(np.asarray(texts.is_valid())[files])
             if len(positions):
                 first = np.arange(len(texts))[files][positions[0]]
-                found[name] = unreadable_value(texts[int(first)].as_py(), name, self._metadata)
+                found[name] = make_unreadable_value_error(texts[int(first)].as_py(), name, self._metadata)
         return found
 
     def _decode_statistics(
         self, units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
     ) -> dict[str, pa.Array]:
         filtered = self._request.data_columns if self._request.by_statistics else ()
-        columns = tuple(dict.fromkeys((*filtered, *self._request.described)))
+        columns = tuple(dict.fromkeys((*filtered, *self._request.statistics_columns)))
         by_part = [list(own) for _, own in groupby(zip(units, chosen, starts, strict=False), lambda each: each[0][0])]
 
         def decode(part: list[tuple[Unit, npt.NDArray[np.int64], int]]) -> list[dict[str, pa.Array]]:
@@ -293,7 +295,7 @@ class PartPruner:
         own = set(partitions.column_names)
         outcomes = tuple(
             outcome
-            if any(column.path[0] in own for column in columns_of(conjunct.predicate))
+            if any(column.path[0] in own for column in find_columns(conjunct.predicate))
             else replace(outcome, unused_because=NOT_A_PARTITION_COLUMN)
             for conjunct, outcome in zip(request.partition_conjuncts, pruned.outcomes, strict=True)
         )
@@ -302,7 +304,7 @@ class PartPruner:
         admitted[left] = True
         matched = np.zeros((len(live), len(request.predicate.conjuncts)), bool)
         for position in range(matched.shape[1]):
-            matched[left, position] = np.asarray(pruned.matched[position])
+            matched[left, position] = np.asarray(pruned.fully_matched[position])
         return admitted, matched, outcomes
 
     def _make_partition_bounds(
@@ -310,20 +312,23 @@ class PartPruner:
     ) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
         indices = pa.array(rows)
-        used = {column.path[0] for each in self._request.partition_conjuncts for column in columns_of(each.predicate)}
+        used = {column.path[0] for each in self._request.partition_conjuncts for column in find_columns(each.predicate)}
         for name in partitions.column_names:
             if name in used:
                 values = partitions[name].combine_chunks().take(indices)
-                found |= constant_bounds(Column((name,), type=values.type), values, counts)
+                found |= make_constant_bounds(Column((name,), type=values.type), values, counts)
         return found
 
 
 def _collect_wrong_values(units: Sequence[Unit]) -> dict[str, pa.StringArray]:
     """Return the strings of partition columns that are invalid for their types; NULL for the files with valid ones."""
-    names = dict.fromkeys(name for _, batch, _ in units for name in batch.wrong)
+    names = dict.fromkeys(name for _, batch, _ in units for name in batch.invalid)
     return {
         name: pa.concat_arrays(
-            [batch.wrong[name] if name in batch.wrong else pa.nulls(batch.rows, types.STRING) for _, batch, _ in units]
+            [
+                batch.invalid[name] if name in batch.invalid else pa.nulls(batch.rows, types.STRING)
+                for _, batch, _ in units
+            ]
         )
         for name in names
     }
@@ -342,8 +347,8 @@ def _select_files(
         row_counts = None if rows is None else rows.slice(done, len(own))
         done += len(own)
         if len(own):
-            found.append(batch.chosen(own - start, row_counts))
-    return pa.concat_tables(found) if found else CHOSEN.empty_table()
+            found.append(batch.select_files(own - start, row_counts))
+    return pa.concat_tables(found) if found else PRUNED_FILE_SCHEMA.empty_table()
 
 
 def _count_deleted(
@@ -351,7 +356,10 @@ def _count_deleted(
 ) -> pa.Array:
     """Return the number of rows that deletion vectors delete in each of the chosen files."""
     return pa.concat_arrays(
-        [batch.deleted(pa.array(own - start)) for (_, batch, _), own, start in zip(units, chosen, starts, strict=False)]
+        [
+            batch.count_deleted(pa.array(own - start))
+            for (_, batch, _), own, start in zip(units, chosen, starts, strict=False)
+        ]
     )
 
 

@@ -26,11 +26,11 @@ from tamis.io.storage import Storage, open_storage
 from tamis.tables.delta.actions import decode_file_actions
 from tamis.tables.delta.checkpoint_rows import read_checkpoint_part as read_part
 from tamis.tables.delta.commits import ActionLines, parse_action, read_actions
-from tamis.tables.delta.log import FOLDER, LogFile
+from tamis.tables.delta.log import LOG_DIRECTORY, LogFile
 from tamis.tables.delta.replay import reconcile
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.snapshot import Snapshot
-from tamis.tables.delta.statistics import num_records
+from tamis.tables.delta.statistics import extract_num_records
 from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.map_json import map_to_json
 
@@ -70,7 +70,7 @@ def snapshot_info(
 ) -> SnapshotInfo:
     """Return the log files of a version: the newest, the given one, or the one at a timestamp."""
     snapshot = Snapshot.load(open_storage(uri, storage_options), version, timestamp)
-    parts = [part.file for part in snapshot.parts() if part.file is not None]
+    parts = [part.file for part in snapshot.list_parts() if part.file is not None]
     root = f"{snapshot.storage.root.rstrip('/')}/"
     deltas = snapshot.segment.deltas
     return SnapshotInfo(
@@ -103,7 +103,7 @@ def list_files(
     snapshot = Snapshot.load(open_storage(uri, storage_options), version, timestamp)
     names = _PartitionNames.of_metadata(snapshot.metadata, f"'{snapshot.storage.uri}'")
     filter = names.resolve(filter)
-    batches = (batch for part in snapshot.parts() for batch in part.read(_COLUMNS))
+    batches = (batch for part in snapshot.list_parts() for batch in part.read(_COLUMNS))
     return _concat_batches([_describe_files(batch, filter, names) for batch in batches])
 
 
@@ -199,8 +199,8 @@ class _PartitionNames:
 
 def _log_file(storage: Storage, name: str) -> LogFile:
     parts = name.split("/") if isinstance(name, str) else []
-    if len(parts) < 2 or parts[0] != FOLDER or ".." in parts:
-        raise InvalidArgument(f"{name!r} is not a file of the log: give a path of snapshot_info(…), {FOLDER}/…")
+    if len(parts) < 2 or parts[0] != LOG_DIRECTORY or ".." in parts:
+        raise InvalidArgument(f"{name!r} is not a file of the log: give a path of snapshot_info(…), {LOG_DIRECTORY}/…")
     path = f"{storage.root.rstrip('/')}/{name}"
     found = find_file(storage, path)
     if found is None:
@@ -227,7 +227,7 @@ def _describe_files(batch: pa.RecordBatch, filter: PartitionFilter | None, names
             batch.column("path"),
             pc.fill_null(batch.column("size"), UNKNOWN),
             pc.fill_null(batch.column("modification_time"), UNKNOWN),
-            pc.fill_null(num_records(texts, parsed), UNKNOWN),
+            pc.fill_null(extract_num_records(texts, parsed), UNKNOWN),
             map_to_json(values),
             batch.column("deletion_vector").is_valid(),
         ],
@@ -242,7 +242,7 @@ _VALUE = r':\s*(?:"(?:[^"\\]|\\.)*"|[^",{}\s]+)'
 def _find_partition_names(lines: ActionLines) -> list[str]:
     """Return the physical names of partition values in commits. Most lines have the same, so few are parsed."""
     found: dict[str, None] = {}
-    for run in lines.about_files:
+    for run in lines.file_actions:
         is_add = np.flatnonzero(np.asarray(pc.match_substring_regex(run.texts, r'^\s*\{\s*"add"')))
         texts = run.texts.take(pa.array(is_add))
         values = pc.struct_field(pc.extract_regex(texts, _PARTITION_VALUES), "values")
@@ -252,7 +252,7 @@ def _find_partition_names(lines: ActionLines) -> list[str]:
         first = pc.index_in(shapes, value_set=pc.drop_null(pc.unique(shapes)))
         _, first_positions = np.unique(np.asarray(pc.fill_null(first, -1)), return_index=True)
         for position in sorted(hidden | set(first_positions.tolist())):
-            location = lines.place(int(run.origins[is_add[position]]))
+            location = lines.location(int(run.origins[is_add[position]]))
             action = parse_action(texts[position].as_py(), "add", location)
             found |= dict.fromkeys(action.get("partitionValues") or ())
     return list(found)

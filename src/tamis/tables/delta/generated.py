@@ -36,16 +36,16 @@ from tamis.expr.nodes import (
     Expr,
     Literal,
     and_,
-    columns_of,
-    conjuncts_of,
+    find_columns,
     fold,
     or_,
+    split_conjuncts,
     transform,
     walk,
 )
 from tamis.expr.normalise import normalise
-from tamis.tables.delta.derivation import FIELDS, Derived, derived_columns
-from tamis.tables.delta.source_ranges import Range, intersected, prefix_of, ranges_of, source_of
+from tamis.tables.delta.derivation import CALENDAR_FIELDS, DerivedColumn, find_derived_columns
+from tamis.tables.delta.source_ranges import Range, find_prefix, find_ranges, find_source_column, intersect_ranges
 from tamis.types import is_text
 
 _MOST_RANGES = 100
@@ -54,7 +54,7 @@ _MOST_RANGES = 100
 _BEFORE_DIGITS = Literal("0", types.STRING)
 
 
-def partition_predicates(
+def derive_partition_predicates(
     predicate: Expr,
     generated: Mapping[str, str],
     schema: pa.Schema,
@@ -69,7 +69,7 @@ def partition_predicates(
     """
     derived = [
         each
-        for each in derived_columns(generated.items(), schema, partition_columns)
+        for each in find_derived_columns(generated.items(), schema, partition_columns)
         if each.source.path not in collated and each.column.path not in collated
     ]
     if not derived:
@@ -88,7 +88,7 @@ def partition_predicates(
 
     found = fold(predicate, imply, _get_junctions)
     bound = normalise(bind(found, schema))
-    return [part for part in conjuncts_of(bound) if part != TRUE]
+    return [part for part in split_conjuncts(bound) if part != TRUE]
 
 
 def _get_junctions(node: Expr) -> tuple[Expr, ...]:
@@ -110,12 +110,14 @@ def _make_conjunction(parts: Sequence[Expr]) -> Expr:
     return and_(*(part for part in dict.fromkeys(parts) if part != TRUE))
 
 
-def _imply_from_leaves(leaves: Sequence[Expr], derived: Sequence[Derived], known: Collection[Column]) -> list[Expr]:
+def _imply_from_leaves(
+    leaves: Sequence[Expr], derived: Sequence[DerivedColumn], known: Collection[Column]
+) -> list[Expr]:
     """Return the predicates that follow from `leaves`, which all hold; `known` holds all partition columns."""
     found = [_substitute(leaf, derived, known) for leaf in leaves]
     by_source: dict[Column, list[Expr]] = {}
     for leaf in leaves:
-        source = source_of(leaf)
+        source = find_source_column(leaf)
         if source is not None:
             by_source.setdefault(source, []).append(leaf)
     for source, own_leaves in by_source.items():
@@ -124,7 +126,7 @@ def _imply_from_leaves(leaves: Sequence[Expr], derived: Sequence[Derived], known
         found += [_imply_prefix_test(leaf, each) for leaf in own_leaves for each in columns]
         ranges: list[Range] | None = None
         for leaf in own_leaves:
-            ranges = intersected(ranges, ranges_of(leaf, source))
+            ranges = intersect_ranges(ranges, find_ranges(leaf, source))
         if ranges:
             found += _imply_from_ranges(ranges, columns)
     return found
@@ -133,11 +135,11 @@ def _imply_from_leaves(leaves: Sequence[Expr], derived: Sequence[Derived], known
 # --- The partition column instead of its expression -------------------------------------------------------------------
 
 
-def _substitute(leaf: Expr, derived: Sequence[Derived], known: Collection[Column]) -> Expr:
+def _substitute(leaf: Expr, derived: Sequence[DerivedColumn], known: Collection[Column]) -> Expr:
     exact = [each for each in derived if each.is_exact]
     columns = {each.expression: each.column for each in exact}
     found = transform(leaf, lambda node: columns.get(node, node))
-    used = columns_of(found)
+    used = find_columns(found)
     if found is leaf or not set(used) <= set(known) or not _is_supported(found):
         return TRUE
     empty = [each.column for each in exact if each.column in used and _holds_for_empty(leaf, each)]
@@ -149,7 +151,7 @@ def _is_supported(leaf: Expr) -> bool:
     return all(node.function in FUNCTIONS for node in walk(leaf) if isinstance(node, Call))
 
 
-def _holds_for_empty(leaf: Expr, derived: Derived) -> bool:
+def _holds_for_empty(leaf: Expr, derived: DerivedColumn) -> bool:
     """Whether the predicate may be TRUE where the partition column is an empty string, which is stored as NULL."""
     if not derived.may_be_empty:
         return False
@@ -157,7 +159,7 @@ def _holds_for_empty(leaf: Expr, derived: Derived) -> bool:
         return True
     empty = Literal("", types.STRING)
     constant = transform(leaf, lambda node: empty if node == derived.expression else node)
-    if columns_of(constant) or not can_evaluate(constant):
+    if find_columns(constant) or not can_evaluate(constant):
         return True
     try:
         return evaluate_constant(constant).value is True
@@ -172,7 +174,7 @@ def _make_null_test(column: Column) -> Expr:
     return Call("is_null", (column,))
 
 
-def _imply_null_test(leaf: Expr, derived: Derived) -> Expr:
+def _imply_null_test(leaf: Expr, derived: DerivedColumn) -> Expr:
     match leaf:
         case Call("is_null") | Call("<=>", (Column(), Literal(value=None))):
             return _make_null_test(derived.column)
@@ -182,9 +184,9 @@ def _imply_null_test(leaf: Expr, derived: Derived) -> Expr:
             return TRUE
 
 
-def _imply_prefix_test(leaf: Expr, derived: Derived) -> Expr:
+def _imply_prefix_test(leaf: Expr, derived: DerivedColumn) -> Expr:
     """Imply a predicate from a prefix: it is a prefix of the substring, or the substring is a prefix of it."""
-    prefix = prefix_of(leaf)
+    prefix = find_prefix(leaf)
     match prefix, derived.expression:
         case str(), Call("substring", (Column(), _, Literal(value=int() as length))) if prefix and length > 0:
             if len(prefix) >= length:
@@ -197,7 +199,7 @@ def _imply_prefix_test(leaf: Expr, derived: Derived) -> Expr:
 # --- Ranges -----------------------------------------------------------------------------------------------------------
 
 
-def _imply_from_ranges(ranges: list[Range], columns: Sequence[Derived]) -> list[Expr]:
+def _imply_from_ranges(ranges: list[Range], columns: Sequence[DerivedColumn]) -> list[Expr]:
     field_columns = _find_field_columns(columns)
     found = [_imply_for_tuple(ranges, field_columns)] if len(field_columns) > 1 else []
     for each in columns:
@@ -206,39 +208,39 @@ def _imply_from_ranges(ranges: list[Range], columns: Sequence[Derived]) -> list[
     return found
 
 
-def _imply_for_column(ranges: list[Range], derived: Derived) -> Expr:
+def _imply_for_column(ranges: list[Range], derived: DerivedColumn) -> Expr:
     if derived.is_exact and all(low is not None and low == high for low, high in ranges):
         return _make_in_list([low for low, _ in ranges if low is not None], derived)
     return _make_ranges_test(derived, [_map_range(each, derived) for each in _group_ranges(ranges)])
 
 
-def _make_in_list(values: list[Literal], derived: Derived) -> Expr:
+def _make_in_list(values: list[Literal], derived: DerivedColumn) -> Expr:
     """Return `p IN (…)` with the images of single values."""
-    images = derived.images(values)
+    images = derived.compute_images(values)
     if images is None:
         return TRUE
     is_empty = derived.may_be_empty and any(not image.value for image in images)
     return or_(Call("in", (derived.column, *images)), *([_make_null_test(derived.column)] if is_empty else []))
 
 
-def _map_range(given: Range, derived: Derived) -> Range:
+def _map_range(given: Range, derived: DerivedColumn) -> Range:
     low, high = given
     if derived.is_field and not _is_in_one_period(given, derived):
         return None, None
     return (
-        None if low is None else derived.end(low, 0),
-        None if high is None else derived.end(high, 1),
+        None if low is None else derived.compute_bound(low, 0),
+        None if high is None else derived.compute_bound(high, 1),
     )
 
 
-def _is_in_one_period(given: Range, derived: Derived) -> bool:
+def _is_in_one_period(given: Range, derived: DerivedColumn) -> bool:
     """Whether both ends are in the same year (for months), month (for days) or day (for hours)."""
     low, high = given
     if low is None or high is None:
         return False
-    ends = derived.before_field(low, 0), derived.before_field(high, 1)
+    ends = derived.compute_field_input(low, 0), derived.compute_field_input(high, 1)
     field = derived.steps[-1].call.function
-    larger = FIELDS[: FIELDS.index(field)]
+    larger = CALENDAR_FIELDS[: CALENDAR_FIELDS.index(field)]
     return None not in ends and _extract_fields(ends[0], larger) == _extract_fields(ends[1], larger)
 
 
@@ -249,7 +251,7 @@ def _extract_fields(value: Literal | None, fields: Sequence[str]) -> list[int] |
         return None
 
 
-def _make_ranges_test(derived: Derived, ranges: list[Range]) -> Expr:
+def _make_ranges_test(derived: DerivedColumn, ranges: list[Range]) -> Expr:
     column = derived.column
     points: list[Literal] = []
     parts: list[Expr] = []
@@ -313,27 +315,27 @@ def _compute_hull(ranges: Sequence[Range]) -> Range:
 # --- Year, month, day, hour -------------------------------------------------------------------------------------------
 
 
-def _find_field_columns(columns: Sequence[Derived]) -> list[Derived]:
+def _find_field_columns(columns: Sequence[DerivedColumn]) -> list[DerivedColumn]:
     """Return the columns that are year, month, day and hour of the source, up to the first that is missing."""
     by_field = {each.field: each for each in reversed(columns)}
-    found: list[Derived] = []
-    for field in FIELDS:
+    found: list[DerivedColumn] = []
+    for field in CALENDAR_FIELDS:
         if field not in by_field:
             break
         found.append(by_field[field])
     return found
 
 
-def _imply_for_tuple(ranges: list[Range], columns: list[Derived]) -> Expr:
+def _imply_for_tuple(ranges: list[Range], columns: list[DerivedColumn]) -> Expr:
     names = [each.column for each in columns]
     parts = [_make_tuple_range(names, *_map_to_tuples(given, columns)) for given in _group_ranges(ranges)]
     return TRUE if TRUE in parts else or_(*dict.fromkeys(parts))
 
 
-def _map_to_tuples(given: Range, columns: list[Derived]) -> tuple[list[Literal] | None, list[Literal] | None]:
+def _map_to_tuples(given: Range, columns: list[DerivedColumn]) -> tuple[list[Literal] | None, list[Literal] | None]:
     found: list[list[Literal] | None] = []
     for side, end in enumerate(given):
-        values = [None if end is None else each.end(end, side) for each in columns]
+        values = [None if end is None else each.compute_bound(end, side) for each in columns]
         found.append(None if None in values else [value for value in values if value is not None])
     return found[0], found[1]
 

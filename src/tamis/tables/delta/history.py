@@ -12,9 +12,14 @@ import pyarrow as pa
 
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.tables.delta.log import LogListing
-from tamis.tables.delta.log_time import commit_info, first_with_own_time, modification_times, own_timestamp
+from tamis.tables.delta.log_time import (
+    compute_modification_times,
+    find_in_commit_timestamp_version,
+    parse_in_commit_timestamp,
+    read_commit_info,
+)
 
-HISTORY = pa.schema(
+HISTORY_SCHEMA = pa.schema(
     [
         ("version", pa.int64()),
         ("timestamp", pa.timestamp("ms", "UTC")),
@@ -51,37 +56,37 @@ _NAMES = {
 def read_history(
     listing: LogListing, configuration: Mapping[str, str], version: int, limit: int | None = None
 ) -> pa.Table:
-    """Return a row for each commit up to a version that is still in the log, newest first, with the columns `HISTORY`.
+    """Return a row for each commit up to a version that is still in the log, newest first, with the columns `HISTORY_SCHEMA`.
 
     Fields that a writer left out, or wrote with an unexpected type, are null.
     """
     storage = listing.storage
-    commits = listing.commits(0, version)[::-1]
+    commits = listing.list_commits(0, version)[::-1]
     if limit is not None:
         commits = commits[: max(limit, 0)]
     patience = LOCAL_PATIENCE if storage.is_local else 0.0
-    read = partial(commit_info, storage)
+    read = partial(read_commit_info, storage)
     infos = [info or {} for info in run_in_threads(read, commits, storage.threads, patience=patience)]
     versions = [commit.first for commit in commits]
     columns: dict[str, Sequence[Any]] = {
-        name: [_to_type(info.get(logged), HISTORY.field(name).type) for info in infos]
+        name: [_to_type(info.get(logged), HISTORY_SCHEMA.field(name).type) for info in infos]
         for name, logged in _NAMES.items()
     }
     columns["version"] = versions
     columns["timestamp"] = _find_timestamps(listing, configuration, versions, infos)
-    return pa.table([pa.array(columns[field.name], field.type) for field in HISTORY], schema=HISTORY)
+    return pa.table([pa.array(columns[field.name], field.type) for field in HISTORY_SCHEMA], schema=HISTORY_SCHEMA)
 
 
 def _find_timestamps(
     listing: LogListing, configuration: Mapping[str, str], versions: Sequence[int], infos: Sequence[Mapping[str, Any]]
 ) -> list[int | None]:
-    enabled = first_with_own_time(configuration)
+    enabled = find_in_commit_timestamp_version(configuration)
     if listing.modified_ns.null_count:
         written: list[int | None] = [None] * len(versions)
     else:
-        written = modification_times(listing)[np.searchsorted(listing.versions, versions)].tolist()
+        written = compute_modification_times(listing)[np.searchsorted(listing.versions, versions)].tolist()
     return [
-        own_timestamp(info) if enabled is not None and version >= enabled else time
+        parse_in_commit_timestamp(info) if enabled is not None and version >= enabled else time
         for version, info, time in zip(versions, infos, written, strict=True)
     ]
 

@@ -32,7 +32,7 @@ from tamis.io.storage import Storage
 
 logger = logging.getLogger("tamis")
 
-FOLDER = "_delta_log"
+LOG_DIRECTORY = "_delta_log"
 
 # Two zeros first: twenty digits do not fit into 64 bits, and no table has 10^18 versions.
 _VERSION = r"00\d{18}"
@@ -62,7 +62,7 @@ class LogFile:
         return self.path.endswith(".compacted.json")
 
 
-MOST_MISSED = 64
+MOST_COMMITS_TO_LOOK_UP = 64
 """Above this many missing commits, they are not looked up one by one: the log has a gap."""
 
 
@@ -108,7 +108,7 @@ class LogListing:
 
     @property
     def folder(self) -> str:
-        return f"{self.storage.root}/{FOLDER}"
+        return f"{self.storage.root}/{LOG_DIRECTORY}"
 
     @property
     def place(self) -> str:
@@ -128,7 +128,7 @@ class LogListing:
             starts.append(0)
         return min(starts, default=None)
 
-    def commit(self, version: int) -> LogFile | None:
+    def get_commit(self, version: int) -> LogFile | None:
         position = int(np.searchsorted(self.versions, version))
         if position == len(self.versions) or self.versions[position] != version:
             return None
@@ -139,7 +139,7 @@ class LogListing:
         path = f"{self.folder}/{version:020}.json"
         return LogFile(path, int(self.sizes[position]), self.modified_ns[position].as_py(), version, version)
 
-    def commits(self, first: int, last: int) -> list[LogFile]:
+    def list_commits(self, first: int, last: int) -> list[LogFile]:
         """Return the existing commits from one version to another."""
         start, stop = np.searchsorted(self.versions, [first, last + 1])
         return [self._commit_at(position) for position in range(start, stop)]
@@ -147,11 +147,11 @@ class LogListing:
 
 def list_log(storage: Storage) -> LogListing:
     """List the log. A directory without one raises TableNotFound."""
-    folder = f"{storage.root}/{FOLDER}"
+    folder = f"{storage.root}/{LOG_DIRECTORY}"
     try:
         listing = list_directory(storage, folder)
     except MissingFile as error:
-        raise TableNotFound(f"no Delta table at '{storage.uri}': it has no directory {FOLDER}") from error
+        raise TableNotFound(f"no Delta table at '{storage.uri}': it has no directory {LOG_DIRECTORY}") from error
     names = pc.replace_substring_regex(listing.file_paths, r"(?s)^.*/", "")
     files = pa.table(
         {
@@ -171,7 +171,9 @@ def list_log(storage: Storage) -> LogListing:
         _to_checkpoints(_match_names(files, ".checkpoint", _CHECKPOINT)),
     )
     if not (len(found.versions) or found.checkpoints or found.compactions):
-        raise TableNotFound(f"no Delta table at '{storage.uri}': its {FOLDER} has neither a commit nor a checkpoint")
+        raise TableNotFound(
+            f"no Delta table at '{storage.uri}': its {LOG_DIRECTORY} has neither a commit nor a checkpoint"
+        )
     return _add_missed(found)
 
 
@@ -182,7 +184,7 @@ def _add_missed(listing: LogListing) -> LogListing:
     if not len(versions) or start > versions[-1]:
         return listing
     start = max(start, int(versions[0]))
-    if versions[-1] - start + 1 - np.count_nonzero(versions >= start) not in range(1, MOST_MISSED + 1):
+    if versions[-1] - start + 1 - np.count_nonzero(versions >= start) not in range(1, MOST_COMMITS_TO_LOOK_UP + 1):
         return listing
     missed = np.setdiff1d(np.arange(start, int(versions[-1])), versions)
     found = [(version, find_file(listing.storage, f"{listing.folder}/{version:020}.json")) for version in missed]
@@ -250,10 +252,10 @@ def _to_checkpoints(rows: Sequence[dict[str, object]]) -> tuple[Checkpoint, ...]
 
 def find_segment(storage: Storage, version: int | None = None) -> LogSegment:
     """Return the files that make up a version (None: the newest), from one listing."""
-    return next(candidate_segments(list_log(storage), version))
+    return next(find_candidate_segments(list_log(storage), version))
 
 
-def candidate_segments(listing: LogListing, version: int | None = None) -> Iterator[LogSegment]:
+def find_candidate_segments(listing: LogListing, version: int | None = None) -> Iterator[LogSegment]:
     """Yield the log segments that make up a version, the one with the newest checkpoint first: at least one, or raise.
 
     The others are for the case that a checkpoint is damaged: an older one and more commits hold the same actions.
@@ -264,7 +266,7 @@ def candidate_segments(listing: LogListing, version: int | None = None) -> Itera
     is_any = False
     for checkpoint in [*usable, None]:
         try:
-            deltas = deltas_after(listing, -1 if checkpoint is None else checkpoint.version, wanted)
+            deltas = find_deltas(listing, -1 if checkpoint is None else checkpoint.version, wanted)
         except CorruptFile as error:
             problem = problem or error
             continue
@@ -281,7 +283,7 @@ def _check_version(listing: LogListing, version: int | None) -> int:
     if version is None:
         return listing.latest
     exists = (
-        listing.commit(version) is not None
+        listing.get_commit(version) is not None
         or any(checkpoint.version == version for checkpoint in listing.checkpoints)
         or any(file.last == version for file in listing.compactions)
     )
@@ -298,10 +300,10 @@ def _version_not_found(listing: LogListing, version: int) -> VersionNotFound:
     return VersionNotFound(f"no version {version} of '{listing.storage.uri}': {known}")
 
 
-def deltas_after(listing: LogListing, version: int, wanted: int) -> tuple[LogFile, ...]:
+def find_deltas(listing: LogListing, version: int, wanted: int) -> tuple[LogFile, ...]:
     """Return the fewest commits and compactions that cover every version after `version` up to `wanted`."""
     starting: dict[int, list[LogFile]] = defaultdict(list)
-    for file in (*listing.commits(version + 1, wanted), *listing.compactions):
+    for file in (*listing.list_commits(version + 1, wanted), *listing.compactions):
         if version < file.first and file.last <= wanted:
             starting[file.first].append(file)
     following: dict[int, tuple[int, LogFile]] = {}

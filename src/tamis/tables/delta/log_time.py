@@ -23,20 +23,20 @@ from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.tables.delta.commits import load_json_stream, read_whole
 from tamis.tables.delta.log import LogFile, LogListing
-from tamis.tables.moments import EPOCH, moment_text
+from tamis.tables.moments import EPOCH, format_milliseconds
 
-HEAD = 64 * 1024
+COMMIT_INFO_BYTES = 64 * 1024
 """The number of bytes at the start, or the end, of a large commit in which `commitInfo` is searched first."""
 
 
-def from_milliseconds(milliseconds: int) -> datetime:
+def timestamp_from_milliseconds(milliseconds: int) -> datetime:
     try:
         return EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
         raise CorruptFile(f"a commit has the timestamp {milliseconds} ms, which is out of range") from error
 
 
-def first_with_own_time(configuration: Mapping[str, str]) -> int | None:
+def find_in_commit_timestamp_version(configuration: Mapping[str, str]) -> int | None:
     """Return the first version with in-commit timestamps; None where they are not enabled."""
     if str(configuration.get("delta.enableInCommitTimestamps", "false")).lower() != "true":
         return None
@@ -47,7 +47,7 @@ def first_with_own_time(configuration: Mapping[str, str]) -> int | None:
         raise CorruptFile(f"delta.inCommitTimestampEnablementVersion is {text!r}, expected a version number") from error
 
 
-def modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
+def compute_modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
     """Return the modification time of each commit of a listing in milliseconds, made strictly increasing."""
     if listing.modified_ns.null_count:
         raise UnsupportedFeature(
@@ -60,22 +60,22 @@ def modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
     return np.maximum.accumulate(written - steps) + steps
 
 
-def version_at_time(listing: LogListing, configuration: Mapping[str, str], milliseconds: int) -> int:
+def find_version_at(listing: LogListing, configuration: Mapping[str, str], milliseconds: int) -> int:
     """Return the newest version at a timestamp; `configuration` is that of the newest version."""
     if _is_after_latest(listing, milliseconds):
         return listing.latest
     versions = listing.versions
-    enabled = first_with_own_time(configuration)
+    enabled = find_in_commit_timestamp_version(configuration)
     split = len(versions) if enabled is None else int(np.searchsorted(versions, enabled))
     if split < len(versions):
 
         def read_timestamp(position: int) -> int:
-            return in_commit_timestamp(listing.storage, _get_commit(listing, position))
+            return read_in_commit_timestamp(listing.storage, _get_commit(listing, position))
 
         found = bisect_right(range(split, len(versions)), milliseconds, key=read_timestamp)
         if found:
             return int(versions[split + found - 1])
-    times = modification_times(listing)[:split] if split else np.empty(0, np.int64)
+    times = compute_modification_times(listing)[:split] if split else np.empty(0, np.int64)
     found = int(np.searchsorted(times, milliseconds, side="right"))
     if found:
         return int(versions[found - 1])
@@ -93,36 +93,36 @@ def _is_after_latest(listing: LogListing, milliseconds: int) -> bool:
 
 
 def _get_commit(listing: LogListing, position: int) -> LogFile:
-    found = listing.commit(int(listing.versions[position]))
+    found = listing.get_commit(int(listing.versions[position]))
     assert found is not None
     return found
 
 
 def _too_early(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
-    timestamp = moment_text(milliseconds)
+    timestamp = format_milliseconds(milliseconds)
     if not len(listing.versions):
         return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: its log has no commits any more")
     if first_time is None:
-        first_time = in_commit_timestamp(listing.storage, _get_commit(listing, 0))
-    oldest = f"the oldest version, {listing.versions[0]}, has the timestamp {moment_text(first_time)}"
+        first_time = read_in_commit_timestamp(listing.storage, _get_commit(listing, 0))
+    oldest = f"the oldest version, {listing.versions[0]}, has the timestamp {format_milliseconds(first_time)}"
     return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: {oldest}")
 
 
-def time_of_version(listing: LogListing, configuration: Mapping[str, str], version: int) -> int | None:
+def find_timestamp(listing: LogListing, configuration: Mapping[str, str], version: int) -> int | None:
     """Return the timestamp of a version in milliseconds; None where its commit no longer exists."""
-    commit = listing.commit(version)
+    commit = listing.get_commit(version)
     if commit is None:
         return None
-    enabled = first_with_own_time(configuration)
+    enabled = find_in_commit_timestamp_version(configuration)
     if enabled is not None and version >= enabled:
-        return in_commit_timestamp(listing.storage, commit)
-    return int(modification_times(listing)[np.searchsorted(listing.versions, version)])
+        return read_in_commit_timestamp(listing.storage, commit)
+    return int(compute_modification_times(listing)[np.searchsorted(listing.versions, version)])
 
 
-def in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
+def read_in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
     """Read the in-commit timestamp of a commit, in milliseconds."""
-    info = commit_info(storage, commit) or {}
-    found = own_timestamp(info)
+    info = read_commit_info(storage, commit) or {}
+    found = parse_in_commit_timestamp(info)
     if found is None:
         raise CorruptFile(
             f"'{storage.place(commit.path)}' has no inCommitTimestamp, which the table's properties require: "
@@ -131,7 +131,7 @@ def in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
     return found
 
 
-def own_timestamp(info: Mapping[str, Any]) -> int | None:
+def parse_in_commit_timestamp(info: Mapping[str, Any]) -> int | None:
     """Return the in-commit timestamp of a `commitInfo` in milliseconds; None where it is absent or not a number."""
     found = info.get("inCommitTimestamp")
     try:
@@ -141,12 +141,12 @@ def own_timestamp(info: Mapping[str, Any]) -> int | None:
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
-def commit_info(storage: Storage, commit: LogFile) -> dict[str, Any] | None:
+def read_commit_info(storage: Storage, commit: LogFile) -> dict[str, Any] | None:
     """Return the `commitInfo` of a commit. It is the first or the last action, so a large commit is not read whole."""
-    if commit.size > 4 * HEAD:
+    if commit.size > 4 * COMMIT_INFO_BYTES:
         with RangedFile(storage, commit.path, commit.size) as file:
-            for start in (0, commit.size - HEAD):
-                found = _find_info(file.read([(start, HEAD)])[0].to_pybytes())
+            for start in (0, commit.size - COMMIT_INFO_BYTES):
+                found = _find_info(file.read([(start, COMMIT_INFO_BYTES)])[0].to_pybytes())
                 if found is not None:
                     return found
     content = read_whole(storage, commit).to_pybytes()

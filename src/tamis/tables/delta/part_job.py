@@ -15,61 +15,61 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import CorruptFile, counted
+from tamis.errors import CorruptFile, format_count
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
-from tamis.tables.delta.chosen_files import Chosen, Sizes
-from tamis.tables.delta.file_batches import kept_batches
+from tamis.tables.delta.chosen_files import PrunedFiles, Sizes
+from tamis.tables.delta.file_batches import get_cached_batches
 from tamis.tables.delta.file_parts import FilePart
 from tamis.tables.delta.file_request import LIMIT, Request
-from tamis.tables.delta.files import CHOSEN, PartPruner
+from tamis.tables.delta.files import PRUNED_FILE_SCHEMA, PartPruner
 from tamis.tables.delta.log import LogFile
 from tamis.tables.delta.schema import TableMetadata
-from tamis.tables.delta.schema_json import read_fields
+from tamis.tables.delta.schema_json import parse_fields
 from tamis.tables.delta.snapshot import Snapshot
-from tamis.tables.jobs import Arguments, Engine, Item, Job, read_table, storage_arguments
+from tamis.tables.jobs import Arguments, Engine, Item, Job, read_table, storage_to_arguments
 
 FUNCTION = "tamis.tables.delta.part_job:prune_part"
 
 _SIZES = ("total", "after_partitions", "after_statistics")
-_OUTCOMES = ("of_partitions", "of_filter", "of_statistics")
+_OUTCOMES = ("partition_outcomes", "partition_filter_outcomes", "statistics_outcomes")
 
 
-def choose_files_in(engine: Engine, snapshot: Snapshot, request: Request, name: str) -> Chosen:
-    """Return the files of a snapshot that may hold a matching row, like `choose_files` but in an engine's executors."""
+def prune_files_in(engine: Engine, snapshot: Snapshot, request: Request, name: str) -> PrunedFiles:
+    """Return the files of a snapshot that may hold a matching row, like `prune_files` but in an engine's executors."""
     pruner = PartPruner(snapshot.metadata, request, snapshot.storage.threads)
-    parts = snapshot.parts()
+    parts = snapshot.list_parts()
     sent = [part for part in parts if part.changes is None]
-    found = iter(_run_job(engine, snapshot, request, sent, name, pruner.nothing()))
+    found = iter(_run_job(engine, snapshot, request, sent, name, pruner.make_empty()))
     each = [next(found) if part.changes is None else pruner.prune(part) for part in parts]
-    return Chosen.joined([pruner.nothing(), *each])
+    return PrunedFiles.concatenate([pruner.make_empty(), *each])
 
 
-def unread_parts(snapshot: Snapshot, *, in_memory: bool) -> list[FilePart]:
+def find_unread_parts(snapshot: Snapshot, *, in_memory: bool) -> list[FilePart]:
     """Return the checkpoint parts that a plan has to read; with `in_memory`, without those that this process cached."""
-    parts = [part for part in snapshot.parts() if part.changes is None]
-    return [part for part in parts if kept_batches(part, snapshot.metadata) is None] if in_memory else parts
+    parts = [part for part in snapshot.list_parts() if part.changes is None]
+    return [part for part in parts if get_cached_batches(part, snapshot.metadata) is None] if in_memory else parts
 
 
 def _run_job(
-    engine: Engine, snapshot: Snapshot, request: Request, parts: Sequence[FilePart], name: str, nothing: Chosen
-) -> list[Chosen]:
+    engine: Engine, snapshot: Snapshot, request: Request, parts: Sequence[FilePart], name: str, nothing: PrunedFiles
+) -> list[PrunedFiles]:
     if not parts:
         return []
     storage = snapshot.storage
     touched = parts[0].touched
     arguments = {
-        **storage_arguments(storage),
+        **storage_to_arguments(storage),
         "metadata": metadata_to_json(snapshot.metadata),
         "version": snapshot.version,
         "request": _request_to_json(request),
         "touched": None if touched is None or not len(touched) else _keys_to_text(touched),
     }
-    what = f"read {counted(len(parts), 'checkpoint part')} of {name}@{snapshot.version}"
+    what = f"read {format_count(len(parts), 'checkpoint part')} of {name}@{snapshot.version}"
     job = Job(FUNCTION, arguments, _make_schema(nothing), what, storage.counters)
     files = [part.file for part in parts if part.file is not None]
     batches: list[list[pa.RecordBatch]] = [[] for _ in parts]
-    for number, batch in engine.run(job, [Item.of_json(astuple(file), file.size) for file in files]):
+    for number, batch in engine.run(job, [Item.from_json(astuple(file), file.size) for file in files]):
         batches[number].append(batch)
     return [_decode_result(own, nothing) for own in batches]
 
@@ -83,10 +83,10 @@ def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         arguments["version"],
         file.size,
         file,
-        touched=arguments.once(_read_touched),
+        touched=arguments.memoise(_read_touched),
     )
-    pruner = arguments.once(_make_pruner)
-    yield from _encode_result(pruner.prune(part), pruner.nothing())
+    pruner = arguments.memoise(_make_pruner)
+    yield from _encode_result(pruner.prune(part), pruner.make_empty())
 
 
 def _make_pruner(arguments: Arguments) -> PartPruner:
@@ -112,7 +112,7 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
 
 def metadata_from_json(given: Mapping[str, Any]) -> TableMetadata:
     """Convert the result of `metadata_to_json` back to metadata."""
-    fields = read_fields(given["schema_text"], given["place"], is_mapped=given["mapping_mode"] != "none")
+    fields = parse_fields(given["schema_text"], given["place"], is_mapped=given["mapping_mode"] != "none")
     return TableMetadata(**{**given, "fields": fields, "partition_columns": tuple(given["partition_columns"])})
 
 
@@ -133,7 +133,7 @@ def _request_from_json(given: Mapping[str, Any], metadata: TableMetadata) -> Req
 
 
 def _keys_to_text(keys: pa.Array) -> str:
-    return base64.b64encode(Item.of_table(pa.table({"key": keys})).value).decode()
+    return base64.b64encode(Item.from_table(pa.table({"key": keys})).value).decode()
 
 
 def _read_touched(arguments: Arguments) -> pa.Array | None:
@@ -141,14 +141,14 @@ def _read_touched(arguments: Arguments) -> pa.Array | None:
     return None if text is None else read_table(base64.b64decode(text))["key"].combine_chunks()
 
 
-def _make_schema(nothing: Chosen) -> pa.Schema:
-    fields = [("metrics", types.STRING), ("files", pa.struct(list(CHOSEN))), ("matched", types.BOOLEAN)]
+def _make_schema(nothing: PrunedFiles) -> pa.Schema:
+    fields = [("metrics", types.STRING), ("files", pa.struct(list(PRUNED_FILE_SCHEMA))), ("matched", types.BOOLEAN)]
     if nothing.partitions.num_columns:
         fields.append(("partitions", pa.struct(list(nothing.partitions.schema))))
     return pa.schema(fields)
 
 
-def _encode_result(chosen: Chosen, nothing: Chosen) -> Iterator[pa.RecordBatch]:
+def _encode_result(chosen: PrunedFiles, nothing: PrunedFiles) -> Iterator[pa.RecordBatch]:
     schema = _make_schema(nothing)
     sizes = {name: asdict(getattr(chosen, name)) for name in _SIZES}
     outcomes = {name: [asdict(each) for each in getattr(chosen, name)] for name in _OUTCOMES}
@@ -158,7 +158,11 @@ def _encode_result(chosen: Chosen, nothing: Chosen) -> Iterator[pa.RecordBatch]:
     rows = chosen.files.num_rows
     if not rows:
         return
-    values = [pa.nulls(rows, types.STRING), _as_struct(chosen.files.select(CHOSEN.names)), pa.array(chosen.matched)]
+    values = [
+        pa.nulls(rows, types.STRING),
+        _as_struct(chosen.files.select(PRUNED_FILE_SCHEMA.names)),
+        pa.array(chosen.fully_matched),
+    ]
     if chosen.partitions.num_columns:
         values.append(_as_struct(chosen.partitions))
     yield pa.record_batch(values, schema=schema)
@@ -168,7 +172,7 @@ def _as_struct(table: pa.Table) -> pa.StructArray:
     return pa.StructArray.from_arrays([column.combine_chunks() for column in table.columns], fields=list(table.schema))
 
 
-def _decode_result(batches: Sequence[pa.RecordBatch], nothing: Chosen) -> Chosen:
+def _decode_result(batches: Sequence[pa.RecordBatch], nothing: PrunedFiles) -> PrunedFiles:
     """Decode the result of a part: the first batch holds the metrics."""
     metrics = json.loads(batches[0].column("metrics")[0].as_py())
     found = pa.Table.from_batches(batches[1:], _make_schema(nothing))
@@ -179,8 +183,8 @@ def _decode_result(batches: Sequence[pa.RecordBatch], nothing: Chosen) -> Chosen
     of_partitions, of_filter, of_statistics = (
         tuple(ConjunctOutcome(**each) for each in metrics[name]) for name in _OUTCOMES
     )
-    return Chosen(
-        _from_struct(found["files"], CHOSEN),
+    return PrunedFiles(
+        _from_struct(found["files"], PRUNED_FILE_SCHEMA),
         partitions,
         found["matched"].to_numpy().astype(bool),
         total,

@@ -24,7 +24,7 @@ from tamis import types
 from tamis.errors import CorruptFile, EvaluationError
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import Call, Column, Literal
-from tamis.expr.partition_values import WrongPartitionText, wrong_partition_texts
+from tamis.expr.partition_values import InvalidPartitionValue, find_invalid_partition_values
 from tamis.tables.delta.fields import DeltaField
 from tamis.tables.delta.schema import TableMetadata
 
@@ -41,7 +41,7 @@ class TypedPartitionValues:
     invalid string has NULL, which is not its value."""
 
 
-def typed_partition_values(
+def parse_partition_values(
     values: pa.MapArray | None, parsed: pa.StructArray | None, metadata: TableMetadata
 ) -> TypedPartitionValues:
     """Return the partition columns in their declared types, by logical name.
@@ -60,7 +60,7 @@ def typed_partition_values(
     return TypedPartitionValues(pa.table(arrays), wrong)
 
 
-def unreadable_value(text: str, name: str, metadata: TableMetadata) -> CorruptFile:
+def make_unreadable_value_error(text: str, name: str, metadata: TableMetadata) -> CorruptFile:
     """Return the error for a query that needs a partition column with a string that is invalid for its type."""
     data_type = metadata.fields_by_name[name].data_type
     return CorruptFile(
@@ -69,7 +69,7 @@ def unreadable_value(text: str, name: str, metadata: TableMetadata) -> CorruptFi
     )
 
 
-def partition_texts(values: pa.MapArray, metadata: TableMetadata) -> dict[str, pa.StringArray]:
+def get_partition_strings(values: pa.MapArray, metadata: TableMetadata) -> dict[str, pa.StringArray]:
     """Return the log's strings of each partition column, by logical name; an empty string is NULL."""
     if metadata.partition_columns and values.null_count:
         raise CorruptFile(
@@ -82,7 +82,7 @@ def partition_texts(values: pa.MapArray, metadata: TableMetadata) -> dict[str, p
     }
 
 
-def partition_expression(physical_name: str, data_type: pa.DataType) -> Call:
+def make_partition_expression(physical_name: str, data_type: pa.DataType) -> Call:
     """Return the value of a partition column as an expression over the log's maps."""
     text = Call("element_at", (PARTITION_VALUES, Literal(physical_name, types.STRING)))
     return Call("partition_value", (text, Literal(types.type_name(data_type), types.STRING)))
@@ -90,7 +90,7 @@ def partition_expression(physical_name: str, data_type: pa.DataType) -> Call:
 
 @lru_cache(maxsize=256)
 def _make_evaluator(physical_name: str, data_type: pa.DataType) -> Evaluator:
-    return Evaluator(partition_expression(physical_name, data_type))
+    return Evaluator(make_partition_expression(physical_name, data_type))
 
 
 def _evaluate(values: pa.MapArray, physical_name: str, data_type: pa.DataType) -> pa.Array:
@@ -121,10 +121,10 @@ def _parse_texts(values: pa.MapArray, field: DeltaField) -> tuple[pa.Array, pa.S
     try:
         return _evaluate(values, field.physical_name, field.data_type), None
     except EvaluationError as error:
-        if not isinstance(error.__cause__, WrongPartitionText):
+        if not isinstance(error.__cause__, InvalidPartitionValue):
             raise
     texts = _evaluate(values, field.physical_name, types.STRING)
-    wrong = wrong_partition_texts(texts, field.data_type)
+    wrong = find_invalid_partition_values(texts, field.data_type)
     right = pc.if_else(wrong.is_valid(), pa.scalar(None, types.STRING), texts)
     names = pa.array([field.physical_name] * len(texts), types.STRING)
     maps = pa.MapArray.from_arrays(pa.array(range(len(texts) + 1), pa.int32()), names, right)

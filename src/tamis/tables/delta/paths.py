@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.storage import Storage
-from tamis.tables.delta.replay_keys import bytes_of, decoded_bytes
+from tamis.tables.delta.replay_keys import get_bytes, percent_decode
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", re.DOTALL)
 
@@ -41,7 +41,7 @@ def resolve_path(storage: Storage, path: str, *, allow_outside: bool = False) ->
     decoded = _decode(storage, path)
     if decoded.startswith("/"):
         return _check_inside(storage, _resolve_absolute(storage, decoded), path, allow_outside)
-    return below_root(storage, decoded)
+    return join_below_root(storage, decoded)
 
 
 _SUSPECT = b"%:\0"
@@ -64,7 +64,7 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
     if _are_plain(paths):
         return pc.binary_join_element_wise(root, paths, "/")
     try:
-        decoded = decoded_bytes(paths).cast(pa.string())
+        decoded = percent_decode(paths).cast(pa.string())
     except pa.ArrowInvalid:
         # Some path is not UTF-8: resolved one by one, the error names it.
         return pa.array([resolve_path(storage, path, allow_outside=allow_outside) for path in paths.to_pylist()])
@@ -82,7 +82,7 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
 
 def _are_plain(paths: pa.StringArray) -> bool:
     """Whether all paths are relative and need neither decoding nor checks, judged by their bytes."""
-    content = bytes_of(paths.cast(pa.binary()))
+    content = get_bytes(paths.cast(pa.binary()))
     blocks = (content[start : start + _BLOCK + 1] for start in range(0, len(content), _BLOCK))
     is_suspect = any(
         any((block == each).any() for each in _SUSPECT) or ((block[1:] == _DOT) & (block[:-1] == _DOT)).any()
@@ -93,7 +93,7 @@ def _are_plain(paths: pa.StringArray) -> bool:
     return not is_suspect and bool(pc.all(pc.and_(starts_plain, has_name), min_count=0).as_py())
 
 
-def below_root(storage: Storage, path: str) -> str:
+def join_below_root(storage: Storage, path: str) -> str:
     """Join a decoded relative path to the table's directory, which it must not leave."""
     if _PARENT & set(path.split("/")):
         raise CorruptFile(
@@ -130,7 +130,7 @@ def _resolve_absolute(storage: Storage, decoded: str) -> str:
 def _check_inside(storage: Storage, path: str, given: str, allow_outside: bool) -> str:
     root = f"{storage.root.rstrip('/')}/"
     if path.startswith(root):
-        return below_root(storage, path.removeprefix(root))
+        return join_below_root(storage, path.removeprefix(root))
     if not allow_outside or _PARENT & set(path.split("/")):
         raise UnsupportedFeature(
             f"the log of '{storage.place(storage.root)}' has the path {given!r}, which is outside of the table's "

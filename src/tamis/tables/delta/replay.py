@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tamis.errors import CorruptFile
 from tamis.tables.delta.actions import ADD
 from tamis.tables.delta.commits import ActionLines
-from tamis.tables.delta.replay_keys import replay_keys
+from tamis.tables.delta.replay_keys import make_action_keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,11 +45,11 @@ class FileChanges:
         """Return these changes followed by newer ones."""
         if not len(newer.touched):
             return self
-        stays = still_holds(self.added_keys, newer.touched)
+        stays = is_untouched(self.added_keys, newer.touched)
         added, keys = self.added, self.added_keys
         if not pc.all(stays, min_count=0).as_py():
             added, keys = added.filter(stays), keys.filter(stays)
-        older = self.touched.filter(still_holds(self.touched, newer.touched))
+        older = self.touched.filter(is_untouched(self.touched, newer.touched))
         return FileChanges(
             pa.concat_tables([added, newer.added]),
             pa.chunked_array([*keys.chunks, *newer.added_keys.chunks], pa.binary()),
@@ -57,7 +57,7 @@ class FileChanges:
         )
 
 
-def still_holds(keys: pa.Array | pa.ChunkedArray, touched: pa.Array) -> pa.Array | pa.ChunkedArray:
+def is_untouched(keys: pa.Array | pa.ChunkedArray, touched: pa.Array) -> pa.Array | pa.ChunkedArray:
     """Return for each key whether it is not among the keys that newer commits touch."""
     return pc.invert(pc.is_in(keys, value_set=touched))
 
@@ -72,7 +72,7 @@ def reconcile(actions: pa.Table, lines: ActionLines) -> FileChanges:
     if not actions.num_rows:
         return FileChanges.none()
     pairs = actions.select(["path", "deletion_vector"]).to_batches()
-    keys = pa.concat_arrays([replay_keys(*batch.columns) for batch in pairs])
+    keys = pa.concat_arrays([make_action_keys(*batch.columns) for batch in pairs])
     holds, touched = actions["is_add"], keys
     _check_compactions(actions, keys, lines)
     rows = np.arange(len(keys))
@@ -108,7 +108,7 @@ def _check_compactions(actions: pa.Table, keys: pa.Array, lines: ActionLines) ->
         if twice.num_rows:
             first = twice.sort_by("origin").slice(0, 1).to_pylist()[0]
             raise CorruptFile(
-                f"the compaction '{lines.place(first['origin'])}' is not reconciled: it has {first['path_count']} "
+                f"the compaction '{lines.location(first['origin'])}' is not reconciled: it has {first['path_count']} "
                 f"actions for the file {first['path_min']!r}. Its commits are read instead where all of them exist"
             )
 
@@ -120,6 +120,6 @@ def _check_duplicate_adds(actions: pa.Table, keys: pa.Array, lines: ActionLines)
     if twice.num_rows:
         first = twice.sort_by("origin").slice(0, 1).to_pylist()[0]
         raise CorruptFile(
-            f"'{lines.place(first['origin'])}' adds the file {first['path_min']!r} {first['path_count']} times, so it "
+            f"'{lines.location(first['origin'])}' adds the file {first['path_min']!r} {first['path_count']} times, so it "
             "is not clear which of its entries holds"
         )

@@ -22,10 +22,10 @@ _HEX[[ord(digit) for digit in "abcdef"]] = range(10, 16)
 _HEX[[ord(digit) for digit in "ABCDEF"]] = range(10, 16)
 
 
-def replay_keys(paths: pa.StringArray, deletion_vectors: pa.StructArray | None) -> pa.BinaryArray:
-    """Return the key of each action. `deletion_vectors` has `storage_type`, `path_or_inline` and `offset`; None stands
+def make_action_keys(paths: pa.StringArray, deletion_vectors: pa.StructArray | None) -> pa.BinaryArray:
+    """Return the key of each action. `extract_deletion_vectors` has `storage_type`, `path_or_inline` and `offset`; None stands
     for all null."""
-    keys = decoded_bytes(_normalise(paths))
+    keys = percent_decode(_normalise(paths))
     if deletion_vectors is None or deletion_vectors.null_count == len(deletion_vectors):
         return keys
     # No path contains a zero byte, so a path with a vector cannot equal another path.
@@ -46,7 +46,7 @@ def _normalise(paths: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring_regex(paths, r"^file:(?://)?/", "/")
 
 
-def decoded_bytes(texts: pa.StringArray) -> pa.BinaryArray:
+def percent_decode(texts: pa.StringArray) -> pa.BinaryArray:
     """Percent-decode strings once; a `%` that is not followed by two hexadecimal digits stays.
 
     >>> decoded_bytes(pa.array(["a%20b", "a%2525b", "50%", None])).to_pylist()
@@ -54,14 +54,14 @@ def decoded_bytes(texts: pa.StringArray) -> pa.BinaryArray:
     """
     plain = texts.cast(pa.binary())
     # Searching all strings for the byte together takes a tenth of the time of searching each string.
-    if not len(texts) or not (bytes_of(plain) == _PERCENT).any():
+    if not len(texts) or not (get_bytes(plain) == _PERCENT).any():
         return plain
     is_escaped = pc.fill_null(pc.match_substring(texts, "%"), False)
     escaped = texts.filter(is_escaped).cast(pa.large_binary())
     return pc.replace_with_mask(plain, is_escaped, _decode(escaped).cast(pa.binary()))
 
 
-def bytes_of(texts: pa.BinaryArray) -> npt.NDArray[np.uint8]:
+def get_bytes(texts: pa.BinaryArray) -> npt.NDArray[np.uint8]:
     """Return the bytes of all strings as one array."""
     _, offsets, values = texts.buffers()
     first, last = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]]

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tamis.expr.nodes import Column, columns_of
+from tamis.expr.nodes import Column, find_columns
 from tamis.parquet.footer import Footer
 from tamis.parquet.leaves import FieldPath
-from tamis.parquet.statistics import row_group_metadata
+from tamis.parquet.statistics import read_row_group_metadata
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
@@ -42,7 +42,7 @@ class RowGroupSkipper:
         self._conjuncts = conjuncts
         self._by_partitions = by_partitions
         self._by_statistics = by_statistics
-        self._columns = list(dict.fromkeys(column for each in conjuncts for column in columns_of(each.predicate)))
+        self._columns = list(dict.fromkeys(column for each in conjuncts for column in find_columns(each.predicate)))
         self._keeps: npt.NDArray[np.bool_] | None = None
         self._by_conjunct: list[npt.NDArray[np.bool_]] = []
         self._files: list[int] = []
@@ -86,7 +86,7 @@ class RowGroupSkipper:
         for column in self._columns:
             if column.type is None:
                 continue
-            physical = self._metadata.physical(column.path)
+            physical = self._metadata.to_physical_path(column.path)
             if column.path[0] in self._metadata.partition_columns:
                 path = (*_PARTITIONS, *physical)
                 is_safe = is_text(column.type) or _is_integer_or_date(column.type)
@@ -106,7 +106,7 @@ def _is_integer_or_date(data_type: pa.DataType) -> bool:
 def _read_bounds(footer: Footer, column: Column, path: FieldPath, kinds: Iterable[str]) -> dict[str, pa.Array]:
     if path not in footer.schema.leaves:
         return {}
-    units = row_group_metadata(footer.metadata, [column], names={column.path: path})
+    units = read_row_group_metadata(footer.metadata, [column], names={column.path: path})
     names = [metadata_name(kind, column.path) for kind in kinds]
     return {name: units.column(name) for name in names if name in units.schema.names and name != ROW_COUNT.name}
 

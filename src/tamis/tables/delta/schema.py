@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.tables.delta.fields import DeltaField
-from tamis.tables.delta.schema_json import read_fields
+from tamis.tables.delta.schema_json import parse_fields
 
 MappingMode = Literal["none", "id", "name"]
 
@@ -60,21 +60,21 @@ class TableMetadata:
             waiting += [((*path, child.name), child) for child in each.children]
         return found
 
-    def field(self, path: Sequence[str]) -> DeltaField | None:
+    def find_field(self, path: Sequence[str]) -> DeltaField | None:
         """Return the field at a logical path; the parts of lists and maps are `element`, `key` and `value`."""
         fields = self._find_fields(path)
         return fields[-1] if fields else None
 
-    def physical(self, path: Sequence[str]) -> tuple[str, ...]:
+    def to_physical_path(self, path: Sequence[str]) -> tuple[str, ...]:
         """Return the physical path of a logical path, as in data files and statistics."""
         fields = self._find_fields(path)
         if fields is None:
             raise KeyError(".".join(path))
         return tuple(each.physical_name for each in fields)
 
-    def field_id(self, path: Sequence[str]) -> int | None:
+    def get_field_id(self, path: Sequence[str]) -> int | None:
         """Return the field id of a path, where the table uses column mapping."""
-        found = self.field(path)
+        found = self.find_field(path)
         return None if found is None else found.field_id
 
     @cached_property
@@ -85,7 +85,7 @@ class TableMetadata:
         """Return the fields along a logical path, outermost first."""
         fields: list[DeltaField] = []
         for part in path:
-            found = fields[-1].child(part) if fields else self.fields_by_name.get(part)
+            found = fields[-1].get_child(part) if fields else self.fields_by_name.get(part)
             if found is None:
                 return None
             fields.append(found)
@@ -97,7 +97,7 @@ def parse_metadata(action: Mapping[str, Any], location: str, *, has_column_mappi
 
     `has_column_mapping` is the protocol's: without the feature, the table property that enables it has no effect.
     """
-    configuration = table_configuration(action.get("configuration"), location)
+    configuration = parse_configuration(action.get("configuration"), location)
     data_format = action.get("format") or {}
     if not isinstance(data_format, Mapping):
         raise CorruptFile(f"the format of the Delta table {location} is not an object: {str(data_format)[:80]!r}")
@@ -110,7 +110,7 @@ def parse_metadata(action: Mapping[str, Any], location: str, *, has_column_mappi
             f"the Delta table {location} has the column mapping mode {mode!r}; Tamis supports none, id and name"
         )
     text = action.get("schemaString")
-    fields = read_fields(text, location, is_mapped=mode != "none", by_id=mode == "id")
+    fields = parse_fields(text, location, is_mapped=mode != "none", by_id=mode == "id")
     return TableMetadata(
         id=action.get("id"),
         name=action.get("name"),
@@ -127,7 +127,7 @@ def parse_metadata(action: Mapping[str, Any], location: str, *, has_column_mappi
     )
 
 
-def table_configuration(given: Any, location: str) -> dict[str, str]:
+def parse_configuration(given: Any, location: str) -> dict[str, str]:
     # A checkpoint has a map, which Arrow converts to pairs.
     pairs = given.items() if isinstance(given, Mapping) else given or ()
     try:

@@ -64,7 +64,7 @@ _COLLATIONS = "__COLLATIONS"
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 
-def read_fields(text: Any, location: str, *, is_mapped: bool, by_id: bool = False) -> tuple[DeltaField, ...]:
+def parse_fields(text: Any, location: str, *, is_mapped: bool, by_id: bool = False) -> tuple[DeltaField, ...]:
     """Parse the columns of a schema in JSON; `is_mapped` if the table uses column mapping, `by_id` if by field id."""
     return _SchemaParser(location, is_mapped, by_id).parse(text)
 

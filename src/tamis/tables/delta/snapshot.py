@@ -24,11 +24,11 @@ from tamis.tables.delta.checkpoints import OpenedCheckpoint, open_checkpoint
 from tamis.tables.delta.commits import ActionLines, read_actions
 from tamis.tables.delta.file_parts import FilePart
 from tamis.tables.delta.history import read_history
-from tamis.tables.delta.log import LogFile, LogListing, LogSegment, candidate_segments, deltas_after, list_log
-from tamis.tables.delta.log_time import from_milliseconds, time_of_version, version_at_time
+from tamis.tables.delta.log import LogFile, LogListing, LogSegment, find_candidate_segments, find_deltas, list_log
+from tamis.tables.delta.log_time import find_timestamp, find_version_at, timestamp_from_milliseconds
 from tamis.tables.delta.protocol import Protocol, parse_protocol
 from tamis.tables.delta.replay import FileChanges, reconcile
-from tamis.tables.delta.schema import TableMetadata, parse_metadata, table_configuration
+from tamis.tables.delta.schema import TableMetadata, parse_configuration, parse_metadata
 from tamis.tables.moments import to_milliseconds
 
 logger = logging.getLogger("tamis")
@@ -39,7 +39,7 @@ MOST_DELTAS = 1000
 """A snapshot with more commits after its checkpoint than this is reloaded on refresh if there is a newer checkpoint."""
 
 
-LAST_CHANGES = WeightedCache(capacity=32 * 1024 * 1024)
+CHANGES_CACHE = WeightedCache(capacity=32 * 1024 * 1024)
 """Small sets of decoded commits, cached for this process."""
 
 
@@ -120,11 +120,11 @@ class Snapshot:
         ):
             return _load(listing, None)  # otherwise the commits since the checkpoint would grow without limit
         try:
-            deltas = deltas_after(listing, self.version, listing.latest)
+            deltas = find_deltas(listing, self.version, listing.latest)
             lines = read_actions(self.storage, deltas)
-            actions = {name: lines.newest(name) or self._actions[name] for name in self._actions}
+            actions = {name: lines.get_newest(name) or self._actions[name] for name in self._actions}
             protocol, metadata = _parse(self.storage, actions)
-            if partition_names(metadata) != partition_names(self.metadata):
+            if get_physical_partition_names(metadata) != get_physical_partition_names(self.metadata):
                 return _load(listing, None)  # older commits were decoded for other partition columns
             newer = _make_lazy_changes(lines, metadata)
         except (CorruptFile, MissingFile):
@@ -145,21 +145,21 @@ class Snapshot:
 
     def _is_same_table(self, listing: LogListing) -> bool:
         """Whether a listing belongs to the same table: its commit of this version is unchanged, or was cleaned up."""
-        was, now = self._listing.commit(self.version), listing.commit(self.version)
+        was, now = self._listing.get_commit(self.version), listing.get_commit(self.version)
         return was is None or now is None or (was.size, was.modified_ns) == (now.size, now.modified_ns)
 
     @property
     def timestamp(self) -> datetime | None:
         """The in-commit timestamp or modification time of the version's commit; None if the commit no longer exists."""
-        found = time_of_version(self._listing, self.metadata.configuration, self.version)
-        return None if found is None else from_milliseconds(found)
+        found = find_timestamp(self._listing, self.metadata.configuration, self.version)
+        return None if found is None else timestamp_from_milliseconds(found)
 
     @property
     def changes(self) -> FileChanges:
         """The reconciled file actions of the commits after the checkpoint."""
         return self._changes()
 
-    def parts(self) -> list[FilePart]:
+    def list_parts(self) -> list[FilePart]:
         """Return the parts that hold the live files: the commits first, then the files of the checkpoint."""
         changes = self.changes
         found: list[FilePart] = []
@@ -171,7 +171,7 @@ class Snapshot:
             return found
         touched, newer = changes.touched, self.segment.deltas
         top = self._opened.lines
-        if top is not None and top.count_about_files:
+        if top is not None and top.num_file_actions:
             file = top.files[0]
             source = self._make_source_key(file)
             found.append(FilePart(self.storage, source, newer, file.size, file, self._top(), touched))
@@ -197,7 +197,7 @@ def _load_wanted(storage: Storage, version: int | None, timestamp: datetime | st
     return _load(listing, version if timestamp is None else _find_version_at(listing, to_milliseconds(timestamp)))
 
 
-def version_at(storage: Storage, timestamp: datetime | str) -> int:
+def find_version_at_timestamp(storage: Storage, timestamp: datetime | str) -> int:
     """Return the newest version at a timestamp (without a zone: UTC)."""
     return _find_version_at(list_log(storage), to_milliseconds(timestamp))
 
@@ -206,13 +206,13 @@ def _find_version_at(listing: LogListing, milliseconds: int) -> int:
     """Return the newest version at a timestamp. Of the newest version's metadata only the configuration is parsed: it
     may have features that are unsupported, and that the returned version does not have."""
     _, _, _, actions = _retry_without_compactions(_read_segment, listing, None)
-    configuration = table_configuration(actions["metaData"].get("configuration"), f"'{listing.storage.uri}'")
-    return version_at_time(listing, configuration, milliseconds)
+    configuration = parse_configuration(actions["metaData"].get("configuration"), f"'{listing.storage.uri}'")
+    return find_version_at(listing, configuration, milliseconds)
 
 
-def partition_names(metadata: TableMetadata) -> list[str]:
+def get_physical_partition_names(metadata: TableMetadata) -> list[str]:
     """Return the physical names of the partition columns, which are the keys of partition values in the log."""
-    return [metadata.physical((name,))[0] for name in metadata.partition_columns]
+    return [metadata.to_physical_path((name,))[0] for name in metadata.partition_columns]
 
 
 def _load(listing: LogListing, version: int | None) -> Snapshot:
@@ -245,7 +245,7 @@ def _is_damaged(storage: Storage, compaction: LogFile) -> bool:
     try:
         lines = read_actions(storage, [compaction])
         for name in ("protocol", "metaData"):
-            lines.newest(name)
+            lines.get_newest(name)
         reconcile(decode_file_actions(lines, ()), lines)
     except (CorruptFile, MissingFile) as error:
         logger.warning("compaction %d to %d cannot be used: %s", compaction.first, compaction.last, error)
@@ -270,7 +270,7 @@ def _read_segment(
     actions."""
     segment, opened = _open_segment(listing, version)
     lines = read_actions(listing.storage, segment.deltas)
-    found = {"protocol": lines.newest("protocol"), "metaData": lines.newest("metaData")}
+    found = {"protocol": lines.get_newest("protocol"), "metaData": lines.get_newest("metaData")}
     if opened is not None:
         found = {
             "protocol": found["protocol"] or opened.protocol,
@@ -282,7 +282,7 @@ def _read_segment(
 def _open_segment(listing: LogListing, version: int | None) -> tuple[LogSegment, OpenedCheckpoint | None]:
     """Return the first candidate segment whose checkpoint can be opened."""
     problem: CorruptFile | MissingFile | None = None
-    for segment in candidate_segments(listing, version):
+    for segment in find_candidate_segments(listing, version):
         if segment.checkpoint is None:
             return segment, None
         try:
@@ -326,13 +326,13 @@ def _compute_changes(lines: ActionLines, metadata: TableMetadata) -> FileChanges
 
     The cache key is the content: a file may be rewritten within the resolution of its modification time.
     """
-    names = tuple(partition_names(metadata))
+    names = tuple(get_physical_partition_names(metadata))
     identity = (lines.digest, lines.files, names)
     try:
-        found: FileChanges = LAST_CHANGES.get(identity)
+        found: FileChanges = CHANGES_CACHE.get(identity)
     except KeyError:
         found = replace(reconcile(decode_file_actions(lines, names), lines), identity=identity)
-        LAST_CHANGES.put(identity, found, found.weight)
+        CHANGES_CACHE.put(identity, found, found.weight)
     return found
 
 

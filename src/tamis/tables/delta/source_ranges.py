@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import EvaluationError
-from tamis.expr.evaluate import Evaluator, can_evaluate, physical_value
-from tamis.expr.functions import monotone_argument
+from tamis.expr.evaluate import Evaluator, can_evaluate, to_physical_value
+from tamis.expr.functions import find_monotone_argument
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
-from tamis.expr.temporal import SECONDS_PER_DAY, days_of
-from tamis.parquet.old_calendar import beyond_old, first_new
+from tamis.expr.temporal import SECONDS_PER_DAY, days_from_date
+from tamis.parquet.old_calendar import get_rebase_limit, widen_legacy_bounds
 from tamis.types import UNITS_PER_SECOND, integer_range, is_text
 
 Range = tuple[Literal | None, Literal | None]
@@ -30,7 +30,7 @@ _MOST_SEARCHES = 16
 """Up to this many items of a list are searched by bisection; of longer lists only the smallest and the largest."""
 
 
-def source_of(leaf: Expr) -> Column | None:
+def find_source_column(leaf: Expr) -> Column | None:
     """Return the only column of a comparison, an IN list, a NULL test or a prefix test; None for other predicates."""
     match leaf:
         case Call("=" | "<" | "<=" | ">" | ">=" | "<=>" | "in", (value, *items)):
@@ -45,14 +45,14 @@ def source_of(leaf: Expr) -> Column | None:
 
 def _find_column(value: Expr) -> Column | None:
     while isinstance(value, Call):
-        monotone = monotone_argument(value)
+        monotone = find_monotone_argument(value)
         if monotone is None or not monotone.keeps_order:
             return None
         value = value.args[monotone.argument]
     return value if isinstance(value, Column) and value.type is not None else None
 
 
-def ranges_of(leaf: Expr, column: Column) -> list[Range] | None:
+def find_ranges(leaf: Expr, column: Column) -> list[Range] | None:
     """Return the ranges of the column; None where it may have any value, or where its type is not supported.
 
     A partition value may have been derived in another calendar than that of the row: ends before the Gregorian calendar
@@ -69,11 +69,11 @@ def _may_be_old(data_type: pa.DataType) -> bool:
 
 
 def _move_end(end: Literal | None, *, up: bool) -> Literal | None:
-    if end is None or end.value >= first_new(end.type):
+    if end is None or end.value >= get_rebase_limit(end.type):
         return end
     counts = pa.array([end.value], pa.int32() if pa.types.is_date32(end.type) else pa.int64())
-    moved = beyond_old(counts.view(end.type), up=up)[0]
-    return Literal(physical_value(moved[0]), end.type) if moved[0].is_valid else None
+    moved = widen_legacy_bounds(counts.view(end.type), up=up)[0]
+    return Literal(to_physical_value(moved[0]), end.type) if moved[0].is_valid else None
 
 
 def _find_ranges(leaf: Expr, column: Column) -> list[Range] | None:
@@ -104,7 +104,7 @@ def _find_ranges(leaf: Expr, column: Column) -> list[Range] | None:
             return None
 
 
-def prefix_of(leaf: Expr) -> str | None:
+def find_prefix(leaf: Expr) -> str | None:
     """Return the prefix of all strings for which a prefix test is TRUE; None for other predicates."""
     match leaf:
         case Call("startswith", (Column(), Literal(value=str() as prefix))):
@@ -115,7 +115,7 @@ def prefix_of(leaf: Expr) -> str | None:
             return None
 
 
-def intersected(one: list[Range] | None, other: list[Range] | None) -> list[Range] | None:
+def intersect_ranges(one: list[Range] | None, other: list[Range] | None) -> list[Range] | None:
     """Return the intersection of two lists of ranges; of two long lists the shorter one, which contains it."""
     if one is None or other is None:
         return one if other is None else other
@@ -133,7 +133,7 @@ def _choose_tighter(one: Literal | None, other: Literal | None, choose: Callable
 
 
 def _intersect_two(one: Range | None, other: Range | None) -> list[Range] | None:
-    return intersected(None if one is None else [one], None if other is None else [other])
+    return intersect_ranges(None if one is None else [one], None if other is None else [other])
 
 
 def _to_range(operator: str, value: Expr, item: Literal, column: Column) -> Range | None:
@@ -217,7 +217,7 @@ def _find_first(operator: str, value: Expr, item: Literal, column: Column) -> in
 def _get_domain(data_type: pa.DataType) -> tuple[int, int]:
     if pa.types.is_integer(data_type):
         return integer_range(data_type)
-    first, last = days_of(1, 1, 1), days_of(9999, 12, 31)
+    first, last = days_from_date(1, 1, 1), days_from_date(9999, 12, 31)
     if pa.types.is_date32(data_type):
         return first, last
     per_day = SECONDS_PER_DAY * UNITS_PER_SECOND[data_type.unit]

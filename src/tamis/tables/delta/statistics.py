@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.nodes import Column
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
-from tamis.tables.delta.bounds import file_bounds, has_bounds
+from tamis.tables.delta.bounds import compute_file_bounds, has_bounds
 from tamis.tables.delta.fields import DeltaField
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.statistics_json import (
@@ -31,14 +31,14 @@ from tamis.tables.delta.statistics_json import (
     NUM_RECORDS,
     TIGHT_BOUNDS,
     Path,
-    Wanted,
-    read_json,
+    WantedStatistics,
+    parse_statistics,
 )
 
 _LEADING_NUM_RECORDS = r'^\{"numRecords":(?P<count>[0-9]{1,18})[,}]'
 
 
-def num_records(stats: pa.Array | None, parsed: pa.StructArray | None) -> pa.Int64Array:
+def extract_num_records(stats: pa.Array | None, parsed: pa.StructArray | None) -> pa.Int64Array:
     """Return the row count of each file, deleted rows included; null where it is unknown."""
     if stats is None:
         assert parsed is not None, "neither strings nor structs of statistics"
@@ -56,11 +56,11 @@ def _parse_num_records(stats: pa.Array) -> pa.Int64Array:
     others = pc.and_(stats.is_valid(), counts.is_null())
     if not pc.any(others, min_count=0).as_py():
         return counts
-    rest = read_json(pc.if_else(others, stats, pa.scalar(None, stats.type)), Wanted({}, ()))
+    rest = parse_statistics(pc.if_else(others, stats, pa.scalar(None, stats.type)), WantedStatistics({}, ()))
     return pc.coalesce(counts, _extract_row_count([rest]))
 
 
-def statistics_metadata(
+def make_statistics_metadata(
     stats: pa.Array | None, parsed: pa.StructArray | None, columns: Sequence[Column], metadata: TableMetadata
 ) -> dict[str, pa.Array]:
     """Return the metadata columns of files, one row per file: `row_count`, and the statistics of each column.
@@ -74,9 +74,9 @@ def statistics_metadata(
         if column.path[0] not in metadata.partition_columns
         and (field := _find_counted_field(column, metadata)) is not None
     }
-    paths = {column: metadata.physical(column.path) for column in found}
+    paths = {column: metadata.to_physical_path(column.path) for column in found}
     bounded = {paths[column]: field.data_type for column, field in found.items() if has_bounds(field)}
-    sources = _read_sources(stats, parsed, Wanted(bounded, tuple(paths.values())))
+    sources = _read_sources(stats, parsed, WantedStatistics(bounded, tuple(paths.values())))
     row_count = _extract_row_count(sources)
     is_tight = pc.fill_null(_coalesce_leaf(sources, (TIGHT_BOUNDS,), types.BOOLEAN), True)
     arrays = {ROW_COUNT.name: row_count}
@@ -88,10 +88,10 @@ def statistics_metadata(
 def _find_counted_field(column: Column, metadata: TableMetadata) -> DeltaField | None:
     """Return the field of a column that has a null count: not a struct, and not within a list, a map or a variant."""
     for length in range(1, len(column.path)):
-        parent = metadata.field(column.path[:length])
+        parent = metadata.find_field(column.path[:length])
         if parent is None or parent.kind != "struct":
             return None
-    field = metadata.field(column.path)
+    field = metadata.find_field(column.path)
     return None if field is None or field.kind == "struct" else field
 
 
@@ -112,7 +112,7 @@ def _make_column_metadata(
     if pa.types.is_floating(field.data_type):
         arrays[metadata_name("nan_count", column.path)] = _null_unless(has_no_value, pa.scalar(0, types.LONG))
     pairs = [[_extract_leaf(source, (kind, *path)) for kind in (MIN_VALUES, MAX_VALUES)] for source in sources]
-    each = [file_bounds(smallest, largest, field) for smallest, largest in pairs]
+    each = [compute_file_bounds(smallest, largest, field) for smallest, largest in pairs]
     for kind in ("lower", "upper"):
         values = [getattr(bounds, kind) for bounds in each]
         # Exactness belongs to the bound: both come from the same source.
@@ -152,20 +152,22 @@ def _null_unless(condition: pa.BooleanArray, counts: pa.Array | pa.Scalar) -> pa
 # --- Sources of statistics -------------------------------------------------------------------------------------------
 
 
-def _read_sources(stats: pa.Array | None, parsed: pa.StructArray | None, wanted: Wanted) -> list[pa.StructArray]:
+def _read_sources(
+    stats: pa.Array | None, parsed: pa.StructArray | None, wanted: WantedStatistics
+) -> list[pa.StructArray]:
     """Return structs of statistics, one row per file in each; a statistic missing in the first is in the next."""
     if parsed is None:
         assert stats is not None, "neither strings nor structs of statistics"
-        return [read_json(stats, wanted)]
+        return [parse_statistics(stats, wanted)]
     if stats is None:
         return [parsed]
     if _has_all(parsed.type, wanted):
         # Parsing JSON takes most of the time, and here it adds something only for files without a struct.
         stats = pc.if_else(_extract_leaf(parsed, (NUM_RECORDS,)).is_null(), stats, pa.scalar(None, stats.type))
-    return [parsed] if stats.null_count == len(stats) else [parsed, read_json(stats, wanted)]
+    return [parsed] if stats.null_count == len(stats) else [parsed, parse_statistics(stats, wanted)]
 
 
-def _has_all(data_type: pa.StructType, wanted: Wanted) -> bool:
+def _has_all(data_type: pa.StructType, wanted: WantedStatistics) -> bool:
     bounds = [(kind, *path) for kind in (MIN_VALUES, MAX_VALUES) for path in wanted.bounds]
     counts = [(NULL_COUNT, *path) for path in wanted.null_counts]
     return all(_find_indices(data_type, path) is not None for path in [(NUM_RECORDS,), *bounds, *counts])

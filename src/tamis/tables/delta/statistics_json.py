@@ -34,7 +34,7 @@ import pyarrow.json
 
 from tamis import types
 from tamis.io.threads import run_in_threads
-from tamis.tables.delta.statistics_layout import read_alike
+from tamis.tables.delta.statistics_layout import read_same_layout
 
 NUM_RECORDS, TIGHT_BOUNDS = "numRecords", "tightBounds"
 MIN_VALUES, MAX_VALUES, NULL_COUNT = "minValues", "maxValues", "nullCount"
@@ -59,7 +59,7 @@ _EXACT = Context(prec=3 * _DECIMAL_DIGITS)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedStatistics:
     """The columns whose statistics are requested, by physical path."""
 
     bounds: Mapping[Path, pa.DataType]
@@ -99,7 +99,7 @@ def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
     return pa.struct([(name, below[()] if () in below else _nest(below)) for name, below in inner.items()])
 
 
-def read_json(texts: pa.Array, wanted: Wanted) -> pa.StructArray:
+def parse_statistics(texts: pa.Array, wanted: WantedStatistics) -> pa.StructArray:
     """Parse strings to structs with the fields of `wanted`; null where a string is not valid."""
     texts = texts.cast(types.STRING) if not pa.types.is_string(texts.type) else texts
     if not texts.null_count:
@@ -110,20 +110,20 @@ def read_json(texts: pa.Array, wanted: Wanted) -> pa.StructArray:
     return found.take(pc.if_else(present, position, pa.scalar(None, pa.int64())))
 
 
-def _read_blocks(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+def _read_blocks(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArray:
     count = max(1, len(texts) * _BLOCK_BYTES // max(1, _get_values_buffer(texts).size))
     blocks = [texts.slice(start, count) for start in range(0, len(texts), count)]
     found = run_in_threads(lambda block: _read_block(block, wanted), blocks, os.cpu_count(), patience=_PATIENCE)
     return pa.concat_arrays(found) if found else _make_nulls(0, wanted)
 
 
-def _read_block(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+def _read_block(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArray:
     found: list[pa.StructArray] = []
     rows: list[npt.NDArray[np.int64]] = []
     left = np.arange(len(texts))
     rest = texts
     for _ in range(_MOST_LAYOUTS):
-        alike = read_alike(rest, wanted.schema) if len(rest) >= _MIN_STRINGS_TO_COMPARE else None
+        alike = read_same_layout(rest, wanted.schema) if len(rest) >= _MIN_STRINGS_TO_COMPARE else None
         if alike is None:
             break
         values, is_alike = alike
@@ -139,7 +139,7 @@ def _read_block(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
     return pa.concat_arrays([*found, _read_all(rest, wanted)]).take(pa.array(order))
 
 
-def _read_all(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+def _read_all(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArray:
     found = _read_with_arrow(texts, wanted)
     if found is None and wanted.has_floats:
         repaired = texts
@@ -154,7 +154,7 @@ def _read_all(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
     return pa.concat_arrays([_read_all(texts.slice(0, half), wanted), _read_all(texts.slice(half), wanted)])
 
 
-def _read_with_arrow(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray | None:
+def _read_with_arrow(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArray | None:
     """Parse strings that are one JSON object each; None where one of them is not."""
     objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
     if not pc.all(objects, min_count=0).as_py():
@@ -191,14 +191,14 @@ def _is_utf8(texts: pa.StringArray) -> bool:
     return True
 
 
-def _make_nulls(count: int, wanted: Wanted) -> pa.StructArray:
+def _make_nulls(count: int, wanted: WantedStatistics) -> pa.StructArray:
     return pa.nulls(count, pa.struct(list(wanted.schema)))
 
 
 # --- One by one ------------------------------------------------------------------------------------------------------
 
 
-def _read_one_by_one(texts: Sequence[str], wanted: Wanted) -> pa.StructArray:
+def _read_one_by_one(texts: Sequence[str], wanted: WantedStatistics) -> pa.StructArray:
     data_type = pa.struct(list(wanted.schema))
     return pa.array([_read_one(text, data_type) for text in texts], data_type)
 

@@ -58,7 +58,7 @@ class _Member:
         return _OPEN in self.before
 
 
-def read_alike(texts: pa.StringArray, schema: pa.Schema) -> tuple[pa.StructArray, Bits] | None:
+def read_same_layout(texts: pa.StringArray, schema: pa.Schema) -> tuple[pa.StructArray, Bits] | None:
     """Return the values of a schema in the strings with the layout of the first, and a mask of those strings.
 
     No string may be null. A leaf is an integer, a float, a decimal, a boolean or a string. The result is None where no

@@ -14,20 +14,20 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.errors import InvalidArgument, counted
+from tamis.errors import InvalidArgument, format_count
 from tamis.expr.nodes import Column
 from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
-from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.parquet.field_names import ColumnMapping, MappedField
 from tamis.skipping.predicate import Predicate
-from tamis.tables.arrays import one_array
-from tamis.tables.delta.chosen_files import Chosen, level_reports
-from tamis.tables.delta.deletion_vectors import descriptors_of, read_deletion_bitmaps
+from tamis.tables.arrays import to_single_array
+from tamis.tables.delta.chosen_files import PrunedFiles, report_levels
+from tamis.tables.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.tables.delta.fields import DeltaField
 from tamis.tables.delta.file_request import LIMIT, Request
-from tamis.tables.delta.files import choose_files
-from tamis.tables.delta.part_job import choose_files_in, unread_parts
+from tamis.tables.delta.files import prune_files
+from tamis.tables.delta.part_job import find_unread_parts, prune_files_in
 from tamis.tables.delta.paths import resolve_paths
 from tamis.tables.delta.snapshot import Snapshot
 from tamis.tables.file_columns import UNKNOWN
@@ -85,7 +85,7 @@ class DeltaTable:
         return self.snapshot.version
 
     @cached_property
-    def field_names(self) -> FieldNames | None:
+    def field_names(self) -> ColumnMapping | None:
         metadata = self.snapshot.metadata
         if metadata.mapping_mode == "none":
             return None
@@ -98,17 +98,17 @@ class DeltaTable:
         """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
         request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
         chosen = self._choose_files(request)
-        if request.way == LIMIT and limit is not None and chosen.matched.all():
+        if request.way == LIMIT and limit is not None and chosen.fully_matched.all():
             chosen = chosen.take(_choose_enough(chosen, limit))
         return self._make_listing(chosen, request, levels)
 
     def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
         """Return the files that may hold a matching row, with their statistics of `columns`."""
         request = Request.of(predicate, self.snapshot.metadata, levels, None, with_rows=True)
-        chosen = choose_files(self.snapshot, replace(request, described=tuple(columns)))
+        chosen = prune_files(self.snapshot, replace(request, statistics_columns=tuple(columns)))
         return self._make_listing(chosen, request, levels)
 
-    def _make_listing(self, chosen: Chosen, request: Request, levels: Collection[str]) -> FileListing:
+    def _make_listing(self, chosen: PrunedFiles, request: Request, levels: Collection[str]) -> FileListing:
         files = chosen.files
         metadata = self.snapshot.metadata
         mark = never_changes(f"{metadata.id} {metadata.created_time}")
@@ -120,8 +120,8 @@ class DeltaTable:
         sizes, notes = files["size"], [] if self.snapshot.note is None else [self.snapshot.note]
         unsized = int(pc.sum(pc.fill_null(pc.less_equal(sizes, 0), True)).as_py() or 0)
         if unsized:
-            sizes = look_up_sizes(self.storage, one_array(paths), one_array(sizes))
-            notes.append(f"looked up the size of {counted(unsized, 'file')}, which the log does not have")
+            sizes = look_up_sizes(self.storage, to_single_array(paths), to_single_array(sizes))
+            notes.append(f"looked up the size of {format_count(unsized, 'file')}, which the log does not have")
         listed = pa.table(
             {
                 "path": paths,
@@ -133,21 +133,21 @@ class DeltaTable:
             }
         )
         rows = files["logical_rows"].combine_chunks() if request.with_rows else None
-        reports = level_reports(chosen, request, bool(self.partition_columns), notes)
+        reports = report_levels(chosen, request, bool(self.partition_columns), notes)
         partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
-        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.matched, chosen.unreadable)
+        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.fully_matched, chosen.unreadable)
         if self.index is None or not request.by_statistics:
             return listing
-        return self.index.narrow(listing, request.predicate, levels, key_of=self.snapshot.metadata.physical)
+        return self.index.narrow(listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path)
 
-    def _choose_files(self, request: Request) -> Chosen:
+    def _choose_files(self, request: Request) -> PrunedFiles:
         engine = None
         if self.planning is not None:
-            parts = unread_parts(self.snapshot, in_memory=self.planning.mode != SPARK)
-            engine = self.planning.engine_for(self.storage, len(parts), sum(part.size for part in parts))
+            parts = find_unread_parts(self.snapshot, in_memory=self.planning.mode != SPARK)
+            engine = self.planning.choose_engine(self.storage, len(parts), sum(part.size for part in parts))
         if engine is None:
-            return choose_files(self.snapshot, request)
-        return choose_files_in(engine, self.snapshot, request, self.name)
+            return prune_files(self.snapshot, request)
+        return prune_files_in(engine, self.snapshot, request, self.name)
 
     def deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
@@ -156,7 +156,7 @@ class DeltaTable:
         has_vector = np.flatnonzero(np.asarray(pc.is_valid(files["deletion_vector"])))
         if not len(has_vector):
             return {}
-        descriptors = descriptors_of(files["deletion_vector"].take(pa.array(has_vector)))
+        descriptors = parse_descriptors(files["deletion_vector"].take(pa.array(has_vector)))
         found = read_deletion_bitmaps(storage, descriptors, allow_outside=self.allow_outside)
         return dict(zip(has_vector.tolist(), found, strict=True))
 
@@ -180,7 +180,7 @@ class DeltaTable:
         return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
 
 
-def _choose_enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
+def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:
     """Return the files that together hold `limit` rows, those with known row counts first."""
     rows = chosen.files["logical_rows"].combine_chunks()
     is_known = np.asarray(rows.is_valid())
@@ -194,29 +194,31 @@ def _choose_enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
 @lru_cache(maxsize=64)
 def _make_field_names(
     schema_text: str, by_id: bool, fields: tuple[DeltaField, ...], partition_columns: tuple[str, ...]
-) -> FieldNames:
+) -> ColumnMapping:
     """Return the field names of a schema: the same object for the same schema, so that caches keyed by it hit."""
-    return FieldNames(_map_fields(fields, by_id, from_log=partition_columns), by_id)
+    return ColumnMapping(_map_fields(fields, by_id, from_log=partition_columns), by_id)
 
 
-def _map_fields(fields: Sequence[DeltaField], by_id: bool, from_log: Collection[str] = ()) -> dict[Hashable, FieldName]:
+def _map_fields(
+    fields: Sequence[DeltaField], by_id: bool, from_log: Collection[str] = ()
+) -> dict[Hashable, MappedField]:
     """Return the names of fields by key. Fields in `from_log` are never read from files, which may have anything under
     their names."""
     return {
-        _get_key(each, by_id): FieldName(
+        _get_key(each, by_id): MappedField(
             each.name,
             _map_children(each, by_id),
-            called=each.physical_name if by_id and each.name not in from_log else None,
+            physical_name=each.physical_name if by_id and each.name not in from_log else None,
         )
         for each in fields
     }
 
 
-def _map_children(field: DeltaField, by_id: bool) -> dict[Hashable, FieldName]:
+def _map_children(field: DeltaField, by_id: bool) -> dict[Hashable, MappedField]:
     if field.kind == "struct":
         return _map_fields(field.children, by_id)
     # The parts of lists and maps have fixed names: `element`, `key`, `value`.
-    return {each.name: FieldName(each.name, _map_children(each, by_id)) for each in field.children}
+    return {each.name: MappedField(each.name, _map_children(each, by_id)) for each in field.children}
 
 
 def _get_key(field: DeltaField, by_id: bool) -> Hashable:

@@ -11,7 +11,13 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, PartitionLayoutError
 from tamis.io.listing import FileEntry
-from tamis.tables.hive.partition_types import can_parse, check_declared, infer_type, loses_zeros, stored_type
+from tamis.tables.hive.partition_types import (
+    can_parse,
+    check_declared,
+    has_leading_zeros,
+    infer_type,
+    to_partition_type,
+)
 from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, DirectoryTree
 from tamis.types import type_from_name
 
@@ -50,7 +56,7 @@ def find_branch(tree: DirectoryTree) -> Branch:
     root = Branch((), (tree.storage.root,))
     waiting = [(root, root.directories[0])]
     deepest = root
-    while waiting and tree.listed < INFERENCE_LISTINGS:
+    while waiting and tree.num_listed < INFERENCE_LISTINGS:
         branch, path = waiting.pop()
         found, below = _search_directories(tree, [(branch, path)])
         if found is not None:
@@ -73,13 +79,13 @@ def _search_directories(
 
     A position is a branch and the directory of the search: the end of the branch, or a plain directory below it.
     """
-    children = tree.children([path for _, path in positions])
+    children = tree.list_children([path for _, path in positions])
     files, partitions = children.files, children.partitions
     if files.num_rows:
         branch, path = positions[files["parent"][0].as_py()]
         beside = partitions.filter(pc.equal(partitions["parent"], files["parent"][0]))
         if beside.num_rows:
-            raise tree.conflict(FILES_BESIDE_PARTITIONS, files["path"][0].as_py(), beside["path"][0].as_py())
+            raise tree.make_conflict_error(FILES_BESIDE_PARTITIONS, files["path"][0].as_py(), beside["path"][0].as_py())
         sample = FileEntry(*(files[name][0].as_py() for name in ("path", "size", "modified_ns")))
         return Branch(branch.columns, branch.directories, sample), []
     below: list[tuple[Branch, str]] = []
@@ -88,14 +94,14 @@ def _search_directories(
     ):
         branch, above = positions[parent]
         if above != branch.directories[-1]:
-            raise tree.conflict(FILES_BESIDE_PARTITIONS, above, path)
+            raise tree.make_conflict_error(FILES_BESIDE_PARTITIONS, above, path)
         below.append((branch.step(column, path), path))
     for path, parent in zip(*(children.plain[name].to_pylist() for name in ("path", "parent")), strict=True):
         branch, _ = positions[parent]
         # The root of a partitioned table has no plain directories with data; plain directories of a leaf belong to it.
         if branch.columns:
             if path.count("/") - branch.directories[-1].count("/") > DEEPEST_PLAIN:
-                raise tree.too_deep(path)
+                raise tree.make_depth_error(path)
             below.append((branch, path))
     return None, below
 
@@ -119,7 +125,7 @@ def check_partitioning(partitioning: object) -> Mapping[str, str | pa.DataType]:
     return partitioning
 
 
-def declared_types(
+def resolve_declared_types(
     columns: tuple[str, ...], partitioning: Mapping[str, str | pa.DataType] | None
 ) -> dict[str, pa.DataType]:
     """Return the types that the user declared, by the column names of the directories."""
@@ -143,13 +149,13 @@ class PartitionTypes:
     seen: Mapping[str, pa.StringArray]
     """The strings from which the type of a column was inferred, without declared columns."""
 
-    def fitted_to(self, stored: pa.Schema) -> PartitionTypes:
+    def adopt_stored_types(self, stored: pa.Schema) -> PartitionTypes:
         """Return the same columns with the types of files that store them, where all strings are valid for these."""
         by_name = {field.name.lower(): field.type for field in stored}
         types = {field.name: field.type for field in self.schema}
         for column, raw in self.seen.items():
             found = by_name.get(column.lower())
-            wanted = None if found is None else stored_type(found)
+            wanted = None if found is None else to_partition_type(found)
             if wanted is not None and can_parse(raw, wanted):
                 types[column] = wanted
         return PartitionTypes(pa.schema(list(types.items())), self.seen)
@@ -157,7 +163,7 @@ class PartitionTypes:
     @property
     def note(self) -> str | None:
         """A note for the report on columns whose strings have leading zeros that their numbers lose."""
-        columns = [name for name, raw in self.seen.items() if loses_zeros(raw, self.schema.field(name).type)]
+        columns = [name for name, raw in self.seen.items() if has_leading_zeros(raw, self.schema.field(name).type)]
         if not columns:
             return None
         names = " and ".join(f"'{name}'" for name in columns)
@@ -176,8 +182,8 @@ def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.D
     paths = [tree.storage.root]
     for level in range(max(undeclared, default=-1) + 1):
         levels_left = max(undeclared) - level + 1
-        chosen = _sample(tree, paths, (INFERENCE_LISTINGS - tree.listed) // levels_left)
-        partitions = tree.children(chosen).partitions
+        chosen = _sample(tree, paths, (INFERENCE_LISTINGS - tree.num_listed) // levels_left)
+        partitions = tree.list_children(chosen).partitions
         if level in undeclared:
             texts = pc.drop_null(pc.unique(partitions["value"]))
             seen[branch.columns[level]] = texts

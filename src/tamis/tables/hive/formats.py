@@ -22,7 +22,7 @@ _ICEBERG_METADATA = "metadata"
 _SMALL = 16 * 1024 * 1024
 
 
-def looks_like(storage: Storage) -> TableFormat:
+def detect_format(storage: Storage) -> TableFormat:
     """Return the format of a directory, judged by the names in it; `hive` where they indicate no other."""
     root = list_directory(storage, storage.root)
     if _has(root.directory_paths, _DELTA_LOG):
@@ -48,7 +48,7 @@ def is_iceberg(storage: Storage) -> bool:
     return has_directory(storage, folder) and _has_metadata_file(storage, folder)
 
 
-def table_inside(storage: Storage, folder: str) -> str | None:
+def find_nested_format(storage: Storage, folder: str) -> str | None:
     """Return the format of a directory that is a Delta or Iceberg table itself: the user may have given its parent."""
     found = list_directory(storage, folder).directory_paths
     if _has(found, _DELTA_LOG):
@@ -57,7 +57,7 @@ def table_inside(storage: Storage, folder: str) -> str | None:
     return "an Iceberg table" if is_iceberg else None
 
 
-def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
+def reject_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
     """Raise an error that names the format where the root is a Delta or Iceberg table.
 
     An Iceberg table has no data files in its root, so only a directory without any costs the second listing.
@@ -74,7 +74,7 @@ def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> 
         )
 
 
-def refuse_inside_of_a_table(storage: Storage) -> None:
+def reject_nested_directory(storage: Storage) -> None:
     """Raise an error where a directory is inside a Delta or Iceberg table: its files may hold deleted rows.
 
     Only local directories are checked: on remote storage every parent directory would cost a request.

@@ -16,17 +16,17 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, TableNotFound, suggest_arguments, with_article, wrong_argument
+from tamis.errors import InvalidArgument, TableNotFound, add_article, suggest_arguments, wrong_argument
 from tamis.expr.partition_filter import PartitionFilter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import Int96
 from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
-from tamis.tables.hive.layout import HiveLayout, file_table, leaf_files, nothing_at
+from tamis.tables.hive.layout import HiveLayout, list_leaf_files, make_file_table, make_not_found_error
 from tamis.tables.hive.names import split_directory_name
-from tamis.tables.hive.partition_types import with_partition_columns
-from tamis.tables.hive.pruning import known_parts
+from tamis.tables.hive.partition_types import add_partition_columns
+from tamis.tables.hive.pruning import make_level_filter
 from tamis.tables.hive.tree import DirectoryTree
 
 
@@ -63,16 +63,16 @@ def table_info(
     sample = layout.sample_file
     if sample is None:
         raise TableNotFound(f"no data files in '{storage.uri}'")
-    data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow_with(int96)
-    layout = layout.fitted_to(data_schema)
+    data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.get_arrow_schema(int96)
+    layout = layout.adopt_stored_types(data_schema)
     columns = tuple(layout.partition_schema.names)
     filter = None if filter is None else resolve_columns(filter, columns, f"'{storage.uri}'")
-    directories = layout.directories(keep_raw=None if filter is None else known_parts(filter, columns))
+    directories = layout.list_directories(keep_raw=None if filter is None else make_level_filter(filter, columns))
     relative = _last_names(directories.paths, len(columns))
     rows = pa.table([relative, *directories.raw.columns], names=["path", *columns])
     if filter is not None and not columns and not _is_kept(filter, {}):
         rows = rows.slice(0, 0)
-    return TableInfo(with_partition_columns(data_schema, layout.partition_schema), columns, rows)
+    return TableInfo(add_partition_columns(data_schema, layout.partition_schema), columns, rows)
 
 
 def _check_int96(int96: object) -> None:
@@ -83,7 +83,7 @@ def _check_int96(int96: object) -> None:
 def _check_filter(filter: object) -> None:
     if filter is not None and not isinstance(filter, PartitionFilter):
         raise InvalidArgument(
-            f"filter is {with_article(type(filter).__name__)}, not a PartitionFilter: give "
+            f"filter is {add_article(type(filter).__name__)}, not a PartitionFilter: give "
             "tamis.PartitionFilter.eq('region', 'eu'), for example; tamis.open(…).scan(where=…) takes SQL text"
         )
 
@@ -106,7 +106,7 @@ def list_partition_files(
     """Return the data files of one leaf directory, ordered by path; none if the filter rejects it.
 
     `directory` is a `path` of `table_info(…).directories`. Columns: `path` in the file system, `size`,
-    `modification_time` in ms, `num_records` (-1: unknown without footers), `partition_values` as JSON.
+    `modification_time` in ms, `extract_num_records` (-1: unknown without footers), `partition_values` as JSON.
     """
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
@@ -134,7 +134,7 @@ def _list_files(storage: Storage, directory: str) -> pa.Table:
     path = f"{storage.root}/{directory}" if directory else storage.root
     tree = DirectoryTree(storage)
     try:
-        deeper = tree.children([path]).partitions["path"]
+        deeper = tree.list_children([path]).partitions["path"]
     except TableNotFound:
         return _find_single_file(storage)
     if len(deeper):
@@ -142,14 +142,14 @@ def _list_files(storage: Storage, directory: str) -> pa.Table:
             f"'{storage.place(path)}' is not a leaf directory: it has '{storage.place(deeper[0].as_py())}'. "
             "Give a path of table_info(…).directories"
         )
-    return leaf_files(tree, pa.array([path], pa.string()), descend=bool(directory))
+    return list_leaf_files(tree, pa.array([path], pa.string()), descend=bool(directory))
 
 
 def _find_single_file(storage: Storage) -> pa.Table:
     file = find_file(storage, storage.root)
     if file is None:
-        raise nothing_at(storage)
-    return file_table([file])
+        raise make_not_found_error(storage)
+    return make_file_table([file])
 
 
 def _empty_batch() -> pa.RecordBatch:

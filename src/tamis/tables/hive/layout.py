@@ -25,9 +25,9 @@ from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError, TableNotFound
 from tamis.io.listing import FileEntry, find_file
 from tamis.io.storage import Storage
-from tamis.parquet.footer import NAMES_OF_FILES, about_empty_file
-from tamis.tables.hive.discovery import Branch, PartitionTypes, declared_types, find_branch, infer_types
-from tamis.tables.hive.formats import refuse_other_formats, table_inside
+from tamis.parquet.footer import FILE_SUFFIXES, describe_empty_file
+from tamis.tables.hive.discovery import Branch, PartitionTypes, find_branch, infer_types, resolve_declared_types
+from tamis.tables.hive.formats import find_nested_format, reject_other_formats
 from tamis.tables.hive.partition_types import parse_values
 from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Children, DirectoryTree
 from tamis.tables.planning import Planning
@@ -101,7 +101,7 @@ class HiveLayout:
         if these take few listings (`discovery.INFERENCE_LISTINGS`), else from a sample of them.
         """
         tree = DirectoryTree(storage, planning)
-        if not storage.is_local and storage.root.endswith(NAMES_OF_FILES):
+        if not storage.is_local and storage.root.endswith(FILE_SUFFIXES):
             # Saves a remote listing. A directory may have such a name too, with an empty object beside it.
             file = find_file(storage, storage.root)
             if file is not None and file.size:
@@ -109,11 +109,11 @@ class HiveLayout:
         root = _list_root(tree)
         if root is None:
             return cls._from_single_file(tree, partitioning, find_file(storage, storage.root))
-        refuse_other_formats(storage, tree.listings([storage.root])[0], has_data=bool(root.files.num_rows))
+        reject_other_formats(storage, tree.list([storage.root])[0], has_data=bool(root.files.num_rows))
         if not root.partitions.num_rows:
             _check_flat(storage, root)
         branch = find_branch(tree)
-        declared = declared_types(branch.columns, partitioning)
+        declared = resolve_declared_types(branch.columns, partitioning)
         return cls(tree, infer_types(tree, branch, declared), branch)
 
     @classmethod
@@ -122,15 +122,15 @@ class HiveLayout:
     ) -> HiveLayout:
         storage = tree.storage
         if file is None:
-            raise nothing_at(storage)
+            raise make_not_found_error(storage)
         if file.size == 0:
-            raise TableNotFound(about_empty_file(storage.uri))
-        declared_types((), partitioning)
+            raise TableNotFound(describe_empty_file(storage.uri))
+        resolve_declared_types((), partitioning)
         return cls(tree, PartitionTypes(pa.schema([]), {}), Branch((), (storage.root,), file), file)
 
-    def fitted_to(self, stored: pa.Schema) -> HiveLayout:
+    def adopt_stored_types(self, stored: pa.Schema) -> HiveLayout:
         """Return the layout with the types of files that also store partition columns: see `partition_types`."""
-        return HiveLayout(self._tree, self.partition_types.fitted_to(stored), self._branch, self._single_file)
+        return HiveLayout(self._tree, self.partition_types.adopt_stored_types(stored), self._branch, self._single_file)
 
     @property
     def partition_schema(self) -> pa.Schema:
@@ -139,7 +139,7 @@ class HiveLayout:
     @cached_property
     def _single_file_table(self) -> pa.Table:
         assert self._single_file is not None
-        return file_table([self._single_file])
+        return make_file_table([self._single_file])
 
     @property
     def is_single_file(self) -> bool:
@@ -150,13 +150,13 @@ class HiveLayout:
         """A note for the report on directories that are ignored in a flat directory of files."""
         if self._single_file is not None or self._branch.columns:
             return None
-        plain = self._tree.children([self.storage.root]).plain["path"]
+        plain = self._tree.list_children([self.storage.root]).plain["path"]
         if not len(plain):
             return None
         first = self.storage.place(plain[0].as_py())
         return f"not read: {len(plain):,} of its subdirectories, such as '{first}'; open it as a table of its own"
 
-    def directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
+    def list_directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
         """Return the leaf directories that `keep` (typed values) and `keep_raw` (strings) keep at every level.
 
         Each is called once per level with the columns of that level and those above, so it must keep a directory that a
@@ -189,11 +189,11 @@ class HiveLayout:
             levels.append(LevelCount(column.name, total, len(paths)))
         return PartitionDirectories(paths, _make_table(values), _make_table(raw), tuple(levels), unreadable)
 
-    def files(self, directories: PartitionDirectories) -> pa.Table:
+    def list_files(self, directories: PartitionDirectories) -> pa.Table:
         """Return the data files of leaf directories, ordered by path: `FILE_COLUMNS`, then typed partition columns."""
         if self._single_file is not None:
             return self._single_file_table
-        files = leaf_files(self._tree, directories.paths, descend=bool(self.partition_schema.names))
+        files = list_leaf_files(self._tree, directories.paths, descend=bool(self.partition_schema.names))
         files = files.take(pc.sort_indices(files["path"]))
         columns = [
             *(files[name].combine_chunks() for name in FILE_COLUMNS),
@@ -204,14 +204,14 @@ class HiveLayout:
     def _list_partitions(self, paths: pa.StringArray, level: int) -> pa.Table:
         """Return the partition directories of one level, after checking their columns against the first branch."""
         parents = paths.to_pylist()
-        children = self._tree.children(parents)
+        children = self._tree.list_children(parents)
         expected = self._branch.directories[level + 1]
         if children.files.num_rows:
-            raise self._tree.conflict(FILES_BESIDE_PARTITIONS, children.files["path"][0].as_py(), expected)
+            raise self._tree.make_conflict_error(FILES_BESIDE_PARTITIONS, children.files["path"][0].as_py(), expected)
         if children.plain.num_rows:
-            below = self._tree.children(children.plain["path"].to_pylist())
+            below = self._tree.list_children(children.plain["path"].to_pylist())
             if not below.is_empty:
-                raise self._tree.conflict(
+                raise self._tree.make_conflict_error(
                     "a directory that is not named column=value is beside partition directories",
                     children.plain["path"][0].as_py(),
                     expected,
@@ -220,11 +220,11 @@ class HiveLayout:
         is_other = pc.not_equal(pc.utf8_lower(children.partitions["column"]), column.lower())
         if pc.any(is_other, min_count=0).as_py():
             odd = children.partitions["path"].filter(is_other)[0].as_py()
-            raise self._tree.conflict("partition columns differ at one level", odd, expected)
+            raise self._tree.make_conflict_error("partition columns differ at one level", odd, expected)
         return children.partitions
 
 
-def nothing_at(storage: Storage) -> TableNotFound:
+def make_not_found_error(storage: Storage) -> TableNotFound:
     """Return the error for a location without a table."""
     plain = re.match(r"[^*?\[]*(?=[*?\[])", storage.uri)
     if plain is not None:
@@ -237,7 +237,7 @@ def nothing_at(storage: Storage) -> TableNotFound:
     return TableNotFound(f"nothing at '{storage.uri}': give the directory of a table, or a Parquet file{in_catalog}")
 
 
-def file_table(files: Sequence[FileEntry]) -> pa.Table:
+def make_file_table(files: Sequence[FileEntry]) -> pa.Table:
     """Return files as a table of `FILE_COLUMNS`."""
     return pa.table(
         {
@@ -248,7 +248,7 @@ def file_table(files: Sequence[FileEntry]) -> pa.Table:
     )
 
 
-def leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> pa.Table:
+def list_leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> pa.Table:
     """Return the data files in leaf directories and, if `descend`, in the plain directories below them.
 
     The column `parent` is the position of the leaf in `paths`.
@@ -256,10 +256,10 @@ def leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> 
     found: list[pa.Table] = []
     leaves = pa.array(range(len(paths)), pa.int64())
     for _ in range(1 + DEEPEST_PLAIN):
-        children = tree.children(paths.to_pylist())
+        children = tree.list_children(paths.to_pylist())
         if descend and children.partitions.num_rows:
             deeper = children.partitions.slice(0, 1)
-            raise tree.conflict(
+            raise tree.make_conflict_error(
                 "leaf directories are at different depths",
                 deeper["path"][0].as_py(),
                 paths[deeper["parent"][0].as_py()].as_py(),
@@ -269,7 +269,7 @@ def leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> 
             return pa.concat_tables(found)
         leaves = leaves.take(children.plain["parent"].combine_chunks())
         paths = children.plain["path"].combine_chunks()
-    raise tree.too_deep(paths[0].as_py())
+    raise tree.make_depth_error(paths[0].as_py())
 
 
 def _set_parent(files: pa.Table, leaves: pa.Int64Array) -> pa.Table:
@@ -299,7 +299,7 @@ def _make_table(columns: Mapping[str, pa.Array]) -> pa.Table:
 
 def _list_root(tree: DirectoryTree) -> Children | None:
     try:
-        return tree.children([tree.storage.root])
+        return tree.list_children([tree.storage.root])
     except TableNotFound:
         return None
 
@@ -310,7 +310,7 @@ def _check_flat(storage: Storage, root: Children) -> None:
         hint = ""
         if len(plain):
             first = plain[0].as_py()
-            table = table_inside(storage, first)
+            table = find_nested_format(storage, first)
             what = f"is {table}: open that" if table else "is not named column=value"
             hint = f": the directory '{storage.place(first)}' {what}"
         raise TableNotFound(

@@ -12,12 +12,12 @@ import pyarrow as pa
 from tamis import types
 from tamis.io.listing import Listing, list_directories
 from tamis.io.storage import Storage
-from tamis.tables.jobs import Arguments, Engine, Item, Job, storage_arguments
+from tamis.tables.jobs import Arguments, Engine, Item, Job, storage_to_arguments
 from tamis.tables.planning import SMALL_READ, Planning
 
-FUNCTION = "tamis.tables.hive.listing_job:list_some"
+FUNCTION = "tamis.tables.hive.listing_job:list_call"
 
-TOGETHER = 256
+DIRECTORIES_PER_CALL = 256
 """The number of directories that one call lists."""
 
 _SCHEMA = pa.schema(
@@ -44,23 +44,27 @@ class Lister:
         engine = None
         # Listing one directory takes less time than starting a job, and discovery descends one by one.
         if self.planning is not None and len(paths) > 1:
-            calls = -(-len(paths) // TOGETHER)
-            engine = self.planning.engine_for(self.storage, calls, len(paths) * SMALL_READ)
-        return list_directories(self.storage, paths) if engine is None else list_in(engine, self.storage, paths)
+            calls = -(-len(paths) // DIRECTORIES_PER_CALL)
+            engine = self.planning.choose_engine(self.storage, calls, len(paths) * SMALL_READ)
+        return (
+            list_directories(self.storage, paths)
+            if engine is None
+            else list_directories_in(engine, self.storage, paths)
+        )
 
 
-def list_in(engine: Engine, storage: Storage, paths: Sequence[str]) -> list[Listing]:
+def list_directories_in(engine: Engine, storage: Storage, paths: Sequence[str]) -> list[Listing]:
     """Return the same as `list_directories`, listed by an engine."""
-    calls = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
+    calls = [paths[start : start + DIRECTORIES_PER_CALL] for start in range(0, len(paths), DIRECTORIES_PER_CALL)]
     what = f"list {len(paths):,} {'directory' if len(paths) == 1 else 'directories'} of {storage.uri}"
-    job = Job(FUNCTION, storage_arguments(storage), _SCHEMA, what, storage.counters)
+    job = Job(FUNCTION, storage_to_arguments(storage), _SCHEMA, what, storage.counters)
     batches: list[list[pa.RecordBatch]] = [[] for _ in calls]
-    for number, batch in engine.run(job, [Item.of_json(call, len(call) * SMALL_READ) for call in calls]):
+    for number, batch in engine.run(job, [Item.from_json(call, len(call) * SMALL_READ) for call in calls]):
         batches[number].append(batch)
     return [listing for call, own in zip(calls, batches, strict=True) for listing in _decode_listings(own, len(call))]
 
 
-def list_some(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+def list_call(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the entries of some directories: for each its files, then its directories, both ordered by name."""
     for number, listing in enumerate(list_directories(arguments.storage, json.loads(item))):
         files, directories = len(listing.file_paths), len(listing.directory_paths)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tamis.errors import UnsupportedFeature
-from tamis.types import type_name, without_views
+from tamis.types import replace_view_types, type_name
 
 
 def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
@@ -26,7 +26,7 @@ def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
         for found in schema:
             key = found.name.lower()
             # Nullable: the column is NULL for a file that lacks it.
-            plain = pa.field(found.name, without_views(found.type))
+            plain = pa.field(found.name, replace_view_types(found.type))
             if key not in fields:
                 fields[key], locations[key] = plain, location
             elif plain.type != fields[key].type:

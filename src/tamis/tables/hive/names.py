@@ -53,7 +53,7 @@ def escape(text: str) -> str:
     return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
-def directory_name(column: str, value: str | None) -> str:
+def make_directory_name(column: str, value: str | None) -> str:
     """Return the directory name of a value. Hive has no empty values: they are written as NULL.
 
     >>> directory_name("at", "10:30"), directory_name("at", None)

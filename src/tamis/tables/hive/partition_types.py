@@ -35,8 +35,8 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError
-from tamis.expr.time_texts import read_dates, read_timestamps
-from tamis.types import without_views
+from tamis.expr.time_texts import parse_dates, parse_timestamps
+from tamis.types import replace_view_types
 
 INT = pa.int32()
 
@@ -146,24 +146,24 @@ def _infer_time_type(texts: pa.StringArray) -> pa.DataType:
     return data_type
 
 
-def with_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
+def add_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
     """Return the columns of a table: those of its files, then the partition columns.
 
     A column that is both, regardless of case, is the partition column, at its position in the files: the directory is
     what the table was partitioned by, and a file may hold anything under that name.
     """
     remaining = {field.name.lower(): field for field in partitions}
-    plain = (field.with_type(without_views(field.type)) for field in data.remove_metadata())
+    plain = (field.with_type(replace_view_types(field.type)) for field in data.remove_metadata())
     fields = [remaining.pop(field.name.lower(), field) for field in plain]
     return pa.schema([*fields, *remaining.values()])
 
 
-def stored_type(found: pa.DataType) -> pa.DataType | None:
+def to_partition_type(found: pa.DataType) -> pa.DataType | None:
     """Return the type of a partition column that files store as `found`; None where the directory names decide.
 
     Binary and time of day are not among them: their strings differ between writers.
     """
-    plain = without_views(found.value_type if pa.types.is_dictionary(found) else found)
+    plain = replace_view_types(found.value_type if pa.types.is_dictionary(found) else found)
     if types.is_text(plain):
         return types.STRING
     is_timestamp = pa.types.is_timestamp(plain) and (plain.tz is None or plain.tz in _UTC)
@@ -180,7 +180,7 @@ def can_parse(raw: pa.StringArray, data_type: pa.DataType) -> bool:
     return True
 
 
-def loses_zeros(raw: pa.StringArray, data_type: pa.DataType) -> bool:
+def has_leading_zeros(raw: pa.StringArray, data_type: pa.DataType) -> bool:
     """Whether some string has leading zeros that its value loses.
 
     >>> loses_zeros(pa.array(["01234"]), pa.int32()), loses_zeros(pa.array(["0", "0.5"]), pa.float64())
@@ -297,14 +297,14 @@ def _parse_date(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     padded = pc.replace_substring_regex(padded, r"^(\d{4}-\d{2})-(\d)$", r"\1-0\2")
     padded = pc.replace_substring_regex(padded, r"^(\d{4})$", r"\1-01")
     padded = pc.replace_substring_regex(padded, r"^(\d{4}-\d{2})$", r"\1-01")
-    return pc.cast(_check_all_read(padded, read_dates(padded)), data_type)
+    return pc.cast(_check_all_read(padded, parse_dates(padded)), data_type)
 
 
 def _parse_timestamp(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     if data_type.unit == "us":
         # Any year in the type's range; digits beyond the microsecond are truncated, as in Spark.
         target = types.TIMESTAMP if data_type.tz is not None else types.TIMESTAMP_NTZ
-        return pc.cast(_check_all_read(raw, read_timestamps(raw, target)), data_type)
+        return pc.cast(_check_all_read(raw, parse_timestamps(raw, target)), data_type)
     naive_type = pa.timestamp(data_type.unit)
     if data_type.tz is None:
         return pc.cast(raw, naive_type)

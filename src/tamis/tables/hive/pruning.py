@@ -9,7 +9,9 @@ import pyarrow as pa
 from tamis.expr.partition_filter import PartitionFilter
 
 
-def known_parts(partition_filter: PartitionFilter, columns: Collection[str]) -> Callable[[pa.Table], pa.BooleanArray]:
+def make_level_filter(
+    partition_filter: PartitionFilter, columns: Collection[str]
+) -> Callable[[pa.Table], pa.BooleanArray]:
     """Return a function that evaluates, at each level of directories, the conjuncts whose columns are known there."""
     conjuncts = [(each, frozenset(each.columns) & frozenset(columns)) for each in _split_conjuncts(partition_filter)]
 

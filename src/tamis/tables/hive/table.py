@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import TableNotFound, UnsupportedFeature
-from tamis.expr.nodes import Column, columns_of
+from tamis.expr.nodes import Column, find_columns
 from tamis.expr.partition_filter import PartitionFilter, resolve_columns
 from tamis.io.open_files import OpenFiles
 from tamis.io.storage import Storage
@@ -21,13 +21,13 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import Int96
 from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
-from tamis.skipping.metadata import constant_bounds
+from tamis.skipping.metadata import make_constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
 from tamis.tables.hive.layout import FILE_COLUMNS, HiveLayout, Keep, PartitionDirectories
 from tamis.tables.hive.merging import merge_schemas
-from tamis.tables.hive.partition_types import with_partition_columns
-from tamis.tables.hive.pruning import known_parts
+from tamis.tables.hive.partition_types import add_partition_columns
+from tamis.tables.hive.pruning import make_level_filter
 from tamis.tables.planning import Planning
 from tamis.tables.source import FileIndex, FileListing
 
@@ -73,12 +73,12 @@ class HiveTable:
         data_schema = None if index is None or int96 != "instant" else index.schema_of(sample)
         if data_schema is None:
             footer, _ = load_footer(storage, sample.path, sample.size, sample.modified_ns)
-            data_schema = footer.schema.arrow_with(int96)
+            data_schema = footer.schema.get_arrow_schema(int96)
         if merge_schema:
             others = _read_schemas(storage, layout, int96)
             data_schema = merge_schemas([(data_schema, storage.place(sample.path)), *others])
-        layout = layout.fitted_to(data_schema)
-        schema = with_partition_columns(data_schema, layout.partition_schema)
+        layout = layout.adopt_stored_types(data_schema)
+        schema = add_partition_columns(data_schema, layout.partition_schema)
         repeated = [name for name, count in Counter(schema.names).items() if count > 1]
         if repeated:
             raise UnsupportedFeature(
@@ -143,11 +143,11 @@ class HiveTable:
         if predicate.partition_filter is not None:
             resolved = resolve_columns(predicate.partition_filter, self.partition_columns, self.name)
             keep_raw = pruner.make_filter(resolved, self.partition_columns)
-        directories = self.layout.directories(pruner.keep, keep_raw=keep_raw)
+        directories = self.layout.list_directories(pruner.keep, keep_raw=keep_raw)
         for column in predicate.mentioned:
             if column.path[0] in directories.unreadable:
                 raise directories.unreadable[column.path[0]]
-        found = self.layout.files(directories)
+        found = self.layout.list_files(directories)
         if keep_raw is not None and not self.partition_columns and not keep_raw(_NO_PARTITION_VALUES)[0].as_py():
             found = found.slice(0, 0)
         count = len(FILE_COLUMNS)
@@ -169,9 +169,9 @@ def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tu
 
     def read(file: dict[str, Any]) -> pa.Schema:
         footer, _ = load_footer(storage, file["path"], file["size"], file["modified_ns"])
-        return footer.schema.arrow_with(int96).remove_metadata()
+        return footer.schema.get_arrow_schema(int96).remove_metadata()
 
-    files = layout.files(layout.directories()).select(list(FILE_COLUMNS)).to_pylist()
+    files = layout.list_files(layout.list_directories()).select(list(FILE_COLUMNS)).to_pylist()
     distinct: dict[pa.Schema, str] = {}
     for schema, file in zip(run_in_threads(read, files, storage.threads), files, strict=True):
         distinct.setdefault(schema, storage.place(file["path"]))
@@ -183,7 +183,7 @@ def _make_file_outcomes(predicate: Predicate, partition_columns: Collection[str]
     return tuple(
         ConjunctOutcome(each.text, 0, None if names <= set(partition_columns) else NO_STATISTICS)
         for each in predicate.conjuncts
-        for names in ({column.path[0] for column in columns_of(each.predicate)},)
+        for names in ({column.path[0] for column in find_columns(each.predicate)},)
     )
 
 
@@ -204,14 +204,14 @@ class _DirectoryPruner:
         one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
         units = {"row_count": one_row}
         for name in values.column_names:
-            units |= constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
+            units |= make_constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
         pruned = prune(pa.record_batch(units), self._conjuncts, with_matches=False)
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
         return pruned.selection
 
     def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
         """Return a function that applies a partition filter at each level and records its outcome."""
-        evaluate = known_parts(partition_filter, columns)
+        evaluate = make_level_filter(partition_filter, columns)
 
         def keep(raw: pa.Table) -> pa.BooleanArray:
             kept = evaluate(raw)
@@ -228,7 +228,7 @@ class _DirectoryPruner:
         kept = directories.num_directories
         by_predicate = tuple(
             outcome
-            if any(column.path[0] in self._columns for column in columns_of(conjunct.predicate))
+            if any(column.path[0] in self._columns for column in find_columns(conjunct.predicate))
             else ConjunctOutcome(outcome.predicate, outcome.skipped, NOT_A_PARTITION_COLUMN)
             for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
         )

@@ -61,21 +61,21 @@ class DirectoryTree:
         self._children: dict[str, Children] = {}
 
     @property
-    def listed(self) -> int:
+    def num_listed(self) -> int:
         """The number of directories listed so far."""
         return len(self._listings)
 
     def is_listed(self, path: str) -> bool:
         return path in self._listings
 
-    def listings(self, paths: Sequence[str]) -> list[Listing]:
+    def list(self, paths: Sequence[str]) -> list[Listing]:
         missing = [path for path in dict.fromkeys(paths) if path not in self._listings]
         for path, listing in zip(missing, self._lister.list(missing), strict=True):
             # If two threads list a directory concurrently, both use the first result.
             self._listings.setdefault(path, listing)
         return [self._listings[path] for path in paths]
 
-    def children(self, paths: Sequence[str]) -> Children:
+    def list_children(self, paths: Sequence[str]) -> Children:
         """Return the entries of directories. Those of a single directory are cached: every query visits the root, and
         most follow one branch."""
         if len(paths) != 1:
@@ -86,7 +86,7 @@ class DirectoryTree:
         return found
 
     def _read_children(self, paths: Sequence[str]) -> Children:
-        listings = self.listings(paths)
+        listings = self.list(paths)
         directories = pa.table(
             {
                 "path": _concatenate([listing.directory_paths for listing in listings], pa.string()),
@@ -114,26 +114,26 @@ class DirectoryTree:
                     if path in outside:
                         raise leads_outside(path)
 
-    def conflict(self, problem: str, first: str, second: str) -> PartitionLayoutError:
+    def make_conflict_error(self, problem: str, first: str, second: str) -> PartitionLayoutError:
         locate = self.storage.place
         return PartitionLayoutError(
             f"{problem}: '{locate(first)}' and '{locate(second)}'. "
             "Move one of them out of the table, or open its directory as a table of its own"
         )
 
-    def too_deep(self, path: str) -> PartitionLayoutError:
+    def make_depth_error(self, path: str) -> PartitionLayoutError:
         return PartitionLayoutError(
             f"more than {DEEPEST_PLAIN} levels of directories below a partition: '{self.storage.place(path)}'. "
             "If it is a link that leads back up, remove it"
         )
 
     def _classify(self, directories: pa.Table, files: pa.Table) -> Children:
-        is_hidden = pc.match_substring_regex(base_names(files["path"].combine_chunks()), _HIDDEN_FILE)
+        is_hidden = pc.match_substring_regex(extract_base_names(files["path"].combine_chunks()), _HIDDEN_FILE)
         # A size that the file system does not know may be any.
         has_bytes = pc.not_equal(pc.fill_null(files["size"].combine_chunks(), 1), 0)
         files = files.filter(pc.and_not(has_bytes, is_hidden))
 
-        names = base_names(directories["path"].combine_chunks())
+        names = extract_base_names(directories["path"].combine_chunks())
         is_seen = pc.invert(pc.match_substring_regex(names, _HIDDEN))
         directories, names = directories.filter(is_seen), names.filter(is_seen)
         is_partition = pc.match_substring(names, "=")
@@ -152,7 +152,7 @@ class DirectoryTree:
             )
 
 
-def base_names(paths: pa.StringArray) -> pa.StringArray:
+def extract_base_names(paths: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring_regex(paths, _DIRECTORY_PART, "")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import counted
+from tamis.errors import format_count
 from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome
 
@@ -88,7 +88,7 @@ class ManifestMetrics:
         )
 
 
-def level_reports(
+def describe_levels(
     manifests: ManifestMetrics,
     files: FileMetrics,
     *,
@@ -120,7 +120,7 @@ def level_reports(
             )
         )
     lengths = (
-        f"the manifest list has a wrong length for {counted(files.wrong_lengths, 'manifest')}"
+        f"the manifest list has a wrong length for {format_count(files.wrong_lengths, 'manifest')}"
         if files.wrong_lengths
         else None
     )

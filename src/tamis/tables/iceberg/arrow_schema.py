@@ -130,7 +130,7 @@ def _convert_primitive(given: str, name: str, location: str) -> pa.DataType:
             return pa.decimal128(precision, scale)
     if match := _FIXED.fullmatch(text):
         length = int(match[1])
-        return pa.binary(length) if length <= _MAX_FIXED_BYTES else types.NotRead(text)
+        return pa.binary(length) if length <= _MAX_FIXED_BYTES else types.UnsupportedType(text)
     if text.partition("(")[0] in _UNSUPPORTED:
-        return types.NotRead(given)
+        return types.UnsupportedType(given)
     raise UnsupportedFeature(f"column '{name}' of {location} has the type {given!r}, which is not an Iceberg type")

@@ -18,7 +18,7 @@ MAX_LISTED_TABLES = 1000
 
 
 @dataclass(frozen=True)
-class AttachedIceberg:
+class AttachedIcebergCatalog:
     """An attached catalog and its tables."""
 
     attached_as: str
@@ -34,8 +34,8 @@ class AttachedIceberg:
         catalog: object,
         open_table: Callable[[str, Catalog], TableSource],
         names_of: Callable[[TableSource], Sequence[str]],
-    ) -> AttachedIceberg:
-        return AttachedIceberg(name, open_catalog(catalog), open_table, names_of)
+    ) -> AttachedIcebergCatalog:
+        return AttachedIcebergCatalog(name, open_catalog(catalog), open_table, names_of)
 
     def open(self, name: Sequence[str]) -> TableSource:
         if len(name) < 2:
@@ -49,7 +49,7 @@ class AttachedIceberg:
         return self.names_of(source)
 
     def is_same(self, other: object) -> bool:
-        if not isinstance(other, AttachedIceberg):
+        if not isinstance(other, AttachedIcebergCatalog):
             return False
         one, two = self.catalog, other.catalog
         # Catalogs that share a database differ only by name. Treating too many as the same is the safe error here.

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.tables.iceberg.avro_enumerations import decode_enumerations
 from tamis.tables.iceberg.avro_inlined import FlattenedRecord
 from tamis.tables.iceberg.avro_rows import decode_rows
@@ -54,7 +54,7 @@ class AvroFile:
         try:
             return resolve(json.loads(self.metadata["avro.schema"]))
         except (KeyError, ValueError, RecursionError) as error:
-            raise CorruptFile(f"'{self.location}' has an invalid Avro schema: {one_line(error)}") from error
+            raise CorruptFile(f"'{self.location}' has an invalid Avro schema: {to_one_line(error)}") from error
 
     def text(self, name: str) -> str | None:
         """Return an entry of the file metadata as text, or None."""
@@ -115,7 +115,9 @@ class AvroFile:
         try:
             return pa.schema(list(arrow_type(self.schema)))
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFile(f"'{self.location}' has an Avro schema with invalid types: {one_line(error)}") from error
+            raise CorruptFile(
+                f"'{self.location}' has an Avro schema with invalid types: {to_one_line(error)}"
+            ) from error
 
 
 def open_avro(content: bytes | pa.Buffer, location: str) -> AvroFile:
@@ -148,7 +150,7 @@ def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None)
         try:
             body = decompress(block, MOST_BYTES - size)
         except (zlib.error, pa.ArrowException, OSError, ValueError, EOFError) as error:
-            raise CorruptFile(f"'{location}' has a block with invalid {codec} data: {one_line(error)}") from error
+            raise CorruptFile(f"'{location}' has a block with invalid {codec} data: {to_one_line(error)}") from error
         size += len(body)
         if records < 0 or size > MOST_BYTES:
             raise CorruptFile(

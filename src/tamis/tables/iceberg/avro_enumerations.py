@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import CorruptFile, counted
+from tamis.errors import CorruptFile, format_count
 from tamis.tables.iceberg.avro_schema import unwrap_nullable
 
 
@@ -72,5 +72,5 @@ def _take_symbols(indices: pa.Array, symbols: list[str], location: str) -> pa.Ar
         return pa.array(symbols, types.STRING).take(indices)
     except pa.ArrowIndexError as error:
         raise CorruptFile(
-            f"'{location}' has an enumeration value outside its {counted(len(symbols), 'symbol')}: the file is damaged"
+            f"'{location}' has an enumeration value outside its {format_count(len(symbols), 'symbol')}: the file is damaged"
         ) from error

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.errors import CorruptFile
-from tamis.tables.arrays import one_array
+from tamis.tables.arrays import to_single_array
 from tamis.tables.iceberg.avro_schema import unwrap_nullable
 
 
@@ -26,7 +26,7 @@ class Fields:
 
     @staticmethod
     def of_table(table: pa.Table, schema: Any, location: str, names: Mapping[str, int]) -> Fields:
-        columns = [one_array(each) for each in table.columns]
+        columns = [to_single_array(each) for each in table.columns]
         return _collect_fields(columns, schema, table.num_rows, location, names)
 
     def get_struct(self, field_id: int, names: Mapping[str, int]) -> Fields:

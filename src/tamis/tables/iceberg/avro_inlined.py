@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.tables.arrays import one_array
+from tamis.tables.arrays import to_single_array
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _is_empty(schema: Any) -> bool:
 
 def _rebuild_array(field: _Field, columns: pa.Table) -> pa.Array:
     if field.column is not None:
-        return one_array(columns[field.column])
+        return to_single_array(columns[field.column])
     if not field.nested:
         return pa.Array.from_buffers(pa.struct([]), columns.num_rows, [None])
     arrays = [_rebuild_array(each, columns) for each in field.nested]

@@ -16,7 +16,7 @@ from pyiceberg import exceptions as pyiceberg_exceptions
 from pyiceberg.catalog import Catalog, CatalogType, load_catalog
 from pyiceberg.utils.config import Config
 
-from tamis.errors import InvalidArgument, MissingDependency, StorageError, one_line, with_article
+from tamis.errors import InvalidArgument, MissingDependency, StorageError, add_article, to_one_line
 
 PARSE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, pyiceberg_exceptions.ValidationError)
 """The errors that pyiceberg raises for metadata and properties that it does not support."""
@@ -71,7 +71,7 @@ def open_catalog(given: object) -> Catalog:
     else:
         raise InvalidArgument(
             "catalog= must be a pyiceberg catalog, its properties as in {'type': 'sql', 'uri': 'sqlite:///…'}, or the "
-            f"name of a configured catalog, found {with_article(type(given).__name__)}"
+            f"name of a configured catalog, found {add_article(type(given).__name__)}"
         )
     what = f"the catalog '{name}'" if isinstance(given, str) or "name" in given else "the catalog"
     try:
@@ -96,7 +96,7 @@ def open_catalog(given: object) -> Catalog:
 def format_error(error: BaseException) -> str:
     """Return the message of a catalog library's error, unwrapped and shortened."""
     inner = getattr(error, "orig", None) or getattr(error.args[0] if error.args else None, "reason", None)
-    text = one_line(inner if isinstance(inner, BaseException) else error)
+    text = to_one_line(inner if isinstance(inner, BaseException) else error)
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
 
 
@@ -149,7 +149,7 @@ def _reject_missing_file(what: str, uri: str) -> None:
         url = make_url(uri)
         url.get_dialect()
     except ArgumentError as error:
-        raise ValueError(one_line(error)) from error
+        raise ValueError(to_one_line(error)) from error
     database = url.database or ":memory:"
     if url.get_backend_name() != "sqlite" or ":memory:" in database or url.query.get("mode") == "memory":
         return

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tamis.errors import CorruptFile, UnsupportedFeature, counted, one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, format_count, to_one_line
 from tamis.io.ranges import MIB, NEVER_CHANGES, PythonFile, RangedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.parquet import batches
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.conform import Constants, conform_batch
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.footer import Footer, load_footer
-from tamis.parquet.leaves import FieldPath, flat_paths
+from tamis.parquet.leaves import FieldPath, list_flat_paths
 from tamis.parquet.matching import find_path
-from tamis.parquet.row_group_rows import decode_row_group, rows_without_columns
-from tamis.parquet.statistics import chunk_ranges
+from tamis.parquet.row_group_rows import decode_row_group, make_dummy_batches
+from tamis.parquet.statistics import find_chunk_ranges
 from tamis.tables.iceberg.stored_types import as_type, restore_time_types
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ _READ_AHEAD_BYTES = 4 * MIB
 """The number of bytes of an ORC file that are fetched at a time: its reader makes many small reads in sequence."""
 
 
-def wrong_count(location: str, rows: int, recorded: int) -> CorruptFile:
+def make_row_count_error(location: str, rows: int, recorded: int) -> CorruptFile:
     """Return the error for a file whose row count differs from the one in the table metadata."""
     return CorruptFile(
-        f"'{location}' has {counted(rows, 'row')}, but the table metadata says {recorded}: the file was replaced, or "
+        f"'{location}' has {format_count(rows, 'row')}, but the table metadata says {recorded}: the file was replaced, or "
         "the metadata is wrong"
     )
 
@@ -60,7 +60,7 @@ class DataFile:
     def read(
         self,
         schema: pa.Schema,
-        names: FieldNames | None,
+        names: ColumnMapping | None,
         where_absent: Constants | None = None,
         *,
         must_have_all: bool = False,
@@ -75,7 +75,7 @@ class DataFile:
             total += batch.num_rows
             yield batch
         if self.rows is not None and total != self.rows:
-            raise wrong_count(self.location, total, self.rows)
+            raise make_row_count_error(self.location, total, self.rows)
 
     def count(self) -> int:
         """Count the rows by reading the file, for a file whose metadata has no row count."""
@@ -84,14 +84,14 @@ class DataFile:
     def read_with_positions(
         self,
         schema: pa.Schema,
-        names: FieldNames | None,
+        names: ColumnMapping | None,
         where_absent: Constants | None = None,
         *,
         must_have_all: bool = False,
         row_groups: Collection[int] | None = None,
     ) -> Iterator[PositionedBatch]:
         """Like `read`, with the position of each batch's first row, and a selection of Parquet row groups."""
-        wanted = _Projection(schema, names, where_absent or {}, flat_paths(schema) if must_have_all else ())
+        wanted = _Projection(schema, names, where_absent or {}, list_flat_paths(schema) if must_have_all else ())
         match self.format.lower():
             case "parquet":
                 return self._read_parquet(wanted, row_groups)
@@ -108,9 +108,9 @@ class DataFile:
 
     def _read_parquet(self, wanted: _Projection, row_groups: Collection[int] | None) -> Iterator[PositionedBatch]:
         footer, _ = load_footer(self.storage, self.path, self.size, NEVER_CHANGES, wanted.names)
-        leaves = {leaf for path in flat_paths(wanted.schema) for leaf in footer.schema.leaves_to_read(path)}
+        leaves = {leaf for path in list_flat_paths(wanted.schema) for leaf in footer.schema.find_leaves_to_read(path)}
         rows = self._read_row_groups(footer, sorted(leaves), row_groups)
-        yield from wanted.conform(rows, footer.schema.own_arrow, self.location)
+        yield from wanted.conform(rows, footer.schema.physical_arrow, self.location)
 
     def _read_row_groups(
         self, footer: Footer, leaves: list[int], row_groups: Collection[int] | None
@@ -125,10 +125,10 @@ class DataFile:
 
     def _read_row_group(self, footer: Footer, leaves: list[int], group: int, count: int) -> Iterator[pa.RecordBatch]:
         if not leaves:
-            yield from rows_without_columns(count)
+            yield from make_dummy_batches(count)
             return
         metadata = footer.metadata
-        ranges = chunk_ranges(metadata, group, leaves, size=self.size, place=self.location)
+        ranges = find_chunk_ranges(metadata, group, leaves, size=self.size, place=self.location)
         buffers = read_ranges(self.storage, self.path, ranges, size=self.size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
         source = file_of_ranges(fetched, self.size, self.location)
@@ -152,12 +152,12 @@ class DataFile:
                 yield from wanted.conform(_add_positions(rows), own, self.location)
             except (pa.ArrowException, OSError, ValueError) as error:
                 # This includes column names that are not text, and field ids that are not numbers.
-                raise CorruptFile(f"'{self.location}' cannot be decoded: {one_line(error)}") from error
+                raise CorruptFile(f"'{self.location}' cannot be decoded: {to_one_line(error)}") from error
 
     def _read_orc_stripes(self, file: orc.ORCFile, own: pa.Schema, wanted: _Projection) -> Iterator[pa.RecordBatch]:
         columns = [index for index, name in enumerate(own.names) if name in wanted.schema.names]
         if not columns:
-            yield from rows_without_columns(file.nrows)
+            yield from make_dummy_batches(file.nrows)
             return
         for stripe in range(file.nstripes):
             try:
@@ -207,7 +207,7 @@ class _Projection:
     """The columns to read from a file."""
 
     schema: pa.Schema
-    names: FieldNames | None
+    names: ColumnMapping | None
     where_absent: Constants
     must_have: Sequence[FieldPath]
 
@@ -244,7 +244,7 @@ def _add_positions(batches: Iterator[pa.RecordBatch], start: int = 0) -> Iterato
 
 
 def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows = batches.rows_of_a_batch(batch.num_rows, batch.nbytes)
+    rows = batches.choose_batch_rows(batch.num_rows, batch.nbytes)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 

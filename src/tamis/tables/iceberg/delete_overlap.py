@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
-from tamis.tables.arrays import one_array
+from tamis.tables.arrays import to_single_array
 from tamis.tables.iceberg.partition_bounds import drop_inverted_bounds
 from tamis.tables.iceberg.single_values import decode_values
 
@@ -28,7 +28,7 @@ class BoundsOverlap:
 
     def __init__(self, data: pa.Table, deletes: pa.Table, chosen: Indices, columns: Mapping[int, Column]) -> None:
         """Collect bounds; `chosen` are the indices of the equality deletes among the deletes."""
-        every = one_array(deletes["equality_ids"])
+        every = to_single_array(deletes["equality_ids"])
         ids = pc.unique(every.take(pa.array(chosen)).flatten()).to_pylist()
         comparable = [each for each in ids if each in columns and _has_useful_bounds(columns[each].type)]
         owners = pc.list_parent_indices(every).to_numpy()
@@ -63,7 +63,7 @@ class _DroppedKeys:
 
     @staticmethod
     def of(data: pa.Table, deletes: pa.Table) -> _DroppedKeys:
-        both = pa.concat_arrays([one_array(each["dropped_key"]) for each in (data, deletes)])
+        both = pa.concat_arrays([to_single_array(each["dropped_key"]) for each in (data, deletes)])
         codes = pc.fill_null(pc.dictionary_encode(both).indices, -1).to_numpy()
         return _DroppedKeys(codes[: data.num_rows], codes[data.num_rows :])
 
@@ -119,7 +119,7 @@ def _decode_bounds(files: pa.Table, field_id: int, column: Column) -> tuple[pa.A
     data_type = column.type
     assert data_type is not None
     low, high = (
-        decode_values(one_array(files[name]), data_type)
+        decode_values(to_single_array(files[name]), data_type)
         if (name := f"{kind}:{field_id}") in files.column_names
         else pa.nulls(files.num_rows, data_type)
         for kind in ("lower", "upper")
@@ -133,10 +133,10 @@ def _find_nullable(files: pa.Table, field_id: int, column: Column) -> Bits:
     if len(column.path) == 1:
         return may_be
     # A field of a NULL struct is NULL too, and some writers do not count it.
-    is_counted = pc.equal(values, one_array(files["record_count"]))
+    is_counted = pc.equal(values, to_single_array(files["record_count"]))
     may_be |= ~np.asarray(pc.fill_null(is_counted, False))
     return may_be
 
 
 def _get_counts(files: pa.Table, name: str) -> pa.Array:
-    return one_array(files[name]) if name in files.column_names else pa.nulls(files.num_rows, types.LONG)
+    return to_single_array(files[name]) if name in files.column_names else pa.nulls(files.num_rows, types.LONG)

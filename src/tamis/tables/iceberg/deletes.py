@@ -19,15 +19,15 @@ from pyroaring import BitMap64
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.io.weighted_cache import WeightedCache
-from tamis.parquet.roaring import bitmap64_of_runs
-from tamis.parquet.runs import runs_of_sorted
+from tamis.parquet.roaring import bitmap64_from_runs
+from tamis.parquet.runs import runs_from_sorted_rows
 from tamis.tables.iceberg.arrow_schema import Json
 from tamis.tables.iceberg.data_files import DataFile
 from tamis.tables.iceberg.equality_deletes import DeletedKeys, EqualityColumns, EqualityLookup, find_deleted
 from tamis.tables.iceberg.files import FORMER_VALUES
 from tamis.tables.iceberg.position_deletes import PositionDeletes
 from tamis.tables.iceberg.puffin import DeletionVector, read_deletion_vectors
-from tamis.tables.source import known_otherwise
+from tamis.tables.source import read_absent_values
 
 
 class _Measured(Protocol):
@@ -132,8 +132,8 @@ class DeleteReader:
             wanted.setdefault(file, []).append(EqualityLookup(kinds[kind], keys[kinds[kind]], number_of[own]))
         indices = list(wanted)
         data = files.drop_columns("deletes").take(pa.array(indices))
-        known = known_otherwise(data)
-        former = known_otherwise(data, FORMER_VALUES)
+        known = read_absent_values(data)
+        former = read_absent_values(data, FORMER_VALUES)
 
         def find(number: int) -> BitMap64:
             row = {name: data[name][number].as_py() for name in ("path", "size", "file_format", "num_records")}
@@ -179,7 +179,7 @@ class DeleteReader:
 
 def make_bitmap(positions: Numbers) -> BitMap64:
     """Return the bitmap of row positions, which may be in any order."""
-    return bitmap64_of_runs(*runs_of_sorted(np.sort(positions)))
+    return bitmap64_from_runs(*runs_from_sorted_rows(np.sort(positions)))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import Column
-from tamis.tables.arrays import one_array
+from tamis.tables.arrays import to_single_array
 from tamis.tables.iceberg.delete_overlap import BoundsOverlap
 from tamis.tables.iceberg.manifests import EQUALITY_DELETES, POSITION_DELETES, PUFFIN
 from tamis.tables.iceberg.single_values import decode_values
@@ -106,7 +106,7 @@ def assign_deletes(
     lists = _Lists.concatenate(
         [by_vector.group_by_file(data.num_rows), by_position.group_by_file(data.num_rows), *by_equality]
     )
-    counts = one_array(deletes["record_count"]).take(pa.array(by_vector.deletes))
+    counts = to_single_array(deletes["record_count"]).take(pa.array(by_vector.deletes))
     is_exact = np.ones(data.num_rows, bool)
     is_exact[by_position.files] = False
     is_exact[by_vector.files[np.asarray(counts.is_null())]] = False
@@ -128,13 +128,13 @@ def _describe_deletes(deletes: pa.Table, resolved: pa.Array, is_vector: Bits) ->
     return pa.StructArray.from_arrays(
         [
             resolved,
-            one_array(deletes["size"]),
-            one_array(deletes["content"]).cast(pa.int8()),
-            one_array(deletes["file_format"]),
-            pc.if_else(is_other, nothing, one_array(deletes["offset"])),
-            pc.if_else(is_other, nothing, one_array(deletes["length"])),
-            one_array(deletes["record_count"]),
-            one_array(deletes["equality_ids"]),
+            to_single_array(deletes["size"]),
+            to_single_array(deletes["content"]).cast(pa.int8()),
+            to_single_array(deletes["file_format"]),
+            pc.if_else(is_other, nothing, to_single_array(deletes["offset"])),
+            pc.if_else(is_other, nothing, to_single_array(deletes["length"])),
+            to_single_array(deletes["record_count"]),
+            to_single_array(deletes["equality_ids"]),
         ],
         fields=list(DELETE),
     )
@@ -223,7 +223,7 @@ class _Groups:
 
 def _match_paths(data: pa.Table, deletes: pa.Table, chosen: Indices, paths: pa.Array) -> _Pairs:
     """Pair deletes that reference one data file with that file, if it is no newer."""
-    locations = one_array(data["location"])
+    locations = to_single_array(data["location"])
     distinct = pc.unique(locations)
     codes = pc.index_in(locations, value_set=distinct).to_numpy()
     order = np.argsort(codes, kind="stable").astype(np.int32)
@@ -241,7 +241,7 @@ def _keep_no_newer(data: pa.Table, deletes: pa.Table, pairs: _Pairs) -> _Pairs:
 def _match_vectors(data: pa.Table, deletes: pa.Table, chosen: Indices) -> _Pairs:
     if not len(chosen):
         return _Pairs(chosen, chosen)
-    pairs = _match_paths(data, deletes, chosen, one_array(deletes["referenced"]).take(pa.array(chosen)))
+    pairs = _match_paths(data, deletes, chosen, to_single_array(deletes["referenced"]).take(pa.array(chosen)))
     # A file has at most one deletion vector; if there are several, the newest applies.
     order = np.lexsort((deletes["sequence_number"].to_numpy()[pairs.deletes], pairs.files))
     files, own = pairs.files[order], pairs.deletes[order]
@@ -254,7 +254,7 @@ def _match_position_deletes(data: pa.Table, deletes: pa.Table, chosen: Indices, 
         return _Pairs(chosen, chosen)
     indices = pa.array(chosen)
     low, high = (_decode_paths(deletes, f"{kind}:{PATH_ID}", indices) for kind in ("lower", "upper"))
-    named = one_array(deletes["referenced"]).take(indices)
+    named = to_single_array(deletes["referenced"]).take(indices)
     # Truncated bounds differ, because the upper bound is rounded up.
     one = pc.if_else(pc.fill_null(pc.equal(low, high), False), low, pa.scalar(None, types.STRING))
     paths = pc.coalesce(named, one)
@@ -271,14 +271,14 @@ def _match_position_deletes(data: pa.Table, deletes: pa.Table, chosen: Indices, 
 def _decode_paths(deletes: pa.Table, name: str, rows: pa.Array) -> pa.Array:
     if name not in deletes.column_names:
         return pa.nulls(len(rows), types.STRING)
-    return decode_values(one_array(deletes[name]).take(rows), types.STRING)
+    return decode_values(to_single_array(deletes[name]).take(rows), types.STRING)
 
 
 def _match_path_bounds(
     data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Groups
 ) -> Iterator[_Pairs]:
     """Pair deletes with the data files of their partition whose path is within bounds; unknown bounds are no limit."""
-    locations = one_array(data["location"])
+    locations = to_single_array(data["location"])
     # Ranks represent the paths, and bounds are searched among the sorted paths.
     distinct = pc.unique(locations)
     ordered = distinct.take(pc.sort_indices(distinct))

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
 from tamis.parquet.conform import Constants
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.parquet.leaves import FieldPath
 from tamis.tables.iceberg.arrow_schema import Json, arrow_schema
 from tamis.tables.iceberg.data_files import DataFile
@@ -55,7 +55,7 @@ class EqualityColumns:
         return arrow_schema(self._pruned, self.table_name)
 
     @cached_property
-    def names(self) -> FieldNames:
+    def names(self) -> ColumnMapping:
         return make_field_names(self._pruned, self.name_mapping)
 
     @cached_property

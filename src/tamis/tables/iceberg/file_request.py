@@ -16,9 +16,9 @@ from tamis.skipping.predicate import Predicate
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.rewrite import Conjunct
 from tamis.tables.iceberg.arrow_schema import arrow_schema
-from tamis.tables.iceberg.projection import conjuncts_for
+from tamis.tables.iceberg.projection import project_conjuncts
 from tamis.tables.iceberg.specs import Spec, find_field_chain, make_specs, map_columns_by_id, resolve_filter
-from tamis.tables.source import absent_name
+from tamis.tables.source import absent_column_name
 
 _LEVELS = ("manifests", "partitions", "files")
 
@@ -88,8 +88,8 @@ class Layout:
 
     @cached_property
     def identity_columns(self) -> dict[str, Column]:
-        """The columns, also inside structs, that are identity-partitioned in some spec: by `absent_name`."""
-        return {absent_name(column.path): column for spec in self.specs.values() for _, column in spec.identity}
+        """The columns, also inside structs, that are identity-partitioned in some spec: by `absent_column_name`."""
+        return {absent_column_name(column.path): column for spec in self.specs.values() for _, column in spec.identity}
 
     @cached_property
     def former_columns(self) -> dict[str, pa.Field]:
@@ -147,7 +147,7 @@ class Request:
 
     @cached_property
     def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:
-        return {spec_id: conjuncts_for(self.predicate, spec) for spec_id, spec in self.layout.specs.items()}
+        return {spec_id: project_conjuncts(self.predicate, spec) for spec_id, spec in self.layout.specs.items()}
 
     def conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
         """Return the conjuncts of the filter, projected to the partition values of a spec."""

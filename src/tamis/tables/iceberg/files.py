@@ -22,18 +22,18 @@ from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.prune import ConjunctOutcome, prune
-from tamis.tables.arrays import one_array
+from tamis.tables.arrays import to_single_array
 from tamis.tables.iceberg.account import FileMetrics, Outcomes, Sizes
 from tamis.tables.iceberg.file_request import Layout, Request
-from tamis.tables.iceberg.manifest_pruning import explain_unused_conjuncts, spec_of
+from tamis.tables.iceberg.manifest_pruning import explain_unused_conjuncts, get_spec
 from tamis.tables.iceberg.manifests import Entries, read_manifest
-from tamis.tables.iceberg.partition_bounds import Metadata, bounds_of_tuples, tightened
-from tamis.tables.iceberg.partition_keys import Texts, encode_dropped_keys, encode_partition_keys
+from tamis.tables.iceberg.partition_bounds import Metadata, compute_partition_bounds, tighten_bounds
+from tamis.tables.iceberg.partition_keys import PartitionTexts, encode_dropped_keys, encode_partition_keys
 from tamis.tables.iceberg.specs import Spec
-from tamis.tables.iceberg.statistics import bounds_of_statistics
-from tamis.tables.source import IDENTITY_VALUES, absent_name
+from tamis.tables.iceberg.statistics import compute_statistics_bounds
+from tamis.tables.source import IDENTITY_VALUES, absent_column_name
 
-MOST_FILES_TOGETHER = 16 * 1024
+MAX_FILES_PER_GROUP = 16 * 1024
 """The largest number of files in a group, unless one manifest has more: small arrays have a high overhead."""
 
 FORMER_VALUES = "former_values"
@@ -60,21 +60,21 @@ class Manifest:
     files: int | None
 
     @staticmethod
-    def all_of(table: pa.Table) -> list[Manifest]:
+    def from_table(table: pa.Table) -> list[Manifest]:
         columns = (table[name].to_pylist() for name in
                    ("path", "length", "spec_id", "sequence_number", "added_snapshot_id", "files"))  # fmt: skip
         return [Manifest(*each) for each in zip(*columns, strict=True)]
 
 
-def pieces_of(manifests: Sequence[Manifest]) -> list[list[Manifest]]:
+def group_manifests(manifests: Sequence[Manifest]) -> list[list[Manifest]]:
     """Group manifests by spec, so that each group has enough files."""
     found: list[list[Manifest]] = []
     for spec_id in dict.fromkeys(manifest.spec_id for manifest in manifests):
         pending: list[Manifest] = []
         files = 0
         for manifest in (each for each in manifests if each.spec_id == spec_id):
-            own = manifest.files if manifest.files is not None else MOST_FILES_TOGETHER
-            if pending and files + own > MOST_FILES_TOGETHER:
+            own = manifest.files if manifest.files is not None else MAX_FILES_PER_GROUP
+            if pending and files + own > MAX_FILES_PER_GROUP:
                 found.append(pending)
                 pending, files = [], 0
             pending.append(manifest)
@@ -135,16 +135,16 @@ class FilePruner:
 
     def prune(self, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
         """Return the kept files of a group of manifests, and the metrics of all its files."""
-        spec = spec_of(self._request.layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
+        spec = get_spec(self._request.layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
         tested = self._request.tested if self._request.by_statistics else ()
         wanted = (*self._more, *tested, *self._request.described_ids)
         entries = [read_entries(storage, each, wanted, with_nans=self._needs_nan_counts) for each in group]
-        tuples = joined_entries(spec, entries, storage.place(group[0].path))
+        tuples = join_entries(spec, entries, storage.place(group[0].path))
         _check_data_files(tuples.files, storage.place(group[0].path))
         found, metrics = self._prune_entries(spec, tuples)
         return found, replace(metrics, wrong_lengths=sum(own.is_length_wrong for own in entries))
 
-    def _prune_entries(self, spec: Spec, given: Tuples) -> tuple[pa.Table, FileMetrics]:
+    def _prune_entries(self, spec: Spec, given: PartitionedFiles) -> tuple[pa.Table, FileMetrics]:
         request = self._request
         conjuncts = request.conjuncts(spec)
         files, typed = given.files, given.typed
@@ -157,14 +157,14 @@ class FilePruner:
         of_partitions: Outcomes = ()
         known: Metadata = {}
         if request.by_partitions and conjuncts and spec.fields:
-            rows = one_array(files["record_count"])
+            rows = to_single_array(files["record_count"])
             # A field with unknown values keeps every file.
             right = {field_id: values for field_id, values in typed.items() if field_id not in given.wrong}
-            known = bounds_of_tuples(spec, right, rows, request.predicate.columns)
+            known = compute_partition_bounds(spec, right, rows, request.predicate.columns)
             pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
             of_partitions = explain_unused_conjuncts(pruned.outcomes, spec, request)
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], _stack_columns(pruned.matched, int(left.sum()))
+            chosen, matched = chosen[left], _stack_columns(pruned.fully_matched, int(left.sum()))
             known = {name: values.filter(pruned.selection) for name, values in known.items()}
         if request.predicate.partition_filter is not None:
             chosen, matched, known, of_filter = self._apply_partition_filter(
@@ -175,18 +175,18 @@ class FilePruner:
         after_partitions = Sizes.of(files["size"])
         of_statistics: Outcomes = ()
         if request.by_statistics:
-            rows = one_array(files["record_count"])
-            units = {ROW_COUNT.name: rows, **bounds_of_statistics(files, request.tested, rows)}
-            pruned = prune(pa.record_batch(tightened(units, known, tuple(request.tested.values()))), conjuncts)
+            rows = to_single_array(files["record_count"])
+            units = {ROW_COUNT.name: rows, **compute_statistics_bounds(files, request.tested, rows)}
+            pruned = prune(pa.record_batch(tighten_bounds(units, known, tuple(request.tested.values()))), conjuncts)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], matched[left] | _stack_columns(pruned.matched, int(left.sum()))
+            chosen, matched = chosen[left], matched[left] | _stack_columns(pruned.fully_matched, int(left.sum()))
             files = files.filter(pruned.selection)
         metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
         found = self._describe_files(spec, files, given, chosen, matched)
         if self._request.described:
-            rows = one_array(files["record_count"])
-            for name, values in bounds_of_statistics(files, self._request.described_ids, rows).items():
+            rows = to_single_array(files["record_count"])
+            for name, values in compute_statistics_bounds(files, self._request.described_ids, rows).items():
                 found = found.append_column(DESCRIBED + name, values)
         return found, metrics
 
@@ -203,7 +203,7 @@ class FilePruner:
         partition_filter = self._request.partition_filters[spec.spec_id]
         indices = pa.array(chosen)
         own = {field_id: values.take(indices) for field_id, values in typed.items()}
-        admitted = Texts.of(spec, own, keys.take(indices)).admitted(partition_filter)
+        admitted = PartitionTexts.of(spec, own, keys.take(indices)).apply_filter(partition_filter)
         kept = np.asarray(admitted)
         text = f"partition filter {partition_filter.to_json()}"
         outcome = ConjunctOutcome(text, int((~kept).sum()), None)
@@ -214,7 +214,7 @@ class FilePruner:
         self,
         spec: Spec,
         files: pa.Table,
-        given: Tuples,
+        given: PartitionedFiles,
         chosen: npt.NDArray[np.int64],
         matched: Bits,
     ) -> pa.Table:
@@ -226,13 +226,13 @@ class FilePruner:
         columns: dict[str, pa.Array | pa.ChunkedArray] = {
             "spec_id": pa.repeat(pa.scalar(spec.spec_id, pa.int32()), len(chosen)),
             "partition_key": keys,
-            "partition_values": Texts.of(spec, own, keys).to_json(),
+            "partition_values": PartitionTexts.of(spec, own, keys).to_json(),
             "matched": pa.array(np.all(matched, axis=1)),
         }
         if IDENTITY_VALUES in self.schema.names:
             wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
             identity = {
-                absent_name(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
+                absent_column_name(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
                 for field, column in spec.identity
             }
             columns[UNREADABLE] = _describe_unreadable(spec, wrong, given.location, len(chosen))
@@ -257,7 +257,7 @@ class FilePruner:
         children = [found[child.name] if child.name in found else pa.nulls(rows, child.type) for child in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind))
 
-    def _check_filter_values(self, spec: Spec, given: Tuples) -> None:
+    def _check_filter_values(self, spec: Spec, given: PartitionedFiles) -> None:
         """Raise if the filter needs a partition value that is invalid for its type."""
         predicate = self._request.predicate
         mentioned = {column.path[0] for column in predicate.mentioned}
@@ -317,7 +317,7 @@ def read_entries(
 
 
 @dataclass(frozen=True)
-class Tuples:
+class PartitionedFiles:
     """Files of one spec with their partition tuples. Rarely needed properties are computed lazily."""
 
     files: pa.Table
@@ -332,7 +332,7 @@ class Tuples:
 
     def check_texts(self) -> None:
         """Raise if a partition filter would compare a value that is invalid for its type."""
-        for field in self._spec.useful:
+        for field in self._spec.prunable_fields:
             if field.field_id in self.wrong and field.source is not None:
                 raise _make_value_error(field.source, self.location)
 
@@ -359,13 +359,13 @@ class Tuples:
         }
 
 
-def joined_entries(spec: Spec, entries: Sequence[Entries], location: str) -> Tuples:
+def join_entries(spec: Spec, entries: Sequence[Entries], location: str) -> PartitionedFiles:
     """Join the entries of manifests of one spec. Partition value types may differ, because columns were promoted."""
-    typed = [spec.typed(own.partition, location) for own in entries]
-    wrong = [spec.wrong(own.partition, values) for own, values in zip(entries, typed, strict=True)]
-    return Tuples(
+    typed = [spec.convert_values(own.partition, location) for own in entries]
+    wrong = [spec.find_invalid(own.partition, values) for own, values in zip(entries, typed, strict=True)]
+    return PartitionedFiles(
         pa.concat_tables([own.files for own in entries], promote_options="permissive"),
-        {field.field_id: pa.concat_arrays([own[field.field_id] for own in typed]) for field in spec.useful},
+        {field.field_id: pa.concat_arrays([own[field.field_id] for own in typed]) for field in spec.prunable_fields},
         {
             field_id: pa.concat_arrays(
                 [

@@ -25,7 +25,7 @@ from tamis.tables.file_columns import UNKNOWN
 from tamis.tables.iceberg.dependencies import check_installed
 
 if TYPE_CHECKING:
-    from tamis.tables.iceberg.files import Manifest, Tuples
+    from tamis.tables.iceberg.files import Manifest, PartitionedFiles
     from tamis.tables.iceberg.specs import Spec
     from tamis.tables.iceberg.table import IcebergTable
 
@@ -98,7 +98,7 @@ def list_files(
     table = _open(uri, storage_options, catalog, relocate, allow_outside, snapshot_id, ref, timestamp)
     from tamis.tables.iceberg.files import Manifest
 
-    manifests = Manifest.all_of(table.manifests.table.sort_by("content"))
+    manifests = Manifest.from_table(table.manifests.table.sort_by("content"))
     filters = _resolve_filters(table, filter)
     found = run_in_threads(lambda each: _read_manifest(table, each, filters), manifests, table.storage.threads)
     return _concat_batches(found)
@@ -145,7 +145,7 @@ def _open(
 ) -> IcebergTable:
     check_installed()
     # Imported here, because only Iceberg tables need them.
-    from tamis.tables.iceberg.opening import open_place
+    from tamis.tables.iceberg.opening import open_location
     from tamis.tables.iceberg.table import IcebergTable
 
     if catalog is not None:
@@ -155,7 +155,7 @@ def _open(
             os.fspath(uri), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
         )
     else:
-        opened = open_place(open_storage(uri, storage_options), relocate=relocate, allow_outside=allow_outside)
+        opened = open_location(open_storage(uri, storage_options), relocate=relocate, allow_outside=allow_outside)
     return IcebergTable.open(opened, snapshot_id, ref, timestamp)
 
 
@@ -163,37 +163,39 @@ def _find_manifest(table: IcebergTable, path: str) -> Manifest:
     """Return a manifest by its path: from the manifest list, or from its own header where another snapshot has it."""
     from tamis.tables.iceberg.avro import open_avro
     from tamis.tables.iceberg.files import Manifest
-    from tamis.tables.iceberg.manifest_list import read_whole
+    from tamis.tables.iceberg.manifest_list import read_file_bytes
 
-    known = {each.path: each for each in Manifest.all_of(table.manifests.table)}
+    known = {each.path: each for each in Manifest.from_table(table.manifests.table)}
     found = known.get(path) or known.get(resolved := table.opened.relocation.resolve(path))
     if found is not None:
         return found
-    content = read_whole(table.storage, resolved)
+    content = read_file_bytes(table.storage, resolved)
     spec = open_avro(content, table.storage.place(resolved)).number("partition-spec-id")
     return Manifest(resolved, content.size, spec or 0, 0, None, None)
 
 
 def _read_manifest(table: IcebergTable, manifest: Manifest, filters: Mapping[int, PartitionFilter]) -> pa.RecordBatch:
-    from tamis.tables.iceberg.files import joined_entries, read_entries
-    from tamis.tables.iceberg.manifest_pruning import spec_of
+    from tamis.tables.iceberg.files import join_entries, read_entries
+    from tamis.tables.iceberg.manifest_pruning import get_spec
 
     location = table.storage.place(manifest.path)
-    spec = spec_of(table.layout.specs, manifest.spec_id, f"'{location}'")
-    tuples = joined_entries(spec, [read_entries(table.storage, manifest, ())], location)
+    spec = get_spec(table.layout.specs, manifest.spec_id, f"'{location}'")
+    tuples = join_entries(spec, [read_entries(table.storage, manifest, ())], location)
     return _describe_files(table, spec, tuples, filters.get(spec.spec_id))
 
 
-def _describe_files(table: IcebergTable, spec: Spec, tuples: Tuples, filter: PartitionFilter | None) -> pa.RecordBatch:
-    from tamis.tables.iceberg.partition_keys import Texts
+def _describe_files(
+    table: IcebergTable, spec: Spec, tuples: PartitionedFiles, filter: PartitionFilter | None
+) -> pa.RecordBatch:
+    from tamis.tables.iceberg.partition_keys import PartitionTexts
 
-    texts = Texts.of(spec, tuples.typed, tuples.keys)
+    texts = PartitionTexts.of(spec, tuples.typed, tuples.keys)
     files = tuples.files
     if filter is not None:
         tuples.check_texts()
-        kept = texts.admitted(filter)
+        kept = texts.apply_filter(filter)
         if kept.true_count < files.num_rows:
-            files, texts = files.filter(kept), Texts(texts.distinct, texts.places.filter(kept))
+            files, texts = files.filter(kept), PartitionTexts(texts.distinct, texts.indices.filter(kept))
     kinds = pa.array(CONTENT_TYPES, types.STRING).take(files["content"].combine_chunks())
     return pa.record_batch(
         [

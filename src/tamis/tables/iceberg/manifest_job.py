@@ -12,12 +12,12 @@ from dataclasses import astuple
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import counted
+from tamis.errors import format_count
 from tamis.io.storage import Storage
 from tamis.tables.iceberg.account import FileMetrics
 from tamis.tables.iceberg.file_request import Request
 from tamis.tables.iceberg.files import FilePruner, Manifest
-from tamis.tables.jobs import Arguments, Engine, Item, Job, storage_arguments
+from tamis.tables.jobs import Arguments, Engine, Item, Job, storage_to_arguments
 
 FUNCTION = "tamis.tables.iceberg.manifest_job:prune_manifest_group"
 
@@ -31,12 +31,12 @@ def prune_on_engine(
     name: str,
 ) -> list[tuple[pa.Table, FileMetrics]]:
     """Run `FilePruner.prune` on executors, and return its result for each group of manifests."""
-    arguments = {**storage_arguments(storage), "request": request.to_json(), "compared": list(compared)}
-    what = f"read {counted(sum(map(len, groups)), 'manifest')} of {name}"
+    arguments = {**storage_to_arguments(storage), "request": request.to_json(), "compared": list(compared)}
+    what = f"read {format_count(sum(map(len, groups)), 'manifest')} of {name}"
     schema = _make_schema(FilePruner(request, compared))
     job = Job(FUNCTION, arguments, schema, what, storage.counters)
     sizes = [sum(max(each.length, 0) for each in group) for group in groups]
-    items = [Item.of_json([astuple(each) for each in group], size) for group, size in zip(groups, sizes, strict=True)]
+    items = [Item.from_json([astuple(each) for each in group], size) for group, size in zip(groups, sizes, strict=True)]
     batches: list[list[pa.RecordBatch]] = [[] for _ in groups]
     for number, batch in engine.run(job, items):
         batches[number].append(batch)
@@ -45,7 +45,7 @@ def prune_on_engine(
 
 def prune_manifest_group(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the files of some manifests of one spec that may hold a matching row."""
-    pruner = arguments.once(_make_pruner)
+    pruner = arguments.memoise(_make_pruner)
     table, metrics = pruner.prune(arguments.storage, [Manifest(*each) for each in json.loads(item)])
     schema = _make_schema(pruner)
     serialized = pa.array([json.dumps(metrics.to_json())], types.STRING)

@@ -72,7 +72,7 @@ class ManifestList:
 
     table: pa.Table
 
-    def of(self, content: int) -> pa.Table:
+    def select_content(self, content: int) -> pa.Table:
         """Return the data manifests, or the delete manifests."""
         return self.table.filter(pc.equal(self.table["content"], content))
 
@@ -88,7 +88,7 @@ def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation
     path = relocation.resolve(snapshot.manifest_list)
     if snapshot.snapshot_id in metadata.encrypted_snapshots:
         raise make_encryption_error(f"'{storage.place(path)}', the manifest list of a snapshot,")
-    file = open_avro(read_whole(storage, path), storage.place(path))
+    file = open_avro(read_file_bytes(storage, path), storage.place(path))
     fields = Fields.of_table(file.read(), file.schema, file.location, _NAMES)
     files = pc.add(fields.get_optional(504, types.LONG), fields.get_optional(505, types.LONG))
     found = pa.table(
@@ -141,7 +141,7 @@ def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocatio
         entry = find_file(storage, path)
         if entry is None:
             raise MissingFile(f"the manifest '{storage.place(path)}' does not exist")
-        spec = open_avro(read_whole(storage, path), storage.place(path)).number("partition-spec-id")
+        spec = open_avro(read_file_bytes(storage, path), storage.place(path)).number("partition-spec-id")
         found.append(
             {
                 "path": path,
@@ -155,7 +155,7 @@ def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocatio
     return pa.Table.from_pylist(found, MANIFESTS)
 
 
-def read_whole(storage: Storage, path: str, size: int | None = None) -> pa.Buffer:
+def read_file_bytes(storage: Storage, path: str, size: int | None = None) -> pa.Buffer:
     """Read all bytes of an immutable file."""
     with RangedFile(storage, path, size, NEVER_CHANGES) as file:
         return file.read([(0, file.size)])[0]

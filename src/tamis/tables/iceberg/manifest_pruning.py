@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
-from tamis.expr.nodes import columns_of
+from tamis.expr.nodes import find_columns
 from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.tables.iceberg.account import ManifestMetrics, Sizes, with_reason
 from tamis.tables.iceberg.file_request import Request
@@ -42,7 +42,7 @@ def prune_manifests(manifests: pa.Table, request: Request, location: str) -> Kep
     for spec_id in np.unique(spec_ids).tolist():
         own = np.flatnonzero(spec_ids == spec_id)
         selection, found = _prune_under_spec(
-            manifests.take(pa.array(own)), spec_of(request.layout.specs, spec_id, location), request
+            manifests.take(pa.array(own)), get_spec(request.layout.specs, spec_id, location), request
         )
         keep[own] = selection
         metrics += found
@@ -50,7 +50,7 @@ def prune_manifests(manifests: pa.Table, request: Request, location: str) -> Kep
     return KeptManifests(kept, metrics)
 
 
-def spec_of(specs: Mapping[int, Spec], spec_id: int, location: str) -> Spec:
+def get_spec(specs: Mapping[int, Spec], spec_id: int, location: str) -> Spec:
     """Return the partition spec with an id."""
     found = specs.get(spec_id)
     if found is None:
@@ -91,9 +91,9 @@ def explain_unused_conjuncts(
     outcomes: tuple[ConjunctOutcome, ...], spec: Spec, request: Request
 ) -> tuple[ConjunctOutcome, ...]:
     """Return the outcomes, with a reason for the conjuncts that refer to no partition source column."""
-    own = {field.source.path for field in spec.useful if field.source is not None}
+    own = {field.source.path for field in spec.prunable_fields if field.source is not None}
     applies = [
-        not outcome.skipped and not any(column.path in own for column in columns_of(conjunct.predicate))
+        not outcome.skipped and not any(column.path in own for column in find_columns(conjunct.predicate))
         for outcome, conjunct in zip(outcomes, request.predicate.conjuncts, strict=True)
     ]
     return with_reason(outcomes, NOT_A_PARTITION_COLUMN, applies)

@@ -25,7 +25,7 @@ from tamis.tables.iceberg.avro import AvroFile, open_avro
 from tamis.tables.iceberg.avro_fields import Fields, find_map_values
 from tamis.tables.iceberg.avro_schema import unwrap_nullable
 from tamis.tables.iceberg.encryption import reject_encrypted
-from tamis.tables.iceberg.manifest_list import read_whole
+from tamis.tables.iceberg.manifest_list import read_file_bytes
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 _CONTENTS = pa.array([DATA, POSITION_DELETES, EQUALITY_DELETES], pa.int8())
@@ -108,7 +108,7 @@ def read_manifest(
     equality deletes compare. `length` and `live`, the number of live entries, are as in the manifest list, None if
     unknown. `sequence_number` and `snapshot_id` are those of the manifest, which its entries may inherit.
     """
-    content = read_whole(storage, path)
+    content = read_file_bytes(storage, path)
     file = open_avro(content, storage.place(path))
     _check_spec(file, spec_id)
     has_statistics = bool(statistics) or of_compared

@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.tables.iceberg.arrow_schema import check_schema
 from tamis.tables.iceberg.for_pyiceberg import simplify
 
@@ -33,7 +33,7 @@ class Metadata:
     """The content of a table metadata file."""
 
     table: TableMetadata
-    place: str
+    file_location: str
     """The location of the metadata file, for messages."""
     embedded_manifests: Mapping[int, tuple[str, ...]]
     """The manifests of snapshots that list them directly, as format version 1 allows, by snapshot id."""
@@ -96,7 +96,7 @@ def parse_metadata(content: bytes, location: str) -> Metadata:
         table = TableMetadataUtil.parse_obj(given)
     except (ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptFile(
-            f"'{location}' is not Iceberg table metadata that pyiceberg can parse: {one_line(error)[:500]}"
+            f"'{location}' is not Iceberg table metadata that pyiceberg can parse: {to_one_line(error)[:500]}"
         ) from error
     return Metadata(table, location, embedded, schemas, encrypted)
 
@@ -143,7 +143,7 @@ def _parse_json(content: bytes, location: str) -> dict[str, Any]:
     try:
         found = json.loads(content, object_pairs_hook=_make_object)
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"'{location}' is not valid JSON: {one_line(error)}") from error
+        raise CorruptFile(f"'{location}' is not valid JSON: {to_one_line(error)}") from error
     if not isinstance(found, dict):
         raise CorruptFile(f"'{location}' is not table metadata: expected a JSON object")
     return found

@@ -57,7 +57,7 @@ def is_metadata_file(uri: str) -> bool:
     return re.search(r"(^|[/.])metadata\.json(\.gz)?$", uri) is not None
 
 
-def open_place(storage: Storage, *, relocate: bool = True, allow_outside: bool = False) -> OpenedTable:
+def open_location(storage: Storage, *, relocate: bool = True, allow_outside: bool = False) -> OpenedTable:
     """Open a table by its folder or a metadata file."""
     storage = storage.allowing_outside(allow_outside)
     if is_metadata_file(storage.root):
@@ -126,15 +126,15 @@ def _find_by_content(storage: Storage, paths: Sequence[str]) -> Metadata:
         )
     found = sorted((_read_metadata(storage, path) for path in paths), key=_get_update_order)
     newest = found[-1]
-    name = newest.place.rsplit("/", 1)[-1]
+    name = newest.file_location.rsplit("/", 1)[-1]
     for other in found[:-1]:
         if other.table.table_uuid != newest.table.table_uuid:
             raise CorruptFile(
-                f"'{other.place}' and '{newest.place}' belong to different tables in one folder: {advice}"
+                f"'{other.file_location}' and '{newest.file_location}' belong to different tables in one folder: {advice}"
             )
         if _get_update_order(other) == _get_update_order(newest) and other.table != newest.table:
             raise CorruptFile(
-                f"'{other.place}' and '{newest.place}' were updated at the same time, and neither name contains a "
+                f"'{other.file_location}' and '{newest.file_location}' were updated at the same time, and neither name contains a "
                 f"version: {advice}"
             )
     note = f"the metadata file '{name}' was found by its suffix" + (

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
-from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
+from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
 from tamis.tables.iceberg.single_values import decode_values
 from tamis.tables.iceberg.specs import PartitionField, Spec
 
 Metadata = dict[str, pa.Array]
 
 
-def bounds_of_tuples(
+def compute_partition_bounds(
     spec: Spec, values: Mapping[int, pa.Array], row_count: pa.Array, columns: Collection[Column] | None = None
 ) -> Metadata:
     """Return the bounds of `columns` (None: all) in files, from typed partition values by field id.
@@ -29,7 +29,7 @@ def bounds_of_tuples(
     A field without values bounds nothing.
     """
     found: Metadata = {}
-    for field in spec.useful:
+    for field in spec.prunable_fields:
         own = values.get(field.field_id)
         if own is None:
             continue
@@ -38,7 +38,7 @@ def bounds_of_tuples(
         if columns is not None and not any(_are_related(field.source.path, column.path) for column in columns):
             continue
         if field.transform.kind == "identity":
-            bounds = constant_bounds(field.source, own, row_count)
+            bounds = make_constant_bounds(field.source, own, row_count)
         else:
             nulls = pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG))
             bounds = _make_bounds(
@@ -47,7 +47,7 @@ def bounds_of_tuples(
                 field.transform.upper(own, field.source.type),
                 nulls,
             )
-        found = tightened(found, bounds, (field.source,))
+        found = tighten_bounds(found, bounds, (field.source,))
         found |= _make_bounds(field.column, own, own, pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG)))
     return found
 
@@ -68,11 +68,11 @@ def compute_summary_bounds(spec: Spec, summaries: pa.ListArray) -> Metadata:
     has_all = pc.equal(pc.list_value_length(summaries), len(spec.fields))
     is_known = np.asarray(pc.fill_null(has_all, False))
     for position, field in enumerate(spec.fields):
-        if field not in spec.useful:
+        if field not in spec.prunable_fields:
             continue
         indices = pa.array(offsets.astype(np.int64) + position, mask=~is_known)
         own = summaries.values.take(indices)
-        found = tightened(found, _compute_field_bounds(field, own), (field.source, field.column))
+        found = tighten_bounds(found, _compute_field_bounds(field, own), (field.source, field.column))
     return found
 
 
@@ -129,7 +129,7 @@ def normalize_float_bounds(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, 
     )
 
 
-def tightened(one: Metadata, other: Metadata, columns: tuple[Column | None, ...]) -> Metadata:
+def tighten_bounds(one: Metadata, other: Metadata, columns: tuple[Column | None, ...]) -> Metadata:
     """Intersect two sets of bounds: the larger lower bound, the smaller upper bound, and the first known counts.
 
     Where the two contradict each other, one of them is wrong, so neither is used.

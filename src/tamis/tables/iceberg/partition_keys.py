@@ -42,7 +42,7 @@ def encode_partition_keys(
         for field in spec.fields
         if field not in spec.dropped and field.field_id in raw
     }
-    for field_id, is_wrong in spec.wrong(raw, typed).items():
+    for field_id, is_wrong in spec.find_invalid(raw, typed).items():
         of_raw = pc.binary_join_element_wise(pa.scalar(b"raw", types.BINARY), _encode_part(raw[field_id]), b"")
         parts[field_id] = pc.if_else(is_wrong, of_raw, parts[field_id])
     return _join_parts(list(parts.values()), rows)
@@ -85,29 +85,29 @@ def _encode_part(values: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Texts:
+class PartitionTexts:
     """Partition tuples as text. Many files share a tuple, so each distinct tuple is formatted once."""
 
     distinct: pa.MapArray
     """Maps from partition field names to text; null if the meaning of a value is unknown."""
-    places: pa.Array
+    indices: pa.Array
     """The index of each file's tuple."""
 
     @staticmethod
-    def of(spec: Spec, values: Mapping[int, pa.Array], keys: pa.Array) -> Texts:
+    def of(spec: Spec, values: Mapping[int, pa.Array], keys: pa.Array) -> PartitionTexts:
         """Format typed values, given by field id."""
         encoded = pc.dictionary_encode(keys)
         first = _find_first_indices(encoded.indices.to_numpy(), len(encoded.dictionary))
         columns = [(field.name, _format_values(field, values.get(field.field_id), first)) for field in spec.fields]
         rows = [[(name, texts[row]) for name, texts in columns] for row in range(len(first))]
-        return Texts(pa.array(rows, TEXTS), encoded.indices)
+        return PartitionTexts(pa.array(rows, TEXTS), encoded.indices)
 
-    def admitted(self, partition_filter: PartitionFilter) -> pa.BooleanArray:
+    def apply_filter(self, partition_filter: PartitionFilter) -> pa.BooleanArray:
         """Return which files a partition filter keeps."""
-        return partition_filter.evaluate(self.distinct).take(self.places)
+        return partition_filter.evaluate(self.distinct).take(self.indices)
 
     def to_json(self) -> pa.StringArray:
-        return map_to_json(self.distinct).take(self.places)
+        return map_to_json(self.distinct).take(self.indices)
 
 
 def _find_first_indices(codes: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, TableError, counted
+from tamis.errors import CorruptFile, TableError, format_count
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.skipping.account import LevelReport
-from tamis.tables.arrays import one_array
-from tamis.tables.iceberg.account import FileMetrics, level_reports
+from tamis.tables.arrays import to_single_array
+from tamis.tables.iceberg.account import FileMetrics, describe_levels
 from tamis.tables.iceberg.deletes_index import PATH_ID, assign_deletes
 from tamis.tables.iceberg.file_request import Request
 from tamis.tables.iceberg.files import (
@@ -35,14 +35,14 @@ from tamis.tables.iceberg.files import (
     UNREADABLE,
     FilePruner,
     Manifest,
-    joined_entries,
+    group_manifests,
+    join_entries,
     make_file_schema,
-    pieces_of,
     read_entries,
 )
 from tamis.tables.iceberg.manifest_job import prune_on_engine
 from tamis.tables.iceberg.manifest_list import DATA, DELETES, ManifestList
-from tamis.tables.iceberg.manifest_pruning import prune_manifests, spec_of
+from tamis.tables.iceberg.manifest_pruning import get_spec, prune_manifests
 from tamis.tables.iceberg.relocation import Relocation
 from tamis.tables.planning import Planning
 from tamis.tables.source import IDENTITY_VALUES, FileListing
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def matched(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(one_array(self.files["matched"]))
+        return np.asarray(to_single_array(self.files["matched"]))
 
 
 def plan_files(
@@ -71,13 +71,13 @@ def plan_files(
     """
     storage = relocation.storage
     location = f"a manifest of '{storage.uri}'"
-    data = prune_manifests(manifests.of(DATA), request, location)
-    of_deletes = _prune_delete_manifests(manifests.of(DELETES), data.table, request, location)
-    deletes, wrong_lengths = _read_deletes(storage, Manifest.all_of(of_deletes), request)
+    data = prune_manifests(manifests.select_content(DATA), request, location)
+    of_deletes = _prune_delete_manifests(manifests.select_content(DELETES), data.table, request, location)
+    deletes, wrong_lengths = _read_deletes(storage, Manifest.from_table(of_deletes), request)
     compared = _find_compared_ids(deletes, request)
-    groups = pieces_of(Manifest.all_of(data.table))
+    groups = group_manifests(Manifest.from_table(data.table))
     size = sum(max(manifest.length, 0) for group in groups for manifest in group)
-    engine = None if planning is None or request.described else planning.engine_for(storage, len(groups), size)
+    engine = None if planning is None or request.described else planning.choose_engine(storage, len(groups), size)
     if engine is None:
         pruner = FilePruner(request, compared)
         found = run_in_threads(lambda group: _prune_group(pruner, storage, group), groups, _choose_concurrency(storage))
@@ -91,7 +91,7 @@ def plan_files(
     del found
     specs = request.layout.specs
     paths = relocation.resolve_all(deletes["location"])
-    sizes = relocation.sizes(paths, one_array(deletes["size"]))
+    sizes = relocation.look_up_sizes(paths, to_single_array(deletes["size"]))
     assigned = assign_deletes(
         files,
         deletes.set_column(deletes.column_names.index("size"), "size", sizes),
@@ -100,7 +100,7 @@ def plan_files(
         {spec_id: spec.is_unpartitioned for spec_id, spec in specs.items()},
     )
     rows = _count_remaining_rows(files, assigned.deleted)
-    levels = level_reports(
+    levels = describe_levels(
         data.metrics,
         metrics,
         has_partitions=any(spec.fields for spec in specs.values()),
@@ -129,13 +129,13 @@ def _release_unused_memory() -> None:
 
 def _count_remaining_rows(files: pa.Table, deleted: pa.Array) -> pa.Array:
     """Return the row counts of files after deletes, null if unknown."""
-    rows = pc.subtract(one_array(files["record_count"]), deleted)
+    rows = pc.subtract(to_single_array(files["record_count"]), deleted)
     is_wrong = pc.fill_null(pc.less(rows, 0), False)
     if pc.any(is_wrong, min_count=0).as_py():
         first = is_wrong.index(True).as_py()
         location, count = (files[name][first].as_py() for name in ("location", "record_count"))
         raise CorruptFile(
-            f"the manifests record {counted(count, 'row')} for '{location}', but {deleted[first].as_py()} deleted "
+            f"the manifests record {format_count(count, 'row')} for '{location}', but {deleted[first].as_py()} deleted "
             "rows: one of the numbers is wrong"
         )
     return rows
@@ -164,13 +164,13 @@ def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Requ
     layout = request.layout
     found = []
     wrong_lengths = 0
-    for group in pieces_of(manifests):
-        spec = spec_of(layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
+    for group in group_manifests(manifests):
+        spec = get_spec(layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
         entries = run_in_threads(
             lambda each: read_entries(storage, each, (PATH_ID,), of_compared=True), group, _choose_concurrency(storage)
         )
         wrong_lengths += sum(own.is_length_wrong for own in entries)
-        tuples = joined_entries(spec, entries, storage.place(group[0].path))
+        tuples = join_entries(spec, entries, storage.place(group[0].path))
         spec_ids = pa.repeat(pa.scalar(spec.spec_id, pa.int32()), tuples.files.num_rows)
         keys = {"spec_id": spec_ids, "partition_key": tuples.keys, "dropped_key": tuples.dropped_keys}
         found.append(reduce(lambda files, key: files.append_column(*key), keys.items(), tuples.files))
@@ -185,7 +185,7 @@ def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Requ
 
 def _find_compared_ids(deletes: pa.Table, request: Request) -> list[int]:
     """Return the field ids of the columns that equality deletes compare."""
-    ids = one_array(deletes["equality_ids"])
+    ids = to_single_array(deletes["equality_ids"])
     columns = request.layout.columns
     return [each for each in pc.unique(ids.flatten()).to_pylist() if each in columns]
 
@@ -197,7 +197,7 @@ def make_listing(plan: Plan, relocation: Relocation, note: str | None = None) ->
     paths = relocation.resolve_all(files["location"])
     columns: Mapping[str, pa.Array | pa.ChunkedArray] = {
         "path": paths,
-        "size": relocation.sizes(paths, one_array(files["size"])),
+        "size": relocation.look_up_sizes(paths, to_single_array(files["size"])),
         "modified_ns": pa.repeat(pa.scalar(NEVER_CHANGES, types.LONG), len(files)),
         "num_records": files["record_count"],
         **{

@@ -12,15 +12,17 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.parquet.field_names import ColumnMapping, MappedField
 from tamis.tables.iceberg.data_files import DataFile
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 """The reserved field ids of the two columns."""
 
 _SCHEMA = pa.schema([("file_path", types.STRING), ("pos", types.LONG)])
-_BY_NAME = FieldNames({name: FieldName(name) for name in _SCHEMA.names}, by_id=False)
-_NAMES = FieldNames({PATH_ID: FieldName("file_path"), POSITION_ID: FieldName("pos")}, by_id=True, without_ids=_BY_NAME)
+_BY_NAME = ColumnMapping({name: MappedField(name) for name in _SCHEMA.names}, by_id=False)
+_NAMES = ColumnMapping(
+    {PATH_ID: MappedField("file_path"), POSITION_ID: MappedField("pos")}, by_id=True, without_ids=_BY_NAME
+)
 
 
 @dataclass(frozen=True, eq=False)

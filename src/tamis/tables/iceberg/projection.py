@@ -19,22 +19,22 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tamis.expr.kernels import literal_array
+from tamis.expr.kernels import to_arrow_array
 from tamis.expr.nodes import NULL, Call, Column, Expr, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.skipping.answers import UNKNOWN, Answers, all_of
 from tamis.skipping.atoms import answer_call
 from tamis.skipping.predicate import Predicate
-from tamis.skipping.ranges import range_of
+from tamis.skipping.ranges import compute_range
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.tables.iceberg.murmur import compute_buckets
 from tamis.tables.iceberg.specs import PartitionField, Spec
 from tamis.types import is_bytes, is_text
 
 
-def conjuncts_for(predicate: Predicate, spec: Spec) -> tuple[Conjunct, ...]:
+def project_conjuncts(predicate: Predicate, spec: Spec) -> tuple[Conjunct, ...]:
     """Return the conjuncts of a predicate, in order, refined by the partition values of a spec."""
-    fields = [field for field in spec.useful if _is_projectable(field, predicate)]
+    fields = [field for field in spec.prunable_fields if _is_projectable(field, predicate)]
     if not fields:
         return predicate.conjuncts
 
@@ -97,7 +97,7 @@ def _project_bucket(call: Call, field: PartitionField) -> Answers | None:
         return None
     source = field.source.type if field.source is not None else None
     try:
-        buckets = compute_buckets(literal_array(tuple(values)).cast(source), field.transform.width)
+        buckets = compute_buckets(to_arrow_array(tuple(values)).cast(source), field.transform.width)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None  # the column cannot have this value
     if buckets is None:
@@ -142,5 +142,5 @@ def _project_prefix(call: Call, field: PartitionField) -> Answers | None:
 
 
 def _answer_call(call: Call) -> Answers:
-    known = tuple((UNKNOWN, range_of(arg, ())) for arg in call.args)
+    known = tuple((UNKNOWN, compute_range(arg, ())) for arg in call.args)
     return answer_call(call, known)[0]

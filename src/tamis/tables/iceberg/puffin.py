@@ -16,7 +16,7 @@ from functools import partial
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from tamis.errors import CorruptFile, counted
+from tamis.errors import CorruptFile, format_count
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -98,6 +98,6 @@ def _decode(blob: pa.Buffer, vector: DeletionVector, where: str) -> BitMap64:
         raise CorruptFile(f"{where} deletes row {bitmap.max()}, which no file can have; {_ADVICE}")
     if vector.cardinality is not None and len(bitmap) != vector.cardinality:
         raise CorruptFile(
-            f"{where} deletes {counted(len(bitmap), 'row')}, but the manifest says {vector.cardinality}; {_ADVICE}"
+            f"{where} deletes {format_count(len(bitmap), 'row')}, but the manifest says {vector.cardinality}; {_ADVICE}"
         )
     return bitmap

@@ -23,10 +23,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature, counted
+from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature, format_count
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage
-from tamis.tables.arrays import one_array
+from tamis.tables.arrays import to_single_array
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
@@ -210,12 +210,12 @@ class Relocation:
         if not count:
             return None
         first = self.storage.place(paths[is_outside.index(True).as_py()].as_py())
-        return f"{counted(count, 'file')} outside the table's folder, such as '{first}'"
+        return f"{format_count(count, 'file')} outside the table's folder, such as '{first}'"
 
     def resolve_all(self, locations: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Resolve many locations; those with the table's own prefix, nearly all of them, are vectorized."""
         if isinstance(locations, pa.ChunkedArray):
-            locations = one_array(locations)
+            locations = to_single_array(locations)
         locations = locations.cast(pa.string())
         prefix = self._find_prefix(locations)
         root = self.storage.root.rstrip("/")
@@ -243,7 +243,7 @@ class Relocation:
         inside = Location.of(first).relative_to(self._recorded)
         return f"{own}/" if inside is None or not first.endswith(inside) else first[: len(first) - len(inside)]
 
-    def sizes(self, paths: pa.Array, recorded: pa.Array) -> pa.Array:
+    def look_up_sizes(self, paths: pa.Array, recorded: pa.Array) -> pa.Array:
         """Return file sizes: as recorded in the metadata, except missing sizes and sizes in a moved local table.
 
         A table's files may be rewritten when it is moved, and looking up local sizes is cheap.

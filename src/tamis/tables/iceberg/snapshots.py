@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
 from tamis.tables.iceberg.metadata import Metadata, to_signed
-from tamis.tables.moments import moment_text, to_milliseconds
+from tamis.tables.moments import format_milliseconds, to_milliseconds
 
 MAIN = "main"
 
@@ -67,7 +67,7 @@ def choose_snapshot(
         return _select_with_own_schema(metadata, _find_at(metadata, to_milliseconds(timestamp)))
     if ref is not None and ref not in metadata.table.refs and not (ref == MAIN and _get_current(metadata) is None):
         known = ", ".join(sorted(metadata.table.refs)) or "none"
-        raise VersionNotFound(f"'{metadata.place}' has no branch or tag {ref!r}. Branches and tags: {known}")
+        raise VersionNotFound(f"'{metadata.file_location}' has no branch or tag {ref!r}. Branches and tags: {known}")
     if ref in (None, MAIN) and (ref is None or ref not in metadata.table.refs):
         return SelectedSnapshot(_get_current(metadata), _get_schema(metadata, metadata.current_schema_id), MAIN)
     assert ref is not None
@@ -102,7 +102,9 @@ def _select_with_own_schema(metadata: Metadata, snapshot: Snapshot) -> SelectedS
 def _get_schema(metadata: Metadata, schema_id: int) -> Mapping[str, Any]:
     found = metadata.schemas.get(schema_id)
     if found is None:
-        raise CorruptFile(f"'{metadata.place}' lacks the schema {schema_id}, which one of its snapshots refers to")
+        raise CorruptFile(
+            f"'{metadata.file_location}' lacks the schema {schema_id}, which one of its snapshots refers to"
+        )
     return found
 
 
@@ -111,7 +113,7 @@ def _get_snapshot(metadata: Metadata, snapshot_id: int, what: str = "snapshot") 
     if found is None:
         named = f"{what} {snapshot_id}" if what == "snapshot" else f"snapshot {snapshot_id}, its {what}"
         raise VersionNotFound(
-            f"'{metadata.place}' has no {named}: it was expired, or belongs to another table. history() lists all"
+            f"'{metadata.file_location}' has no {named}: it was expired, or belongs to another table. history() lists all"
         )
     return found
 
@@ -127,13 +129,15 @@ def _find_at(metadata: Metadata, milliseconds: int) -> Snapshot:
     before = [entry for entry in log if entry.timestamp_ms <= milliseconds]
     if not before:
         earliest = min((entry.timestamp_ms for entry in log), default=None)
-        first = "it has none" if earliest is None else f"the first known one is from {moment_text(earliest)}"
-        raise VersionNotFound(f"'{metadata.place}' had no snapshot at {moment_text(milliseconds)}: {first}")
+        first = "it has none" if earliest is None else f"the first known one is from {format_milliseconds(earliest)}"
+        raise VersionNotFound(
+            f"'{metadata.file_location}' had no snapshot at {format_milliseconds(milliseconds)}: {first}"
+        )
     return _get_snapshot(metadata, before[-1].snapshot_id)
 
 
 def read_history(metadata: Metadata, snapshot_id: int | None, limit: int | None = None) -> pa.Table:
-    """Return a row for a snapshot and each of its known ancestors, newest first; the columns are `HISTORY`."""
+    """Return a row for a snapshot and each of its known ancestors, newest first; the columns are `HISTORY_SCHEMA`."""
     by_id = {each.snapshot_id: each for each in metadata.table.snapshots}
     found: list[Snapshot] = []
     seen: set[int] = set()

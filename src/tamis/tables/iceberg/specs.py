@@ -65,7 +65,7 @@ class Spec:
         return all(field.transform.kind == "void" for field in self.fields)
 
     @property
-    def useful(self) -> tuple[PartitionField, ...]:
+    def prunable_fields(self) -> tuple[PartitionField, ...]:
         """The fields whose values bound a source column."""
         return tuple(field for field in self.fields if field.result_type is not None and field.transform.preserves_null)
 
@@ -79,7 +79,7 @@ class Spec:
         """The identity-transformed fields, with their source columns."""
         return tuple(
             (field, field.source)
-            for field in self.useful
+            for field in self.prunable_fields
             if field.transform.kind == "identity" and field.source is not None
         )
 
@@ -102,7 +102,7 @@ class Spec:
             found[column.name] = pa.StructArray.from_arrays([typed], ["value"], mask=is_unknown)
         return found
 
-    def typed(self, values: Mapping[int, pa.Array], location: str) -> dict[int, pa.Array]:
+    def convert_values(self, values: Mapping[int, pa.Array], location: str) -> dict[int, pa.Array]:
         """Convert the values of partition tuples to their types, by field id; raise if the fields differ from the spec.
 
         A value that is invalid for its type becomes NULL, and `wrong` returns which.
@@ -115,11 +115,11 @@ class Spec:
             )
         return {
             field.field_id: _convert_values(values[field.field_id], field.result_type, f"'{location}'", field.name)
-            for field in self.useful
+            for field in self.prunable_fields
             if field.result_type is not None
         }
 
-    def wrong(self, values: Mapping[int, pa.Array], typed: Mapping[int, pa.Array]) -> dict[int, pa.BooleanArray]:
+    def find_invalid(self, values: Mapping[int, pa.Array], typed: Mapping[int, pa.Array]) -> dict[int, pa.BooleanArray]:
         """Return masks of the values that are invalid for their types, by the ids of the fields that have any."""
         found = {}
         for field_id, own in typed.items():

@@ -22,12 +22,14 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.nodes import Column
 from tamis.skipping.metadata import metadata_name
-from tamis.tables.arrays import one_array
+from tamis.tables.arrays import to_single_array
 from tamis.tables.iceberg.partition_bounds import drop_inverted_bounds, normalize_float_bounds
 from tamis.tables.iceberg.single_values import decode_values
 
 
-def bounds_of_statistics(files: pa.Table, columns: Mapping[int, Column], row_count: pa.Array) -> dict[str, pa.Array]:
+def compute_statistics_bounds(
+    files: pa.Table, columns: Mapping[int, Column], row_count: pa.Array
+) -> dict[str, pa.Array]:
     """Return the bounds and counts of columns, given by field id, from the statistics of files."""
     found: dict[str, pa.Array] = {}
     for field_id, column in columns.items():
@@ -60,7 +62,9 @@ def bounds_of_statistics(files: pa.Table, columns: Mapping[int, Column], row_cou
 
 def _decode_bounds(files: pa.Table, field_id: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
     names = [f"{kind}:{field_id}" for kind in ("lower", "upper")]
-    given = [decode_values(one_array(files[name]), data_type) if name in files.column_names else None for name in names]
+    given = [
+        decode_values(to_single_array(files[name]), data_type) if name in files.column_names else None for name in names
+    ]
     low, high = (pa.nulls(len(files), data_type) if each is None else each for each in given)
     if pa.types.is_floating(data_type):
         low, high = normalize_float_bounds(low, high)
@@ -71,7 +75,7 @@ def _read_counts(files: pa.Table, kind: str, field_id: int) -> pa.Array:
     name = f"{kind}:{field_id}"
     if name not in files.column_names:
         return pa.nulls(len(files), types.LONG)
-    counts = one_array(files[name]).cast(types.LONG)
+    counts = to_single_array(files[name]).cast(types.LONG)
     return _null_where(pc.less(counts, 0), counts)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import CorruptFile, one_line
+from tamis.errors import CorruptFile, to_one_line
 
 _DECIMAL_BYTES = 16
 
@@ -63,7 +63,7 @@ def as_type(values: pa.Array, target: pa.DataType, location: str) -> pa.Array:
     try:
         return values.cast(target)
     except pa.ArrowException as error:
-        raise CorruptFile(f"'{location}' has values that are not valid as {target}: {one_line(error)}") from error
+        raise CorruptFile(f"'{location}' has values that are not valid as {target}: {to_one_line(error)}") from error
 
 
 def _as_list(values: pa.Array, target: pa.DataType, location: str) -> pa.Array:

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
-from tamis.parquet.field_names import FieldNames
+from tamis.parquet.field_names import ColumnMapping
 from tamis.skipping.predicate import Predicate
 from tamis.tables.iceberg.arrow_schema import arrow_schema
 from tamis.tables.iceberg.deletes import DeleteReader
@@ -100,7 +100,7 @@ class IcebergTable:
         return self.chosen.snapshot_id
 
     @cached_property
-    def field_names(self) -> FieldNames:
+    def field_names(self) -> ColumnMapping:
         return make_field_names(self.chosen.schema, self.metadata.name_mapping)
 
     @cached_property
@@ -130,7 +130,7 @@ class IcebergTable:
         relocation = self.opened.relocation
         _ = request.partition_filters  # raises for a column that no spec has, even if no manifest is read
         plan = plan_files(self.manifests, request, relocation, self.planning, self.name)
-        notes = (self.metadata.note, self.field_names.wrong_mapping)
+        notes = (self.metadata.note, self.field_names.mapping_error)
         listing = make_listing(plan, relocation, "; ".join(each for each in notes if each) or None)
         self.storage.check_all_links(listing.files["path"])
         return listing
