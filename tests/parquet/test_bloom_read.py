@@ -99,7 +99,7 @@ WITHOUT_FILTERS = {"DuckDB": {"decimal_38"}}
 
 @pytest.fixture(scope="module", params=WRITERS)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
-    """A file by one of the writers, and the columns of which it makes no filters."""
+    """Return a file by one of the writers, and the columns for which it writes no filters."""
     path = WRITERS[request.param](tmp_path_factory.mktemp("written") / "file.parquet")
     return path, WITHOUT_FILTERS.get(request.param, set())
 
@@ -301,7 +301,7 @@ def test_B8_X4_a_header_with_a_wrong_size_keeps_the_row_group(
     layouts = layouts_of(path) if has_length else without_lengths(path)
     found = filters_of(path, layouts, None if asked is None else probes(path, *asked))
     if declared == 64 and not has_length:
-        # Nothing says that this is wrong, and the filter is shorter than it was: that is beyond anybody's knowledge.
+        # A shorter filter without a stated length is undetectable.
         return
     assert isinstance(found[0, 0], Unavailable)
     if has_length:

@@ -236,9 +236,9 @@ def layout_of(metadata: Fields | None = None, chunk: Fields | None = None) -> Ch
     return read_chunk_layouts(made, [0], None, SIZE + len(made) + 8, PLACE)[0, 0]
 
 
-@pytest.mark.parametrize(("noted", "found"), [(None, None), (0, None), (-1, None), (50, 50), (60, None), (90, None)])
-def test_P9_invalid_dictionary_offsets_are_ignored(noted: int | None, found: int | None) -> None:
-    layout = layout_of({9: (I64, 60), 11: (I64, noted)})
+@pytest.mark.parametrize(("stated", "found"), [(None, None), (0, None), (-1, None), (50, 50), (60, None), (90, None)])
+def test_P9_invalid_dictionary_offsets_are_ignored(stated: int | None, found: int | None) -> None:
+    layout = layout_of({9: (I64, 60), 11: (I64, stated)})
     assert layout.dictionary_page_offset == found
     assert layout.byte_range == (60 if found is None else 50, 100)
 
@@ -303,8 +303,8 @@ def test_B6_a_chunk_that_fell_back_to_plain_pages_is_detected() -> None:
 
 def test_exactness_and_counts_of_statistics() -> None:
     assert (layout_of().min_exact, layout_of().max_exact, layout_of().null_count) == (None, None, None)
-    noted: Fields = {3: (I64, 4), 7: (BOOLEAN, False), 8: (BOOLEAN, True), 9: (I64, 2)}
-    layout = layout_of({12: (STRUCT, noted)})
+    stated: Fields = {3: (I64, 4), 7: (BOOLEAN, False), 8: (BOOLEAN, True), 9: (I64, 2)}
+    layout = layout_of({12: (STRUCT, stated)})
     assert (layout.min_exact, layout.max_exact, layout.null_count, layout.nan_count) == (True, False, 4, 2)
     layout = layout_of({12: (STRUCT, {3: (I64, -4), 9: (I64, -1)})})
     assert (layout.null_count, layout.nan_count) == (None, None)

@@ -16,8 +16,8 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.errors import InvalidArgument, UnsupportedFeature
 
-MOMENTS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]
-INSTANTS = [None if each is None else each.replace(tzinfo=UTC) for each in MOMENTS]
+TIMESTAMPS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]
+INSTANTS = [None if each is None else each.replace(tzinfo=UTC) for each in TIMESTAMPS]
 INNER = pa.struct([("at", pa.timestamp("us")), ("n", pa.int64())])
 
 
@@ -26,11 +26,11 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
     rows = pa.table(
         {
-            "id": range(len(MOMENTS)),
-            "at": pa.array(MOMENTS, pa.timestamp("us")),
-            "s": pa.array([{"at": each, "n": 1} for each in MOMENTS], INNER),
-            "l": pa.array([[each, each] for each in MOMENTS], pa.list_(pa.timestamp("us"))),
-            "m": pa.array([[("k", {"at": each, "n": 2})] for each in MOMENTS], pa.map_(pa.string(), INNER)),
+            "id": range(len(TIMESTAMPS)),
+            "at": pa.array(TIMESTAMPS, pa.timestamp("us")),
+            "s": pa.array([{"at": each, "n": 1} for each in TIMESTAMPS], INNER),
+            "l": pa.array([[each, each] for each in TIMESTAMPS], pa.list_(pa.timestamp("us"))),
+            "m": pa.array([[("k", {"at": each, "n": 2})] for each in TIMESTAMPS], pa.map_(pa.string(), INNER)),
         }
     )
     path = tmp_path / "f.parquet"
@@ -47,7 +47,7 @@ def test_T3_years_beyond_nanoseconds_are_read_correctly(path: Path) -> None:
     assert table.schema.field("s").type.field("at").type == pa.timestamp("us", "UTC")
     check(table.scan().to_arrow(), INSTANTS)
     judged = duckdb.sql(f"SELECT t.at FROM '{path}' t ORDER BY id").fetchall()
-    assert [moment for (moment,) in judged] == MOMENTS
+    assert [timestamp for (timestamp,) in judged] == TIMESTAMPS
 
 
 def check(found: pa.Table, expected: list[datetime | None]) -> None:
@@ -62,8 +62,8 @@ def test_T3_an_option_reads_them_without_a_zone(path: Path) -> None:
         table = tamis.open(place, int96="local", **options)
         assert table.schema.field("at").type == pa.timestamp("us")
         assert table.schema.field("l").type.value_type == pa.timestamp("us")
-        check(table.scan().to_arrow(), MOMENTS)
-        assert table.scan("at = TIMESTAMP_NTZ '2020-01-01'").to_arrow()["at"].to_pylist() == MOMENTS[1:2]
+        check(table.scan().to_arrow(), TIMESTAMPS)
+        assert table.scan("at = TIMESTAMP_NTZ '2020-01-01'").to_arrow()["at"].to_pylist() == TIMESTAMPS[1:2]
     info = tamis.hive.table_info(path.parent, int96="local")
     assert info.schema.field("at").type == pa.timestamp("us")
     assert tamis.hive.table_info(path.parent).schema.field("at").type == pa.timestamp("us", "UTC")
@@ -72,9 +72,9 @@ def test_T3_an_option_reads_them_without_a_zone(path: Path) -> None:
 def test_T3_an_index_holds_for_both_readings(path: Path) -> None:
     tamis.index.build(path.parent, bloom=["id"])
     assert tamis.open(path.parent).scan("id = 1").to_arrow()["at"].to_pylist() == INSTANTS[1:2]
-    assert tamis.open(path.parent, int96="local").scan("id = 1").to_arrow()["at"].to_pylist() == MOMENTS[1:2]
+    assert tamis.open(path.parent, int96="local").scan("id = 1").to_arrow()["at"].to_pylist() == TIMESTAMPS[1:2]
     refreshed = tamis.open(path.parent, int96="local").refresh()
-    assert refreshed.scan("id = 1").to_arrow()["at"].to_pylist() == MOMENTS[1:2]
+    assert refreshed.scan("id = 1").to_arrow()["at"].to_pylist() == TIMESTAMPS[1:2]
     assert tamis.open(path.parent).scan("at < TIMESTAMP '1600-01-01 00:00:00Z'").count() == 2
     assert tamis.open(path.parent, int96="local").scan("at < TIMESTAMP_NTZ '1600-01-01'").count() == 2
 
@@ -94,7 +94,7 @@ def test_T3_the_schema_of_a_delta_table_decides(path: Path, kind: str) -> None:
     log = DeltaLog(path.parent, {"id": "long", "at": kind}, features=features)
     log.commit(add(path.name, size=path.stat().st_size))
     table = tamis.open(path.parent)
-    expected = INSTANTS if kind == "timestamp" else MOMENTS
+    expected = INSTANTS if kind == "timestamp" else TIMESTAMPS
     assert table.scan().to_arrow()["at"].to_pylist() == expected
     literal = "TIMESTAMP '2020-01-01 00:00:00Z'" if kind == "timestamp" else "TIMESTAMP_NTZ '2020-01-01'"
     assert table.scan(f"at = {literal}").to_arrow()["id"].to_pylist() == [1]
@@ -103,7 +103,7 @@ def test_T3_the_schema_of_a_delta_table_decides(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["timestamptz", "timestamp"])
 def test_T3_the_schema_of_an_iceberg_table_decides(tmp_path: Path, kind: str) -> None:
-    expected = INSTANTS if kind == "timestamptz" else MOMENTS
+    expected = INSTANTS if kind == "timestamptz" else TIMESTAMPS
     folder = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "at", kind)])
     rows = pa.table({"id": range(5), "at": pa.array(expected, folder.arrow_schema.field("at").type)})
     options = {"use_deprecated_int96_timestamps": True, "store_schema": False}

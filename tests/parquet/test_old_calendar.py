@@ -131,7 +131,7 @@ def test_T3_T7_rebased_timestamps_need_the_writers_zone(tmp_path: Path, wide: bo
     zone = "" if wide else "Z"
     assert table.scan(f"ts = TIMESTAMP'1200-01-01 01:00:00{zone}'").to_arrow()["id"].to_pylist() == [0]
     assert table.scan(f"ts < TIMESTAMP'1582-10-10 00:00:00{zone}'").to_arrow()["id"].to_pylist() == [0, 1]
-    # Whose zone nobody knows: what is new enough is read, and what is not is told.
+    # Without a known zone, recent values are read, and older ones are an error.
     unknown = tamis.open(write(tmp_path / "g.parquet", rows, SPARK_2, use_deprecated_int96_timestamps=wide))
     assert unknown.scan(columns=["id"]).to_arrow()["id"].to_pylist() == list(range(5))
     with pytest.raises(UnsupportedFeature, match="no recorded time zone: write the file again") as caught:

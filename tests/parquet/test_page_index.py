@@ -234,7 +234,7 @@ def metadata_of(file: OpenedFile, name: str, target: pa.DataType | None = None) 
 
 
 def noisy(values: list[Any], data_type: pa.DataType) -> pa.Array:
-    """Each value followed by a NULL, then a stretch of nulls only."""
+    """Return each value followed by a NULL, then a run of only nulls."""
     mixed = [each for value in values for each in (value, None)]
     return pa.array(mixed + [None] * (ROWS - len(mixed)), data_type)
 

@@ -52,7 +52,7 @@ def masks(draw: st.DrawFn, total: int | None = None) -> Mask:
         return draw(bits(rows))
     mask = mask_of(draw(ranges_within(rows)), rows)
     if draw(st.booleans()):
-        # A stretch in which nearly every second row starts a run, where the edge of a container may be.
+        # A row range in which nearly every second row starts a run, possibly across the edge of a container.
         start = draw(st.sampled_from((0, max(0, rows - 100), min(rows, 65536 - 50))))
         mask[start : start + 100] ^= draw(bits(min(100, rows - start)))
     return mask
@@ -118,8 +118,8 @@ def test_masks_there_and_back(mask: Mask) -> None:
     assert RowSelection.from_mask(pa.array(mask)) == selection
     padded = pa.array(np.concatenate(([True] * 3, mask, [True] * 5)))
     assert RowSelection.from_mask(padded.slice(3, mask.size)) == selection
-    pieces = pa.chunked_array([pa.array(mask[:5]), pa.array(mask[5:])])
-    assert RowSelection.from_mask(pieces) == selection
+    parts = pa.chunked_array([pa.array(mask[:5]), pa.array(mask[5:])])
+    assert RowSelection.from_mask(parts) == selection
 
     assert selection.to_numpy_mask().dtype == np.bool_
     assert np.array_equal(selection.to_numpy_mask(), mask)

@@ -58,7 +58,7 @@ def describe_values(values: pa.Array, table_type: pa.DataType | None = None, **o
 
 
 def plain(values: pa.Array) -> list[Any]:
-    """Values that Python compares exactly: times and dates as counts, the rest as they are."""
+    """Return values that Python compares exactly: times and dates as counts, others unchanged."""
     data_type = values.type
     if pa.types.is_temporal(data_type):
         values = values.view(pa.int32() if data_type.bit_width == 32 else pa.int64())

@@ -120,6 +120,6 @@ def test_N9_a_field_of_structs_is_null_by_its_count_of_values(
     )
     found = compute_statistics_bounds(files, {2: Column(("s", "a"), type=pa.int64())}, pa.array([10], pa.int64()))
     assert found["null_count:s.a"].to_pylist() == [expected]
-    # A column by itself has a value in each row, so that other counts say nothing.
+    # A top-level column has a value in each row, so other counts are invalid.
     found = compute_statistics_bounds(files, {2: Column(("a",), type=pa.int64())}, pa.array([10], pa.int64()))
     assert found["null_count:a"].to_pylist() == [nulls if values in (None, 10) else None]

@@ -30,7 +30,7 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
         (INT, "coalesce(x, 7) = 7", Unit(1, 9), "function on column: coalesce(x, 7)"),
         # Months are not of one length, so that adding them keeps no order of timestamps.
         (TIMESTAMP, "x + INTERVAL 1 MONTH > TIMESTAMP '2024-01-01'", Unit(0, 1), "function on column"),
-        # A function that nobody here knows.
+        # An unknown function.
         (INT, "my_own(x) = 3", Unit(1, 9), "unknown function: my_own"),
         (INT, "my_own(x)", Unit(1, 9), "unknown function"),
         # A cast that keeps no order, or a text that is read as a number.
@@ -40,7 +40,7 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
         (INT, "CAST(x AS STRING) = '3'", Unit(1, 9), "type mismatch"),
         # A type without order.
         (pa.list_(INT), "x = x", Unit(None, None, 0), "unordered type: x"),
-        # Patterns of which no prefix is known.
+        # Patterns without a known prefix.
         (TEXT, "x LIKE '%a'", Unit("b", "z"), "pattern starts with a wildcard"),
         (TEXT, "x LIKE '_a%'", Unit("b", "z"), "pattern starts with a wildcard"),
         (TEXT, "x NOT LIKE '%a'", Unit("b", "z"), "pattern starts with a wildcard"),
@@ -59,7 +59,7 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
         (TEXT, "x LIKE 'a%'", Unit("a", "z"), "overlaps"),
         (INT, "x + 1 > 5", Unit(1, 9), "overlaps"),
         (INT, "x >= 1", Unit(1, 9, None), "overlaps"),
-        # NaN would be larger, and nobody counted it.
+        # NaN would be larger, and its count is unknown.
         (DOUBLE, "x > 5", Unit(1.0, 2.0, 0, None), "NaN count is unknown"),
         (DOUBLE, "x > 5", Unit(1.0, 9.0, 0, None), "overlaps"),
     ],
