@@ -32,8 +32,8 @@ def check_collations(filter: Expr, metadata: TableMetadata) -> None:
             collation = _find_collation(operand, metadata) if isinstance(operand, Column) else None
             if collation is not None:
                 raise UnsupportedFeature(
-                    f"the column {shown(operand)} of the Delta table {metadata.place} has the collation {collation}, "
-                    f"which Tamis does not support in filters{place_of(operand)}. Compare bytes, as in "
+                    f"the column {shown(operand)} of the Delta table {metadata.location} has the collation "
+                    f"{collation}, which Tamis does not support in filters{place_of(operand)}. Compare bytes, as in "
                     f"CAST({shown(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a scan returns"
                 )
 
