@@ -64,9 +64,7 @@ PARTS = [("add", name) for name in ("deletionVector", "partitionValues", "partit
 
 @pytest.mark.parametrize("kind", ["int", "text", "list", "map"])
 @pytest.mark.parametrize("path", [*ACTIONS, *PARTS], ids=".".join)
-def test_D12_a_checkpoint_whose_columns_are_no_actions_is_passed_over(
-    log: DeltaLog, path: tuple[str, ...], kind: str
-) -> None:
+def test_D12_a_checkpoint_with_an_invalid_schema_is_skipped(log: DeltaLog, path: tuple[str, ...], kind: str) -> None:
     (checkpoint,) = log.checkpoint(0)
     if path == ("add", "partitionValues") and kind == "map":
         kind = "struct"
@@ -82,7 +80,7 @@ def test_D12_a_checkpoint_whose_columns_are_no_actions_is_passed_over(
     ("name", "kind"),
     [("path", "list"), ("path", "bytes"), ("size", "text"), ("size", "list"), ("partitionValues", "map")],
 )
-def test_X3_values_of_a_checkpoint_that_no_action_has_are_an_error(log: DeltaLog, name: str, kind: str) -> None:
+def test_X3_checkpoint_values_that_do_not_convert_are_an_error(log: DeltaLog, name: str, kind: str) -> None:
     (checkpoint,) = log.checkpoint(0)
     log.path(0).unlink()
     with_column(checkpoint, ("add", name), kind)
@@ -105,7 +103,7 @@ def test_X8_metadata_of_a_checkpoint_of_another_type_is_an_error(log: DeltaLog, 
         tamis.open(log.table)
 
 
-def test_a_sidecar_whose_columns_are_no_actions_is_an_error(log: DeltaLog) -> None:
+def test_a_sidecar_with_an_invalid_schema_is_an_error(log: DeltaLog) -> None:
     top, sidecar = log.checkpoint(0, sidecars=1, top="json")
     log.path(0).unlink()
     size = sidecar.stat().st_size

@@ -99,7 +99,7 @@ def test_D6_statistics_of_every_table_keep_each_value_that_is_there(golden: Path
 
 
 @pytest.mark.parametrize("name", METADATA_ONLY)
-def test_the_files_of_a_table_of_which_there_is_only_a_log(golden: Path, name: str) -> None:
+def test_the_files_of_a_table_that_has_only_a_log(golden: Path, name: str) -> None:
     version, files = METADATA_ONLY[name]
     opened = tamis.open(golden / "delta" / name / "delta")
     assert opened.version == version

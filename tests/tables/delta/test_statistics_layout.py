@@ -63,7 +63,7 @@ def alike(texts: list[str], wanted: Wanted = WANTED) -> list[Any]:
     return [_leaves(next(each)) if is_found else "parser" for is_found in is_alike]
 
 
-def test_texts_of_one_writer_are_all_read_without_the_parser() -> None:
+def test_strings_of_one_writer_are_all_read_without_the_parser() -> None:
     texts = [compact(statistics(number)) for number in range(20)]
     assert alike(texts) == parsed(texts)
     assert parsed(texts)[7]["minValues", "id"] == 7
@@ -110,7 +110,7 @@ def test_null_and_values_of_any_length() -> None:
         '"',
     ],
 )
-def test_a_text_that_is_laid_out_otherwise_is_left_to_the_parser(other: str) -> None:
+def test_a_string_of_another_layout_is_left_to_the_parser(other: str) -> None:
     texts = [compact(statistics(number)) for number in (1, 3)]
     for mixed in ([texts[0], other, texts[1]], [*texts, other], [other, *texts]):
         found, expected = alike(mixed), parsed(mixed)
@@ -129,7 +129,7 @@ def test_X8_a_key_twice_in_one_object_is_left_to_the_parser(wanted: str) -> None
     assert alike([twice, compact(statistics(1))], columns)[0] == "parser"
 
 
-def test_a_key_that_is_wanted_and_that_only_others_have_is_not_passed_over() -> None:
+def test_a_wanted_key_that_only_other_strings_have_is_not_missed() -> None:
     texts = ['{"numRecords":1,"minValues":{"id":1,"z":2}}', '{"numRecords":1,"minValues":{"id":1,"y":3}}']
     wanted = Wanted({("y",): pa.int64()}, ())
     assert alike(texts, wanted) == [{("numRecords",): 1}, "parser"]
@@ -138,11 +138,11 @@ def test_a_key_that_is_wanted_and_that_only_others_have_is_not_passed_over() -> 
 @pytest.mark.parametrize(
     "first", ['{"numRecords":[1],"minValues":{}}', '{"a":1,"a":2}', "{}", "", '{"a":{},"b":1}', "1"]
 )
-def test_nothing_is_laid_out_like_a_text_of_another_kind(first: str) -> None:
+def test_no_string_matches_the_layout_of_an_unsupported_one(first: str) -> None:
     assert read_alike(pa.array([first, first]), WANTED.schema) is None
 
 
-def test_many_texts_of_several_layouts_come_back_in_their_order() -> None:
+def test_many_strings_of_several_layouts_are_returned_in_order() -> None:
     kinds = [
         lambda number: compact(statistics(number)),
         lambda number: compact(statistics(number, maxValues={})),

@@ -340,8 +340,8 @@ def _find_first_missing(starting: Mapping[int, Sequence[LogFile]], version: int)
 def _missing_commit(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
     if missing == 0:
         return CorruptFile(
-            f"delta log: version {wanted} needs a complete checkpoint or commit 0, and '{listing.location}' has neither."
-            " Restore one of them from a backup"
+            f"delta log: version {wanted} needs a complete checkpoint or commit 0, and '{listing.location}' has "
+            "neither. Restore one of them from a backup"
         )
     return CorruptFile(
         f"delta log: commit {missing} is missing in '{listing.location}', and version {wanted} needs it. Restore it "
