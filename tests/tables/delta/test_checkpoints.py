@@ -313,7 +313,7 @@ def test_requests_of_a_load_are_one_listing_and_one_for_each_file(log: DeltaLog)
     log.commit(add("new"))
     storage = open_storage(log.table)
     Snapshot.load(storage)
-    # The log, the folder of sidecars; the top file, the commit.
+    # The listings of the log and of the sidecars; the top file, the commit.
     assert (storage.counters.listing_calls, storage.counters.requests) == (2, 4)
 
 

@@ -1,4 +1,4 @@
-"""Texts with a collation: comparisons are refused, since here they would be by bytes; all else is read."""
+"""Strings with a collation: comparisons are unsupported, since they would compare bytes; all else is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LCASE = "spark.UTF8_LCASE"
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """The texts `A`, `a` and NULL in a data column, in a struct, in a list, and in the partition of each file."""
+    """The strings `A`, `a` and NULL in a data column, in a struct, in a list, and in the partition of each file."""
     inner = {"type": "struct", "fields": [field("c", "string", __COLLATIONS={"c": "ICU.de_CI"}), field("n", "long")]}
     columns = [
         field("id", "long"),

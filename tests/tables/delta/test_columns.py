@@ -46,7 +46,7 @@ def test_D4_D5_partition_columns_have_their_declared_position_and_type(tmp_path:
         "day": "2024-02-29", "amount": "1.50", "at": "2024-01-01T10:00:00.000001Z", "local": "2024-01-01 10:00:00",
         "flag": "true", "name": "null", "raw": "\u0001ab", "small": "-3", "real": "NaN",
     }  # fmt: skip
-    # What the path says is not asked.
+    # Partition values in the path are ignored.
     log.commit(
         data_file(log, "day=1999-01-01/1.parquet", ids(0, 1), texts),
         data_file(log, "day=1999-01-01/2.parquet", ids(1, 2), dict.fromkeys(texts, "")),
@@ -182,7 +182,7 @@ def test_D6_a_column_without_its_field_id_is_an_error(tmp_path: Path, is_inside:
             row = {"z": [row]}
         return data_file(log, name, pa.Table.from_pylist([row], schema), {"p": "here"}, stats=None)
 
-    # What is nobody's may lack an id, and so may a column whose values are in the log.
+    # A column that the table does not have may lack an id, and so may a partition column.
     right = [("x", pa.int64(), 1), ("q", pa.int64(), 2), ("y", pa.int64(), None), ("_row_id", pa.int64(), None)]
     log.commit(write("1.parquet", *right, *([] if is_inside else [("p", pa.string(), None)])))
     expected = {"a": 5, "b": 5}

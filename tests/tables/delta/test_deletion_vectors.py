@@ -1,4 +1,4 @@
-"""Deleted rows by position: every way of storing them, both forms of bitmaps, and all that can be wrong with them."""
+"""Deletion vectors: every storage type, both bitmap formats, and every kind of damage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def framed(content: bytes) -> bytes:
 
 
 class Written:
-    """A file of deletion vectors in a table's folder, and the descriptors of what is in it."""
+    """A deletion vector file in a table's directory, and the descriptors of its vectors."""
 
     def __init__(self, table: Path, prefix: str = "", version: int = 1) -> None:
         self.uuid = uuid.uuid4()

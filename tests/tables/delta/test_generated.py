@@ -1,4 +1,4 @@
-"""Filters on a column, as predicates on partition columns that are made of it: what follows, and what does not."""
+"""Filters on a column, and the predicates that they imply on partition columns generated from it."""
 
 from __future__ import annotations
 
@@ -458,7 +458,7 @@ def test_D18_no_row_is_lost(data: st.DataObject, source: str) -> None:
     }
     for name, each in chosen.items():
         made = [None if value is None else each.make(value, zone) for value, zone, _ in rows]
-        # An empty text is NULL as a partition value.
+        # An empty string is NULL as a partition value.
         columns[name] = pa.array([None if value == "" else value for value in made], PARTITIONS[name])
     batch = pa.record_batch(columns)
     predicate = normalise(bind(parse_sql(where), SCHEMA))

@@ -17,7 +17,7 @@ import tamis
 from tamis.errors import CorruptFile, MissingFile, TamisError
 
 IN_ANOTHER_ZONE = "data-reader-partition-values"
-"""Spark wrote it, and its expected rows, in a session of the Pacific; a text without zone is in UTC here."""
+"""Spark wrote it, and its expected rows, in a session of the Pacific; a string without a zone is in UTC here."""
 
 NOT_WITH_DELTALAKE = {
     "type-widening": "deltalake does not know the feature",
@@ -34,7 +34,7 @@ METADATA_ONLY = {
     "log-replay-special-characters-b": (0, ["special p@#h"]),
     "update-deleted-directory": (0, ["1", "10", "2", "3", "4", "5", "6", "7", "8", "9"]),
 }
-"""Tables of which there is only a log: their version and the names of their files."""
+"""Tables that have only a log: their version and the names of their files."""
 
 
 def labelled(golden: Path) -> Iterator[tuple[str, Path, pa.Table]]:

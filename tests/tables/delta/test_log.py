@@ -13,7 +13,7 @@ from tamis.tables.delta.snapshot import Snapshot
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """Versions 0 to 6, of which each adds a file."""
+    """Versions 0 to 6; each adds a file."""
     log = DeltaLog(tmp_path)
     for version in range(7):
         log.commit(commit_info(), add(f"{version}.parquet"))

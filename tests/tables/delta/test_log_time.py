@@ -1,4 +1,4 @@
-"""Time travel by timestamp: times of files made to grow, and times that commits tell by themselves."""
+"""Time travel by timestamp: modification times made increasing, and in-commit timestamps."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone

@@ -20,7 +20,7 @@ DAY = 86_400_000_000
 
 
 def check(table: tamis.Table, name: str, wheres: list[str]) -> None:
-    """Every filter finds what the unpruned scan finds, by every way to ask."""
+    """Check that every filter finds the rows of the unpruned scan, by every API."""
     session = tamis.connect().register("t", table)
     for number, where in enumerate(wheres):
         unpruned = table.scan(where, levels=()).to_arrow()

@@ -1,4 +1,4 @@
-"""Partition values: from texts in the log to typed columns."""
+"""Partition values: from strings in the log to typed columns."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
 
 def test_D5_strings_take_precedence_over_typed_values_of_a_checkpoint() -> None:
     table = table_metadata(field("p", "timestamp"), partitioned_by=["p"])
-    # Written on a machine in California, which read the text in its own zone.
+    # Written on a machine in California, which parsed the string in its own zone.
     parsed = pa.array([{"p": moment(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
     maps = pa.array([[("p", "2024-01-01 08:00:00")], None, []], TEXT_MAP)
     found = typed_partition_values(maps, parsed, table).values
@@ -197,7 +197,7 @@ def test_typed_values_alone() -> None:
     found = typed_partition_values(None, wrong, table)
     assert found.values["p"].to_pylist() == [None]
     assert {name: texts.to_pylist() for name, texts in found.wrong.items()} == {"p": ["many"]}
-    # Texts are what counts where they are at hand.
+    # Strings take precedence where they exist.
     maps = pa.array([[("p", "1")]], TEXT_MAP)
     found = typed_partition_values(maps, wrong, table)
     assert (found.values["p"].to_pylist(), found.wrong) == ([1], {})

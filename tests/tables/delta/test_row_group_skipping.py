@@ -1,4 +1,4 @@
-"""Row groups of a checkpoint are left out by their own statistics, the plan is the same, and its account too."""
+"""Row groups of a checkpoint are skipped by their statistics; the plan and its report stay the same."""
 
 from __future__ import annotations
 

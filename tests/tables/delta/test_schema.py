@@ -1,4 +1,4 @@
-"""Schemas of Delta tables: types, names, mapping of columns, and what else the log says of a field."""
+"""Schemas of Delta tables: types, names, column mapping, and the metadata of fields."""
 
 from __future__ import annotations
 

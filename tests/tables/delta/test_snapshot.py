@@ -203,7 +203,7 @@ def test_a_snapshot_with_many_commits_moves_on_to_a_newer_checkpoint(
 
 
 def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that is written to while it is listed may show a later file and not an earlier one."""
+    """A directory that is written to while it is listed may show a later file and not an earlier one."""
     whole = list_directory(open_storage(log.table), f"{log.table}/_delta_log")
     seen = pc.invert(pc.match_substring_regex(whole.file_paths, "00[13].json"))
     partial = replace(

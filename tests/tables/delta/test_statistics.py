@@ -48,7 +48,7 @@ def described(
 
 
 def one(data_type: Any, smallest: Any, largest: Any, **metadata: Any) -> dict[str, Any]:
-    """What is known of the column `x` of one file; values are JSON text, so that they arrive as they are."""
+    """Return the metadata of the column `x` of one file; values are JSON, so that they are not reformatted."""
     table = table_metadata(field("x", data_type, **metadata))
     text = f'{{"numRecords":10,"minValues":{{"x":{smallest}}},"maxValues":{{"x":{largest}}},"nullCount":{{"x":1}}}}'
     found = described(table, [text], "x")
@@ -290,7 +290,7 @@ def test_D19_a_single_is_not_the_double_that_is_spelled_alike() -> None:
     assert (lower, upper) == (3.4, single)
     assert (lower_exact, upper_exact) == (False, False)
     assert bounds("double", "0.5", "2.5", **changes) == (0.5, 2.5, True, True)
-    # In a column that always was a double it is what it says.
+    # In a column that always was a double it is exact.
     assert bounds("double", "3.4", "3.4") == (3.4, 3.4, True, True)
 
 

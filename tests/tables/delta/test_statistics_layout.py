@@ -1,4 +1,4 @@
-"""Statistics that are laid out alike say what the parser says of them, and what is laid out otherwise is left to it."""
+"""Strings of the same layout are read as the parser reads them; strings of another layout are left to the parser."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def statistics(number: int, **other: Any) -> dict[str, Any]:
 
 
 def parsed(texts: Sequence[str | None], wanted: Wanted = WANTED) -> list[Any]:
-    """What the parser says: of so few texts layouts are not compared."""
+    """Read with the parser: layouts of so few strings are not compared."""
     assert len(texts) < statistics_json._MIN_STRINGS_TO_COMPARE
     return [_leaves(each) for each in read_json(pa.array(texts, pa.string()), wanted).to_pylist()]
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """A missing object says as much as one without values."""
+    """Flatten a struct; a missing object equals one without values."""
     if not isinstance(value, dict):
         return {} if value is None else {path: value}
     return {key: leaf for name, each in value.items() for key, leaf in _leaves(each, (*path, name)).items()}
 
 
 def alike(texts: list[str], wanted: Wanted = WANTED) -> list[Any]:
-    """What is found without the parser, "parser" where the text is left to it."""
+    """Read without the parser; "parser" where the string is left to it."""
     found = read_alike(pa.array(texts, pa.string()), wanted.schema)
     if found is None:
         return ["parser"] * len(texts)

@@ -1,4 +1,4 @@
-"""Statistics of Delta files against the judge: whoever wrote them, no file with a matching row is skipped.
+"""Statistics of Delta files against the judge: whatever writer wrote them, no file with a matching row is skipped.
 
 Each example is a table of two columns, one of them inside a struct, a few files with some rows deleted, the statistics
 that some writer noted for each file, and a few predicates. The judge says for every row what a predicate is.

@@ -1,4 +1,4 @@
-"""A Delta table as people use it: which files a scan plans and in which way, and what is read of them."""
+"""A Delta table through the public API: which files a scan plans, by which skipping strategy, and what it reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _nothing_in_memory() -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """Two files of three rows in each of the partitions a and b, of which one has no statistics and one a deletion."""
+    """Two files of three rows in each of the partitions a and b; one has no statistics, one has deleted rows."""
     log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"], features=["deletionVectors"])
     log.commit(
         data_file(log, "p=a/0.parquet", ids(0, 3), {"p": "a"}),

@@ -33,7 +33,7 @@ KINDS = [
 
 
 def two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
-    """The first file has a value that is none."""
+    """The first file has an invalid partition value."""
     return [
         data_file(
             log,

@@ -1,4 +1,4 @@
-"""Folders that other tools write, change and link: what is read of them, and what refuses which query."""
+"""Directories that other tools write, change and link: what is read of them, and which queries fail."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def numbers(count: int, first: int = 0) -> pa.Table:
 
 
 def answers(table: tamis.Table) -> set[object]:
-    """What each way of counting a table says: a number, or the class of the error."""
+    """Count a table through every API: each result is a number, or the class of the error."""
     session = tamis.connect()
     session.register("t", table)
     found: set[object] = set()

@@ -1,4 +1,4 @@
-"""Folders inside of tables that have a log: their files are those of all versions, deleted rows included."""
+"""Directories inside Delta and Iceberg tables: their files are those of all versions, deleted rows included."""
 
 from __future__ import annotations
 

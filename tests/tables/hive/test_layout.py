@@ -1,4 +1,4 @@
-"""Directories of Hive-style tables: what is listed, what is refused, what is told."""
+"""Directories of Hive-style tables: what is listed, what is rejected, what is reported."""
 
 import datetime
 import logging
@@ -27,7 +27,7 @@ ROWS = pa.table({"id": [1, 2, 3]})
 
 
 def write(root: Path, *paths: str) -> None:
-    """Small Parquet files at the given places."""
+    """Write small Parquet files at the given paths."""
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(ROWS, root / path)

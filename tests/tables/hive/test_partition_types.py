@@ -1,4 +1,4 @@
-"""Types of partition columns: H4 (texts are kept), H5 (inferred as Spark does, declared wins)."""
+"""Types of partition columns: H4 (strings are kept), H5 (inferred as in Spark, a declared type wins)."""
 
 import datetime
 import itertools
