@@ -1,4 +1,4 @@
-"""Checkpoints whose columns have other types than an action has: passed over, or an error that names them."""
+"""Checkpoints with an invalid schema: skipped, or an error that names them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> DeltaLog:
 
 
 def with_column(checkpoint: Path, path: tuple[str, ...], kind: str) -> None:
-    """Write a checkpoint anew, with one of its columns, or a new one, of another type."""
+    """Rewrite a checkpoint with one of its columns, or a new one, of another type."""
     data_type, value = ODD[kind]
     given = pq.read_table(checkpoint)
     action, *inner = path
@@ -51,7 +51,7 @@ def with_column(checkpoint: Path, path: tuple[str, ...], kind: str) -> None:
     pq.write_table(given.set_column(given.schema.get_field_index(action), action, column), checkpoint)
 
 
-WAYS: dict[str, Callable[[Path, Path], object]] = {
+READERS: dict[str, Callable[[Path, Path], object]] = {
     "rows": lambda table, _: tamis.open(table).scan().to_arrow(),
     "rows of a filter": lambda table, _: tamis.open(table).scan("id > 1 AND day = 'a'").to_arrow(),
     "files": lambda table, _: tamis.delta.list_files(table, filter=PartitionFilter.eq("day", "a")),
@@ -64,30 +64,28 @@ PARTS = [("add", name) for name in ("deletionVector", "partitionValues", "partit
 
 @pytest.mark.parametrize("kind", ["int", "text", "list", "map"])
 @pytest.mark.parametrize("path", [*ACTIONS, *PARTS], ids=".".join)
-def test_D12_a_checkpoint_whose_columns_are_no_actions_is_passed_over(
-    log: DeltaLog, path: tuple[str, ...], kind: str
-) -> None:
+def test_D12_a_checkpoint_with_an_invalid_schema_is_skipped(log: DeltaLog, path: tuple[str, ...], kind: str) -> None:
     (checkpoint,) = log.checkpoint(0)
     if path == ("add", "partitionValues") and kind == "map":
         kind = "struct"
     with_column(checkpoint, path, kind)
     assert tamis.open(log.table).scan("id > 1").count() == 2
     log.path(0).unlink()
-    for way in WAYS.values():
+    for read in READERS.values():
         with pytest.raises(CorruptFile, match=rf"{checkpoint.name}' has the column {'.'.join(path)} of type"):
-            way(log.table, checkpoint)
+            read(log.table, checkpoint)
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("path", "list"), ("path", "bytes"), ("size", "text"), ("size", "list"), ("partitionValues", "map")],
 )
-def test_X3_values_of_a_checkpoint_that_no_action_has_are_an_error(log: DeltaLog, name: str, kind: str) -> None:
+def test_X3_checkpoint_values_that_do_not_convert_are_an_error(log: DeltaLog, name: str, kind: str) -> None:
     (checkpoint,) = log.checkpoint(0)
     log.path(0).unlink()
     with_column(checkpoint, ("add", name), kind)
     if (name, kind) == ("partitionValues", "map"):
-        # Numbers are as good as texts.
+        # Numbers convert to strings.
         assert tamis.open(log.table).scan().to_arrow()["day"].to_pylist() == ["1", "1", "1"]
         return
     with pytest.raises(
@@ -105,7 +103,7 @@ def test_X8_metadata_of_a_checkpoint_of_another_type_is_an_error(log: DeltaLog, 
         tamis.open(log.table)
 
 
-def test_a_sidecar_whose_columns_are_no_actions_is_an_error(log: DeltaLog) -> None:
+def test_a_sidecar_with_an_invalid_schema_is_an_error(log: DeltaLog) -> None:
     top, sidecar = log.checkpoint(0, sidecars=1, top="json")
     log.path(0).unlink()
     size = sidecar.stat().st_size

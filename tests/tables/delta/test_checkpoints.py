@@ -58,7 +58,7 @@ def rows(snapshot: Snapshot, columns: Any = tuple(ADD.names)) -> list[dict[str, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_D8_a_checkpoint_of_every_form_says_what_the_commits_say(log: DeltaLog, form: str) -> None:
+def test_D8_every_kind_of_checkpoint_has_the_files_of_its_commits(log: DeltaLog, form: str) -> None:
     by_commits = load(log)
     log.checkpoint(**FORMS[form])
     for version in range(4):
@@ -73,7 +73,7 @@ def test_D8_a_checkpoint_of_every_form_says_what_the_commits_say(log: DeltaLog, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_D8_commits_after_a_checkpoint_of_every_form(log: DeltaLog, form: str) -> None:
+def test_D8_commits_after_every_kind_of_checkpoint(log: DeltaLog, form: str) -> None:
     log.checkpoint(**FORMS[form])
     log.commit(remove("day=0/0"), add("new", {"day": "7"}))
     log.commit(remove("v8"), remove("v9", deletionVector=deletion_vector()), add("day=1/1", {"day": "1"}, size=77))
@@ -85,7 +85,7 @@ def test_D8_commits_after_a_checkpoint_of_every_form(log: DeltaLog, form: str) -
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_pieces_are_the_commits_and_the_files_that_add_something(log: DeltaLog, form: str) -> None:
+def test_the_parts_are_the_commits_and_the_files_with_add_actions(log: DeltaLog, form: str) -> None:
     paths = log.checkpoint(**FORMS[form])
     log.commit(add("new"))
     parts = load(log).list_parts()
@@ -107,7 +107,7 @@ def test_D8_a_sidecar_may_be_named_by_its_whole_path(log: DeltaLog) -> None:
     assert len(rows(load(log))) == 10
 
 
-def test_D8_a_sidecar_that_points_out_of_the_folder_is_looked_for_in_it(log: DeltaLog) -> None:
+def test_D8_a_sidecar_path_outside_the_directory_is_resolved_inside_it(log: DeltaLog) -> None:
     top, first, _ = log.checkpoint(sidecars=2, top="json")
     top.write_text(top.read_text().replace(f'"{first.name}"', f'"../../../../elsewhere/{first.name}"'))
     assert {part.path for part in load(log).list_parts()} >= {str(first)}
@@ -116,14 +116,14 @@ def test_D8_a_sidecar_that_points_out_of_the_folder_is_looked_for_in_it(log: Del
     assert len(rows(load(log))) == 10
 
 
-def test_D7_a_sidecar_that_is_missing_sends_back_to_an_older_checkpoint(log: DeltaLog) -> None:
+def test_D7_a_missing_sidecar_falls_back_to_an_older_checkpoint(log: DeltaLog) -> None:
     log.checkpoint(1)
     log.checkpoint(3, sidecars=2, top="json")[2].unlink()
     assert load(log).segment.checkpoint.version == 1  # type: ignore[union-attr]
     assert len(rows(load(log))) == 10
 
 
-def test_D7_where_nothing_older_is_there_a_missing_sidecar_is_an_error(log: DeltaLog) -> None:
+def test_D7_a_missing_sidecar_without_an_older_checkpoint_is_an_error(log: DeltaLog) -> None:
     sidecar = log.checkpoint(3, sidecars=2, top="parquet")[2]
     sidecar.unlink()
     log.path(0).unlink()
@@ -138,7 +138,7 @@ def test_D7_where_nothing_older_is_there_a_missing_sidecar_is_an_error(log: Delt
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("damage", ["cut", "garbage"])
-def test_D12_a_damaged_checkpoint_is_passed_over(log: DeltaLog, form: str, damage: str) -> None:
+def test_D12_a_damaged_checkpoint_is_skipped(log: DeltaLog, form: str, damage: str) -> None:
     top = log.checkpoint(**FORMS[form])[0]
     content = top.read_bytes()
     top.write_bytes(content[: len(content) // 2] if damage == "cut" else b"no checkpoint at all")
@@ -149,7 +149,7 @@ def test_D12_a_damaged_checkpoint_is_passed_over(log: DeltaLog, form: str, damag
         load(log)
 
 
-def test_damage_inside_of_a_row_group_is_an_error_and_no_short_answer(log: DeltaLog) -> None:
+def test_damage_inside_a_row_group_is_an_error_and_loses_no_rows_silently(log: DeltaLog) -> None:
     (path,) = log.checkpoint()
     content = bytearray(path.read_bytes())
     column = next(
@@ -174,7 +174,7 @@ def test_a_checkpoint_without_protocol_or_metadata_is_an_error(log: DeltaLog, mi
     assert len(rows(load(log))) == 10
 
 
-def test_D20_a_checkpoint_with_two_protocols_is_passed_over(log: DeltaLog) -> None:
+def test_D20_a_checkpoint_with_two_protocols_is_skipped(log: DeltaLog) -> None:
     log.checkpoint(actions=[*log.reconciled(0, 3), protocol(writer=3)])
     assert load(log).segment.checkpoint is None
 
@@ -186,7 +186,7 @@ def test_newer_commits_win_over_the_metadata_of_the_checkpoint(log: DeltaLog) ->
     assert load(log, 3).metadata.schema.names == ["id", "day"]
 
 
-def test_only_columns_that_are_asked_for_are_read(log: DeltaLog) -> None:
+def test_only_requested_columns_are_read(log: DeltaLog) -> None:
     (path,) = log.checkpoint(row_group_size=4)
     storage = open_storage(log.table)
     (batch, *_) = read_checkpoint_part(storage, str(path), ["size", "path"])
@@ -225,7 +225,7 @@ def test_columns_that_a_checkpoint_lacks_are_null(log: DeltaLog) -> None:
     assert {row["deletion_vector"] for row in found} == {None}
 
 
-def test_D14_parsed_statistics_are_read_where_they_are_and_as_they_are(log: DeltaLog) -> None:
+def test_D14_parsed_statistics_are_read_unchanged_where_they_exist(log: DeltaLog) -> None:
     values = pa.struct([("id", pa.int64()), ("x", pa.string())])
     stats = pa.struct([("numRecords", pa.int64()), ("minValues", values), ("maxValues", values)])
     parsed = pa.struct([("day", pa.string())])
@@ -259,7 +259,7 @@ def test_D14_parsed_statistics_are_read_where_they_are_and_as_they_are(log: Delt
     )
 
 
-def test_row_groups_stream_and_can_be_left_out(log: DeltaLog) -> None:
+def test_row_groups_stream_and_can_be_skipped(log: DeltaLog) -> None:
     (path,) = log.checkpoint(row_group_size=2)
     (part,) = load(log).list_parts()
     sizes = [batch.num_rows for batch in part.read(["path"])]
@@ -313,11 +313,11 @@ def test_requests_of_a_load_are_one_listing_and_one_for_each_file(log: DeltaLog)
     log.commit(add("new"))
     storage = open_storage(log.table)
     Snapshot.load(storage)
-    # The log, the folder of sidecars; the top file, the commit.
+    # The listings of the log and of the sidecars; the top file, the commit.
     assert (storage.counters.listing_calls, storage.counters.requests) == (2, 4)
 
 
-def test_a_json_top_file_that_is_cut_off_in_its_only_sidecar_is_passed_over(log: DeltaLog) -> None:
+def test_a_json_top_file_truncated_in_its_only_sidecar_is_skipped(log: DeltaLog) -> None:
     top = log.checkpoint(sidecars=1, top="json")[0]
     top.write_text("\n".join([*top.read_text().splitlines()[:-1], as_line({"sidecar": {"path": None}})]))
     assert load(log).segment.checkpoint is None
@@ -325,7 +325,7 @@ def test_a_json_top_file_that_is_cut_off_in_its_only_sidecar_is_passed_over(log:
 
 
 @pytest.mark.parametrize("top", ["json", "parquet"])
-def test_D8_a_sidecar_of_another_size_is_no_use(log: DeltaLog, top: str) -> None:
+def test_D8_a_sidecar_of_another_size_is_an_error(log: DeltaLog, top: str) -> None:
     expected = rows(load(log))
     _, sidecar, _ = log.checkpoint(sidecars=2, top=top)
     pq.write_table(pq.read_table(sidecar).slice(0, 1), sidecar)
@@ -336,7 +336,7 @@ def test_D8_a_sidecar_of_another_size_is_no_use(log: DeltaLog, top: str) -> None
 
 
 @pytest.mark.parametrize("top", ["json", "parquet"])
-def test_D8_a_sidecar_that_is_named_twice_is_read_once(log: DeltaLog, top: str) -> None:
+def test_D8_a_sidecar_that_is_listed_twice_is_read_once(log: DeltaLog, top: str) -> None:
     expected = rows(load(log))
     path, *_ = log.checkpoint(sidecars=2, top=top)
     assert load(log).note is None
@@ -371,7 +371,7 @@ def test_D8_a_checkpoint_with_the_same_metadata_twice_is_read(log: DeltaLog) -> 
         load(log)
 
 
-def test_a_checkpoint_that_adds_files_without_paths_is_no_use(log: DeltaLog) -> None:
+def test_a_checkpoint_without_the_column_path_is_unusable(log: DeltaLog) -> None:
     expected = rows(load(log))
     log.checkpoint(omit=["path"])
     assert rows(load(log)) == expected

@@ -1,4 +1,4 @@
-"""Texts with a collation: comparisons are refused, since here they would be by bytes; all else is read."""
+"""Strings with a collation: comparisons are unsupported, since they would compare bytes; all else is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LCASE = "spark.UTF8_LCASE"
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """The texts `A`, `a` and NULL in a data column, in a struct, in a list, and in the partition of each file."""
+    """The strings `A`, `a` and NULL in a data column, in a struct, in a list, and in the partition of each file."""
     inner = {"type": "struct", "fields": [field("c", "string", __COLLATIONS={"c": "ICU.de_CI"}), field("n", "long")]}
     columns = [
         field("id", "long"),
@@ -73,7 +73,9 @@ def ids(log: DeltaLog, where: object) -> list[int]:
         ("(p = 'a' AND p = 'A') OR p IS NULL", "p", LCASE),
     ],
 )
-def test_S9_to_compare_a_text_of_a_collation_is_refused(log: DeltaLog, where: str, column: str, collation: str) -> None:
+def test_S9_comparing_a_string_with_a_collation_is_unsupported(
+    log: DeltaLog, where: str, column: str, collation: str
+) -> None:
     scan = tamis.open(log.table).scan(where)
     for run in (scan.to_arrow, scan.count, scan.plan, lambda: scan.plan("files")):
         with pytest.raises(
@@ -103,7 +105,9 @@ def test_S9_to_compare_a_text_of_a_collation_is_refused(log: DeltaLog, where: st
         ("CAST(s.c AS BINARY) IN (X'41', X'62')", [0]),
     ],
 )
-def test_S9_what_compares_no_such_text_is_answered(log: DeltaLog, where: str | None, expected: list[int]) -> None:
+def test_S9_predicates_that_compare_no_collated_string_are_supported(
+    log: DeltaLog, where: str | None, expected: list[int]
+) -> None:
     assert ids(log, where) == expected
     assert tamis.open(log.table).scan(where).count() == len(expected)
 
@@ -114,5 +118,5 @@ def test_S9_rows_come_back_with_the_column(log: DeltaLog) -> None:
     assert tamis.open(log.table).scan(limit=2).count() == 2
 
 
-def test_a_partition_filter_compares_the_texts_of_the_log(log: DeltaLog) -> None:
+def test_a_partition_filter_compares_the_strings_of_the_log(log: DeltaLog) -> None:
     assert ids(log, PartitionFilter.eq("p", "a")) == [1]

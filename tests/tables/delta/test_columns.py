@@ -35,7 +35,7 @@ def planned(table: tamis.Table, where: object = None) -> list[str]:
     return sorted(Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist())
 
 
-def test_D4_D5_partition_columns_have_their_declared_place_and_type(tmp_path: Path) -> None:
+def test_D4_D5_partition_columns_have_their_declared_position_and_type(tmp_path: Path) -> None:
     declared = {
         "day": "date", "id": "long", "amount": "decimal(7,2)", "at": "timestamp", "local": "timestamp_ntz",
         "flag": "boolean", "name": "string", "raw": "binary", "small": "byte", "real": "float",
@@ -46,7 +46,7 @@ def test_D4_D5_partition_columns_have_their_declared_place_and_type(tmp_path: Pa
         "day": "2024-02-29", "amount": "1.50", "at": "2024-01-01T10:00:00.000001Z", "local": "2024-01-01 10:00:00",
         "flag": "true", "name": "null", "raw": "\u0001ab", "small": "-3", "real": "NaN",
     }  # fmt: skip
-    # What the path says is not asked.
+    # Partition values in the path are ignored.
     log.commit(
         data_file(log, "day=1999-01-01/1.parquet", ids(0, 1), texts),
         data_file(log, "day=1999-01-01/2.parquet", ids(1, 2), dict.fromkeys(texts, "")),
@@ -96,7 +96,7 @@ def stored(name: str, data_type: pa.DataType, number: int) -> pa.Field:
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
-def test_D6_columns_are_found_by_name_or_id_also_inside_of_others(tmp_path: Path, mode: str) -> None:
+def test_D6_columns_are_found_by_name_or_id_at_every_level(tmp_path: Path, mode: str) -> None:
     log = mapped(tmp_path, mode)
     # By id any name will do, even that of another column.
     names = ["col-2", "col-3", "col-4", "col-5", "col-6"] if mode == "name" else ["s", "id", "c", "p", "b"]
@@ -166,7 +166,7 @@ def with_ids(*fields: tuple[str, pa.DataType, int | None]) -> pa.Schema:
 
 
 @pytest.mark.parametrize("is_inside", [False, True])
-def test_D6_a_column_without_the_id_by_which_it_would_be_found_is_an_error(tmp_path: Path, is_inside: bool) -> None:
+def test_D6_a_column_without_its_field_id_is_an_error(tmp_path: Path, is_inside: bool) -> None:
     inner = [field("a", "long", **mapping(1, "x")), field("b", "long", **mapping(2, "y"))]
     element = {"type": "array", "elementType": {"type": "struct", "fields": inner}, "containsNull": True}
     columns = [field("l", element, **mapping(3, "z"))] if is_inside else inner
@@ -182,7 +182,7 @@ def test_D6_a_column_without_the_id_by_which_it_would_be_found_is_an_error(tmp_p
             row = {"z": [row]}
         return data_file(log, name, pa.Table.from_pylist([row], schema), {"p": "here"}, stats=None)
 
-    # What is nobody's may lack an id, and so may a column whose values are in the log.
+    # A column that the table does not have may lack an id, and so may a partition column.
     right = [("x", pa.int64(), 1), ("q", pa.int64(), 2), ("y", pa.int64(), None), ("_row_id", pa.int64(), None)]
     log.commit(write("1.parquet", *right, *([] if is_inside else [("p", pa.string(), None)])))
     expected = {"a": 5, "b": 5}
@@ -270,9 +270,7 @@ def test_P5_deletion_vectors_with_filters_that_skip_row_groups(tmp_path: Path) -
     assert found_ids(table, columns=["id"], limit=3) == [1, 2, 3]
 
 
-def test_files_that_deltalake_rewrote_have_texts_of_another_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_rewritten_by_deltalake_have_another_string_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_by_pages(monkeypatch)
     rows = pa.table({"id": pa.array(range(20), pa.int64()), "s": [f"t{n}" for n in range(20)], "b": [b"x"] * 20})
     write_deltalake(tmp_path, rows)

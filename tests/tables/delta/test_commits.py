@@ -76,7 +76,7 @@ def test_absent_fields_are_null(log: DeltaLog) -> None:
     assert rows[0]["partition_values"] == [("day", None)]
 
 
-def test_partition_values_are_texts_and_null_is_no_text(log: DeltaLog) -> None:
+def test_partition_values_are_strings_or_null(log: DeltaLog) -> None:
     log.commit(
         add("1", {"day": "2024-01-01", "é ü": "null"}),
         add("2", {"day": "", "é ü": None}),
@@ -111,7 +111,7 @@ def test_unknown_actions_and_fields_are_ignored(log: DeltaLog) -> None:
     assert [row["path"] for row in files(log)] == ["1"]
 
 
-def test_the_name_of_an_action_inside_a_text_is_not_an_action(log: DeltaLog) -> None:
+def test_the_name_of_an_action_inside_a_string_is_not_an_action(log: DeltaLog) -> None:
     log.commit(commit_info(notes='{"add":{"path":"not a file"}}'), add('{"remove":{"path":"x"}}'))
     assert [row["path"] for row in files(log)] == ['{"remove":{"path":"x"}}']
 
@@ -153,14 +153,14 @@ def test_D22_actions_on_several_lines_are_read(log: DeltaLog, spell: Any, betwee
     assert snapshot.history()["operation"].to_pylist()[-1] == "WRITE"
 
 
-def test_D22_a_byte_order_mark_before_lines_is_no_part_of_them(log: DeltaLog) -> None:
+def test_D22_a_byte_order_mark_is_ignored(log: DeltaLog) -> None:
     log.write(0, "\ufeff" + "\n".join(as_line(action) for action in (*log.start, add("é"))))
     assert [row["path"] for row in decoded(log)] == ["é"]
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", " \r\t"])
 @pytest.mark.parametrize("count", [1, 2**18])
-def test_X8_any_number_of_blanks_behind_lines(log: DeltaLog, blank: str, count: int) -> None:
+def test_X8_any_number_of_trailing_blanks(log: DeltaLog, blank: str, count: int) -> None:
     lines = [as_line(action) for action in (*log.start, add("1"))]
     log.write(0, "".join(f"{line}{blank * count}\n" for line in lines) + blank * count)
     log.write(1, blank * count + "\n" + as_line(add("2")) + blank * count)
@@ -183,7 +183,7 @@ def test_paths_of_every_kind_of_letter(log: DeltaLog, path: str) -> None:
     assert [row["path"] for row in files(log)] == ["other"]
 
 
-def test_numbers_may_come_as_texts_and_texts_as_numbers(log: DeltaLog) -> None:
+def test_numbers_may_be_strings_and_strings_numbers(log: DeltaLog) -> None:
     log.commit(add("0", {"day": "a"}))
     log.commit(
         add("1", {"day": 5}, size="12", modificationTime="1700000000001"),
@@ -201,7 +201,7 @@ def test_numbers_may_come_as_texts_and_texts_as_numbers(log: DeltaLog) -> None:
     assert json.loads(rows[1]["stats"]) == {"numRecords": 1}
 
 
-def test_only_files_that_the_fast_way_cannot_read_are_read_slowly(
+def test_only_files_that_the_fast_decoder_cannot_read_are_read_slowly(
     log: DeltaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version in range(20):
@@ -276,7 +276,7 @@ def test_a_file_that_is_not_utf8_is_an_error_that_names_it(log: DeltaLog) -> Non
         files(log)
 
 
-def test_E8_a_commit_cut_off_anywhere_within_a_line_is_an_error(log: DeltaLog) -> None:
+def test_E8_a_commit_truncated_anywhere_within_a_line_is_an_error(log: DeltaLog) -> None:
     log.commit()
     whole = as_line(add("1", {"day": "x"}, stats="{}")) + "\n" + as_line(commit_info()) + "\n"
     first = whole.index("\n")
@@ -321,7 +321,7 @@ def test_many_commits_are_one_array_of_lines(log: DeltaLog) -> None:
     assert [row["path"] for row in files(log)] == ["299"]
 
 
-def test_runs_of_files_and_slices_of_lines_of_any_length_say_the_same(
+def test_runs_of_files_and_slices_of_lines_of_any_length_give_the_same_actions(
     log: DeltaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version in range(12):

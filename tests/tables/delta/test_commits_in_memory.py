@@ -25,7 +25,7 @@ def planned(table: tamis.Table, where: str) -> set[str]:
     return {Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist()}
 
 
-def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_take_each_others_rows(tmp_path: Path) -> None:
+def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_share_rows(tmp_path: Path) -> None:
     FILE_BATCH_CACHE.clear()
     log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
     log.commit(*(file(number) for number in range(6)))
@@ -45,8 +45,8 @@ def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_take_each_others_rows(tmp_p
     assert planned(first, "id < 10") == {"f0"}
 
 
-def test_commits_are_told_by_what_is_in_them_and_not_by_when_they_were_written(tmp_path: Path) -> None:
-    """A table that was written anew within the same moment has other files."""
+def test_commits_are_identified_by_content_and_not_by_modification_time(tmp_path: Path) -> None:
+    """A table that is rewritten within the resolution of modification times has other files."""
     log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
     log.commit(*(file(number) for number in range(4)))
     (commit,) = (tmp_path / "_delta_log").glob("*.json")
@@ -70,10 +70,10 @@ def test_a_table_that_is_opened_again_decodes_its_commits_once(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("most", [1, 700, 2000, 10_000])
-def test_long_statistics_of_commits_are_read_in_pieces_of_all_columns_alike(
+def test_long_statistics_of_commits_are_read_in_the_same_batches_for_all_columns(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An array of Arrow holds 2 GiB of text; where statistics are longer, none of them may be left out."""
+    """An Arrow string array holds 2 GiB; where statistics are longer, none of them may be lost."""
     monkeypatch.setattr(file_parts, "MOST_STATISTICS_BYTES", most)
     log = DeltaLog(tmp_path, {"id": "long"})
     lengths = [0, 500, 5, 1500, 10, 10, 600, 90]

@@ -1,4 +1,4 @@
-"""Deleted rows by position: every way of storing them, both forms of bitmaps, and all that can be wrong with them."""
+"""Deletion vectors: every storage type, both bitmap formats, and every kind of damage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def framed(content: bytes) -> bytes:
 
 
 class Written:
-    """A file of deletion vectors in a table's folder, and the descriptors of what is in it."""
+    """A deletion vector file in a table's directory, and the descriptors of its vectors."""
 
     def __init__(self, table: Path, prefix: str = "", version: int = 1) -> None:
         self.uuid = uuid.uuid4()
@@ -117,7 +117,7 @@ def test_D16_absolute_paths_are_percent_decoded(tmp_path: Path, spelling: str) -
     assert read(tmp_path / "t", absolute) == [[1, 7]]
 
 
-def test_D16_absolute_paths_outside_of_the_table_need_leave(tmp_path: Path) -> None:
+def test_D16_absolute_paths_outside_the_table_need_permission(tmp_path: Path) -> None:
     file = Written(tmp_path / "other")
     absolute = replace(file.add(portable([4]), 1), storage_type="p", path_or_inline=file.path.as_uri())
     (tmp_path / "t").mkdir()
@@ -165,7 +165,7 @@ def test_descriptors_come_from_the_column_of_live_files() -> None:
         parse_descriptors(pa.array([fields | {"size": None}], column_type))
 
 
-def test_D1_the_id_tells_vectors_of_one_file_apart() -> None:
+def test_D1_the_unique_id_distinguishes_vectors_of_one_file() -> None:
     one, other = DeletionVectorDescriptor("u", "x", 1, 34, 2), DeletionVectorDescriptor("u", "x", 43, 34, 2)
     assert one.unique_id != other.unique_id
     assert replace(one, offset=None).unique_id == "ux"
@@ -207,7 +207,7 @@ def test_D16_a_size_of_zero_is_not_the_stored_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offset", "size"), [(1, 2**31 - 1), (2**31 - 1, 10), (0, 10), (-5, 10), (1, -1), (None, 10)])
-def test_D16_a_size_or_offset_beyond_the_file_is_refused_before_reading(
+def test_D16_a_size_or_offset_beyond_the_file_is_rejected_before_reading(
     tmp_path: Path, offset: int | None, size: int
 ) -> None:
     file = Written(tmp_path)
@@ -239,14 +239,14 @@ def test_D16_wrong_magic(tmp_path: Path, magic: int) -> None:
 
 
 @pytest.mark.parametrize("form", [portable, native, lambda rows: native(rows, ">")], ids=["portable", "native", "big"])
-def test_D16_every_cut_of_a_bitmap_is_an_error(tmp_path: Path, form: Callable[[list[int]], bytes]) -> None:
+def test_D16_every_truncation_of_a_bitmap_is_an_error(tmp_path: Path, form: Callable[[list[int]], bytes]) -> None:
     content = form([1, 2, 3, 2**32 + 9])
     for length in range(len(content)):
         with pytest.raises(CorruptFile):
             read(tmp_path, inline(content[:length], 4))
 
 
-def test_D16_every_cut_of_a_file_is_an_error(tmp_path: Path) -> None:
+def test_D16_every_truncation_of_a_file_is_an_error(tmp_path: Path) -> None:
     file = Written(tmp_path)
     descriptor = file.add(portable([1, 2, 3]), 3)
     content = file.path.read_bytes()
@@ -271,7 +271,7 @@ def test_D16_text_that_is_not_z85(tmp_path: Path, text: str) -> None:
         read(tmp_path, DeletionVectorDescriptor("i", text, None, 4, 0))
 
 
-def test_D16_a_uuid_that_is_cut_off(tmp_path: Path) -> None:
+def test_D16_a_truncated_uuid(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="expected a UUID of 20 characters"):
         read(tmp_path, DeletionVectorDescriptor("u", "abc", 1, 4, 0))
 
@@ -294,7 +294,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
         read(tmp_path, descriptor)
 
 
-def test_rows_beyond_63_bits_are_refused(tmp_path: Path) -> None:
+def test_rows_beyond_63_bits_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="which no file can have"):
         read(tmp_path, inline(portable([2**63]), 1))
 
@@ -320,7 +320,7 @@ def test_X1_all_rows_of_a_group_deleted_stay_compressed(tmp_path: Path) -> None:
     assert kept_rows(bitmap, [2**32, 5], "f").ranges() == [(2**32, 2**32 + 5)]
 
 
-def test_X1_bitmaps_that_lie_about_themselves_are_refused(tmp_path: Path) -> None:
+def test_X1_inconsistent_bitmaps_are_rejected(tmp_path: Path) -> None:
     bits_that_say_4097 = struct.pack("<IIHHI", 12346, 1, 0, 4096, 16) + b"\xff" * 8192
     unsorted = struct.pack("<IIHHI", 12346, 1, 0, 2, 16) + struct.pack("<HHH", 9, 5, 7)
     for lie, cardinality in ((bits_that_say_4097, 4097), (unsorted, 3)):

@@ -77,7 +77,7 @@ def test_a_plan_that_reads_statistics_again_leaves_nothing_to_read_for_the_next_
     assert (spent(table) - second).bytes_read > 0
 
 
-def test_without_room_for_all_statistics_only_those_that_are_asked_for_are_kept(
+def test_without_room_for_all_statistics_only_requested_ones_are_cached(
     log: DeltaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_batches, "STATISTICS_BYTES_PER_FILE", FILE_BATCH_CACHE.capacity)
@@ -91,7 +91,7 @@ def test_without_room_for_all_statistics_only_those_that_are_asked_for_are_kept(
     assert (spent(table) - before).bytes_read > 0
 
 
-def test_reading_again_takes_only_the_columns_that_are_asked_for(log: DeltaLog) -> None:
+def test_reading_again_reads_only_the_requested_columns(log: DeltaLog) -> None:
     snapshot = Snapshot.load(open_storage(log.table))
     for part in snapshot.list_parts()[-2:]:
         again = LazyLogColumns(part)
@@ -103,7 +103,7 @@ def test_reading_again_takes_only_the_columns_that_are_asked_for(log: DeltaLog) 
             again.done()
 
 
-def test_batches_may_be_asked_for_in_any_order_and_again(log: DeltaLog) -> None:
+def test_batches_may_be_read_in_any_order_and_repeatedly(log: DeltaLog) -> None:
     snapshot = Snapshot.load(open_storage(log.table))
     part = snapshot.list_parts()[-1]
     batches = [batch for batch, _ in read_batches(part, snapshot.metadata, COLUMNS)]
@@ -139,7 +139,7 @@ def test_count_lists_files_once(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) 
     assert spent(table) - between == between - before
 
 
-def test_a_cache_tells_what_it_has_room_for() -> None:
+def test_a_cache_reports_whether_it_has_room() -> None:
     cache = WeightedCache(capacity=10_000)
     cache.put("one", object(), 4_000)
     assert cache.has_room(4_000)

@@ -1,4 +1,4 @@
-"""Filters on a column, as predicates on partition columns that are made of it: what follows, and what does not."""
+"""Filters on a column, and the predicates that they imply on partition columns generated from it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_D18_a_timestamp_with_zone_may_have_been_written_in_any_zone() -> None:
         ("ntz = TIMESTAMP_NTZ '2024-03-05 10:00:00'", {"m": "month(ntz)"}, ["m = 3"]),
     ],
 )
-def test_what_follows(where: str, generated: dict[str, str], expected: list[str]) -> None:
+def test_implied_predicates(where: str, generated: dict[str, str], expected: list[str]) -> None:
     assert implied(where, generated) == same(*expected)
 
 
@@ -115,11 +115,11 @@ def test_what_follows(where: str, generated: dict[str, str], expected: list[str]
     ],
 )
 @pytest.mark.parametrize("sql", ["SUBSTRING(s, 1, 3)", "substr(s, 1, 3)", "left(s, 3)", "substring(s, 0, 3)"])
-def test_beginnings_of_texts(where: str, expected: list[str], sql: str) -> None:
+def test_prefixes_of_strings(where: str, expected: list[str], sql: str) -> None:
     assert implied(where, {"t": sql}) == same(*expected)
 
 
-def test_D3_a_text_that_is_not_null_may_be_a_partition_that_is() -> None:
+def test_D3_an_empty_string_may_be_a_null_partition() -> None:
     assert implied("s IS NOT NULL", {"t": "substring(s, 1, 3)"}) == []
 
 
@@ -132,20 +132,20 @@ def test_D3_a_text_that_is_not_null_may_be_a_partition_that_is() -> None:
         ("yyyy", "2024", "2024"),
     ],
 )
-def test_times_as_texts(pattern: str, low: str, high: str) -> None:
+def test_formatted_times(pattern: str, low: str, high: str) -> None:
     # A clock that skips a time moves it forward, by at most a day, and `date_format` goes through such a clock.
     where = "ntz >= TIMESTAMP_NTZ '2024-03-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2024-04-07 00:00:00'"
     found = implied(where, {"t": f"DATE_FORMAT(ntz, '{pattern}')"})
     assert found == same(*([f"t = '{low}'"] if low == high else [f"t >= '{low}'", f"t <= '{high}'"]))
 
 
-def test_a_day_that_a_clock_skipped_is_the_next_one_as_text() -> None:
+def test_a_day_skipped_by_a_time_zone_is_formatted_as_the_next_one() -> None:
     # Samoa went from the 29th to the 31st: a session of that zone writes '2011-12-31' for the 30th.
     found = implied("d = DATE '2011-12-30'", {"t": "date_format(d, 'yyyy-MM-dd')"})
     assert found == same("t >= '2011-12-30'", "t <= '2011-12-31'")
 
 
-def test_years_of_five_digits_sort_before_all_others_as_texts() -> None:
+def test_years_of_five_digits_sort_before_all_others_as_strings() -> None:
     generated = {"t": "date_format(d, 'yyyy-MM')"}
     assert implied("d >= DATE '2024-03-05'", generated) == same("t >= '2024-03' OR t < '0'")
     assert implied("d <= DATE '2024-03-05'", generated) == same("t <= '2024-03'")
@@ -168,12 +168,12 @@ def test_a_filter_on_the_expression_itself_is_one_on_the_column() -> None:
     assert implied("left(s, 3) = 'abc'", {"t": "substring(s, 1, 3)"}) == same("t = 'abc'")
 
 
-def test_a_function_that_nobody_knows_is_not_asked_of_partitions() -> None:
+def test_an_unsupported_function_does_not_prune_partitions() -> None:
     assert implied("some_function(date(ntz)) = 3", {"p_date": "CAST(ntz AS DATE)"}) == []
     assert implied("date(ntz) = rand()", {"p_date": "CAST(ntz AS DATE)"}) == []
 
 
-def test_the_order_of_another_function_is_used_through_its_range() -> None:
+def test_another_monotone_function_prunes_through_its_range() -> None:
     generated = {"p_date": "CAST(ntz AS DATE)"}
     expected = same("p_date >= DATE '2024-01-01'", "p_date <= DATE '2024-12-31'")
     assert implied("year(ntz) = 2024", generated) == expected
@@ -241,23 +241,23 @@ def test_a_field_alone_has_an_order_within_one_period() -> None:
         ("d = DATE '2024-03-05'", {"t": "date_format(d, 'EEE')"}),
     ],
 )
-def test_D18_what_does_not_follow(where: str, generated: dict[str, str]) -> None:
+def test_D18_predicates_that_imply_nothing(where: str, generated: dict[str, str]) -> None:
     assert implied(where, generated) == []
 
 
-def test_only_partition_columns_are_spoken_of() -> None:
+def test_only_partition_columns_are_in_implied_predicates() -> None:
     predicate = normalise(bind(parse_sql("d = DATE '2024-03-05'"), SCHEMA))
     assert derive_partition_predicates(predicate, {"y": "year(d)", "m": "month(d)"}, SCHEMA, ["m"]) != []
     assert derive_partition_predicates(predicate, {"y": "year(d)"}, SCHEMA, ["m"]) == []
     assert derive_partition_predicates(predicate, {}, SCHEMA, ["y"]) == []
 
 
-def test_S9_texts_of_a_collation_say_nothing() -> None:
+def test_S9_collated_strings_imply_nothing() -> None:
     assert implied("s = 'abcdef'", {"t": "left(s, 3)"}, collated=[("s",)]) == []
     assert implied("s = 'abcdef'", {"t": "left(s, 3)"}, collated=[("t",)]) == []
 
 
-def test_an_and_keeps_what_one_side_says() -> None:
+def test_an_and_keeps_what_one_side_implies() -> None:
     assert implied("other = 3 AND (d = DATE '2024-01-01' AND x > 2)", {"y": "year(d)"}) == same("y = 2024")
 
 
@@ -458,7 +458,7 @@ def test_D18_no_row_is_lost(data: st.DataObject, source: str) -> None:
     }
     for name, each in chosen.items():
         made = [None if value is None else each.make(value, zone) for value, zone, _ in rows]
-        # An empty text is NULL as a partition value.
+        # An empty string is NULL as a partition value.
         columns[name] = pa.array([None if value == "" else value for value in made], PARTITIONS[name])
     batch = pa.record_batch(columns)
     predicate = normalise(bind(parse_sql(where), SCHEMA))

@@ -17,7 +17,7 @@ import tamis
 from tamis.errors import CorruptFile, MissingFile, TamisError
 
 IN_ANOTHER_ZONE = "data-reader-partition-values"
-"""Spark wrote it, and its expected rows, in a session of the Pacific; a text without zone is in UTC here."""
+"""Spark wrote it, and its expected rows, in a session of the Pacific; a string without a zone is in UTC here."""
 
 NOT_WITH_DELTALAKE = {
     "type-widening": "deltalake does not know the feature",
@@ -34,7 +34,7 @@ METADATA_ONLY = {
     "log-replay-special-characters-b": (0, ["special p@#h"]),
     "update-deleted-directory": (0, ["1", "10", "2", "3", "4", "5", "6", "7", "8", "9"]),
 }
-"""Tables of which there is only a log: their version and the names of their files."""
+"""Tables that have only a log: their version and the names of their files."""
 
 
 def labelled(golden: Path) -> Iterator[tuple[str, Path, pa.Table]]:
@@ -99,7 +99,7 @@ def test_D6_statistics_of_every_table_keep_each_value_that_is_there(golden: Path
 
 
 @pytest.mark.parametrize("name", METADATA_ONLY)
-def test_the_files_of_a_table_of_which_there_is_only_a_log(golden: Path, name: str) -> None:
+def test_the_files_of_a_table_that_has_only_a_log(golden: Path, name: str) -> None:
     version, files = METADATA_ONLY[name]
     opened = tamis.open(golden / "delta" / name / "delta")
     assert opened.version == version

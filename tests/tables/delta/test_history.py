@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def test_the_history_is_newest_first_with_the_words_of_the_writers(log: DeltaLog) -> None:
+def test_the_history_is_newest_first_with_the_commit_info(log: DeltaLog) -> None:
     found = Snapshot.load(open_storage(log.table)).history()
     assert found.schema == HISTORY_SCHEMA
     newest, written, created = found.to_pylist()
@@ -84,7 +84,7 @@ def test_X8_truth_values_are_no_numbers(tmp_path: Path) -> None:
     assert (row["read_version"], row["written_at"]) == (None, None)
 
 
-def test_words_of_unusual_types_do_no_harm(tmp_path: Path) -> None:
+def test_commit_info_of_unusual_types_is_null_or_json(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     log.commit(commit_info(operation=7, readVersion="x", isBlindAppend="yes", userMetadata={"a": 1}, timestamp=2**70))
     (row,) = Snapshot.load(open_storage(tmp_path)).history().to_pylist()

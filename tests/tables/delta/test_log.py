@@ -13,7 +13,7 @@ from tamis.tables.delta.snapshot import Snapshot
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """Versions 0 to 6, of which each adds a file."""
+    """Versions 0 to 6; each adds a file."""
     log = DeltaLog(tmp_path)
     for version in range(7):
         log.commit(commit_info(), add(f"{version}.parquet"))
@@ -40,7 +40,7 @@ def covered(log: DeltaLog, version: int | None = None) -> list[tuple[int, int]]:
     return [(file.first, file.last) for file in segment(log, version).deltas]
 
 
-def test_without_a_checkpoint_all_commits_are_taken_in_the_order_of_their_versions(log: DeltaLog) -> None:
+def test_without_a_checkpoint_all_commits_are_used_in_version_order(log: DeltaLog) -> None:
     assert covered(log) == [(version, version) for version in range(7)]
     assert segment(log).version == 6
 
@@ -69,7 +69,7 @@ def test_D17_a_checkpoint_newer_than_the_wanted_version_is_not_used(log: DeltaLo
     assert paths(log, 1) == ["0.parquet", "1.parquet"]
 
 
-def test_D7_a_multi_part_checkpoint_with_a_part_missing_gives_way_to_an_older_one(log: DeltaLog) -> None:
+def test_D7_a_multi_part_checkpoint_with_a_missing_part_falls_back_to_an_older_one(log: DeltaLog) -> None:
     log.checkpoint(2)
     whole = log.checkpoint(5, parts=3)
     assert (checkpoint_of(log), segment(log).checkpoint.kind) == (5, CheckpointKind.MULTI_PART)  # type: ignore[union-attr]
@@ -103,13 +103,13 @@ def test_D9_the_hint_may_be_stale_or_corrupt(log: DeltaLog, hint: str) -> None:
     assert paths(log) == [f"{version}.parquet" for version in range(7)]
 
 
-def test_D10_a_compaction_stands_for_its_commits(log: DeltaLog) -> None:
+def test_D10_a_compaction_replaces_its_commits(log: DeltaLog) -> None:
     log.compact(1, 3)
     assert covered(log) == [(0, 0), (1, 3), (4, 4), (5, 5), (6, 6)]
     assert paths(log) == [f"{version}.parquet" for version in range(7)]
 
 
-def test_D10_of_compactions_the_longest_that_fits_is_taken(log: DeltaLog) -> None:
+def test_D10_the_longest_usable_compaction_is_used(log: DeltaLog) -> None:
     for first, last in [(1, 2), (1, 4), (2, 6), (5, 6)]:
         log.compact(first, last)
     assert covered(log) == [(0, 0), (1, 4), (5, 6)]
@@ -133,14 +133,14 @@ def test_D10_a_compaction_of_removals_removes_files_of_the_checkpoint(log: Delta
     assert paths(log) == ["0.parquet", *(f"{version}.parquet" for version in range(2, 7))]
 
 
-def test_D10_a_compaction_makes_up_for_commits_that_are_gone(log: DeltaLog) -> None:
+def test_D10_a_compaction_replaces_missing_commits(log: DeltaLog) -> None:
     log.compact(1, 6)
     for version in range(1, 6):
         log.path(version).unlink()
     assert covered(log) == [(0, 0), (1, 6)]
 
 
-def test_D10_a_compaction_without_a_byte_is_passed_over(log: DeltaLog) -> None:
+def test_D10_an_empty_compaction_is_skipped(log: DeltaLog) -> None:
     log.compact(1, 3).write_bytes(b"")
     assert covered(log) == [(version, version) for version in range(7)]
 
@@ -154,13 +154,13 @@ def test_D11_a_gap_in_the_log_is_an_error_that_names_the_version(log: DeltaLog) 
     assert paths(log, 2) == ["0.parquet", "1.parquet", "2.parquet"]
 
 
-def test_D11_a_gap_below_the_checkpoint_does_no_harm(log: DeltaLog) -> None:
+def test_D11_a_gap_before_the_checkpoint_is_ignored(log: DeltaLog) -> None:
     log.checkpoint(4)
     log.path(3).unlink()
     assert paths(log) == [f"{version}.parquet" for version in range(7)]
 
 
-def test_D11_a_log_that_does_not_begin_is_an_error(log: DeltaLog) -> None:
+def test_D11_a_log_without_a_start_is_an_error(log: DeltaLog) -> None:
     log.path(0).unlink()
     with pytest.raises(CorruptFile, match="version 6 needs a complete checkpoint or commit 0"):
         segment(log)
@@ -175,7 +175,7 @@ def test_D11_a_log_whose_beginning_was_cleaned_up_is_read_from_its_checkpoint(lo
         segment(log, 2)
 
 
-def test_D11_a_version_whose_commit_is_there_but_whose_past_is_gone(log: DeltaLog) -> None:
+def test_D11_a_version_whose_earlier_commits_are_gone(log: DeltaLog) -> None:
     log.checkpoint(4)
     log.path(0).unlink()
     with pytest.raises(VersionNotFound, match=r"no version 2 of .*: versions 4 to 6 exist"):
@@ -183,19 +183,19 @@ def test_D11_a_version_whose_commit_is_there_but_whose_past_is_gone(log: DeltaLo
 
 
 @pytest.mark.parametrize("version", [7, 99, 2**62])
-def test_a_version_that_is_not_there_yet(log: DeltaLog, version: int) -> None:
+def test_a_version_that_does_not_exist(log: DeltaLog, version: int) -> None:
     with pytest.raises(VersionNotFound, match=rf"no version {version} of .*: versions 0 to 6 exist"):
         segment(log, version)
 
 
-def test_D12_a_commit_without_a_byte_is_an_error(log: DeltaLog) -> None:
+def test_D12_an_empty_commit_is_an_error(log: DeltaLog) -> None:
     log.write(7, b"")
     with pytest.raises(CorruptFile, match=r"0000000007\.json' is empty"):
         segment(log)
     assert segment(log, 6).version == 6
 
 
-def test_D12_a_checkpoint_without_a_byte_is_passed_over(log: DeltaLog) -> None:
+def test_D12_an_empty_checkpoint_is_skipped(log: DeltaLog) -> None:
     log.checkpoint(2)
     log.checkpoint(5)[0].write_bytes(b"")
     assert checkpoint_of(log) == 2
@@ -204,14 +204,14 @@ def test_D12_a_checkpoint_without_a_byte_is_passed_over(log: DeltaLog) -> None:
     assert paths(log) == [f"{version}.parquet" for version in range(7)]
 
 
-def test_D12_checksum_files_are_not_looked_at(log: DeltaLog) -> None:
+def test_D12_checksum_files_are_ignored(log: DeltaLog) -> None:
     log.path(6, "crc").write_bytes(b"")
     log.path(5, "crc").write_text("no JSON")
     (log.folder / f".{6:020}.json.crc").write_bytes(b"")
     assert len(paths(log)) == 7
 
 
-def test_names_of_other_forms_are_not_files_of_the_log(log: DeltaLog) -> None:
+def test_files_with_other_names_are_ignored(log: DeltaLog) -> None:
     for name in [
         "7.json",
         f"{7:020}.json.tmp",
@@ -242,7 +242,7 @@ def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
         find_segment(open_storage(tmp_path))
 
 
-def test_of_checkpoints_of_one_version_the_one_in_most_pieces_is_preferred(log: DeltaLog) -> None:
+def test_of_checkpoints_of_one_version_the_one_with_most_parts_is_preferred(log: DeltaLog) -> None:
     log.checkpoint(5)
     assert segment(log).checkpoint.kind is CheckpointKind.CLASSIC  # type: ignore[union-attr]
     log.checkpoint(5, parts=2)

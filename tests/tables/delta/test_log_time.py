@@ -1,4 +1,4 @@
-"""Time travel by timestamp: times of files made to grow, and times that commits tell by themselves."""
+"""Time travel by timestamp: modification times made increasing, and in-commit timestamps."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -35,11 +35,11 @@ def log(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def test_D17_the_newest_version_that_was_there(log: DeltaLog) -> None:
+def test_D17_the_newest_version_at_a_timestamp(log: DeltaLog) -> None:
     assert [at(log, seconds) for seconds in (0, 5, 9.999, 10, 39.9999, 40, 10**6)] == [0, 0, 0, 1, 3, 4, 4]
 
 
-def test_D17_a_snapshot_of_a_moment(log: DeltaLog) -> None:
+def test_D17_a_snapshot_at_a_timestamp(log: DeltaLog) -> None:
     log.checkpoint(3)
     snapshot = Snapshot.load(open_storage(log.table), timestamp=START + timedelta(seconds=25))
     assert (snapshot.version, snapshot.segment.checkpoint) == (2, None)
@@ -49,7 +49,7 @@ def test_D17_a_snapshot_of_a_moment(log: DeltaLog) -> None:
     assert newest.segment.checkpoint is not None
 
 
-def test_D17_before_the_first_version_is_an_error_that_tells_when_it_was(log: DeltaLog) -> None:
+def test_D17_before_the_first_version_is_an_error_with_its_timestamp(log: DeltaLog) -> None:
     with pytest.raises(
         VersionNotFound, match=r"at 2024-03-01T11:59:59Z: the oldest version, 0, has the timestamp 2024-03-01T12:00:00Z"
     ):
@@ -66,7 +66,7 @@ def test_D17_before_the_first_version_is_an_error_that_tells_when_it_was(log: De
         "20240301T120015",
     ],
 )
-def test_timestamps_as_text(log: DeltaLog, text: str) -> None:
+def test_timestamps_as_strings(log: DeltaLog, text: str) -> None:
     assert find_version_at_timestamp(open_storage(log.table), text) == 1
 
 
@@ -76,24 +76,24 @@ def test_a_timestamp_without_a_zone_is_in_utc(log: DeltaLog) -> None:
     assert find_version_at_timestamp(open_storage(log.table), datetime(2024, 3, 1, 7, 0, 15, tzinfo=there)) == 1
 
 
-def test_a_date_is_its_first_moment(log: DeltaLog) -> None:
+def test_a_date_is_its_midnight(log: DeltaLog) -> None:
     assert find_version_at_timestamp(open_storage(log.table), "2024-03-02") == 4
     with pytest.raises(VersionNotFound):
         find_version_at_timestamp(open_storage(log.table), "2024-03-01")
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "12:00"])
-def test_text_that_is_no_timestamp(log: DeltaLog, text: str) -> None:
+def test_an_invalid_timestamp(log: DeltaLog, text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"invalid timestamp .*: write it as 2024-03-01T12:30:00Z"):
         find_version_at_timestamp(open_storage(log.table), text)
 
 
-def test_a_number_is_no_timestamp(log: DeltaLog) -> None:
+def test_a_number_is_not_a_timestamp(log: DeltaLog) -> None:
     with pytest.raises(InvalidArgument, match="a timestamp is a datetime or a string, not int"):
         find_version_at_timestamp(open_storage(log.table), 1_700_000_000_000)  # type: ignore[arg-type]
 
 
-def test_times_that_go_backwards_are_made_to_grow(tmp_path: Path) -> None:
+def test_modification_times_that_go_backwards_are_made_increasing(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     for seconds in (10, 5, 5, 20, 1):
         log.commit(milliseconds=ms(seconds))
@@ -137,13 +137,13 @@ def test_D17_in_commit_timestamps_hold_from_the_version_that_enabled_them(tmp_pa
     assert [[(time - START).total_seconds() for time in row] for row in times] == [[10, 20, 100, 110, 120]]
 
 
-def test_D17_a_version_before_they_were_enabled_is_of_the_time_of_its_file(tmp_path: Path) -> None:
+def test_D17_a_version_before_they_were_enabled_has_the_modification_time(tmp_path: Path) -> None:
     in_commit(tmp_path, [0, 0, 100], [10, 20, 5000], 2)
     assert Snapshot.load(open_storage(tmp_path), 1).timestamp == START + timedelta(seconds=20)
     assert Snapshot.load(open_storage(tmp_path), 2).timestamp == START + timedelta(seconds=100)
 
 
-def test_D17_few_commits_are_read_to_find_a_moment(tmp_path: Path) -> None:
+def test_D17_few_commits_are_read_to_find_a_timestamp(tmp_path: Path) -> None:
     log = in_commit(tmp_path, [float(second) for second in range(100)], [0.0] * 100, None)
     log.checkpoint()
     storage = open_storage(tmp_path)
@@ -151,7 +151,7 @@ def test_D17_few_commits_are_read_to_find_a_moment(tmp_path: Path) -> None:
     assert storage.counters.requests < 15
 
 
-def test_a_commit_without_the_time_that_the_table_promises_is_an_error(tmp_path: Path) -> None:
+def test_a_commit_without_its_in_commit_timestamp_is_an_error(tmp_path: Path) -> None:
     log = in_commit(tmp_path, [0, 10], [0, 0], None)
     log.commit(add("2"))
     with pytest.raises(CorruptFile, match=r"0002\.json' has no inCommitTimestamp"):
@@ -161,7 +161,7 @@ def test_a_commit_without_the_time_that_the_table_promises_is_an_error(tmp_path:
         assert Snapshot.load(open_storage(tmp_path)).timestamp
 
 
-def test_the_time_of_a_large_commit_is_found_at_its_beginning_or_its_end(tmp_path: Path) -> None:
+def test_the_timestamp_of_a_large_commit_is_found_at_its_start_or_its_end(tmp_path: Path) -> None:
     log = in_commit(tmp_path, [0], [0], None)
     adds = [add(f"{number:04}", stats="x" * 1000) for number in range(5 * COMMIT_INFO_BYTES // 1000)]
     log.commit(commit_info(inCommitTimestamp=ms(10)), *adds)
@@ -179,13 +179,13 @@ def test_the_time_of_a_large_commit_is_found_at_its_beginning_or_its_end(tmp_pat
         assert ((storage.counters.counts() - before).bytes_read <= 2 * COMMIT_INFO_BYTES) is bounded
 
 
-def test_the_name_commit_info_inside_a_text_is_not_one(tmp_path: Path) -> None:
+def test_the_name_commit_info_inside_a_string_is_ignored(tmp_path: Path) -> None:
     log = in_commit(tmp_path, [0], [0], None)
     log.commit(add('{"commitInfo":{"inCommitTimestamp":1}}'), commit_info(inCommitTimestamp=ms(7)))
     assert Snapshot.load(open_storage(tmp_path)).timestamp == START + timedelta(seconds=7)
 
 
-def test_a_version_whose_commit_is_gone_has_no_time(log: DeltaLog) -> None:
+def test_a_version_whose_commit_is_gone_has_no_timestamp(log: DeltaLog) -> None:
     log.checkpoint(4)
     log.path(4).unlink()
     assert Snapshot.load(open_storage(log.table)).timestamp is None
@@ -196,7 +196,7 @@ def test_a_version_whose_commit_is_gone_has_no_time(log: DeltaLog) -> None:
 
 
 @pytest.mark.parametrize("text", ["1e400", "Infinity", "NaN", "true", "10000000000000000000000000000", "[]"])
-def test_X8_a_time_of_its_own_that_is_none_is_an_error_or_null(tmp_path: Path, text: str) -> None:
+def test_X8_an_invalid_in_commit_timestamp_is_an_error_or_null(tmp_path: Path, text: str) -> None:
     log = in_commit(tmp_path, [0], [0], None)
     log.write(1, f'{{"commitInfo":{{"inCommitTimestamp":{text}}}}}\n')
     storage = open_storage(tmp_path)

@@ -77,7 +77,7 @@ def test_lines_with_something_else_than_one_action_are_an_error(tmp_path: Path, 
         tamis.open(tmp_path)
 
 
-def test_E1_a_commit_that_takes_the_place_of_another_decides_what_is_live(tmp_path: Path) -> None:
+def test_E1_a_commit_that_replaces_another_determines_the_live_files(tmp_path: Path) -> None:
     FILE_BATCH_CACHE.clear()
     log = DeltaLog(tmp_path, {"id": "long"})
     log.commit(*(data_file(log, f"{number}.parquet", ids(number)) for number in range(4)))
@@ -160,7 +160,7 @@ def test_a_struct_with_the_fields_of_a_shredded_variant_is_a_struct(tmp_path: Pa
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == rows.to_pylist()
 
 
-def test_D5_a_vector_that_claims_to_delete_more_rows_than_there_are_makes_no_count(tmp_path: Path) -> None:
+def test_D5_a_vector_that_deletes_more_rows_than_there_are_makes_the_count_unknown(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
     log.commit(data_file(log, "1.parquet", ids(1, 2, 3), deletionVector=inline_vector([0, 1, 2, 3])))
     with pytest.raises(CorruptFile):
@@ -168,7 +168,7 @@ def test_D5_a_vector_that_claims_to_delete_more_rows_than_there_are_makes_no_cou
 
 
 @pytest.mark.parametrize("second", ["metaData", "protocol", "sidecar"])
-def test_D20_an_action_behind_one_about_a_file_is_not_passed_over(tmp_path: Path, second: str) -> None:
+def test_D20_an_action_after_a_file_action_is_not_ignored(tmp_path: Path, second: str) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})
     log.commit()
     actions = data_file(log, "1.parquet", ids(1)) | {second: {"path": "x"}}
@@ -194,7 +194,7 @@ def test_D1_a_deletion_vector_under_a_name_with_escapes_counts(
     assert tamis.open(tmp_path).scan().count() == 2
 
 
-def test_half_of_a_surrogate_pair_beside_an_action_does_no_harm(tmp_path: Path) -> None:
+def test_half_of_a_surrogate_pair_beside_an_action_is_ignored(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})
     start, meta = log.start
     meta["metaData"] |= {"description": "\ud83d", "configuration": {"note": "\ud800"}}

@@ -20,7 +20,7 @@ DAY = 86_400_000_000
 
 
 def check(table: tamis.Table, name: str, wheres: list[str]) -> None:
-    """Every filter finds what the unpruned scan finds, by every way to ask."""
+    """Check that every filter finds the rows of the unpruned scan, by every API."""
     session = tamis.connect().register("t", table)
     for number, where in enumerate(wheres):
         unpruned = table.scan(where, levels=()).to_arrow()
@@ -58,7 +58,7 @@ def test_D21_filters_on_old_dates_find_what_an_unpruned_scan_finds(
     check(table, name, wheres_of(table.scan().to_arrow()[name], name, kind))
 
 
-def test_D21_the_day_that_the_log_calls_otherwise_is_found(golden: Path) -> None:
+def test_D21_a_day_in_the_other_calendar_is_found(golden: Path) -> None:
     table = tamis.open(golden / "delta-unlabelled" / "trino-old_dates")
     assert table.scan("d = DATE '0099-12-30'").to_arrow()["d"].to_pylist() == [datetime.date(99, 12, 30)]
     assert table.scan("d > DATE '0099-12-31'").count() == table.scan("d > DATE '0099-12-31'").to_arrow().num_rows == 3
@@ -122,7 +122,7 @@ def test_D21_with_an_index_and_after_a_checkpoint(tmp_path: Path, is_noted: bool
     check(table, "d", wheres_of(table.scan(levels=()).to_arrow()["d"], "d", "DATE")[::3])
 
 
-def test_D21_D18_partitions_made_of_old_dates_are_kept(tmp_path: Path) -> None:
+def test_D21_D18_partitions_derived_from_old_dates_are_kept(tmp_path: Path) -> None:
     # The writer called the day 1 January 100, so that its year is 100; a reader finds 30 December 99.
     field = {
         "name": "y",

@@ -1,4 +1,4 @@
-"""Partition values: from texts in the log to typed columns."""
+"""Partition values: from strings in the log to typed columns."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_values_of_every_type(declared: str, texts: list[str], expected: list[An
 @pytest.mark.parametrize(
     "declared", ["string", "long", "double", "decimal(5,2)", "date", "timestamp", "binary", "boolean"]
 )
-def test_D3_an_empty_text_is_null_for_every_type(declared: str) -> None:
+def test_D3_an_empty_string_is_null_for_every_type(declared: str) -> None:
     assert read(declared, "", None) == [None, None]
 
 
-def test_D3_the_text_null_is_no_null() -> None:
+def test_D3_the_string_null_is_not_null() -> None:
     assert read("string", "null", "") == ["null", None]
 
 
@@ -107,7 +107,7 @@ def test_D5_T7_timestamps_without_a_zone_never_shift() -> None:
     assert parse_partition_values(shifted, None, table).wrong.keys() == {"p"}
 
 
-def test_D19_a_date_of_before_the_type_was_widened() -> None:
+def test_D19_a_date_from_before_the_type_was_widened() -> None:
     assert read("timestamp_ntz", "2024-09-09", "2024-09-09 12:00:00") == [
         datetime.datetime(2024, 9, 9),
         datetime.datetime(2024, 9, 9, 12),
@@ -142,7 +142,7 @@ def test_years_beyond_four_digits() -> None:
         ("integer", "__HIVE_DEFAULT_PARTITION__"),
     ],
 )
-def test_a_text_that_is_no_value_of_the_type_is_named(declared: str, text: str) -> None:
+def test_an_invalid_string_is_named_in_the_error(declared: str, text: str) -> None:
     table = table_metadata(field("p", declared), field("q", "long"), partitioned_by=["p", "q"])
     right = "1" if declared == "byte" else None
     maps = pa.array([[("q", "1"), ("p", right)], [("p", text), ("q", "2")], None], TEXT_MAP)
@@ -166,9 +166,9 @@ def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
     assert parse_partition_values(maps, None, table).values.to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
 
 
-def test_D5_texts_count_for_more_than_what_a_checkpoint_made_of_them() -> None:
+def test_D5_strings_take_precedence_over_typed_values_of_a_checkpoint() -> None:
     table = table_metadata(field("p", "timestamp"), partitioned_by=["p"])
-    # Written on a machine in California, which read the text in its own zone.
+    # Written on a machine in California, which parsed the string in its own zone.
     parsed = pa.array([{"p": moment(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
     maps = pa.array([[("p", "2024-01-01 08:00:00")], None, []], TEXT_MAP)
     found = parse_partition_values(maps, parsed, table).values
@@ -197,7 +197,7 @@ def test_typed_values_alone() -> None:
     found = parse_partition_values(None, wrong, table)
     assert found.values["p"].to_pylist() == [None]
     assert {name: texts.to_pylist() for name, texts in found.wrong.items()} == {"p": ["many"]}
-    # Texts are what counts where they are at hand.
+    # Strings take precedence where they exist.
     maps = pa.array([[("p", "1")]], TEXT_MAP)
     found = parse_partition_values(maps, wrong, table)
     assert (found.values["p"].to_pylist(), found.wrong) == ([1], {})
@@ -229,7 +229,7 @@ def test_a_partition_value_is_an_expression_that_a_handler_evaluates() -> None:
     assert found.to_pylist() == [True, False, False, False]
 
 
-def test_D3_D6_texts_as_they_are_in_the_log() -> None:
+def test_D3_D6_partition_strings_of_the_log() -> None:
     table = table_metadata(
         field("p", "long", **mapping(1, "col-1")), delta__columnMapping__mode="name", partitioned_by=["p"]
     )

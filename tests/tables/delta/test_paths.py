@@ -45,7 +45,7 @@ def test_D2_paths_are_decoded_once(storage: Storage, path: str, expected: str) -
         (S3, "s3n://bucket/some/tables/a", "bucket/some/tables/a"),
     ],
 )
-def test_X7_absolute_paths_out_of_the_table_need_leave(storage: Storage, path: str, expected: str) -> None:
+def test_X7_absolute_paths_outside_the_table_need_permission(storage: Storage, path: str, expected: str) -> None:
     with pytest.raises(UnsupportedFeature, match=r"outside of the table's directory: .*allow_outside=True"):
         resolve_path(storage, path)
     assert resolve_path(storage, path, allow_outside=True) == expected
@@ -53,7 +53,7 @@ def test_X7_absolute_paths_out_of_the_table_need_leave(storage: Storage, path: s
 
 @pytest.mark.parametrize("path", ["..", "../a", "a/../../b", "%2e%2e/a", "a/%2E./b", "/data/table/../x", "a/.."])
 @pytest.mark.parametrize("allow_outside", [False, True])
-def test_X7_no_path_goes_upwards(path: str, allow_outside: bool) -> None:
+def test_X7_no_path_contains_parent_directories(path: str, allow_outside: bool) -> None:
     with pytest.raises(CorruptFile, match="must not contain"):
         resolve_path(LOCAL, path, allow_outside=allow_outside)
 
@@ -64,7 +64,7 @@ def test_X7_an_allowed_path_outside_does_not_go_upwards_either() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a%00b", "a%ff"])
-def test_no_path_at_all(path: str) -> None:
+def test_invalid_paths(path: str) -> None:
     with pytest.raises(CorruptFile, match=r"has the invalid path|not percent-encoded UTF-8"):
         resolve_path(LOCAL, path)
 
@@ -75,5 +75,5 @@ def test_another_file_system_is_named(storage: Storage, path: str) -> None:
         resolve_path(storage, path, allow_outside=True)
 
 
-def test_what_is_decoded_already_is_not_decoded_again() -> None:
+def test_a_decoded_path_is_not_decoded_again() -> None:
     assert join_below_root(LOCAL, "a%20b/c") == "/data/table/a%20b/c"

@@ -72,7 +72,7 @@ def test_version_3_needs_its_list() -> None:
         {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [1]},
     ],
 )
-def test_a_protocol_that_is_none_is_corrupt(action: dict[str, Any]) -> None:
+def test_an_invalid_protocol_is_corrupt(action: dict[str, Any]) -> None:
     with pytest.raises(CorruptFile, match="t/_delta_log"):
         parse_protocol(action, "t/_delta_log")
 
@@ -86,5 +86,5 @@ def test_a_protocol_that_is_none_is_corrupt(action: dict[str, Any]) -> None:
         (Protocol(3, 7, frozenset({"columnMapping"})), True),
     ],
 )
-def test_who_may_map_columns(protocol: Protocol, expected: bool) -> None:
+def test_which_protocols_allow_column_mapping(protocol: Protocol, expected: bool) -> None:
     assert protocol.has_column_mapping is expected

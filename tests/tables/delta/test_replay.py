@@ -81,7 +81,7 @@ def test_D1_a_file_with_a_new_deletion_vector_is_another_file(log: DeltaLog, is_
 
 
 @pytest.mark.parametrize("is_in_checkpoint", [True, False])
-def test_D1_the_offset_tells_vectors_of_one_file_apart(log: DeltaLog, is_in_checkpoint: bool) -> None:
+def test_D1_the_offset_distinguishes_vectors_of_one_file(log: DeltaLog, is_in_checkpoint: bool) -> None:
     vectors = [deletion_vector("x" * 20, offset) for offset in (None, 0, 1, 11)]
     log.commit(*(add("a", deletionVector=vector, size=number) for number, vector in enumerate(vectors)), add("a"))
     if is_in_checkpoint:
@@ -94,7 +94,7 @@ def test_D1_the_offset_tells_vectors_of_one_file_apart(log: DeltaLog, is_in_chec
     assert live(log.table) == []
 
 
-def test_D1_storage_type_and_place_are_told_apart(log: DeltaLog) -> None:
+def test_D1_storage_type_and_path_are_distinguished(log: DeltaLog) -> None:
     inline = {"storageType": "i", "pathOrInlineDv": "x" * 20, "sizeInBytes": 36, "cardinality": 2}
     log.commit(
         add("a", deletionVector=deletion_vector("x" * 20, None)),
@@ -138,7 +138,7 @@ def test_D2_paths_are_compared_decoded_once(
     assert sorted(paths) == sorted(["other"] if is_same else ["other", added])
 
 
-def test_D2_paths_come_back_as_they_are_in_the_log(log: DeltaLog) -> None:
+def test_D2_paths_are_returned_encoded_as_in_the_log(log: DeltaLog) -> None:
     log.commit(add("a%2525b/c%20d"))
     assert [row["path"] for row in rows_of(Snapshot.load(open_storage(log.table)))] == ["a%2525b/c%20d"]
 

@@ -1,4 +1,4 @@
-"""Row groups of a checkpoint are left out by their own statistics, the plan is the same, and its account too."""
+"""Row groups of a checkpoint are skipped by their statistics; the plan and its report stay the same."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_row_groups_that_cannot_hold_a_wanted_file_are_not_read(
     assert any(outcome.skipped for level in levels.values() for outcome in level.by_predicate)
 
 
-def test_a_plan_after_one_that_left_row_groups_out_sees_all_files(table: tuple[str, Path]) -> None:
+def test_a_plan_after_one_that_skipped_row_groups_sees_all_files(table: tuple[str, Path]) -> None:
     opened = tamis.open(table[1])
     assert opened.scan("day = 3").plan("files").num_files == 10
     assert opened.scan("day = 1").plan("files").num_files == 10
@@ -96,7 +96,7 @@ def test_a_plan_after_one_that_left_row_groups_out_sees_all_files(table: tuple[s
 
 
 @pytest.mark.parametrize("levels", [("partitions",), ("files",), ()], ids=str)
-def test_levels_that_are_off_leave_nothing_out(table: tuple[str, Path], levels: tuple[str, ...]) -> None:
+def test_levels_that_are_switched_off_skip_nothing(table: tuple[str, Path], levels: tuple[str, ...]) -> None:
     found = tamis.open(table[1]).scan("day = 2 AND id = 2050", levels=levels).plan("files").num_files
     assert found == {("partitions",): 9, ("files",): 1, (): 39}[levels]
 
@@ -112,7 +112,7 @@ def test_a_row_group_with_a_file_without_parsed_partition_values_is_read(tmp_pat
     assert tamis.open(tmp_path).scan("city = 'b'").plan("files").files.num_rows == 1
 
 
-def test_a_partition_filter_is_refused_where_partition_values_have_no_texts(tmp_path: Path) -> None:
+def test_a_partition_filter_is_rejected_where_partition_values_have_no_strings(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"city": "string", "id": "long"}, partition_columns=["city"])
     held = [add(f"f{city}", {"city": city}) for city in ("a", "b")]
     log.commit(*held)

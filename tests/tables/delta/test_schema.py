@@ -1,4 +1,4 @@
-"""Schemas of Delta tables: types, names, mapping of columns, and what else the log says of a field."""
+"""Schemas of Delta tables: types, names, column mapping, and the metadata of fields."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_types(declared: Any, expected: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("name", ["interval day to second", "geometry(OGC:CRS84)", "decimal(10,-2)x", "LONG"])
-def test_a_type_that_nobody_can_read_names_the_column(name: str) -> None:
+def test_an_unsupported_type_names_the_column(name: str) -> None:
     with pytest.raises(UnsupportedFeature, match=r"column s\.c of the Delta table t has the type '"):
         table_metadata(field("s", struct(field("c", name))))
 
@@ -104,7 +104,7 @@ def test_a_table_without_a_schema_has_no_columns() -> None:
     ],
     ids=lambda text: str(text)[:70],
 )
-def test_a_schema_that_is_none_is_corrupt(text: Any) -> None:
+def test_an_invalid_schema_is_corrupt(text: Any) -> None:
     with pytest.raises(CorruptFile, match="s3://lake/t"):
         from_text(text)
 
@@ -168,7 +168,7 @@ def test_D6_without_a_mode_the_logical_names_are_the_physical_ones() -> None:
         assert found.get_field_id(("s",)) is None
 
 
-def test_D6_a_mode_that_the_protocol_does_not_have_is_idle() -> None:
+def test_D6_a_mapping_mode_without_the_protocol_feature_is_ignored() -> None:
     action = {
         "schemaString": json.dumps(struct(*NESTED)),
         "configuration": {"delta.columnMapping.mode": "name"},

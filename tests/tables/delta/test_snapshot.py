@@ -60,14 +60,14 @@ def test_a_version_has_the_protocol_and_metadata_of_its_time(log: DeltaLog) -> N
     assert load(log).protocol.reader_features == {"deletionVectors"}
 
 
-def test_D13_a_feature_that_is_not_known_is_an_error_at_its_version_only(log: DeltaLog) -> None:
+def test_D13_an_unsupported_feature_is_an_error_at_its_version_only(log: DeltaLog) -> None:
     log.commit(protocol(features=["deletionVectors", "timeMachine"]))
     with pytest.raises(UnsupportedFeature, match="timeMachine"):
         load(log)
     assert load(log, 4).version == 4
 
 
-def test_D13_a_moment_before_a_feature_that_is_not_known_can_be_read(tmp_path: Path) -> None:
+def test_D13_a_timestamp_before_an_unsupported_feature_can_be_read(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     for version in range(3):
         log.commit(add(f"{version}"), milliseconds=1_700_000_000_000 + version * 1000)
@@ -79,7 +79,7 @@ def test_D13_a_moment_before_a_feature_that_is_not_known_can_be_read(tmp_path: P
 
 
 @pytest.mark.parametrize("version", [-1, "3", 1.0, True])
-def test_a_version_is_a_whole_number(log: DeltaLog, version: Any) -> None:
+def test_a_version_is_an_integer(log: DeltaLog, version: Any) -> None:
     with pytest.raises(InvalidArgument, match="a version is an integer >= 0"):
         load(log, version)
 
@@ -203,7 +203,7 @@ def test_a_snapshot_with_many_commits_moves_on_to_a_newer_checkpoint(
 
 
 def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that is written to while it is listed may show a later file and not an earlier one."""
+    """A directory that is written to while it is listed may show a later file and not an earlier one."""
     whole = list_directory(open_storage(log.table), f"{log.table}/_delta_log")
     seen = pc.invert(pc.match_substring_regex(whole.file_paths, "00[13].json"))
     partial = replace(
@@ -239,7 +239,7 @@ def test_a_file_of_the_log_that_is_cleaned_up_after_it_was_listed(
     assert len(calls) == 2
 
 
-def test_compactions_that_overlap_are_put_together_in_the_way_that_leads_there(tmp_path: Path) -> None:
+def test_overlapping_compactions_are_combined_to_reach_the_version(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     for version in range(6):
         log.commit(add(f"{version}"))
@@ -251,14 +251,14 @@ def test_compactions_that_overlap_are_put_together_in_the_way_that_leads_there(t
     assert [(file.first, file.last) for file in load(log).segment.deltas] == [(0, 0), (1, 1), (2, 5)]
 
 
-def test_a_moment_after_everything_is_the_newest_version_also_without_its_commit(log: DeltaLog) -> None:
+def test_a_timestamp_after_all_commits_is_the_newest_version_even_without_its_commit(log: DeltaLog) -> None:
     log.checkpoint(4)
     log.path(4).unlink()
     storage = open_storage(log.table)
     assert Snapshot.load(storage, timestamp="2100-01-01").version == 4
 
 
-def test_a_table_that_is_made_anew_with_files_of_the_same_names_and_sizes(tmp_path: Path) -> None:
+def test_a_table_recreated_with_files_of_the_same_names_and_sizes(tmp_path: Path) -> None:
     for number, start in enumerate((0, 100_000)):
         shutil.rmtree(tmp_path / "orders", ignore_errors=True)
         log = DeltaLog(tmp_path / "orders")
@@ -271,7 +271,7 @@ def test_a_table_that_is_made_anew_with_files_of_the_same_names_and_sizes(tmp_pa
         assert found.to_arrow().num_rows == 1
 
 
-def test_refresh_over_a_log_that_was_cleaned_up_loads_anew(log: DeltaLog) -> None:
+def test_refresh_over_a_log_that_was_cleaned_up_reloads(log: DeltaLog) -> None:
     snapshot = load(log)
     for _ in range(3):
         log.commit(add(f"{log.version + 1}"))
@@ -284,7 +284,7 @@ def test_refresh_over_a_log_that_was_cleaned_up_loads_anew(log: DeltaLog) -> Non
     assert paths(newer) == [str(version) for version in range(8)]
 
 
-def test_refresh_of_a_table_that_was_replaced_loads_anew(log: DeltaLog) -> None:
+def test_refresh_of_a_table_that_was_replaced_reloads(log: DeltaLog) -> None:
     snapshot = load(log)
     for version in range(5):
         log.path(version).unlink()
@@ -414,7 +414,7 @@ def damage(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_D10_a_damaged_compaction_is_passed_over_where_commits_say_the_same(
+def test_D10_a_damaged_compaction_is_skipped_where_its_commits_exist(
     log: DeltaLog, kind: str, has_checkpoint: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     if has_checkpoint:
@@ -434,9 +434,7 @@ def test_D10_a_damaged_compaction_is_passed_over_where_commits_say_the_same(
     assert not caplog.records
 
 
-def test_D10_a_compaction_whose_metadata_is_damaged_is_passed_over(
-    log: DeltaLog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_D10_a_compaction_with_damaged_metadata_is_skipped(log: DeltaLog, caplog: pytest.LogCaptureFixture) -> None:
     compaction = log.compact(0, 3)
     compaction.write_text(compaction.read_text().replace("struct", "heap", 1))
     assert paths(load(log)) == ["0", "1", "2", "3", "4"]
@@ -507,14 +505,16 @@ def test_D10_of_two_compactions_the_whole_one_is_used(log: DeltaLog) -> None:
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_D10_a_refresh_passes_over_a_damaged_compaction_too(log: DeltaLog, kind: str) -> None:
+def test_D10_a_refresh_skips_a_damaged_compaction_too(log: DeltaLog, kind: str) -> None:
     before = load(log, 0)
     damage(log.compact(1, 3), kind)
     after = before.refresh()
     assert (after.version, paths(after)) == (4, ["0", "1", "2", "3", "4"])
 
 
-def test_D12_what_is_said_of_a_damaged_checkpoint_is_one_line(log: DeltaLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_D12_the_warning_about_a_damaged_checkpoint_is_one_line(
+    log: DeltaLog, caplog: pytest.LogCaptureFixture
+) -> None:
     (path,) = log.checkpoint(3)
     content, said = path.read_bytes(), []
     for start in range(0, len(content), max(1, len(content) // 60)):

@@ -48,7 +48,7 @@ def described(
 
 
 def one(data_type: Any, smallest: Any, largest: Any, **metadata: Any) -> dict[str, Any]:
-    """What is known of the column `x` of one file; values are JSON text, so that they arrive as they are."""
+    """Return the metadata of the column `x` of one file; values are JSON, so that they are not reformatted."""
     table = table_metadata(field("x", data_type, **metadata))
     text = f'{{"numRecords":10,"minValues":{{"x":{smallest}}},"maxValues":{{"x":{largest}}},"nullCount":{{"x":1}}}}'
     found = described(table, [text], "x")
@@ -68,17 +68,17 @@ def quoted(text: str) -> str:
 
 
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
-def test_whole_numbers_are_exact(data_type: pa.DataType) -> None:
+def test_integers_are_exact(data_type: pa.DataType) -> None:
     smallest, largest = types.integer_range(data_type)
     assert bounds(data_type, smallest, largest) == (smallest, largest, True, True)
 
 
-def test_whole_numbers_out_of_range_are_unknown() -> None:
+def test_integers_out_of_range_are_unknown() -> None:
     assert bounds(pa.int8(), -129, 127) == (None, 127, None, True)
     assert bounds(pa.int64(), 2**63, 2**64) == (None, None, None, None)
 
 
-def test_whole_numbers_that_are_spelled_otherwise() -> None:
+def test_integers_in_other_spellings() -> None:
     assert bounds(pa.int32(), '"-5"', "1.2E1") == (-5, 12, True, True)
     assert bounds(pa.int32(), "0.5", "true") == (None, None, None, None)
 
@@ -166,7 +166,7 @@ def test_N9_null_counts_of_lists_and_maps_only_say_that_there_is_none() -> None:
 # --- Texts -----------------------------------------------------------------------------------------------------------
 
 
-def test_S1_texts_are_bounds_and_never_values() -> None:
+def test_S1_strings_are_bounds_and_never_exact() -> None:
     assert bounds("string", '"a"', '"b"') == ("a", "b", False, False)
 
 
@@ -290,7 +290,7 @@ def test_D19_a_single_is_not_the_double_that_is_spelled_alike() -> None:
     assert (lower, upper) == (3.4, single)
     assert (lower_exact, upper_exact) == (False, False)
     assert bounds("double", "0.5", "2.5", **changes) == (0.5, 2.5, True, True)
-    # In a column that always was a double it is what it says.
+    # In a column that always was a double it is exact.
     assert bounds("double", "3.4", "3.4") == (3.4, 3.4, True, True)
 
 
@@ -351,7 +351,7 @@ def test_D6_statistics_are_found_under_physical_names_at_every_level() -> None:
     assert described(table, stats, "b")["lower"] == [5]
 
 
-def test_columns_of_which_statistics_say_nothing_are_left_out() -> None:
+def test_columns_without_statistics_are_left_out() -> None:
     table = table_metadata(
         field("p", "long"), field("s", pa.struct([("a", pa.int64())])), field("v", "variant"),
         field("l", pa.list_(pa.struct([("a", pa.int64())]))), partitioned_by=["p"],
@@ -381,7 +381,7 @@ BAD: tuple[str | None, ...] = (
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda text: repr(text)[:40])
-def test_D14_a_text_that_is_no_statistics_is_unknown_and_hurts_no_other(bad: str | None) -> None:
+def test_D14_an_invalid_string_is_unknown_and_affects_no_other(bad: str | None) -> None:
     table = table_metadata(field("x", "long"), field("y", "double"))
     stats: list[str | None] = [GOOD, bad, *[GOOD] * 40, bad, GOOD]
     for column, smallest in (("x", 1), ("y", 1.5)):
@@ -401,7 +401,7 @@ def test_D14_two_wrongs_do_not_shift_the_rows_between() -> None:
     assert found["row_count"] == [*range(1, 11), None, *range(13, 21), None, *range(21, 100)]
 
 
-def test_values_of_the_wrong_kind_are_unknown_by_themselves() -> None:
+def test_only_values_of_the_wrong_type_are_unknown() -> None:
     table = table_metadata(field("x", "long"), field("s", "string"), field("n", pa.struct([("a", pa.int64())])))
     text = (
         '{"numRecords":10,"minValues":{"x":"abc","s":7,"n":5},"maxValues":{"x":9,"s":"z","n":{"a":3}},'

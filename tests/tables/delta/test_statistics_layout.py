@@ -1,4 +1,4 @@
-"""Statistics that are laid out alike say what the parser says of them, and what is laid out otherwise is left to it."""
+"""Strings of the same layout are read as the parser reads them; strings of another layout are left to the parser."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def statistics(number: int, **other: Any) -> dict[str, Any]:
 
 
 def parsed(texts: Sequence[str | None], wanted: WantedStatistics = WANTED) -> list[Any]:
-    """What the parser says: of so few texts layouts are not compared."""
+    """Read with the parser: layouts of so few strings are not compared."""
     assert len(texts) < statistics_json._MIN_STRINGS_TO_COMPARE
     return [_leaves(each) for each in parse_statistics(pa.array(texts, pa.string()), wanted).to_pylist()]
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """A missing object says as much as one without values."""
+    """Flatten a struct; a missing object equals one without values."""
     if not isinstance(value, dict):
         return {} if value is None else {path: value}
     return {key: leaf for name, each in value.items() for key, leaf in _leaves(each, (*path, name)).items()}
 
 
 def alike(texts: list[str], wanted: WantedStatistics = WANTED) -> list[Any]:
-    """What is found without the parser, "parser" where the text is left to it."""
+    """Read without the parser; "parser" where the string is left to it."""
     found = read_same_layout(pa.array(texts, pa.string()), wanted.schema)
     if found is None:
         return ["parser"] * len(texts)
@@ -63,7 +63,7 @@ def alike(texts: list[str], wanted: WantedStatistics = WANTED) -> list[Any]:
     return [_leaves(next(each)) if is_found else "parser" for is_found in is_alike]
 
 
-def test_texts_of_one_writer_are_all_read_without_the_parser() -> None:
+def test_strings_of_one_writer_are_all_read_without_the_parser() -> None:
     texts = [compact(statistics(number)) for number in range(20)]
     assert alike(texts) == parsed(texts)
     assert parsed(texts)[7]["minValues", "id"] == 7
@@ -110,7 +110,7 @@ def test_null_and_values_of_any_length() -> None:
         '"',
     ],
 )
-def test_a_text_that_is_laid_out_otherwise_is_left_to_the_parser(other: str) -> None:
+def test_a_string_of_another_layout_is_left_to_the_parser(other: str) -> None:
     texts = [compact(statistics(number)) for number in (1, 3)]
     for mixed in ([texts[0], other, texts[1]], [*texts, other], [other, *texts]):
         found, expected = alike(mixed), parsed(mixed)
@@ -129,7 +129,7 @@ def test_X8_a_key_twice_in_one_object_is_left_to_the_parser(wanted: str) -> None
     assert alike([twice, compact(statistics(1))], columns)[0] == "parser"
 
 
-def test_a_key_that_is_wanted_and_that_only_others_have_is_not_passed_over() -> None:
+def test_a_wanted_key_that_only_other_strings_have_is_not_missed() -> None:
     texts = ['{"numRecords":1,"minValues":{"id":1,"z":2}}', '{"numRecords":1,"minValues":{"id":1,"y":3}}']
     wanted = WantedStatistics({("y",): pa.int64()}, ())
     assert alike(texts, wanted) == [{("numRecords",): 1}, "parser"]
@@ -138,11 +138,11 @@ def test_a_key_that_is_wanted_and_that_only_others_have_is_not_passed_over() -> 
 @pytest.mark.parametrize(
     "first", ['{"numRecords":[1],"minValues":{}}', '{"a":1,"a":2}', "{}", "", '{"a":{},"b":1}', "1"]
 )
-def test_nothing_is_laid_out_like_a_text_of_another_kind(first: str) -> None:
+def test_no_string_matches_the_layout_of_an_unsupported_one(first: str) -> None:
     assert read_same_layout(pa.array([first, first]), WANTED.schema) is None
 
 
-def test_many_texts_of_several_layouts_come_back_in_their_order() -> None:
+def test_many_strings_of_several_layouts_are_returned_in_order() -> None:
     kinds = [
         lambda number: compact(statistics(number)),
         lambda number: compact(statistics(number, maxValues={})),

@@ -1,4 +1,4 @@
-"""Statistics of Delta files against the judge: whoever wrote them, no file with a matching row is skipped.
+"""Statistics of Delta files against the judge: whatever writer wrote them, no file with a matching row is skipped.
 
 Each example is a table of two columns, one of them inside a struct, a few files with some rows deleted, the statistics
 that some writer noted for each file, and a few predicates. The judge says for every row what a predicate is.
@@ -184,7 +184,7 @@ def _statistics(
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("data_type", [each for each in TABLE_TYPES if has_bounds_in_log(each)], ids=str)
-def test_T8_S1_D19_every_value_lies_within_what_any_writer_says_of_it(writer: str, data_type: pa.DataType) -> None:
+def test_T8_S1_D19_every_value_is_within_the_bounds_of_any_writer(writer: str, data_type: pa.DataType) -> None:
     table = table_metadata(_column("x", data_type, 1), delta__columnMapping__mode="name")
     for older in (data_type, *OLDER_TYPES.get(data_type, ())):
         values = sorted((value for value in _values(older) if value == value), key=sort_key)

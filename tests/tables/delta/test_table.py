@@ -1,4 +1,4 @@
-"""A Delta table as people use it: which files a scan plans and in which way, and what is read of them."""
+"""A Delta table through the public API: which files a scan plans, by which skipping strategy, and what it reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _nothing_in_memory() -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """Two files of three rows in each of the partitions a and b, of which one has no statistics and one a deletion."""
+    """Two files of three rows in each of the partitions a and b; one has no statistics, one has deleted rows."""
     log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"], features=["deletionVectors"])
     log.commit(
         data_file(log, "p=a/0.parquet", ids(0, 3), {"p": "a"}),
@@ -113,7 +113,7 @@ def test_partition_only_does_not_read_statistics(log: DeltaLog) -> None:
     assert read[0] < read[1]
 
 
-def test_statistics_that_nobody_asks_for_may_be_anything(log: DeltaLog) -> None:
+def test_statistics_that_are_not_needed_may_be_invalid(log: DeltaLog) -> None:
     log.commit(data_file(log, "40.parquet", ids(40, 42), {"p": "c"}, stats='{"numRecords": '))
     table = tamis.open(log.table)
     assert found_ids(table, "p = 'c'") == [40, 41]
@@ -212,7 +212,7 @@ def test_count_is_net_of_deletion_vectors_and_opens_no_data_file(log: DeltaLog) 
         assert scan.report.requests == 0
 
 
-def test_count_reads_what_metadata_does_not_tell(log: DeltaLog) -> None:
+def test_count_reads_files_without_row_counts(log: DeltaLog) -> None:
     table = tamis.open(log.table)
     assert table.scan().count() == 3 + 3 + 2 + 3
     assert table.scan("id > 20").count() == 1 + 3
@@ -269,7 +269,7 @@ def test_X7_absolute_paths_outside_are_read_only_where_that_is_allowed(tmp_path:
     assert found_ids(allowed.refresh()) == [0, 1, 5, 6]
 
 
-def test_X7_a_path_upwards_is_refused(tmp_path: Path) -> None:
+def test_X7_a_path_with_parent_directories_is_rejected(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path / "table")
     data_file(DeltaLog(tmp_path / "other"), "1.parquet", ids(0, 2))
     log.commit(add("%2e%2e/other/1.parquet", size=10))
@@ -297,7 +297,7 @@ def test_D3_a_partition_filter_sees_an_empty_text_as_null(tmp_path: Path) -> Non
     assert levels(table, PartitionFilter.is_null("p"))["partitions"]["kept"] == 2
 
 
-def test_a_partition_filter_over_files_in_memory_may_also_ask_for_rows(tmp_path: Path) -> None:
+def test_a_partition_filter_over_cached_files_may_also_need_row_counts(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"])
     log.commit(*(data_file(log, f"{n}.parquet", ids(n, n + 1), {"p": "ab"[n % 2]}) for n in range(6)))
     log.checkpoint(0, row_group_size=2)
@@ -349,7 +349,7 @@ def test_a_second_plan_reads_nothing_of_the_log(log: DeltaLog) -> None:
         assert spent(table) == before, where
 
 
-def test_a_plan_out_of_memory_reads_statistics_only_of_pieces_that_partitions_leave(tmp_path: Path) -> None:
+def test_a_plan_from_the_cache_reads_statistics_only_of_parts_that_partition_pruning_keeps(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"])
     texts = [json.dumps({"numRecords": 1, "minValues": {"id": number}}) for number in range(100)]
     log.commit(*(add(f"f{number}", {"p": "abcd"[number % 4]}, stats=text) for number, text in enumerate(texts)))
@@ -363,7 +363,7 @@ def test_a_plan_out_of_memory_reads_statistics_only_of_pieces_that_partitions_le
     assert used.bytes_read < max(path.stat().st_size for path in parts)
 
 
-def test_what_is_in_memory_of_one_version_is_not_another_ones(log: DeltaLog) -> None:
+def test_cached_files_of_one_version_do_not_leak_into_another(log: DeltaLog) -> None:
     log.checkpoint(0)
     log.commit(remove("p=b/30.parquet"))
     log.commit(data_file(log, "40.parquet", ids(40, 42), {"p": "c"}), remove("p=a/0.parquet"))
@@ -491,7 +491,7 @@ def test_a_column_called_row_count_is_pruned_by_its_statistics(tmp_path: Path, h
 
 @pytest.mark.parametrize(("size", "told"), [(7, "says 7"), (10**9, "says 1000000000")])
 @pytest.mark.parametrize("where", [None, "id > 1"])
-def test_a_size_in_the_log_that_is_not_that_of_the_file_is_told(
+def test_a_size_in_the_log_that_is_not_that_of_the_file_is_an_error(
     tmp_path: Path, size: int, told: str, where: str | None
 ) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})

@@ -33,7 +33,7 @@ KINDS = [
 
 
 def two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
-    """The first file has a value that is none."""
+    """The first file has an invalid partition value."""
     return [
         data_file(
             log,
@@ -95,7 +95,7 @@ def check(table: tamis.Table, wrong: str, literal: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "wrong", "right", "literal"), KINDS, ids=[kind for kind, *_ in KINDS])
-def test_D5_a_value_that_its_type_cannot_hold_refuses_only_queries_that_need_the_column(
+def test_D5_an_invalid_value_fails_only_queries_that_need_the_column(
     tmp_path: Path, kind: str, wrong: str, right: str, literal: str
 ) -> None:
     features = ["timestampNtz"] if kind == "timestamp_ntz" else None
@@ -109,7 +109,7 @@ def test_D5_a_value_that_its_type_cannot_hold_refuses_only_queries_that_need_the
     assert tamis.delta.list_files(tmp_path, filter=PartitionFilter.eq("q", "1")).num_rows == 1
 
 
-def test_D6_a_mapped_column_with_a_value_that_its_type_cannot_hold(tmp_path: Path) -> None:
+def test_D6_a_mapped_column_with_an_invalid_value(tmp_path: Path) -> None:
     columns = [
         field("id", "long", **mapping(1, "id")),
         field("p", "integer", **mapping(2, "col-2")),
@@ -139,7 +139,7 @@ def test_the_only_partition_column_may_be_unreadable(tmp_path: Path) -> None:
             table.scan("p = 1").to_arrow()
 
 
-def test_a_removed_file_with_a_wrong_value_refuses_nothing(tmp_path: Path) -> None:
+def test_a_removed_file_with_an_invalid_value_has_no_effect(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long", "p": "integer", "q": "integer"}, partition_columns=["p", "q"])
     log.commit(*two_files(log, "abc", "7"))
     log.checkpoint(0)
@@ -165,7 +165,7 @@ def test_the_error_has_the_value_of_a_live_file(tmp_path: Path) -> None:
             table.scan().to_arrow()
 
 
-def test_D15_a_generated_partition_column_with_a_wrong_value_prunes_nothing(tmp_path: Path) -> None:
+def test_D15_a_generated_partition_column_with_an_invalid_value_prunes_nothing(tmp_path: Path) -> None:
     columns = [
         field("day", "date"),
         field("year", "integer", **{"delta.generationExpression": "YEAR(day)"}),

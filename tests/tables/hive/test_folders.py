@@ -1,4 +1,4 @@
-"""Folders that other tools write, change and link: what is read of them, and what refuses which query."""
+"""Directories that other tools write, change and link: what is read of them, and which queries fail."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_H1_both_spellings_of_a_value_are_pruned_and_read_as_one(tmp_path: Path)
     assert session.sql("SELECT sum(id) s FROM t WHERE country = 'ñ'").to_arrow().to_pylist() == [{"s": 3}]
 
 
-def test_H1_functions_for_executors_read_values_alike(tmp_path: Path) -> None:
+def test_H1_functions_for_executors_parse_values_the_same(tmp_path: Path) -> None:
     write(tmp_path / "country=%C3%B1" / "a.parquet")
     write(tmp_path / "country=" / "a.parquet")
     info = table_info(tmp_path, PartitionFilter.eq("country", "ñ"))
@@ -80,7 +80,7 @@ def test_H1_H6_a_column_that_files_store_too_has_its_value_and_its_type(tmp_path
     assert table_info(tmp_path).schema == table.schema
 
 
-def test_H1_H9_X14_plans_of_workers_read_values_and_refuse_links_alike(tmp_path: Path) -> None:
+def test_H1_H9_X14_plans_in_executors_parse_values_and_reject_links_the_same(tmp_path: Path) -> None:
     root = tmp_path / "t"
     for number, name in enumerate(["%C3%B1", "", "__HIVE_DEFAULT_PARTITION__", "%2F"]):
         write(root / f"country={name}" / f"day={'never' if number else '2024-03-01'}" / "a.parquet")
@@ -100,13 +100,13 @@ def test_H1_H9_X14_plans_of_workers_read_values_and_refuse_links_alike(tmp_path:
         opened(allow_outside=False).scan(None, ["id"]).plan()
 
 
-def test_H6_a_stored_type_that_a_directory_cannot_have_is_not_taken(tmp_path: Path) -> None:
+def test_H6_a_stored_type_that_a_directory_name_does_not_match_is_not_used(tmp_path: Path) -> None:
     write(tmp_path / "n=1" / "a.parquet", pa.table({"id": [1], "n": [1]}))
     write(tmp_path / "n=x" / "a.parquet", pa.table({"id": [2], "n": ["x"]}))
     assert rows_of(tamis.open(tmp_path)) == [{"id": 1, "n": "1"}, {"id": 2, "n": "x"}]
 
 
-def test_H9_an_empty_text_is_read_and_found(tmp_path: Path) -> None:
+def test_H9_an_empty_string_is_read_and_found(tmp_path: Path) -> None:
     write(tmp_path / "city=" / "a.parquet", pa.table({"id": [1]}))
     write(tmp_path / "city=Rome" / "a.parquet", pa.table({"id": [2]}))
     write(tmp_path / "city=__HIVE_DEFAULT_PARTITION__" / "a.parquet", pa.table({"id": [3]}))
@@ -117,7 +117,7 @@ def test_H9_an_empty_text_is_read_and_found(tmp_path: Path) -> None:
     assert rows_of(table, PartitionFilter.eq("city", ""), ["id"]) == [{"id": 1}]
 
 
-def test_H9_an_empty_text_is_null_in_a_column_of_another_type(tmp_path: Path) -> None:
+def test_H9_an_empty_string_is_null_in_a_column_of_another_type(tmp_path: Path) -> None:
     write(tmp_path / "n=" / "a.parquet", pa.table({"id": [1]}))
     write(tmp_path / "n=2" / "a.parquet", pa.table({"id": [2]}))
     table = tamis.open(tmp_path, partitioning={"n": "int"})
@@ -147,7 +147,7 @@ def test_H10_zeros_are_lost_as_in_spark_both_spellings_find_the_row_and_a_note_s
     assert level.note is None
 
 
-def test_H10_nothing_is_said_where_no_zero_is_lost(tmp_path: Path) -> None:
+def test_H10_there_is_no_note_where_no_zero_is_lost(tmp_path: Path) -> None:
     for name in ("n=0", "n=10", "n=-5"):
         write(tmp_path / name / "d=2024-03-01" / "x=0.5" / "a.parquet")
     level = tamis.open(tmp_path).scan().plan("files").report.level("partitions")
@@ -155,7 +155,7 @@ def test_H10_nothing_is_said_where_no_zero_is_lost(tmp_path: Path) -> None:
     assert level.note is None
 
 
-def test_directories_that_a_folder_of_files_does_not_read_are_in_its_report(tmp_path: Path) -> None:
+def test_ignored_subdirectories_are_in_the_report(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet")
     write(tmp_path / "old" / "b.parquet")
     table = tamis.open(tmp_path)
@@ -168,7 +168,7 @@ def test_directories_that_a_folder_of_files_does_not_read_are_in_its_report(tmp_
 # --- Values that a type cannot represent -----------------------------------------------------------------------------
 
 
-def test_a_value_that_a_type_cannot_represent_refuses_only_queries_that_need_its_column(tmp_path: Path) -> None:
+def test_an_invalid_value_fails_only_queries_that_need_its_column(tmp_path: Path) -> None:
     for number, name in enumerate(["2024-03-01", "someday"]):
         write(tmp_path / f"day={name}" / f"n={number}" / "a.parquet", pa.table({"id": [number]}))
     table = tamis.open(tmp_path, partitioning={"day": "date"})
@@ -232,7 +232,7 @@ def numbers(count: int, first: int = 0) -> pa.Table:
 
 
 def answers(table: tamis.Table) -> set[object]:
-    """What each way of counting a table says: a number, or the class of the error."""
+    """Count a table through every API: each result is a number, or the class of the error."""
     session = tamis.connect()
     session.register("t", table)
     found: set[object] = set()
@@ -370,7 +370,7 @@ def link_sibling_with_the_same_prefix(root: Path) -> None:
         link_sibling_with_the_same_prefix,
     ],
 )
-def test_X14_a_link_out_of_the_table_is_refused_unless_allowed(linked: Path, link: Callable[[Path], None]) -> None:
+def test_X14_a_link_out_of_the_table_is_rejected_unless_allowed(linked: Path, link: Callable[[Path], None]) -> None:
     link(linked)
     for ask in (
         lambda: tamis.open(linked).scan().to_arrow(),
@@ -416,7 +416,7 @@ def test_X14_a_root_that_is_a_link_is_where_it_leads(linked: Path) -> None:
 # --- An index beside the table ---------------------------------------------------------------------------------------
 
 
-def test_H11_an_index_writes_nothing_into_the_folder_of_its_table(tmp_path: Path) -> None:
+def test_H11_an_index_writes_nothing_into_the_directory_of_its_table(tmp_path: Path) -> None:
     root = tmp_path / "t"
     write(root / "p=1" / "a.parquet", numbers(10))
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
@@ -444,7 +444,7 @@ def test_a_date_is_a_date(tmp_path: Path) -> None:
     assert rows_of(tamis.open(tmp_path)) == [{"id": 1, "d": datetime.date(2024, 3, 1)}]
 
 
-def test_H12_files_of_a_remote_folder_are_looked_at_again_with_one_listing() -> None:
+def test_H12_files_of_a_remote_directory_are_checked_again_with_one_listing() -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     root = "/lake/changing"

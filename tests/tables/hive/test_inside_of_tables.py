@@ -1,4 +1,4 @@
-"""Folders inside of tables that have a log: their files are those of all versions, deleted rows included."""
+"""Directories inside Delta and Iceberg tables: their files are those of all versions, deleted rows included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builders.delta_tables import data_file
 from tamis.errors import UnsupportedFeature
 
 
-def test_a_partition_folder_of_a_delta_table_is_refused_and_its_files_can_be_had(tmp_path: Path) -> None:
+def test_a_partition_directory_of_a_delta_table_is_rejected_unless_format_is_hive(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path / "events", {"id": "long", "day": "string"}, partition_columns=["day"])
     (tmp_path / "events" / "day=a").mkdir()
     rows = pa.table({"id": pa.array([1, 2], pa.int64())})
@@ -28,7 +28,7 @@ def test_a_partition_folder_of_a_delta_table_is_refused_and_its_files_can_be_had
     assert tamis.open(tmp_path / "events").scan("day = 'a'").count() == 2
 
 
-def test_the_data_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
+def test_the_data_directory_of_an_iceberg_table_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "t" / "metadata").mkdir(parents=True)
     (tmp_path / "t" / "metadata" / "v1.metadata.json").write_text("{}")
     (tmp_path / "t" / "data").mkdir()

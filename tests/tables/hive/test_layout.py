@@ -1,4 +1,4 @@
-"""Directories of Hive-style tables: what is listed, what is refused, what is told."""
+"""Directories of Hive-style tables: what is listed, what is rejected, what is reported."""
 
 import datetime
 import logging
@@ -27,7 +27,7 @@ ROWS = pa.table({"id": [1, 2, 3]})
 
 
 def write(root: Path, *paths: str) -> None:
-    """Small Parquet files at the given places."""
+    """Write small Parquet files at the given paths."""
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(ROWS, root / path)
@@ -129,7 +129,7 @@ def test_the_sample_is_spread_over_the_level(tmp_path: Path) -> None:
     assert discover(tmp_path).partition_schema.field("b").type == types.STRING
 
 
-def test_H5_a_value_beyond_the_sample_that_does_not_parse_names_the_way_out(
+def test_H5_the_error_for_an_invalid_value_beyond_the_sample_suggests_a_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "INFERENCE_LISTINGS", 3)
@@ -141,7 +141,7 @@ def test_H5_a_value_beyond_the_sample_that_does_not_parse_names_the_way_out(
     assert discover(tmp_path, b="string").directories().values["b"].to_pylist()[2] == "x"
 
 
-def test_keep_is_asked_once_a_level_with_all_columns_so_far(tmp_path: Path) -> None:
+def test_keep_is_called_once_per_level_with_all_columns_so_far(tmp_path: Path) -> None:
     write(tmp_path, *(f"a={a}/b={b}/c={a}{b}/part.parquet" for a in (1, 2) for b in ("x", "y")))
     seen: list[list[dict[str, object]]] = []
 
@@ -163,12 +163,12 @@ def test_keep_is_asked_once_a_level_with_all_columns_so_far(tmp_path: Path) -> N
 def test_null_from_keep_keeps_and_a_wrong_length_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, "a=1/f", "a=2/f", "a=3/f")
     layout = discover(tmp_path)
-    assert layout.list_directories(lambda _: pa.array([None, False, True])).raw["a"].to_pylist() == ["1", "3"]
-    with pytest.raises(InvalidArgument, match="2 booleans for 3 directories"):
-        layout.list_directories(lambda _: pa.array([True, True]))
+    assert layout.directories(lambda _: pa.array([None, False, True])).raw["a"].to_pylist() == ["1", "3"]
+    with pytest.raises(InvalidArgument, match="returned 2 booleans, expected 3"):
+        layout.directories(lambda _: pa.array([True, True]))
 
 
-def test_both_filters_must_keep_and_raw_texts_are_beside_the_values(tmp_path: Path) -> None:
+def test_both_filters_must_keep_and_raw_strings_are_beside_the_values(tmp_path: Path) -> None:
     write(tmp_path, "hour=01/f", "hour=1/f", "hour=02/f")
     directories = discover(tmp_path).list_directories(
         equal_at_every_level(hour=1), keep_raw=lambda raw: pc.not_equal(raw["hour"].combine_chunks(), "1")
@@ -216,7 +216,7 @@ def test_H1_H2_H3_names_are_unescaped_once_split_at_the_first_equals_and_null_is
     assert {row["a b"] for row in values_of(discover(tmp_path))} == {"x%41", "y=z", None, "é", "100%"}
 
 
-def test_H4_hour_01_is_the_text_01_and_the_number_1(tmp_path: Path) -> None:
+def test_H4_hour_01_is_the_string_01_and_the_number_1(tmp_path: Path) -> None:
     write(tmp_path, "hour=01/f", "hour=2/f")
     assert values_of(discover(tmp_path)) == [{"hour": 1}, {"hour": 2}]
     assert values_of(discover(tmp_path, hour="string")) == [{"hour": "01"}, {"hour": "2"}]
@@ -248,7 +248,7 @@ def test_H5_a_declared_type_wins_whatever_the_case_of_its_name(tmp_path: Path) -
     assert layout.partition_schema == pa.schema([("day", pa.timestamp("ms")), ("Hour", types.LONG)])
 
 
-def test_a_declared_column_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_declared_type_of_an_unknown_column_is_rejected(tmp_path: Path) -> None:
     write(tmp_path, "day=1/f")
     with pytest.raises(InvalidArgument, match=r"'dya', which is not a partition column\. Partition columns: day"):
         discover(tmp_path, dya="int")
@@ -257,7 +257,7 @@ def test_a_declared_column_that_is_none_is_refused(tmp_path: Path) -> None:
         discover(tmp_path / "flat", day="int")
 
 
-def test_H6_a_column_that_occurs_twice_is_refused_whatever_its_case(tmp_path: Path) -> None:
+def test_H6_a_column_that_occurs_twice_is_rejected_regardless_of_case(tmp_path: Path) -> None:
     write(tmp_path, "day=1/x=1/Day=2/f")
     with pytest.raises(
         PartitionLayoutError, match=r"twice, as 'day' in '.*/day=1' and as 'Day' in '.*/day=1/x=1/Day=2'"
@@ -282,7 +282,7 @@ def test_H8_column_names_with_dots_are_names(tmp_path: Path) -> None:
 # --- H7: hidden, empty, mixed -----------------------------------------------------------------------------------------
 
 
-def test_H7_hidden_and_empty_files_are_not_there(tmp_path: Path) -> None:
+def test_H7_hidden_and_empty_files_are_ignored(tmp_path: Path) -> None:
     write(
         tmp_path, "a=1/part.parquet", "a=1/_hidden.parquet", "a=1/.hidden.parquet", "a=1/x.parquet._COPYING_",
         "a=1/_metadata", "a=1/_common_metadata", "a=1/_x=1.parquet", "_temporary/0/part.parquet",
@@ -312,7 +312,7 @@ CONFLICTS = {
 
 
 @pytest.mark.parametrize("case", CONFLICTS)
-def test_H7_what_spark_refuses_is_refused_naming_both_paths(tmp_path: Path, case: str) -> None:
+def test_H7_layouts_that_spark_rejects_are_errors_that_name_both_paths(tmp_path: Path, case: str) -> None:
     paths, problem, first, second = CONFLICTS[case]
     write(tmp_path, *paths)
     with pytest.raises(PartitionLayoutError) as caught:
@@ -323,20 +323,20 @@ def test_H7_what_spark_refuses_is_refused_naming_both_paths(tmp_path: Path, case
     assert f"'{tmp_path}/{second}'" in message
 
 
-def test_H7_an_empty_column_is_refused(tmp_path: Path) -> None:
+def test_H7_an_empty_column_name_is_rejected(tmp_path: Path) -> None:
     write(tmp_path, "=1/f")
     with pytest.raises(PartitionLayoutError, match=f"'{tmp_path}/=1' has no column name before"):
         discover(tmp_path)
 
 
-def test_H9_an_empty_value_is_the_empty_text_or_null(tmp_path: Path) -> None:
+def test_H9_an_empty_value_is_the_empty_string_or_null(tmp_path: Path) -> None:
     write(tmp_path, "a=/f", "a=1/f")
     assert values_of(discover(tmp_path)) == [{"a": ""}, {"a": "1"}]
     assert values_of(discover(tmp_path, a="int")) == [{"a": None}, {"a": 1}]
     assert discover(tmp_path, a="date").list_directories().unreadable.keys() == {"a"}
 
 
-def test_H7_empty_directories_contradict_nothing(tmp_path: Path) -> None:
+def test_H7_empty_directories_do_not_conflict(tmp_path: Path) -> None:
     write(tmp_path, "a=2/b=1/f")
     for name in ("a=1", "a=3/b=7", "plain"):
         (tmp_path / name).mkdir(parents=True)
@@ -355,7 +355,7 @@ def test_H7_files_in_plain_directories_below_a_leaf_belong_to_it(tmp_path: Path)
     ]
 
 
-def test_many_empty_directories_before_the_first_file_are_passed_over(tmp_path: Path) -> None:
+def test_many_empty_directories_before_the_first_file_are_skipped(tmp_path: Path) -> None:
     for number in range(150):
         (tmp_path / f"a={number:03}" / "b=1").mkdir(parents=True)
     write(tmp_path, "a=149/b=1/f")
@@ -435,7 +435,7 @@ def test_X14_links_out_of_the_table_are_followed_where_that_is_allowed(tmp_path:
     assert layout.list_files(layout.list_directories())["path"].to_pylist() == [f"{tmp_path}/table/a=1/part.parquet"]
 
 
-def test_nothing_empty_and_hidden_only_are_no_table(tmp_path: Path) -> None:
+def test_missing_empty_and_hidden_only_directories_are_not_tables(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="nothing at") as caught:
         discover(tmp_path / "nothing")
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
@@ -452,7 +452,7 @@ def test_nothing_empty_and_hidden_only_are_no_table(tmp_path: Path) -> None:
         discover(tmp_path)
 
 
-def test_tables_of_other_formats_are_told_and_not_read(tmp_path: Path) -> None:
+def test_tables_of_other_formats_are_rejected_by_name(tmp_path: Path) -> None:
     write(tmp_path / "delta", "part.parquet", "a=1/part.parquet")
     (tmp_path / "delta" / "_delta_log").mkdir()
     (tmp_path / "iceberg" / "metadata").mkdir(parents=True)
@@ -476,7 +476,7 @@ def test_tables_of_other_formats_are_told_and_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "content"), [("readme.txt", "hello " * 9), ("c.csv", "a\n1\n")])
-def test_a_file_that_is_no_data_says_how_to_hide_it(tmp_path: Path, name: str, content: str) -> None:
+def test_the_error_for_a_non_parquet_file_says_how_to_hide_it(tmp_path: Path, name: str, content: str) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
     (tmp_path / name).write_text(content)
     with pytest.raises(CorruptFile) as caught:

@@ -87,12 +87,12 @@ def test_H2_a_name_is_split_at_the_first_equals(name: str, parts: tuple[str, str
     assert split_directory_name(name) == parts
 
 
-def test_H3_null_and_the_empty_text_are_written_as_the_default_partition() -> None:
+def test_H3_null_and_the_empty_string_are_written_as_the_default_partition() -> None:
     assert make_directory_name("a", None) == make_directory_name("a", "") == "a=__HIVE_DEFAULT_PARTITION__"
     assert make_directory_name("a/b", "x:y") == "a%2Fb=x%3Ay"
 
 
-def test_H1_H2_H3_many_names_at_once() -> None:
+def test_H1_H2_H3_many_names_together() -> None:
     names = ["a=1", "a=b=c", "a%2Eb=x%3Ay", f"a={HIVE_NULL}", "plain", "a=", "a=x\ny", "a=100%"]
     columns, values = split_directory_names(pa.array(names))
     assert columns.to_pylist() == ["a", "a", "a.b", "a", None, "a", "a", "a"]
@@ -105,6 +105,6 @@ def test_no_names() -> None:
 
 
 @given(st.lists(st.none() | st.text(alphabet="%0123456789ABCDEFabcxé=", max_size=8)))
-def test_H1_many_texts_are_unescaped_as_each_alone(texts: list[str | None]) -> None:
+def test_H1_many_strings_are_unescaped_as_each_alone(texts: list[str | None]) -> None:
     found = unescape_all(pa.array(texts, pa.string())).to_pylist()
     assert found == [None if text is None else unescape(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Types of partition columns: H4 (texts are kept), H5 (inferred as Spark does, declared wins)."""
+"""Types of partition columns: H4 (strings are kept), H5 (inferred as in Spark, a declared type wins)."""
 
 import datetime
 import itertools
@@ -93,7 +93,7 @@ def test_H5_every_inferred_type_can_parse_what_it_was_inferred_from(text: str, e
     assert (parsed.null_count, parsed[0].is_valid) == (1, True)
 
 
-def test_H4_the_text_is_kept_for_a_string_and_the_number_is_a_number() -> None:
+def test_H4_leading_zeros_are_kept_for_a_string_and_dropped_for_a_number() -> None:
     assert parse_values(texts("01", "1"), STRING, "hour").to_pylist() == ["01", "1"]
     assert parse_values(texts("01", "1"), INT, "hour").to_pylist() == [1, 1]
     # A conflict makes all of them strings, as they were written.
@@ -154,7 +154,7 @@ def test_H5_a_declared_type_wins_and_reads_what_spark_reads(text: str, data_type
         (("perhaps",), pa.bool_(), "perhaps"),
     ],
 )
-def test_H5_a_value_that_does_not_parse_names_the_column_the_value_and_the_way_out(
+def test_H5_the_error_for_an_invalid_value_names_column_value_and_remedy(
     values: tuple[str, ...], data_type: pa.DataType, wrong: str
 ) -> None:
     with pytest.raises(PartitionLayoutError) as caught:
@@ -165,7 +165,7 @@ def test_H5_a_value_that_does_not_parse_names_the_column_the_value_and_the_way_o
     assert message.endswith("on the command line --partitioning hour=string")
 
 
-def test_a_type_that_no_text_can_have_is_refused() -> None:
+def test_a_type_that_cannot_be_parsed_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match="partition column 'a' cannot be array"):
         parse_values(texts("1"), pa.list_(pa.int8()), "a")
 

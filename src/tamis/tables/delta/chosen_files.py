@@ -113,6 +113,6 @@ def report_levels(
     sizes = (between.files, left.files, between.bytes, left.bytes)
     rows = (between.rows, left.rows) if request.with_rows else (None, None)
     # A predicate on data columns would have used statistics if they were not switched off.
-    note = SKIPPING_NOTES[request.way] if request.by_statistics or not request.data_columns else SWITCHED_OFF
+    note = SKIPPING_NOTES[request.skipping] if request.by_statistics or not request.data_columns else SWITCHED_OFF
     reports.append(LevelReport("files", *sizes, chosen.statistics_outcomes, "; ".join([note, *notes]), *rows))
     return reports

@@ -32,8 +32,8 @@ def check_collations(filter: Expr, metadata: TableMetadata) -> None:
             collation = _find_collation(operand, metadata) if isinstance(operand, Column) else None
             if collation is not None:
                 raise UnsupportedFeature(
-                    f"the column {to_display_sql(operand)} of the Delta table {metadata.place} has the collation {collation}, "
-                    f"which Tamis does not support in filters{format_expression_position(operand)}. Compare bytes, as in "
+                    f"the column {to_display_sql(operand)} of the Delta table {metadata.location} has the collation "
+                    f"{collation}, which Tamis does not support in filters{format_expression_position(operand)}. Compare bytes, as in "
                     f"CAST({to_display_sql(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a scan returns"
                 )
 

@@ -57,7 +57,7 @@ class FilePart:
         return None if self.file is None else self.file.path
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The location of the part, for messages."""
         return self.storage.place(self.file.path) if self.file is not None else f"commits of {self.storage.uri}"
 

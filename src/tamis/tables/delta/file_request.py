@@ -32,7 +32,7 @@ class Request:
     partition_conjuncts: tuple[Conjunct, ...]
     """The conjuncts of the filter, then those on partition columns that generated columns imply."""
     data_columns: tuple[Column, ...]
-    way: str
+    skipping: str
     by_partitions: bool
     by_statistics: bool
     with_rows: bool
@@ -45,28 +45,28 @@ class Request:
     ) -> Request:
         check_collations(predicate.bound, metadata)
         if predicate.partition_filter is not None:
-            resolved = resolve_columns(predicate.partition_filter, metadata.partition_columns, metadata.place)
+            resolved = resolve_columns(predicate.partition_filter, metadata.partition_columns, metadata.location)
             predicate = replace(predicate, partition_filter=resolved)
         partition_columns = set(metadata.partition_columns)
         data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
         by_statistics = "files" in levels and bool(data_columns)
         if by_statistics:
-            way = DATA
+            skipping = DATA
         elif limit is not None and not data_columns:
-            way = LIMIT
+            skipping = LIMIT
         elif predicate.columns or predicate.partition_filter is not None:
-            way = PARTITION
+            skipping = PARTITION
         else:
-            way = NONE
+            skipping = NONE
         conjuncts = (*predicate.conjuncts, *_derive_conjuncts(predicate, metadata)) if partition_columns else ()
         return Request(
             predicate,
             conjuncts,
             data_columns,
-            way,
+            skipping,
             "partitions" in levels,
             by_statistics,
-            with_rows or way in (DATA, LIMIT),
+            with_rows or skipping in (DATA, LIMIT),
         )
 
     @property

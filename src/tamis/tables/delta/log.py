@@ -111,7 +111,7 @@ class LogListing:
         return f"{self.storage.root}/{LOG_DIRECTORY}"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return self.storage.place(self.folder)
 
     @property
@@ -342,10 +342,10 @@ def _find_first_missing(starting: Mapping[int, Sequence[LogFile]], version: int)
 def _missing_commit(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
     if missing == 0:
         return CorruptFile(
-            f"delta log: version {wanted} needs a complete checkpoint or commit 0, and '{listing.place}' has neither. "
-            "Restore one of them from a backup"
+            f"delta log: version {wanted} needs a complete checkpoint or commit 0, and '{listing.location}' has "
+            "neither. Restore one of them from a backup"
         )
     return CorruptFile(
-        f"delta log: commit {missing} is missing in '{listing.place}', and version {wanted} needs it. Restore it from "
-        f"a backup, or open version {missing - 1}"
+        f"delta log: commit {missing} is missing in '{listing.location}', and version {wanted} needs it. Restore it "
+        f"from a backup, or open version {missing - 1}"
     )

@@ -105,14 +105,14 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
         "partition_columns": list(metadata.partition_columns),
         "mapping_mode": metadata.mapping_mode,
         "configuration": dict(metadata.configuration),
-        "place": metadata.place,
+        "location": metadata.location,
         "schema_text": metadata.schema_text,
     }
 
 
 def metadata_from_json(given: Mapping[str, Any]) -> TableMetadata:
     """Convert the result of `metadata_to_json` back to metadata."""
-    fields = parse_fields(given["schema_text"], given["place"], is_mapped=given["mapping_mode"] != "none")
+    fields = parse_fields(given["schema_text"], given["location"], is_mapped=given["mapping_mode"] != "none")
     return TableMetadata(**{**given, "fields": fields, "partition_columns": tuple(given["partition_columns"])})
 
 
@@ -122,7 +122,7 @@ def _request_to_json(request: Request) -> dict[str, Any]:
         "predicate": predicate_to_json(request.predicate),
         "levels": [name for name, is_on in levels.items() if is_on],
         # Executors only return row counts. The driver chooses the files once all counts are known.
-        "limit": 0 if request.way == LIMIT else None,
+        "limit": 0 if request.skipping == LIMIT else None,
         "with_rows": request.with_rows,
     }
 

@@ -64,7 +64,7 @@ def make_unreadable_value_error(text: str, name: str, metadata: TableMetadata) -
     """Return the error for a query that needs a partition column with a string that is invalid for its type."""
     data_type = metadata.fields_by_name[name].data_type
     return CorruptFile(
-        f"the partition value {text!r} of column {name!r} in the Delta table {metadata.place} is not a valid "
+        f"the partition value {text!r} of column {name!r} in the Delta table {metadata.location} is not a valid "
         f"{types.type_name(data_type)}. Only queries that do not need the column can be answered"
     )
 
@@ -73,8 +73,8 @@ def get_partition_strings(values: pa.MapArray, metadata: TableMetadata) -> dict[
     """Return the log's strings of each partition column, by logical name; an empty string is NULL."""
     if metadata.partition_columns and values.null_count:
         raise CorruptFile(
-            f"a checkpoint of the Delta table {metadata.place} has typed partition values only, and no strings for a "
-            "PartitionFilter to compare: filter with SQL, or write a new checkpoint"
+            f"a checkpoint of the Delta table {metadata.location} has typed partition values only, and no strings for "
+            "a PartitionFilter to compare: filter with SQL, or write a new checkpoint"
         )
     return {
         name: _evaluate(values, metadata.fields_by_name[name].physical_name, types.STRING)

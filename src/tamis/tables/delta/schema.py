@@ -32,7 +32,7 @@ class TableMetadata:
     """Logical names, spelled as in the schema."""
     mapping_mode: MappingMode
     configuration: Mapping[str, str]
-    place: str
+    location: str
     """The table, for messages."""
     description: str | None = None
     created_time: int | None = None
@@ -120,7 +120,7 @@ def parse_metadata(action: Mapping[str, Any], location: str, *, has_column_mappi
         ),
         mapping_mode=mode,  # type: ignore[arg-type]  # mypy does not narrow it to one of the three
         configuration=configuration,
-        place=location,
+        location=location,
         description=action.get("description"),
         created_time=action.get("createdTime"),
         schema_text=text or "",

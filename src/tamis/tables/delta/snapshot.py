@@ -237,7 +237,7 @@ def _retry_without_compactions(
         except (CorruptFile, MissingFile, VersionNotFound):
             raise error from None
         if not damaged:
-            logger.warning("the compactions of '%s' cannot be used: %s", listing.place, error)
+            logger.warning("the compactions of '%s' cannot be used: %s", listing.location, error)
         return found
 
 
@@ -300,7 +300,7 @@ def _check_present(
     if action is None:
         since = "" if segment.checkpoint is None else f", from checkpoint {segment.checkpoint.version} on,"
         raise CorruptFile(
-            f"the log '{listing.place}'{since} has no {name} action up to version {segment.version}: expected one"
+            f"the log '{listing.location}'{since} has no {name} action up to version {segment.version}: expected one"
         )
     return action
 

@@ -98,7 +98,7 @@ class DeltaTable:
         """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
         request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
         chosen = self._choose_files(request)
-        if request.way == LIMIT and limit is not None and chosen.fully_matched.all():
+        if request.skipping == LIMIT and limit is not None and chosen.fully_matched.all():
             chosen = chosen.take(_choose_enough(chosen, limit))
         return self._make_listing(chosen, request, levels)
 
