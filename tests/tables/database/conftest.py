@@ -9,7 +9,7 @@ from builders.postgresql_server import find_programs, running_server
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
-    """The URI of a PostgreSQL server of the tests' own."""
+    """The URI of a PostgreSQL server that the tests start."""
     pytest.importorskip("adbc_driver_postgresql", reason="adbc-driver-postgresql is not installed")
     if find_programs() is None:
         pytest.skip("no PostgreSQL server is installed: scripts/ensure_postgresql.sh says how to get one")

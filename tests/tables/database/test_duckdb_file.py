@@ -1,4 +1,4 @@
-"""Databases of DuckDB: values have the types that they mean, and what is wrong with one is an error of ours."""
+"""DuckDB databases: the types of values, and Tamis errors for invalid ones."""
 
 from __future__ import annotations
 

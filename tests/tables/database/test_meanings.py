@@ -1,4 +1,4 @@
-"""What is asked of a database means there what it means here: every predicate, order and aggregate, against our own."""
+"""Pushed-down predicates, orders and aggregates have the same result as in Tamis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT_ONCE = 60
 
 
 class Case:
-    """A database with the table `t`, and what was written into it."""
+    """A database with the table `t`, and its rows."""
 
     def __init__(self, kind: str, place: Any, rows: pa.Table) -> None:
         self.kind = kind
@@ -67,7 +67,7 @@ def test_all_rows_of_a_table_are_read(case: Case) -> None:
 
 
 def comparisons(rows: pa.Table) -> Iterator[Expr]:
-    """Every column with every value of its own and some next to them, the operators in turn."""
+    """Compare every column with its own values and some next to them, with the operators in turn."""
     operators = list(OPERATORS)
     for name in rows.column_names[1:]:
         data_type, values = COLUMNS[name]
@@ -99,7 +99,7 @@ def text_tests(rows: pa.Table) -> Iterator[Expr]:
 
 
 def pairs(rows: pa.Table) -> Iterator[Expr]:
-    """Columns of one family with each other."""
+    """Compare columns of one type family with each other."""
     names = rows.column_names
     for one, other, operator in itertools.product(names, names, OPERATORS):
         if find_type_family(rows.schema.field(one).type) == find_type_family(rows.schema.field(other).type):
@@ -125,7 +125,7 @@ def test_pushed_down_predicates_have_the_same_result(case: Case, predicates: Any
     wanted = [case.bound(each) for each in predicates(case.rows)]
     wanted = [each for each in wanted if isinstance(each, Call)]
     written = [each for each in wanted if case.connector._can_test(case.handle, each)]
-    # Those are few that a database cannot say: floats that SQLite could misread, the smallest integer, dates outside.
+    # Few predicates cannot be pushed down: floats that SQLite could misread, the smallest integer, dates out of range.
     assert len(written) > 0.9 * len(wanted)
     here = case.read(case.handle).sort_by("id").combine_chunks().to_batches()[0]
     for some in itertools.batched(written, AT_ONCE) if hasattr(itertools, "batched") else _batched(written):
@@ -192,7 +192,7 @@ def test_pushed_down_groups_have_the_same_result(case: Case) -> None:
         key = Named("key", Column((name,), type=data_type))
         calls = [AggregateCall("n", "count"), *_aggregates(case.rows)]
         pushed = case.connector.push_aggregation(case.handle, False, [key], calls)
-        # Zeros of both signs are equal, and a group of them has no one spelling.
+        # Zeros of both signs are equal, so their group key is ambiguous.
         assert (pushed is None) is pa.types.is_floating(data_type)
         if pushed is not None:
             found = {_hashed(row["key"]): row for row in case.read(pushed.handle).to_pylist()}

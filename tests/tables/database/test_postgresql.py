@@ -1,4 +1,4 @@
-"""PostgreSQL: types that have none of ours, names, schemas, and what is said of a server."""
+"""PostgreSQL: unsupported types, names, schemas, and server errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLite, which holds columns to no type: what is read is of the declared type, or an error."""
+"""SQLite, which does not enforce column types: values have the declared type, or reading them is an error."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_value_of_another_type_is_an_error_and_is_never_converted(
         if declared != "NUMERIC":
             with pytest.raises(TableError, match="'c'"):
                 read(connector, query)
-    # Also where the database is only asked to count such rows.
+    # This also applies if the database only counts such rows.
     predicate = bind(parse_sql(condition), connector.columns(handle))
     pushed = connector.push_filter(handle, predicate)
     assert pushed is not None
@@ -94,7 +94,7 @@ def test_a_value_of_another_type_is_an_error_and_is_never_converted(
     assert counted is not None
     with pytest.raises(TableError, match="'c'"):
         read(connector, counted.handle)
-    # Who does not ask for the column does not meet it.
+    # Queries without the column are not affected.
     narrow = connector.push_projection(handle, [Named("id", Column(("id",)))])
     assert narrow is not None
     assert read(connector, narrow.handle)["id"].to_pylist() == [1, 2]
@@ -178,7 +178,7 @@ def test_a_long_list_is_pushed_as_a_range_and_tested_above(write: Write) -> None
     assert pushed is not None
     assert pushed.remaining == listed
     assert read(connector, pushed.handle)["n"].to_pylist() == [3]
-    # What went in once does not go in again.
+    # A filter that was pushed down is not pushed down again.
     assert connector.push_filter(pushed.handle, listed) is None
 
 

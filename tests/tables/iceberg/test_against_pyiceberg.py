@@ -1,4 +1,4 @@
-"""Tables that pyiceberg writes by every transform: the rows that it reads, from no more files than it plans."""
+"""Tables written by pyiceberg with every transform: the same rows, from no more files than pyiceberg plans."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VALUES: dict[str, list[Any]] = {
     "double": [1.5, -4.5, 0.0, 7.25, None],
     "boolean": [True, False, None],
 }
-"""Of a column, as literals of pyiceberg."""
+"""Values of a column, as pyiceberg literals."""
 
 PERIODS = ("year", "month", "day")
 PARTITIONED = [
@@ -64,7 +64,7 @@ PARTITIONED = [
 ]
 
 AT_ONCE = [("string", "truncate[2]"), ("int", "bucket[3]"), ("timestamp", "hour"), ("date", "month")]
-"""Those that are not left to the interop tests, which have the time."""
+"""The cases that are not left to the slower interop tests."""
 
 
 def column(kind: str, values: list[Any]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Avro files taken apart: every codec and block layout, every type, and nothing but a clear error for damaged ones."""
+"""Avro container files: every codec, block layout and type, and a clear error for damaged files."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_X6_a_file_truncated_anywhere_is_an_error(tmp_path: Path, codec: str) ->
         if isinstance(found, TamisError):
             assert "place" in str(found)
         else:
-            # At the end of a block nothing tells that more came after it.
+            # A file that is truncated at the end of a block looks complete.
             assert len(found) % 10 == 0
             whole_blocks += 1
     assert whole_blocks < 3

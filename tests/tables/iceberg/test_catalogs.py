@@ -1,4 +1,4 @@
-"""Iceberg tables by catalog: the same tables open as by folder, and what fails is an error of ours."""
+"""Iceberg tables opened by catalog: the same tables as by folder, and Tamis errors for all failures."""
 
 from __future__ import annotations
 

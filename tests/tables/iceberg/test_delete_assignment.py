@@ -1,4 +1,4 @@
-"""Deletes assigned to data files: the same as by asking every delete about every file, one after another."""
+"""The assignment of deletes to data files equals a test of every delete against every file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes and data files of one partition, which their manifests write in different ways."""
+"""Deletes and data files of one partition whose manifests encode it differently."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ids(folder: Path) -> list[int]:
 
 
 def partitioned(folder: Path, kind: str, data_type: pa.DataType, value: Any) -> tuple[IcebergFolder, File]:
-    """A table by the column `p`, with a file of the ids 1, 2 and 3."""
+    """A table partitioned by `p`, with a file of the ids 1, 2 and 3."""
     table = IcebergFolder(folder, [ID, field(2, "p", kind)], specs=[[(2, "identity", "p")]])
     file = table.data_file("1.parquet", pa.table({"id": [1, 2, 3], "p": pa.array([value] * 3, data_type)}))
     table.commit(file)
@@ -34,7 +34,7 @@ def partitioned(folder: Path, kind: str, data_type: pa.DataType, value: Any) -> 
 
 def delete_first(table: IcebergFolder, file: File, how: str, partition: tuple[Any, ...], **options: Any) -> File:
     if how == "positions":
-        # Bounds that say nothing, so that the partition decides.
+        # Bounds that exclude nothing, so that the partition decides.
         return position_deletes(table, "p.parquet", [(file.path, 0)], partition=partition, noted={}, **options)
     return equality_deletes(table, "e.parquet", pa.table({"id": [1]}), fields=[ID], partition=partition, **options)
 
@@ -157,7 +157,7 @@ def test_I6_fields_of_null_structs_are_compared_without_null_counts(tmp_path: Pa
 
 @pytest.fixture
 def of_two_specs(tmp_path: Path) -> tuple[IcebergFolder, File, File]:
-    """A file by `p` and a younger one by `q`, which the table is partitioned by today."""
+    """A file partitioned by `p`, and a newer one by `q`, the current partition column."""
     fields = [ID, field(2, "p", "int"), field(3, "q", "int")]
     table = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "p")], [(3, "identity", "q")]])
     one, other = (
@@ -179,7 +179,7 @@ def test_O1_I1_I6_position_deletes_with_a_referenced_file_of_another_spec_apply_
 ) -> None:
     table, one, _ = of_two_specs
     referenced = one.path if named == "told" else None
-    # A partition that the filter rules out: that says nothing of a file under another spec.
+    # The filter rules out this partition, which does not concern a file under another spec.
     deletes = position_deletes(table, "d.parquet", [(one.path, 0)], spec=1, partition=(9,), referenced=referenced)
     table.commit(deletes)
     opened = tamis.open(table.folder)

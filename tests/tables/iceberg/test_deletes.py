@@ -1,4 +1,4 @@
-"""Rows that were deleted without rewriting their files: by position, by vectors, by values."""
+"""Row-level deletes: position deletes, deletion vectors, equality deletes."""
 
 from __future__ import annotations
 

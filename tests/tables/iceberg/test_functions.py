@@ -1,4 +1,4 @@
-"""The plain functions: what they tell of files, what a filter keeps, and what a foreign runtime gets."""
+"""The plain functions: the metadata of files, partition filters, and export to other runtimes."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_X6_a_manifest_with_an_invalid_spec_id_is_an_error(tmp_path: Path) -> No
         tamis.open(tmp_path).scan().to_arrow()
     with pytest.raises(CorruptFile, match=message):
         iceberg.read_manifest_file(tmp_path, str(manifest))
-    # A table that does not know the manifest asks the manifest itself.
+    # A manifest that the table does not list is read for its own metadata.
     made.snapshots, made.refs, made.log = [], {}, []
     made.save()
     with pytest.raises(CorruptFile, match=message):

@@ -1,4 +1,4 @@
-"""Tables that others wrote and that lie elsewhere now: the rows that a slow reader finds in them, written for that."""
+"""Tables by other writers, moved from where they were written: the same rows as a slow reference reader."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = {
     "partition_double": 2,
     "partition_timestamp/default.db/partition_timestamp": 2,
 }
-"""How many rows each table has, so that a mistake of both readers would be seen."""
+"""The row count of each table, so that a common mistake of both readers is found."""
 
 
 def tables(golden: Path) -> Iterator[tuple[str, Path]]:
@@ -47,7 +47,7 @@ def by_hand(folder: Path, snapshot: int | None = None) -> pa.Table:
 
 
 def are_the_same(found: pa.Table, expected: pa.Table) -> bool:
-    """In whatever order; row by row where there are few, and columns that may be nested."""
+    """Compare rows in any order: row by row if there are few, and with nested columns."""
     if len(expected) < 1_000:
         return Counter(map(repr, found.to_pylist())) == Counter(map(repr, expected.to_pylist()))
     order = [(name, "ascending") for name in expected.column_names]
@@ -99,7 +99,7 @@ def test_rows_are_the_same_by_every_column_alone(golden: Path) -> None:
 
 
 def test_every_value_finds_its_rows(golden: Path) -> None:
-    """Partition values and bounds of every type: a wrong one would pass over the file of a value that is there."""
+    """Partition values and bounds of every type: a wrong one would skip the file of an existing value."""
     for name, folder in tables(golden):
         opened = tamis.open(folder)
         expected = by_hand(folder)

@@ -1,4 +1,4 @@
-"""Iceberg tables by a Hive metastore, which tells where the metadata of a table is."""
+"""Iceberg tables in a Hive metastore, which stores the location of a table's metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables by a field inside of a struct, which files may lack: it has the value of the partition then."""
+"""Tables partitioned by a struct field: files that lack it have the partition value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHERES = ("s.b = 7", "s.b <> 7", "NOT s.b = 7", "s.b IS NULL", "s.b IS NOT NULL"
 
 
 def by_field(folder: Path, ending: str, value: int | None, *, has_struct: bool = True) -> tamis.Table:
-    """A file with the ids 1 and 2 of the partition of a value, which `s.b` has, and the file lacks it."""
+    """A file with the ids 1 and 2, which lacks `s.b`; its partition has the value."""
     table = IcebergFolder(folder, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
     rows = pa.table({"id": [1, 2]})
     if has_struct:

@@ -1,4 +1,4 @@
-"""Files of Spark 2 that were added to an Iceberg table: Iceberg has one calendar, and its bounds are of that."""
+"""Files of Spark 2 added to an Iceberg table: Iceberg has one calendar, and there is no datetime rebase."""
 
 from __future__ import annotations
 

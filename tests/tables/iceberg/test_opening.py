@@ -1,4 +1,4 @@
-"""Iceberg tables opened: which metadata is the newest, where moved files lie, and which snapshot is meant."""
+"""Opening Iceberg tables: the newest metadata, the locations of moved files, and the selected snapshot."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_I14_X7_the_same_store_is_the_same_bucket() -> None:
 
 
 def with_data_elsewhere(folder: Path, data: Path, spelled: str, location: str | None = None) -> IcebergFolder:
-    """A table of two files; of the second the metadata says that it is at `spelled`."""
+    """A table of two files; the metadata locates the second at `spelled`."""
     table = IcebergFolder(folder, [field(1, "id", "long")], location=location)
     table.commit(table.data_file("0.parquet", pa.table({"id": [0]})))
     file = table.data_file("1.parquet", pa.table({"id": [1]}))

@@ -1,4 +1,4 @@
-"""Plans over manifests: what each level skips, under which spec, with what account, and in which process."""
+"""Scan planning over manifests: what each level skips, under which spec, its metrics, and in which process."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
         table.data_file("1.parquet", rows(1, f=1.0), noted={"lower_bounds": {4: one}, "upper_bounds": {4: one}})
     )
     assert planned(tmp_path, "f = 7") == {"0"}
-    # NaN is larger than every number, and nobody counted it.
+    # NaN is larger than every number, and the NaN count is unknown.
     assert planned(tmp_path, "f > 7") == {"0", "1"}
 
 
@@ -278,7 +278,7 @@ def test_partition_fields_without_ids_are_matched_by_name(tmp_path: Path) -> Non
 
 
 def _with_sizes(path: Path) -> None:
-    """Put the sizes of manifests right in a manifest list."""
+    """Correct the lengths of manifests in a manifest list."""
     file = open_avro(path.read_bytes(), str(path))
     rows = list(fastavro.reader(io.BytesIO(path.read_bytes())))
     for row in rows:
@@ -329,7 +329,7 @@ def test_I6_deletes_are_listed_with_the_kept_files(tmp_path: Path) -> None:
         "2": ([("v.puffin", 1)], 1),
     }
     assert [name for name, _, _ in listed(tmp_path, "x = 2")] == ["2"]
-    # The filter has nothing to do with what the delete deletes: it is applied all the same.
+    # The delete applies even though the filter is about other rows.
     assert listed(tmp_path, "x = 1 AND id = 11") == [("1", [("e.parquet", 2)], None)]
 
 

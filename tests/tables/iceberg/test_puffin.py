@@ -1,4 +1,4 @@
-"""Deletion vectors in Puffin files: read by range, and every way in which one may be damaged."""
+"""Deletion vectors in Puffin files: range reads, and every kind of damage."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def expected(number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
 @pytest.mark.parametrize("per_block", [1, 7, 1000])
-def test_nested_values_of_avro_files_come_back(
+def test_nested_values_of_avro_files_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, per_block: int
 ) -> None:
     place = tmp_path / "a.avro"
@@ -229,7 +229,7 @@ def test_enumerations_within_maps_are_read_as_their_symbols(tmp_path: Path) -> N
     assert read_column(kind, MAP, [{"a": "BLUE", "b": "RED"}, {}], tmp_path) == [[("a", "BLUE"), ("b", "RED")], []]
 
 
-def test_a_symbol_that_an_enumeration_does_not_have_is_an_error(tmp_path: Path) -> None:
+def test_an_enumeration_value_out_of_range_is_an_error(tmp_path: Path) -> None:
     fewer = {**COLOURS, "symbols": ["RED"]}
     place = tmp_path / "a.avro"
     schema = {"type": "record", "name": "r", "fields": [{"name": "c", "type": COLOURS, "field-id": 1}]}
@@ -257,7 +257,7 @@ def test_a_symbol_that_an_enumeration_does_not_have_is_an_error(tmp_path: Path) 
         ),
     ],
 )
-def test_types_of_files_that_others_wrote(tmp_path: Path, kind: Any, iceberg: Any, given: Any, expected: Any) -> None:
+def test_types_of_foreign_files(tmp_path: Path, kind: Any, iceberg: Any, given: Any, expected: Any) -> None:
     assert read_column(kind, iceberg, [given], tmp_path) == [expected]
 
 
@@ -276,7 +276,7 @@ def _pair(name: str, first: int) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": fields}
 
 
-def test_I5_structs_inside_of_lists_and_maps_change_by_id(tmp_path: Path) -> None:
+def test_I5_structs_inside_lists_and_maps_evolve_by_id(tmp_path: Path) -> None:
     entry = {
         "type": "record",
         "name": "entry",

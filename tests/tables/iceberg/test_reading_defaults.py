@@ -1,4 +1,4 @@
-"""What fields are in files that are older than they: the JSON of defaults, and files read with them."""
+"""Default values: their JSON single-value serialization, and files that lack the fields."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ def test_I5_nanoseconds_are_kept() -> None:
     [("int", "x"), ("int", True), ("boolean", 1), ("date", "16.11.2017"), ("timestamp", "2017-11-16"), ("string", 5),
      ("fixed[3]", "0001"), ("uuid", "f79c"), ("int", 2**40), ("decimal(4,2)", "1000.00"), ("time", 5)],
 )  # fmt: skip
-def test_defaults_that_are_no_value_of_the_type_are_errors(kind: str, given: Any) -> None:
+def test_invalid_defaults_are_errors(kind: str, given: Any) -> None:
     with pytest.raises(CorruptFile, match=r"column 'c' has the default .*, which is not a valid"):
         parse_default(given, kind, arrow_type(kind), "c")
 
 
 @pytest.mark.parametrize("kind", ["decimal(99,2)", "text"])
-def test_what_is_no_type_is_told_with_its_column(kind: str) -> None:
+def test_an_invalid_type_is_reported_with_its_column(kind: str) -> None:
     with pytest.raises(UnsupportedFeature, match=r"column 'c' of orders has the type .*, which is not an Iceberg type"):
         arrow_schema({"fields": [field(1, "c", kind)]}, "orders")
 
 
 @pytest.mark.parametrize("kind", ["geometry(srid:4326)", "variant", "fixed[1048577]"])
-def test_types_that_are_not_read_are_what_they_are_called(kind: str) -> None:
+def test_unsupported_types_keep_their_names(kind: str) -> None:
     schema = arrow_schema({"fields": [field(1, "c", kind)]}, "orders")
     assert schema.field("c").type == UnsupportedType(kind)
     sent = pa.ipc.read_schema(schema.serialize())
@@ -91,9 +91,7 @@ def with_default(number: int, name: str, kind: Any, value: Any) -> dict[str, Any
 
 
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
-def test_I5_fields_that_a_file_lacks_have_their_defaults_also_inside_structs_lists_and_maps(
-    tmp_path: Path, ending: str
-) -> None:
+def test_I5_missing_fields_have_their_defaults_also_inside_structs_lists_and_maps(tmp_path: Path, ending: str) -> None:
     def nested(*fields: dict[str, Any]) -> list[dict[str, Any]]:
         struct = {"type": "struct", "fields": list(fields)}
         found = [field(1, "id", "long"), field(2, "s", struct)]
@@ -141,7 +139,7 @@ def renumbered(kind: dict[str, Any], start: int) -> dict[str, Any]:
     return {**kind, "fields": [{**each, "id": start + each["id"] - 10} for each in kind["fields"]]}
 
 
-def test_I5_T11_pruning_knows_defaults_and_promotions(tmp_path: Path) -> None:
+def test_I5_T11_pruning_uses_defaults_and_promotions(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "int"), field(2, "x", "float")], version=3)
     rows = pa.table({"a": pa.array(range(100), pa.int32()), "x": pa.array([0.1] * 100, pa.float32())})
     table.commit(table.data_file("a.parquet", rows, noted={}, options={"row_group_size": 10}))
@@ -157,7 +155,7 @@ def test_I5_T11_pruning_knows_defaults_and_promotions(tmp_path: Path) -> None:
     assert math.isclose(opened.scan(limit=1).to_arrow()["x"][0].as_py(), 0.1, rel_tol=1e-6)
 
 
-def test_names_travel_as_data() -> None:
+def test_field_names_are_serializable() -> None:
     struct = {"type": "struct", "fields": [with_default(5, "d", "decimal(9,2)", "1.50"), field(6, "e", "string")]}
     fields = [with_default(1, "ts", "timestamp_ns", "2017-11-16T22:31:08.123456789"), field(2, "s", struct),
               field(3, "l", {**LIST, "element": struct}), with_default(4, "l2", LIST, [1, 2])]  # fmt: skip
@@ -203,7 +201,7 @@ def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: s
 
 
 def test_I5_a_required_field_is_null_in_a_file_that_lacks_it(tmp_path: Path) -> None:
-    """A schema that calls a field required proves nothing about files that are older than the field."""
+    """A required field may still be missing in files that are older than the field."""
     late = field(2, "late", "int", required=True)
     table = IcebergFolder(tmp_path, [field(1, "a", "int"), late])
     table.commit(table.data_file("old.parquet", pa.table({"a": pa.array([1, 2], pa.int32())})))

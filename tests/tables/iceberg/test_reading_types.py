@@ -1,4 +1,4 @@
-"""Every type in every format of files, evolved schemas, names in place of ids, values that files do not have."""
+"""Every type in every file format, evolved schemas, name mappings, and values that files lack."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stored_in(ending: str, rows: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-def test_every_type_comes_back_from_every_format(tmp_path: Path, ending: str) -> None:
+def test_every_type_is_read_from_every_format(tmp_path: Path, ending: str) -> None:
     fields, rows = table_of(list(COLUMNS))
     table = IcebergFolder(tmp_path, fields, version=3)
     table.commit(table.data_file(f"a.{ending}", stored_in(ending, rows), noted={}))
@@ -77,7 +77,7 @@ def test_every_type_comes_back_from_every_format(tmp_path: Path, ending: str) ->
 
 
 @pytest.mark.parametrize("transform", ["void", "bucket[7]", "identity"])
-def test_S6_uuids_are_compared_with_their_texts(tmp_path: Path, transform: str) -> None:
+def test_S6_uuids_are_compared_with_strings(tmp_path: Path, transform: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "n", "int"), field(2, "u", "uuid")], specs=[[(2, transform, "p")]])
     values = [bytes(16), bytes(range(16)), b"\xff" * 16]
     files = [
@@ -205,7 +205,7 @@ def test_I5_files_without_ids_and_without_a_mapping_are_an_error(tmp_path: Path,
 
 @pytest.mark.parametrize("levels", [(), LEVELS], ids=str)
 @pytest.mark.parametrize("ending", FORMATS)
-def test_I5_identity_partition_values_stand_in_where_files_lack_the_column(
+def test_I5_identity_partition_values_fill_columns_that_files_lack(
     tmp_path: Path, ending: str, levels: tuple[str, ...]
 ) -> None:
     fields = [field(1, "id", "long"), field(2, "region", "string") | {"initial-default": "default"}]
@@ -215,7 +215,7 @@ def test_I5_identity_partition_values_stand_in_where_files_lack_the_column(
     null = table.data_file(
         f"n.{ending}", pa.table({"id": pa.array([3], pa.int64())}), fields=fields[:1], partition=(None,)
     )
-    # What a file has is what counts, whatever its partition says.
+    # The values in a file take precedence over its partition value.
     other = pa.table({"id": pa.array([4], pa.int64()), "region": ["us"]})
     table.commit(without, null, table.data_file(f"b.{ending}", other, partition=("us",)))
     scan = tamis.open(tmp_path).scan(levels=levels)

@@ -1,4 +1,4 @@
-"""What Iceberg tables may have that is not read: an error that names it, and only for whoever asks for it."""
+"""Unsupported features of Iceberg tables: an error that names the feature, and only if it is needed."""
 
 from __future__ import annotations
 

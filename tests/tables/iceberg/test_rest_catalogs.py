@@ -1,4 +1,4 @@
-"""Iceberg tables by REST and Glue catalogs: what the server says of a table holds, and what fails is one line."""
+"""Iceberg tables in REST and Glue catalogs: server responses are respected, and failures are one-line errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_table_opens_by_the_properties_of_its_catalog_and_by_the_catalog_itsel
     assert opened.scan("id > 1").to_arrow()["id"].to_pylist() == [2, 3]
     catalog = load_catalog(**properties)
     assert tamis.open("shop.eu.orders", catalog=catalog).version == opened.version
-    # What comes later is seen by who asks again.
+    # Later commits are visible after opening again.
     table.commit(table.data_file("2.parquet", pa.table({"id": [4]})))
     server.add("shop.eu.orders", table.save())
     assert opened.scan().count() == 3
@@ -88,7 +88,7 @@ def test_files_are_read_with_the_keys_that_the_catalog_hands_out(
     assert signed == {"VENDED"}
     assert {each["x-amz-security-token"] for each in reads} == {"for an hour"}
     assert all("/eu-west-3/s3/" in each["authorization"] for each in reads)
-    # Options that are given are taken instead.
+    # Given options take precedence.
     mine = {"s3.endpoint": server.uri, "AWS_ACCESS_KEY_ID": "GIVEN", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "r"}
     assert tamis.open("ns.t", catalog=of(server), storage_options=mine).scan().count() == 3
     assert "Credential=GIVEN/" in server.seen[-1].headers["authorization"]

@@ -1,4 +1,4 @@
-"""Bounds as Iceberg writes them, decoded whole columns at a time: what pyiceberg encodes comes back."""
+"""Single-value serialization: what pyiceberg encodes is decoded."""
 
 from __future__ import annotations
 

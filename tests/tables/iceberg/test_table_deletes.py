@@ -1,4 +1,4 @@
-"""Rows that were deleted from Iceberg tables: by position, by value and by vector, and from which files."""
+"""Row-level deletes of Iceberg tables by position, value and vector, and the files they apply to."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_I6_deletion_vectors_replace_all_position_deletes_of_their_file(tmp_path
     files = {one.path: one, two.path: two}
     table.commit(*deletion_vectors(table, "v.puffin", {one.path: [1, 2], two.path: [0, 3]}, files))
     opened = tamis.open(tmp_path)
-    # The position file says that row 0 is deleted, and the later vector of that file does not.
+    # The position delete file deletes row 0, but the later deletion vector does not.
     assert ids(opened) == [0, 3, 5, 6]
     assert opened.scan().count() == 4
     assert opened.scan("id > 3").count() == 2

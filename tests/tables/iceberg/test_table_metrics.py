@@ -1,4 +1,4 @@
-"""Which files the bounds and counts of manifests keep: cut short, missing, of older types, with NaN."""
+"""File pruning by bounds and counts in manifests: truncated, missing, of older types, with NaN."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table_of(
     noted: Mapping[int, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> tamis.Table:
-    """A file for each list of values of `x`; what is noted of some of them is replaced."""
+    """Write a file for each list of values of `x`, with some of its statistics replaced."""
     table = IcebergFolder(folder, [field(1, "x", kind)])
     made = []
     for number, values in enumerate(files):
@@ -53,7 +53,7 @@ def test_I3_S1_strings_are_truncated_to_16_and_their_bounds_are_inexact(tmp_path
         assert table.scan(f"x = '{value}'").count() == count, value
     listing = planner_of(table.scan(f"x > '{LONG[:-1]}'")).listing
     assert listing.matched is not None
-    # A lower bound that was cut is below the value, so that what is above it is above both.
+    # A truncated lower bound is below the value, so a larger literal is above both.
     assert listing.matched.all()
 
 

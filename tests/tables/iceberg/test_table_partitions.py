@@ -1,4 +1,4 @@
-"""Which files partitions of Iceberg tables keep: every transform, several specs, tuples and summaries of manifests."""
+"""Partition pruning of Iceberg tables: every transform, several specs, tuples and manifest summaries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def day(text: str) -> int:
 
 
 def partitioned(folder: Path, kind: str, transform: str, values: list[Any]) -> tamis.Table:
-    """A file for each value, about which nothing is known but its partition; two of them share a manifest."""
+    """Write a file for each value without statistics; two files share a manifest."""
     table = IcebergFolder(folder, [field(1, "x", kind)], specs=[[(1, transform, "p")]])
     files = [
         table.data_file(f"{number}.parquet", pa.table({"x": array_of(arrow_type(kind), [value])}), noted={})
@@ -45,13 +45,13 @@ def partitioned(folder: Path, kind: str, transform: str, values: list[Any]) -> t
 
 
 def planned(table: tamis.Table, where: object, levels: tuple[str, ...] = PARTITIONS) -> set[int]:
-    """The numbers of the files that are planned."""
+    """Return the numbers of the planned files."""
     return {int(Path(path).stem) for path in table.scan(where, levels=levels).plan("files").files["path"].to_pylist()}
 
 
 def whole(table: tamis.Table, where: object) -> set[int]:
-    """The numbers of the files that match whole."""
-    listing = planner_of(table.scan(where)).listing
+    """Return the numbers of the fully matched files."""
+    listing = table.scan(where)._listing
     assert listing.matched is not None
     paths = listing.files["path"].to_pylist()
     return {int(Path(path).stem) for path, matched in zip(paths, listing.matched, strict=True) if matched}
@@ -69,7 +69,7 @@ MOMENTS = [
                  "2024-03-01T05:59:59.999999", "2024-03-01T06:00:00", "2024-04-01T00:00:00")
 ] + [None]  # fmt: skip
 
-# Writers of the past rounded times before 1970 towards it: a period up to the first may hold times of the one before.
+# Old writers rounded times before 1970 towards it: a period up to the first may contain times of the previous one.
 CODES = ["ab", "ac", "ad", "abz", "acx", None]
 
 CASES: list[tuple[str, str, list[Any], str, set[int]]] = [
@@ -286,7 +286,7 @@ def test_H6_names_of_partition_fields_may_be_anything(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("promoted", [False, True])
 def test_T4_O1_overflowed_truncated_ints_are_not_pruned(tmp_path: Path, promoted: bool) -> None:
-    """Truncated they overflow, and come to lie above all others of their manifest."""
+    """Truncation overflows, so that these values are above all others of their manifest."""
     smallest = -(2**31)
     table = IcebergFolder(tmp_path, [field(1, "x", "int")], specs=[[(1, "truncate[10]", "p")]])
     files = [

@@ -1,4 +1,4 @@
-"""Columns of Iceberg tables that changed since files were written: by id, by name, by default, by partition."""
+"""Schema evolution of Iceberg tables: by field id, by name mapping, by default, by partition value."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_identity_partition_values_fill_missing_columns(tmp_path: Path) -> None:
     )
     opened = tamis.open(tmp_path)
     rows = {row["id"]: (row["region"], row["day"]) for row in opened.scan().to_arrow().to_pylist()}
-    # The day of a day is known, but a file that lacks it has no such column: only identity says what it was.
+    # Only the identity transform gives the value of a column that a file lacks.
     assert rows == {1: ("eu", None), 2: (None, None), 3: ("from the file", None), 4: ("us", date)}
     assert opened.scan("region = 'eu'").to_arrow()["id"].to_pylist() == [1]
 

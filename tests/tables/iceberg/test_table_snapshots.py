@@ -1,4 +1,4 @@
-"""Which snapshot of an Iceberg table is opened, and how the table is found: folders, metadata files, catalogs."""
+"""The selected snapshot of an Iceberg table, and how the table is found: folders, metadata files, catalogs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partition values read backwards: whatever pyiceberg transforms lies within the bounds of what it became."""
+"""The inverse of partition transforms: values are within the bounds of their pyiceberg partition values."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_T4_the_smallest_numbers_overflow_when_truncated() -> None:
     lower = Transform("truncate", 10).lower(pa.array([2**63 - 4, 2**63 - 18, -20], pa.int64()), pa.int64())
     assert lower is not None
     assert lower.to_pylist() == [None, 2**63 - 18, -20]
-    # What is a long today may have been written as an int.
+    # A column that is a long now may have been written as an int.
     for source in (pa.int32(), pa.int64()):
         lower = Transform("truncate", 10).lower(pa.array([2**31 - 2, 2**31 - 18], source), source)
         assert lower is not None

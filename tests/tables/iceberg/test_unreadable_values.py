@@ -1,4 +1,4 @@
-"""Values of partition tuples far from today: most are values like any other, and few are beyond what a type holds."""
+"""Extreme partition values: most are supported, and few are out of range of their type."""
 
 from __future__ import annotations
 

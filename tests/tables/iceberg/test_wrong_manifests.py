@@ -1,4 +1,4 @@
-"""Manifests that say what cannot be, or leave out what must be there: no row is lost, and no wrong number is told."""
+"""Manifests with impossible or missing values: no row is lost, and no wrong count is returned."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_file_row_count_that_differs_from_its_manifest_is_an_error(tmp_path: P
 
 
 def listed_instead(table: IcebergFolder, *manifests: Manifest) -> None:
-    """Another list of manifests for the last snapshot."""
+    """Write another manifest list for the last snapshot."""
     last = table.snapshots[-1]
     table._written_list(last.number, None, last.sequence, manifests)
 
@@ -165,7 +165,7 @@ def test_I6_an_existing_file_does_not_inherit_a_sequence_number(tmp_path: Path) 
     listed_instead(table, table.write_manifest([entry], last.number, 3), deletes)
     with pytest.raises(CorruptFile, match="has an existing file without a sequence number"):
         ids(tmp_path)
-    # A manifest from before there were such numbers.
+    # A manifest without sequence numbers, as in format version 1.
     listed_instead(table, table.write_manifest([entry], last.number, 0), deletes)
     assert ids(tmp_path) == [2, 3]
     listed_instead(table, table.write_manifest([replace(entry, sequence=1)], last.number, 3), deletes)
@@ -180,7 +180,7 @@ def test_I6_a_vector_without_range_or_referenced_file_is_an_error(tmp_path: Path
     for read in (ids, count):
         with pytest.raises(CorruptFile, match="has a deletion vector without"):
             read(tmp_path)
-    # Once it is deleted, nobody needs it.
+    # A deleted entry is not checked.
     table.commit(removed=[vector.path])
     assert ids(tmp_path) == [1, 2, 3]
 

@@ -76,7 +76,7 @@ def _project_call(node: Expr, field: PartitionField) -> Answers | None:
 
 
 def _list_compared_values(call: Call) -> list[Literal] | None:
-    """Return the literals that the column is compared with: it equals one of them if the call is TRUE; None for other calls."""
+    """Return the literals, one of them equal to the column if the call is TRUE; None for other calls."""
     match call:
         case Call("=" | "<=>", (_, Literal() as item)):
             items: Sequence[Expr] = (item,)
