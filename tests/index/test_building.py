@@ -13,7 +13,7 @@ import pytest
 import tamis
 from builders.indexed import data_files, index_of, make_unreadable, write_files
 from tamis.engines.local import LocalEngine
-from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature
+from tamis.errors import InvalidArgument, UnknownArgument, UnknownColumn, UnsupportedFeature
 from tamis.index import Progress
 from tamis.indexing import building, merging
 from tamis.tables.jobs import Item, Job
@@ -208,9 +208,9 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None
         ({"bloom": ["b"]}, InvalidArgument, "a boolean, of which a Bloom filter tells nothing"),
         ({"count_nan": ["id"]}, InvalidArgument, "has no NaN"),
         ({"false_positives": 1.5}, InvalidArgument, "between 0 and 1"),
-        ({"on": "moon"}, InvalidArgument, "'local' or 'spark', not on 'moon'"),
-        ({"on": 5}, InvalidArgument, "a Spark session or an engine, not an int"),
-        ({"version": 3}, UnsupportedFeature, "version="),
+        ({"engine": "moon"}, InvalidArgument, "engine is 'local', 'spark', .*, not 'moon'"),
+        ({"engine": 5}, InvalidArgument, "a Spark session or an engine, not an int"),
+        ({"version": 3}, UnknownArgument, "has no argument 'version'"),
     ],
 )
 def test_a_build_that_makes_no_sense_is_refused(

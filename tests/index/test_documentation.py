@@ -30,5 +30,5 @@ def test_the_code_of_the_page_runs_and_its_report_is_what_is_printed(
 
 
 def test_every_argument_of_a_build_is_on_the_page() -> None:
-    names = set(inspect.signature(tamis.index.build).parameters) - {"uri", "opening", "progress", "storage_options"}
-    assert {name for name in names if f"| `{name}` |" not in TEXT} == set()
+    names = set(inspect.signature(tamis.index.build).parameters) - {"uri", "progress", "storage_options"}
+    assert {name for name in names if f"`{name}`" not in TEXT} == set()

@@ -351,9 +351,9 @@ def test_what_is_no_snapshot_info_is_refused(mapped: DeltaLog) -> None:
 def test_parts_and_commits_must_be_files_of_the_log(log: DeltaLog, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("{}")
     for name in ("other", "_delta_log/../other", "/etc/hostname", "", "_delta_log"):
-        with pytest.raises(InvalidArgument, match="no file of the log"):
+        with pytest.raises(InvalidArgument, match="not a file of the log"):
             tamis.delta.read_checkpoint_part(log.table, name)
-        with pytest.raises(InvalidArgument, match="no file of the log"):
+        with pytest.raises(InvalidArgument, match="not a file of the log"):
             tamis.delta.read_post_checkpoint_changes(log.table, [name])
     with pytest.raises(MissingFile, match=r"00099\.json"):
         tamis.delta.read_post_checkpoint_changes(log.table, ["_delta_log/00000000000000000099.json"])
