@@ -36,7 +36,7 @@ def _by_pages() -> Iterator[None]:
 
 @FEWEST
 @given(st.data())
-def test_O8_I1_I6_plans_of_iceberg_tables_are_the_local_ones(data: st.DataObject) -> None:
+def test_O8_I1_I6_plans_of_iceberg_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))

@@ -101,7 +101,7 @@ def _few_files_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @FEWER
 @given(st.data())
-def test_D15_D16_first_rows_of_delta_tables(data: st.DataObject) -> None:
+def test_D15_D16_top_n_of_delta_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_delta_case(choices, Path(folder), predicates=2)
@@ -110,7 +110,7 @@ def test_D15_D16_first_rows_of_delta_tables(data: st.DataObject) -> None:
 
 @FEWER
 @given(st.data())
-def test_I6_I7_first_rows_of_iceberg_tables(data: st.DataObject) -> None:
+def test_I6_I7_top_n_of_iceberg_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_iceberg_case(choices, Path(folder), predicates=2)
@@ -119,7 +119,7 @@ def test_I6_I7_first_rows_of_iceberg_tables(data: st.DataObject) -> None:
 
 @FEWER
 @given(st.data())
-def test_F1_F4_first_rows_of_hive_tables(data: st.DataObject) -> None:
+def test_F1_F4_top_n_of_hive_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         said = random_hive_case(choices, Path(folder), predicates=2)

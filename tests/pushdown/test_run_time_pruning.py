@@ -57,7 +57,7 @@ def _always() -> Iterator[None]:
 @pytest.mark.usefixtures("_always")
 @MODEST
 @given(query=sql_queries.queries())
-def test_pruned_joins_have_the_rows_of_duckdb(
+def test_joins_with_dynamic_filters_return_the_rows_of_duckdb(
     session: tamis.Session, peer: duckdb.DuckDBPyConnection, query: str
 ) -> None:
     text = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
@@ -67,7 +67,7 @@ def test_pruned_joins_have_the_rows_of_duckdb(
 
 @MODEST
 @given(st.data())
-def test_what_only_prunes_leaves_out_no_row_that_satisfies_it(
+def test_a_pruning_predicate_drops_no_row_that_satisfies_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     choices = Choices(data.draw)
@@ -145,7 +145,7 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
     assert sum(batch.num_rows for batch in lake.read(made)) == 50
 
 
-def test_very_many_keys_sieve_the_rows_that_ranges_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_filters, "MOST_KEYS", 5)
     monkeypatch.setattr(key_filters, "MOST_TESTED", 5)
     star(tmp_path)

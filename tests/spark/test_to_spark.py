@@ -172,7 +172,7 @@ def test_rows_are_the_same_by_both_readers(any_spark: Any, hive_table: Path) -> 
     assert check(any_spark, table.scan("id > 1000")).schema.names == table.schema.names
 
 
-def test_T7_the_zone_of_the_session_changes_nothing(connect_spark: Any, hive_table: Path) -> None:
+def test_T7_the_session_time_zone_has_no_effect(connect_spark: Any, hive_table: Path) -> None:
     table = tamis.open(hive_table)
     before = connect_spark.conf.get("spark.sql.session.timeZone")
     connect_spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
@@ -225,7 +225,7 @@ def test_D16_files_with_deleted_rows_are_read_by_tasks_and_the_others_by_spark(a
         assert table.scan(where).to_spark(any_spark).schema == expected
 
 
-def test_nested_columns_keep_what_they_say_of_null(connect_spark: Any, tmp_path: Path) -> None:
+def test_nested_columns_keep_their_nullability(connect_spark: Any, tmp_path: Path) -> None:
     element = pa.field("element", pa.int32(), nullable=False)
     schema = pa.schema(
         [
@@ -260,9 +260,7 @@ def test_required_columns_are_not_null(any_spark: Any, tmp_path: Path) -> None:
             tamis.open(tmp_path).scan(columns=["id"]).to_spark(any_spark, reader=reader).collect()
 
 
-def test_a_narrow_selection_is_read_by_pages(
-    connect_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_selective_filter_reads_pages(connect_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"id": pa.array(range(400_000), pa.int64()), "text": [f"text {n % 1000}" for n in range(400_000)]})
     pq.write_table(
         rows, tmp_path / "many.parquet", row_group_size=200_000, write_page_index=True, use_dictionary=["text"]
@@ -277,7 +275,7 @@ def test_a_narrow_selection_is_read_by_pages(
 
 
 @pytest.mark.parametrize(("where", "is_narrow"), [("id % 1000 = 5", False), ("id IN (5, 500, 999999)", True)])
-def test_page_indexes_of_many_files_are_read_where_those_of_some_are_worth_it(
+def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
     tmp_path: Path, where: str, is_narrow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(to_spark, "NARROW", 0.2)
@@ -313,7 +311,7 @@ def test_golden_delta_tables_have_the_rows_of_a_local_scan(connect_spark: Any, g
 
 
 @pytest.mark.interop
-def test_E4_a_worker_that_dies_while_it_reads_a_table_loses_and_repeats_no_row(
+def test_E4_a_worker_that_dies_while_reading_loses_and_repeats_no_row(
     spark: Any, hive_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grave = tmp_path / "grave"
@@ -323,9 +321,7 @@ def test_E4_a_worker_that_dies_while_it_reads_a_table_loses_and_repeats_no_row(
     assert grave.exists()
 
 
-def test_many_local_files_are_looked_for_by_the_driver_and_the_session_stays_as_it_was(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_many_local_files_are_listed_by_the_driver_and_the_setting_is_restored(spark: Any, tmp_path: Path) -> None:
     for number in range(40):
         pq.write_table(pa.table({"id": [number] * 3}), tmp_path / f"{number}.parquet")
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -354,14 +350,14 @@ def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["_delta_log", "p=a", "p=b"]
 
 
-def test_E2_a_file_that_is_gone_is_an_error(connect_spark: Any, tmp_path: Path) -> None:
+def test_E2_a_missing_file_is_an_error(connect_spark: Any, tmp_path: Path) -> None:
     table = tamis.open(mixed_table(tmp_path))
     (tmp_path / "p=b" / "pieces.parquet").unlink()
     with pytest.raises(MissingFile, match=r"pieces\.parquet.*version 0"):
         table.scan().to_spark(connect_spark)
 
 
-def test_what_spark_cannot_have_is_refused(connect_spark: Any, tmp_path: Path) -> None:
+def test_types_that_spark_does_not_support_are_refused(connect_spark: Any, tmp_path: Path) -> None:
     rows = pa.table({"id": [1], "at": pa.array([5], pa.time64("us")), "fine": pa.array([-1], pa.timestamp("ns"))})
     pq.write_table(rows, tmp_path / "t.parquet")
     table = tamis.open(tmp_path / "t.parquet")
@@ -386,7 +382,7 @@ def test_tasks_are_packed_by_their_bytes() -> None:
     assert pack([]) == []
 
 
-def test_moments_are_those_of_utc(connect_spark: Any, tmp_path: Path) -> None:
+def test_timestamps_are_in_utc(connect_spark: Any, tmp_path: Path) -> None:
     moment = datetime(2024, 3, 10, 10, 30, tzinfo=UTC)
     pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("ms", "UTC"))}), tmp_path / "t.parquet")
     scan = tamis.open(tmp_path / "t.parquet").scan("at = TIMESTAMP '2024-03-10 10:30:00Z'")

@@ -19,7 +19,7 @@ class _Restless:
         return replace(node, count=node.count + 1) if isinstance(node, Limit) else None
 
 
-def test_a_rule_that_never_has_enough_is_named() -> None:
+def test_a_rule_that_never_stops_is_named() -> None:
     plan = Limit(scan("t"), 1)
     with pytest.raises(TamisError, match="'restless' finds something to change in every round"):
         optimize(plan, [_Restless()], context())
