@@ -1,4 +1,4 @@
-"""What goes wrong: one line on stderr that names the thing, an exit code, no traceback."""
+"""Errors: one line on stderr that names the cause, an exit code, no traceback."""
 
 from __future__ import annotations
 

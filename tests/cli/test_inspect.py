@@ -1,4 +1,4 @@
-"""`tamis inspect`: tables for people, JSON for programs, a picture, and one line for everything that is wrong."""
+"""`tamis inspect`: tables for readers, JSON for programs, a chart, and one-line errors."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_every_golden_file_is_shown_or_refused_in_one_line(golden: Path, run: Ru
     assert shown >= 60
 
 
-# --- The picture -----------------------------------------------------------------------------------------------------
+# --- The chart -------------------------------------------------------------------------------------------------------
 
 
 def test_chart_is_written_beside_the_tables(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""O8 over random Iceberg tables: what workers plan of manifests is what is planned here."""
+"""O8 over random Iceberg tables: plans of manifests by workers equal local plans."""
 
 from __future__ import annotations
 

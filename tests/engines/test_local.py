@@ -1,4 +1,4 @@
-"""Jobs in threads of this process, and what a job may be."""
+"""Jobs in threads of this process, and the rules for jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""O8 over random tables and predicates: what is planned by workers is what is planned here.
+"""O8 over random tables and predicates: plans by workers equal local plans.
 
 The workers are functions of this process, which get and give bytes as those of Spark do; `tests/spark` has the others.
 """
@@ -45,7 +45,7 @@ def _by_pages() -> Iterator[None]:
 
 @contextmanager
 def small_slices(choices: Choices) -> Iterator[None]:
-    """Little is planned together, so that a table of few files is planned in several pieces."""
+    """Use small slices, so that a table of few files is planned in several parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))
         patch.setattr(listing_job, "TOGETHER", choices.number(1, 4))

@@ -1,4 +1,4 @@
-"""What a worker sends: batches in bytes, errors as data, failures of Spark in few words."""
+"""Results of a worker: batches as bytes, errors as data, and short messages for failures of Spark."""
 
 from __future__ import annotations
 

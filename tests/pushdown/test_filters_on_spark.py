@@ -1,4 +1,4 @@
-"""Which filters go into scans of Spark, in the place of its own test."""
+"""Filters that are pushed into scans on Spark, instead of being tested by Spark."""
 
 from __future__ import annotations
 

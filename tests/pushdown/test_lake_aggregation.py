@@ -208,7 +208,7 @@ def test_fully_matched_row_groups_are_not_read(tmp_path: Path) -> None:
     assert scan.report is not None
     footer = pq.read_metadata(tmp_path / "f.parquet").serialized_size
     assert scan.report.bytes_read is not None
-    # The footer, and no more than what is read along with it.
+    # The footer, and the bytes read with it.
     assert scan.report.bytes_read <= max(footer + 8, 64 * 1024)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 150 AND id < 900")
     assert aggregate(scan, [], [Measure("count")]).to_pylist() == [{"m0": 750}]

@@ -1,4 +1,4 @@
-"""Where the values of a column lie in few places of a table, and where they lie everywhere."""
+"""Detection of tables that are clustered by a column."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_clustering_inside_of_files(
 
 
 def test_clustering_of_files_without_statistics(tmp_path: Path) -> None:
-    """A folder tells no bounds; values may be shuffled inside of files that have others each."""
+    """A directory has no bounds in metadata; values may be shuffled inside of files with disjoint ranges."""
     parts = [pa.table({"key": number * 1000 + SHUFFLED[:500] % 1000}) for number in range(6)]
     place = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
     assert lies_together(place, "key") is True
@@ -98,7 +98,7 @@ def test_clustering_of_files_without_statistics(tmp_path: Path) -> None:
 
 
 def test_clustering_of_iceberg_files_and_partitions(tmp_path: Path) -> None:
-    """A bucket has values from everywhere, and yet a value has one bucket. Of a column with a new name nobody knows."""
+    """A bucket has values from the whole range, but each value has one bucket. A renamed column is unknown."""
     fields = [
         field(1, "key", "long"),
         field(2, "bucketed", "long"),

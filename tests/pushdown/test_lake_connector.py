@@ -1,4 +1,4 @@
-"""What lake tables take in, what stays above, and what they return for it."""
+"""The lake connector: supported pushdown, and the rows that it returns."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_groups_by_partitions(lake: LakeConnector) -> None:
         {"d": 1, "n": 3, "one": 3, "x": 2, "largest": "n2"},
         {"d": 2, "n": 4, "one": 4, "x": 3, "largest": "n3"},
     ]
-    # A filter of a key may come later, one of what was computed may not.
+    # A filter on a key may still be pushed, one on an aggregate may not.
     later = filtered(lake, "d = 2", pushed.handle)  # type: ignore[arg-type]
     assert [row["n"] for row in rows(lake, later)] == [4]
     assert lake.push_filter(pushed.handle, said(lake, "n > 3", pushed.handle)) is None

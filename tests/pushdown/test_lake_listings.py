@@ -1,4 +1,4 @@
-"""Files are listed once for each filter, for whoever asks; those of another version, or of a limit, by themselves."""
+"""Files are listed once for each filter; other versions and limits have separate listings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def delta(folder: Path, files: int) -> DeltaLog:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The filters for which files of Delta tables are listed, as they are."""
+    """The filters for which files of Delta tables are listed, recorded as they are listed."""
     found: list[str] = []
 
     def noting(method: Callable[..., object]) -> Callable[..., object]:

@@ -1,4 +1,4 @@
-"""Sums and averages of lake tables are made while rows are read, in the types and values of the engine."""
+"""Sums and averages of lake tables, computed while rows are read, with the types and values of the engine."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_decimals_that_may_overflow_fail_with_the_engines_error(tmp_path: Path) 
 
 
 def wide(folder: Path) -> tamis.Table:
-    """One file, of which a text is by far the most."""
+    """One file, mostly of one large string column."""
     texts = [f"{SOME.getrandbits(400):x}" for _ in range(20_000)]
     pq.write_table(pa.table({"id": pa.array(range(20_000), pa.int32()), "text": texts}), folder / "wide.parquet")
     return tamis.open(folder / "wide.parquet")
@@ -253,7 +253,7 @@ def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
     assert aggregate(scan, [], [Measure("sum", Column(("id",), type=pa.int32()))]).to_pylist() == [{"m0": 199_990_000}]
     assert scan.report is not None
     assert scan.report.bytes_read is not None
-    # The column, and what is read along with the footer.
+    # The column, and the bytes read with the footer.
     assert numbers.total_compressed_size <= scan.report.bytes_read <= numbers.total_compressed_size + 64 * 1024
     assert scan.report.bytes_read < path.stat().st_size / 4
     with path.open("r+b") as file:

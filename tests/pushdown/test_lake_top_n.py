@@ -1,4 +1,4 @@
-"""The first rows of an order, with ties, NULL and NaN, over random tables; and that the rest is not read."""
+"""Top-n over random tables, with ties, NULL and NaN, without reading the rest."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def values_of(rows: pa.Table, column: Column) -> pa.Array:
 
 
 def texts(rows: pa.Table) -> list[str]:
-    """Rows as texts; moments as numbers, since Python has not all of them."""
+    """Rows as strings; timestamps as numbers, because Python does not support all of them."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int32())
         if pa.types.is_date(column.type) else column

@@ -1,4 +1,4 @@
-"""Files that the embedded engine reads by itself give the same rows as our own scans, and only they are given to it."""
+"""Native scans of the embedded engine return the rows of Tamis's own scans, and are used only where they do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, pa.Table, bool]:
-    """What the engine finds in files, what it finds in a stream of ours, and whether it was given files at all."""
+    """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
     session = tamis.connect()
     session.register("t", session.open(place))
     made = session.sql(query)
@@ -72,7 +72,7 @@ def delta(folder: Path) -> Path:
 
 
 def iceberg_folder(folder: Path) -> IcebergFolder:
-    """Two files that call two columns otherwise, each by what the other column is called in the other file."""
+    """Two files with swapped physical names of two columns."""
     region = field(9, "region", "string")
     known = {"id": "long", "value": "double", "text": "string", "price": "decimal(10, 2)"}
     before = [field(number, name, kind) for number, (name, kind) in enumerate(known.items(), 1)]
@@ -142,7 +142,7 @@ def test_D6_mapped_columns_of_delta_are_scanned_natively(tmp_path: Path, monkeyp
 
 def test_nan_is_larger_than_the_maximum_in_file_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = one_file(tmp_path)
-    # What is compared with a constant comes from us; what the engine finds out itself needs to be told of NaN.
+    # Tamis prunes by constants; the engine's own dynamic filters have to be made aware of NaN.
     found, _, is_given = answers(place, "SELECT id FROM t WHERE value > 1", monkeypatch)
     assert (found["id"].to_pylist(), is_given) == ([2], False)
     joined = "SELECT a.id FROM t a JOIN t b ON a.value = b.value WHERE b.id = 2"
@@ -159,7 +159,7 @@ def test_files_with_unreliable_bounds_are_not_scanned_natively(tmp_path: Path, m
     assert not answers(place, "SELECT id FROM t WHERE value >= 1", monkeypatch)[2]
     assert answers(place, "SELECT text, price FROM t WHERE id >= 1", monkeypatch)[2]
     assert all(answers(place, query, monkeypatch)[2] for query in by_bytes)
-    # A writer of whom nobody knows how it ordered bytes.
+    # A writer whose byte order is unknown.
     written = place.read_bytes()
     place.write_bytes(written.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
     assert not any(answers(place, query, monkeypatch)[2] for query in by_bytes)

@@ -1,4 +1,4 @@
-"""Whatever rules are switched off: the others come to an end, and the rows are the same."""
+"""With any rules switched off, the others terminate, and the rows are the same."""
 
 from __future__ import annotations
 

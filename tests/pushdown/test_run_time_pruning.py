@@ -1,4 +1,4 @@
-"""Joins that prune at run time: the same rows, and less that is read."""
+"""Joins with dynamic filters return the same rows, and read less."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def _always() -> Iterator[None]:
-    """Every join that may prune does, with lists and ranges of few keys."""
+    """Apply dynamic filters to each join that supports them, with lists and ranges of few keys."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sizes, "WORTH_PRUNING", 0)
         patch.setattr(prune_joins_at_run_time, "is_filtered", lambda node, context: True)
@@ -141,7 +141,7 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
     assert filter_of_keys is not None
     made = lake.push_pruning(handle, filter_of_keys)
     assert made is not None
-    # One file of fifty rows, of which no row is tested.
+    # One file of fifty rows; no row is tested.
     assert sum(batch.num_rows for batch in lake.read(made)) == 50
 
 

@@ -1,4 +1,4 @@
-"""Files as a DataFrame: Spark finds the files that a local plan finds, tells the same sizes, and forgets all of it."""
+"""Files as a DataFrame: Spark finds the files of a local plan, reports the same sizes, and frees its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timestamps of 96 bits, as Spark writes them: the same instants here and there, whatever the zone of the session."""
+"""INT96 timestamps, as Spark writes them: the same instants in Tamis and Spark, in any session time zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates in the calendar of their time: what Spark wrote in its legacy mode is read here as Spark reads it."""
+"""Datetime rebase: dates that Spark wrote in its legacy mode are read as Spark reads them."""
 
 from __future__ import annotations
 

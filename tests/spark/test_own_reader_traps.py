@@ -1,4 +1,4 @@
-"""Where Spark's own reader would return other rows than a scan: it must not, or must not be used."""
+"""Cases in which a native scan would return other rows than a local scan: it must not be used there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAN = float("nan")
 
 
 def assert_same(spark: Any, path: Path, where: str | None, columns: list[str] | None = None, **options: Any) -> None:
-    """Spark, by its own reader as far as that may be used, returns what a local scan does."""
+    """Check that Spark, with native scans where possible, returns the rows of a local scan."""
     scan = tamis.open(path, **options).scan(where, columns)
     expected = sorted(map(repr, scan.to_arrow().to_pylist()))
     found = scan.to_spark(spark, reader="spark")

@@ -1,4 +1,4 @@
-"""Plans made in Spark's executors are those of this process: O8, entry for entry, reports included."""
+"""Plans made in Spark's executors equal local plans, including reports (O8)."""
 
 from __future__ import annotations
 

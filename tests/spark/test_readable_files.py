@@ -1,4 +1,4 @@
-"""Files that call columns otherwise than their table: Spark's reader gets them where it reads what a scan does."""
+"""Files whose physical column names differ from the table: native scans are used if they return the same rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPARK, TASKS = "FileScan parquet", "MapInArrow"
 
 
 def readers_of(spark: Any, path: Path, where: str | None = None, columns: list[str] | None = None) -> set[str]:
-    """Who reads the files for Spark, once its rows are those of a scan."""
+    """Return the readers that Spark uses, after checking that its rows are those of a scan."""
     scan = tamis.open(path).scan(where, columns)
     schema = row_schema(scan.schema)
     expected = pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
@@ -200,7 +200,7 @@ def test_many_sets_of_physical_names_use_a_few_scans_and_tasks(spark: Any, tmp_p
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_D6_mapped_columns_of_delta_are_read_by_their_physical_names(spark: Any, tmp_path: Path, mode: str) -> None:
     settings = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "4"}
-    # The table was partitioned by `x`, and files have a column `x` that is called otherwise by now.
+    # The table was partitioned by `x`, and files have a column `x` that was renamed later.
     columns = [
         delta_field("id", "long", **mapping(1, "col-1")),
         delta_field("y", "long", **mapping(2, "x")),

@@ -1,4 +1,4 @@
-"""The package as it is sent to workers; that it arrives is in `test_engine`."""
+"""The package that is shipped to workers; `test_engine` tests that it arrives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_shipped_package_can_be_imported(tmp_path: Path) -> None:
 
 
 def test_a_frame_reports_that_tamis_is_not_on_the_workers(tmp_path: Path) -> None:
-    """What PySpark sends to a worker is unpickled and called where tamis cannot be imported."""
+    """The function that PySpark sends is unpickled and called where tamis cannot be imported."""
     from pyspark import cloudpickle
 
     function = on_workers("tamis.spark.task_runner", "read_batches", "{}", "tamis_read_orders")

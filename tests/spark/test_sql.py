@@ -1,4 +1,4 @@
-"""SQL on Spark: scans pruned here, the rest of the plan as Spark's SQL."""
+"""SQL on Spark: pruned scans, and the remaining plan as Spark SQL."""
 
 from __future__ import annotations
 

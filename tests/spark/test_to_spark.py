@@ -1,4 +1,4 @@
-"""Scans as DataFrames: the rows that `to_arrow` gives, the schema that the table has, and nothing left behind."""
+"""Scans as DataFrames: the rows of `to_arrow`, the schema of the table, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def texts(rows: pa.Table) -> list[str]:
 
 
 def expected_rows(scan: tamis.Scan) -> pa.Table:
-    """What a scan gives, in the types that Spark has."""
+    """Return the rows of a scan, in the types of Spark."""
     schema = row_schema(scan.schema)
     return pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
 
 
 def check(spark: Any, scan: tamis.Scan, *context: object, reader: str = "auto") -> Any:
-    """The DataFrame of a scan, once its rows are those of the scan."""
+    """Return the DataFrame of a scan, after checking that it has the rows of the scan."""
     frame = scan.to_spark(spark, reader=reader)
     expected = expected_rows(scan)
     found = frame.toArrow()
@@ -56,7 +56,7 @@ def check(spark: Any, scan: tamis.Scan, *context: object, reader: str = "auto") 
 
 
 def plan_text(frame: Any) -> str:
-    """What Spark would do."""
+    """Return the plan of Spark."""
     return str(frame._explain_string(extended=True)) if hasattr(frame, "_explain_string") else _printed_plan(frame)
 
 
@@ -89,7 +89,7 @@ def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
 
 
 def compare_deltalake_tables(spark: Any, seed: int, predicates: int) -> None:
-    """Random tables of another writer, most of which Spark's own reader reads."""
+    """Random tables of another writer, most of them read by native scans."""
     with tempfile.TemporaryDirectory() as folder:
         case = random_deltalake_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
@@ -161,7 +161,7 @@ def hive_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rows_are_the_same_by_both_readers(any_spark: Any, hive_table: Path) -> None:
     table = tamis.open(hive_table)
     is_connect = "connect" in type(any_spark).__module__
-    # The two kinds of sessions differ in how Columns are made, of which some are enough.
+    # Classic and Connect sessions differ in how Columns are created; a few cases are enough.
     for where in (None, *WHERES) if is_connect else (WHERES[2], WHERES[7]):
         frame = check(any_spark, table.scan(where), where)
         # What only the embedded engine knows, Spark is not asked for.
@@ -196,7 +196,7 @@ def test_the_filter_reaches_sparks_reader(connect_spark: Any, hive_table: Path) 
 
 
 def mixed_table(folder: Path) -> Path:
-    """A Delta table of which one file has deleted rows."""
+    """A Delta table with deleted rows in one file."""
     rows = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{n}" for n in range(10)]})
     fields = [
         {"name": "id", "type": "long", "nullable": False, "metadata": {}},
@@ -217,7 +217,7 @@ def test_D16_files_with_deleted_rows_are_read_by_tasks_and_the_others_by_spark(a
         assert uses_tasks(frame)
         assert uses_sparks_reader(frame)
     assert frame.schema.names == ["name"]
-    # Files that are older than a column have NULL there, whatever the schema says today.
+    # Files older than a column have NULL there, regardless of the current schema.
     expected = StructType(
         [StructField("id", LongType()), StructField("p", StringType()), StructField("name", StringType())]
     )

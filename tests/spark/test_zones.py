@@ -1,4 +1,4 @@
-"""Spark sessions in other zones than UTC: times mean what they mean to Spark, whatever is pushed."""
+"""Spark sessions in other time zones than UTC: timestamps have Spark's semantics, whatever is pushed."""
 
 from __future__ import annotations
 

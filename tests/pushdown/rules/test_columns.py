@@ -1,4 +1,4 @@
-"""Columns that nobody reads are not returned, down to fields of structs."""
+"""Rules that prune columns and struct fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver of the rules: it ends, and says which rule does not."""
+"""The driver of the rules: it terminates, and names a rule that never stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters sink: what becomes of them, and where they stay."""
+"""Rules that push filters down, and the cases in which filters stay."""
 
 from __future__ import annotations
 
@@ -274,11 +274,11 @@ def test_A1_only_leakproof_conjuncts_are_pushed_into_a_protected_scan() -> None:
     found = apply(rule, where(HIDDEN, "`t.a` = 20 AND 1 / (`t.a` - 20) = 0"))
     assert found == where(replace(HIDDEN, handle=handle("`t.a` = 20")), "1 / (`t.a` - 20) = 0")
     assert apply(rule, where(HIDDEN, "1 / (`t.a` - 20) = 0")) is None
-    # The row filter is trusted, and what remains of it still protects.
+    # The row filter is trusted, and its residual filter still protects.
     policy = where(HIDDEN, "`t.a` = 3 AND `t.a` < `t.b`", protects=True)
     found = apply(rule, policy)
     assert found == where(replace(HIDDEN, handle=handle("`t.a` = 3")), "`t.a` < `t.b`", protects=True)
-    # One that may fail waits, so that all of its rows are asked about, whatever the user asks for.
+    # A row filter that may fail is not pushed, so that it is evaluated on all rows, regardless of the user's filter.
     fails = where(HIDDEN, "`t.a` + 1 = 3", protects=True)
     assert apply(rule, fails) is None
     assert apply(PushFilterThroughFilter(), where(fails, "`t.a` = 20")) is None

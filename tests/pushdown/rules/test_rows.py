@@ -1,4 +1,4 @@
-"""Limits, first rows, groups and joins go into scans where the connector takes them."""
+"""Rules that push limits, top-n, aggregations and joins into scans, and dynamic filters."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_sums_are_not_pushed_if_workers_read_the_rows(function: str) -> None:
     reading, other = (context(FakeConnector(sums=reads)) for reads in (True, False))
     assert rule.apply(sums, replace(reading, has_workers=True)) is None
     assert isinstance(rule.apply(sums, reading), TableScan)
-    # A database has the sums, whoever reads them.
+    # A database computes the sums itself.
     assert isinstance(rule.apply(sums, replace(other, has_workers=True)), TableScan)
     assert isinstance(rule.apply(counts, replace(reading, has_workers=True)), TableScan)
 
@@ -199,7 +199,7 @@ def test_other_joins_stay(join: Join) -> None:
     assert apply(PushJoinIntoScan(), join) is None
 
 
-# --- Pruning at run time ----------------------------------------------------------------------------------------------
+# --- Dynamic filters --------------------------------------------------------------------------------------------------
 
 LARGE, SMALL = scan("t", rows=10_000), scan("u", rows=10)
 
