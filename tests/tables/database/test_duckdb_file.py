@@ -100,7 +100,9 @@ def test_a_column_of_a_type_that_has_no_equal_here_is_refused_by_name(value: str
     session = attached(f"CREATE TABLE t AS SELECT {value} AS x, 1 AS one")
     assert rows(session, "SELECT one FROM db.t", dialect) == [{"one": 1}]
     for query in ("SELECT x FROM db.t", "SELECT max(x) FROM db.t", "SELECT one FROM db.t ORDER BY x"):
-        with pytest.raises(UnsupportedFeature, match=r"the column 'x' in .* has the unsupported type .* through a view"):
+        with pytest.raises(
+            UnsupportedFeature, match=r"the column 'x' in .* has the unsupported type .* through a view"
+        ):
             rows(session, query, dialect)
 
 
