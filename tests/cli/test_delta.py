@@ -178,7 +178,7 @@ def test_history_in_a_pipe_is_lines_newest_first(run: Run) -> None:
     assert len(run("history", "events").stdout.splitlines()[0].split("\t")) == 13
 
 
-def test_history_as_json_has_parameters_as_objects_and_what_is_none_as_text(run: Run) -> None:
+def test_history_as_json_has_parameters_as_objects_and_invalid_json_as_text(run: Run) -> None:
     found = json.loads(run("history", "events", "--json").stdout)
     assert [each["version"] for each in found] == [2, 1, 0]
     assert found[0]["operation_parameters"] == "no JSON"
@@ -214,7 +214,7 @@ def test_wrong_history_is_one_line_and_exit_code_1(run: Run, arguments: list[str
     assert all(word in line for word in words), line
 
 
-def test_X10_history_on_a_terminal_is_an_aligned_table_without_what_nobody_told(folder: Path) -> None:
+def test_X10_history_on_a_terminal_is_an_aligned_table_without_empty_columns(folder: Path) -> None:
     code, shown = run_on_terminal("history", "events", folder=folder, columns=200)
     text = without_colours(shown)
     assert code == 0
@@ -240,7 +240,7 @@ def test_many_versions_are_cut_on_a_terminal(folder: Path) -> None:
     assert "the newest 20 versions; --limit N shows more, --limit all shows all" in without_colours(shown)
 
 
-def test_half_of_a_surrogate_pair_in_a_commit_is_no_error(run: Run, tmp_path: Path) -> None:
+def test_half_of_a_surrogate_pair_in_a_commit_is_not_an_error(run: Run, tmp_path: Path) -> None:
     log = DeltaLog(tmp_path / "odd")
     log.commit(commit_info())
     log.write(1, '{"commitInfo":{"operation":"W\\ud800","operationParameters":{"a":"\\udfff"}}}\n')

@@ -1,4 +1,4 @@
-"""What goes wrong: one line on stderr that names the thing, an exit code, no traceback."""
+"""Errors: one line on stderr that names the cause, an exit code, no traceback."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_every_one_of_repeated_columns_is_looked_up() -> None:
     ],
     ids=lambda given: given[-1],
 )
-def test_messages_are_in_the_words_of_the_command_line(arguments: list[str], words: list[str]) -> None:
+def test_messages_refer_to_command_line_options(arguments: list[str], words: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
@@ -225,7 +225,7 @@ def test_an_empty_file_has_one_message(in_folder: Path) -> None:
     assert "is empty: it has 0 bytes" in messages.pop()
 
 
-def test_verify_refuses_a_filter_that_chance_decides() -> None:
+def test_verify_refuses_a_nondeterministic_filter() -> None:
     result = run("verify", "orders", "--where", "id > 5 AND rand() < 0.5")
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()

@@ -69,7 +69,7 @@ def test_parquet_joins_small_batches_into_one_row_group(orders: str, expected: p
         assert file.read().equals(expected)
 
 
-def test_csv_keeps_null_and_the_empty_text_apart(tmp_path: Path) -> None:
+def test_csv_distinguishes_null_and_the_empty_string(tmp_path: Path) -> None:
     rows = pa.table({"text": ["a,b", "", None], "bytes": [b"\xff", b"", None], "flag": [True, None, False]})
     pq.write_table(rows, tmp_path / "rows.parquet")
     assert run("scan", str(tmp_path / "rows.parquet"), "--output", str(tmp_path / "rows.csv")).exit_code == 0
@@ -88,7 +88,7 @@ def test_json_lines(orders: str, expected: pa.Table, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", OUTPUT_FORMATS)
-def test_no_rows_are_a_whole_file(orders: str, format: str, tmp_path: Path) -> None:
+def test_no_rows_make_a_valid_file(orders: str, format: str, tmp_path: Path) -> None:
     output = tmp_path / f"none.{format}"
     result = run("scan", orders, "--where", "region = 'xx'", "--output", str(output))
     assert result.stderr == f"0 rows written to {output} as {format}\n"
@@ -111,12 +111,12 @@ def test_stdout_takes_every_format(orders: str, expected: pa.Table, format: str)
     assert readers[format]().equals(expected)
 
 
-def test_format_may_be_given_apart_from_the_name(orders: str, expected: pa.Table, tmp_path: Path) -> None:
+def test_format_may_differ_from_the_file_extension(orders: str, expected: pa.Table, tmp_path: Path) -> None:
     scan_to(orders, str(tmp_path / "data"), "--output-format", "parquet")
     assert pq.read_table(tmp_path / "data").equals(expected)
 
 
-def test_nested_column_in_csv_is_named_with_the_way_out(tmp_path: Path) -> None:
+def test_nested_column_in_csv_is_named_with_alternatives(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "tags": [["a"]]}), tmp_path / "rows.parquet")
     result = run("scan", str(tmp_path / "rows.parquet"), "--output", str(tmp_path / "rows.csv"))
     assert result.exit_code == 1
@@ -206,7 +206,7 @@ def test_output_into_the_table_that_is_read_is_refused(tmp_path: Path) -> None:
     assert run(*arguments, "--allow-outside").exit_code == 0
 
 
-def test_output_over_the_very_file_that_is_read_is_refused(tmp_path: Path) -> None:
+def test_output_over_the_input_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1, 2]}), file)
     before = file.read_bytes()

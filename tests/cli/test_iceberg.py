@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Run:
     return lambda *arguments: CliRunner().invoke(program, [*map(str, arguments)])
 
 
-def test_snapshots_by_id_by_ref_and_by_moment(table: IcebergFolder, run: Run) -> None:
+def test_snapshots_by_id_by_ref_and_by_timestamp(table: IcebergFolder, run: Run) -> None:
     first = table.snapshots[0].number
     assert run("count", table.folder).output == "4\n"
     assert run("count", table.folder, "--snapshot-id", first).output == "2\n"
@@ -55,7 +55,7 @@ def test_snapshots_by_id_by_ref_and_by_moment(table: IcebergFolder, run: Run) ->
         (["--catalog", "type=sql"], "the catalog cannot be opened", 1),
     ],
 )
-def test_what_is_wrong_is_said_in_the_words_of_the_command_line(
+def test_errors_refer_to_command_line_options(
     table: IcebergFolder, run: Run, options: list[str], message: str, code: int
 ) -> None:
     found = run("count", table.folder, *options)
@@ -111,8 +111,8 @@ def test_an_index_is_not_needed(table: IcebergFolder, run: Run) -> None:
     assert json.loads(run("index", "status", table.folder, "--json").output)["is_of_use"] is False
 
 
-def test_columns_of_the_list_of_files_that_do_not_fit_are_named_with_a_way_to_see_them(table: IcebergFolder) -> None:
-    _, shown = run_on_terminal("files", str(table.folder), folder=table.folder, columns=24)
+def test_columns_of_the_file_list_that_do_not_fit_are_named_with_an_option_to_see_them(table: IcebergFolder) -> None:
+    _, shown = run_on_terminal("files", str(table.folder), folder=table.folder, columns=40)
     assert "--columns chooses others, --json shows all" in " ".join(shown.split())
 
 

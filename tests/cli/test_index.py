@@ -29,7 +29,7 @@ def run(root: Path, *arguments: str) -> str:
     return result.stdout
 
 
-def test_an_index_is_built_used_looked_at_and_dropped(root: Path) -> None:
+def test_an_index_is_built_used_shown_and_dropped(root: Path) -> None:
     place = root.parent / "_tamis" / root.name / "index"
     built = run(root, "index", "build", "orders", "--bloom", "name", "--columns", "id,x")
     assert built == f"5 files, 50 rows in the index at {place}\n5 read, 0 reused, 0 removed\n"
@@ -88,7 +88,7 @@ def test_errors_are_one_line_and_a_code(root: Path, arguments: tuple[str, ...], 
     assert "Traceback" not in result.stderr
 
 
-def test_what_was_left_out_and_what_is_stale_is_told(root: Path) -> None:
+def test_unindexed_and_stale_files_are_reported(root: Path) -> None:
     (root / "0003.parquet").write_bytes(b"no Parquet file")
     result = run_here("index", "build", "orders", folder=root.parent)
     assert result.exit_code == 0
@@ -98,7 +98,7 @@ def test_what_was_left_out_and_what_is_stale_is_told(root: Path) -> None:
     assert "1 file new or changed: run tamis index build again" in status.stderr
 
 
-def test_a_terminal_is_told_the_same(root: Path) -> None:
+def test_a_terminal_shows_the_same(root: Path) -> None:
     code, shown = run_on_terminal("index", "build", "orders", folder=root.parent, columns=200)
     assert code == 0
     assert "5 files, 50 rows in the index" in without_colours(shown)

@@ -1,4 +1,4 @@
-"""`tamis inspect`: tables for people, JSON for programs, a picture, and one line for everything that is wrong."""
+"""`tamis inspect`: tables for readers, JSON for programs, a chart, and one-line errors."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_pages_are_listed(run: Run) -> None:
     assert [cell[-2:] for cell in cells] == [[str(row), str(row + 49)] for row in range(0, ROWS, 50)]
 
 
-def test_pages_of_a_file_without_an_index_are_said_to_be_unknown(run: Run) -> None:
+def test_pages_of_a_file_without_a_page_index_are_unknown(run: Run) -> None:
     result = run("bare.parquet", "--column", "id", "--pages")
     assert result.exit_code == 0
     assert "pages of id: unknown, the file has no page index" in result.stdout
@@ -149,7 +149,7 @@ def test_json_has_all_facts(run: Run, folder: Path) -> None:
     assert by_name["id"]["overlap"] == Decimal("0.05")
 
 
-def test_bounds_that_were_cut_short_are_marked(golden: Path, run: Run) -> None:
+def test_truncated_bounds_are_marked(golden: Path, run: Run) -> None:
     text = run(str(golden / "parquet" / "binary_truncated_min_max.parquet")).stdout
     assert lines_of(text, "utf8_full_truncation ")[1][-2:] == ["≥ Al", "≤ Kf"]
     assert lines_of(text, "utf8_no_truncation ")[1][-1] == "Ke"
@@ -172,10 +172,10 @@ def test_every_golden_file_is_shown_or_refused_in_one_line(golden: Path, run: Ru
     assert shown >= 60
 
 
-# --- The picture -----------------------------------------------------------------------------------------------------
+# --- The chart -------------------------------------------------------------------------------------------------------
 
 
-def test_picture_is_written_beside_the_tables(run: Run, tmp_path: Path) -> None:
+def test_chart_is_written_beside_the_tables(run: Run, tmp_path: Path) -> None:
     result = run("orders.parquet", "--column", "id", "--svg", str(tmp_path / "id.svg"))
     assert result.exit_code == 0
     assert "row groups of id" in result.stdout
@@ -184,19 +184,19 @@ def test_picture_is_written_beside_the_tables(run: Run, tmp_path: Path) -> None:
     assert root.findtext("{http://www.w3.org/2000/svg}title") == "Ranges of the column id in orders.parquet"
 
 
-def test_picture_on_stdout_comes_alone(run: Run) -> None:
+def test_chart_on_stdout_is_the_only_output(run: Run) -> None:
     result = run("orders.parquet", "--column", "place.city", "--svg", "-")
     assert (result.exit_code, result.stderr) == (0, "")
     assert ElementTree.fromstring(result.stdout).tag.endswith("svg")
 
 
-def test_picture_and_json_go_together(run: Run, tmp_path: Path) -> None:
+def test_chart_and_json_can_be_combined(run: Run, tmp_path: Path) -> None:
     result = run("orders.parquet", "--column", "id", "--json", "--svg", str(tmp_path / "id.svg"))
     assert json.loads(result.stdout)["rows"] == ROWS
     assert (tmp_path / "id.svg").exists()
 
 
-def test_picture_that_cannot_be_drawn_leaves_no_file(run: Run, tmp_path: Path) -> None:
+def test_failed_chart_leaves_no_file(run: Run, tmp_path: Path) -> None:
     result = run("orders.parquet", "--column", "empty", "--svg", str(tmp_path / "x.svg"))
     assert (result.exit_code, result.stdout) == (1, "")
     assert list(tmp_path.iterdir()) == []
@@ -284,7 +284,7 @@ def test_numbers_are_whole_on_a_narrow_terminal(tmp_path: Path, columns: int) ->
     assert str(10**37 + 4999) in digits
 
 
-def test_many_row_groups_are_cut_on_a_terminal_and_not_in_a_pipe(tmp_path: Path) -> None:
+def test_many_row_groups_are_truncated_on_a_terminal_but_not_in_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "many.parquet").write_bytes(parquet_bytes(pa.table({"x": range(100)}), row_group_size=2))
     code, shown = run_on_terminal("inspect", "many.parquet", folder=tmp_path)
     assert code == 0
@@ -293,7 +293,7 @@ def test_many_row_groups_are_cut_on_a_terminal_and_not_in_a_pipe(tmp_path: Path)
     assert len([line for line in piped.stdout.splitlines() if line.strip().startswith("49 ")]) == 1
 
 
-def test_X10_names_and_values_cannot_command_the_terminal(tmp_path: Path) -> None:
+def test_X10_names_and_values_cannot_send_control_sequences(tmp_path: Path) -> None:
     table = pa.table({"na\x1b[31mme\n": ["\x1b[2J", "\x07"]})
     (tmp_path / "f.parquet").write_bytes(parquet_bytes(table))
     result = run_here("inspect", "f.parquet", "--pages", folder=tmp_path)

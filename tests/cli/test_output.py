@@ -163,7 +163,7 @@ def odd(in_folder: Path, tmp_path: Path) -> str:
     return str(tmp_path / "odd.parquet")
 
 
-def test_lines_keep_null_apart_from_every_text(run: Run, odd: str) -> None:
+def test_lines_distinguish_null_from_every_string(run: Run, odd: str) -> None:
     lines = run("scan", odd).stdout.splitlines()
     assert lines == [
         "text\tnumber\tmoney\tbytes\tmoment\tlist\tstruct\ttwo\\twords",
@@ -174,7 +174,7 @@ def test_lines_keep_null_apart_from_every_text(run: Run, odd: str) -> None:
     ]
 
 
-def test_json_is_valid_for_values_that_it_has_no_form_for(run: Run, odd: str) -> None:
+def test_json_is_valid_for_values_without_a_json_form(run: Run, odd: str) -> None:
     def refuse(constant: str) -> Any:
         raise AssertionError(f"{constant} is not JSON")
 
@@ -193,12 +193,12 @@ def test_json_is_valid_for_values_that_it_has_no_form_for(run: Run, odd: str) ->
     assert rows[2] == dict.fromkeys(ODD) | {"money": Decimal("0.00"), "struct": {"a": None}}
 
 
-def test_columns_with_commas_go_between_back_ticks(run: Run, tmp_path: Path) -> None:
+def test_columns_with_commas_are_quoted_in_backticks(run: Run, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a,b": [1], "c": [2]}), tmp_path / "t.parquet")
     assert run("scan", str(tmp_path / "t.parquet"), "--columns", "`a,b`,c").stdout == "a,b\tc\n1\t2\n"
 
 
-def test_columns_that_do_not_fit_are_left_out_from_the_right() -> None:
+def test_columns_that_do_not_fit_are_dropped_from_the_right() -> None:
     columns = [["x" * 10], ["y" * 10], ["z" * 100]]
     assert fitting_columns(["a", "b", "c"], columns, 200) == 3
     assert fitting_columns(["a", "b", "c"], columns, 60) == 2

@@ -1,4 +1,4 @@
-"""Commands under policies show what a principal may see, and nothing of the rest."""
+"""Commands under policies show only what the principal may see."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_sql_sees_what_the_principal_sees_by_the_name_that_the_query_uses() -> N
     assert run("sql", query, "orders", "--json").output == '{"n": 6, "y": 15}\n'
     assert run("sql", query, "--table", "orders=orders", "--json").output == '{"n": 6, "y": 15}\n'
     found = run("sql", "SELECT * FROM other", "--table", "other=orders", "--json")
-    # Its folder has a policy, whatever it is called in the query.
+    # The policy belongs to its directory, regardless of its name in the query.
     assert found.exit_code == 0
     assert len(found.output.splitlines()) == 6
     assert "not shown" in run("sql", query, "orders", "--explain").output

@@ -59,7 +59,7 @@ def run_into(stdout: IO[bytes], *arguments: str, folder: Path) -> subprocess.Com
 
 
 @pytest.mark.parametrize("rows", [1, 20_000])
-def test_reader_that_goes_away_ends_the_program_quietly(rows: int, tmp_path: Path) -> None:
+def test_closed_pipe_ends_the_program_quietly(rows: int, tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["x" * 100] * rows}), tmp_path / "rows.parquet")
     reading, writing = os.pipe()
     os.close(reading)
@@ -104,7 +104,7 @@ def test_terminal_shows_more_where_more_is_asked_for(folder: Path) -> None:
     assert without_colours(shown).splitlines()[-2:] == ["29", "30 rows"]
 
 
-def test_X10_terminal_obeys_no_value(tmp_path: Path) -> None:
+def test_X10_terminal_gets_no_control_sequences_from_values(tmp_path: Path) -> None:
     pq.write_table(pa.table({"na\x1b[31mme": ["\x1b[2Jcleared", "[bold]markup[/bold]"]}), tmp_path / "rows.parquet")
     code, shown = run_on_terminal("scan", "rows.parquet", folder=tmp_path)
     assert code == 0
@@ -116,7 +116,7 @@ def test_X10_terminal_obeys_no_value(tmp_path: Path) -> None:
     assert lines[start + 2 : start + 4] == ["\\x1b[2Jcleared", "[bold]markup[/bold]"]
 
 
-def test_terminal_shows_the_funnel_and_the_parts_of_the_filter(folder: Path) -> None:
+def test_terminal_shows_the_funnel_and_the_predicates(folder: Path) -> None:
     code, shown = run_on_terminal("plan", "orders", "--where", "region = 'eu' AND id < 320", folder=folder)
     lines = [line.split() for line in without_colours(shown).splitlines()]
     assert code == 0
@@ -134,14 +134,14 @@ def test_terminal_shows_the_verification_as_a_table(folder: Path) -> None:
     assert lines[-1] == "64 runs return the same 20 rows"
 
 
-def test_terminal_refuses_what_is_not_for_the_eye(folder: Path) -> None:
+def test_terminal_refuses_binary_formats(folder: Path) -> None:
     arguments = ("scan", "orders", "--output", "-", "--output-format", "arrow")
     code, shown = run_on_terminal(*arguments, folder=folder)
     assert (code, shown.count("\n")) == (1, 1)
     assert shown.startswith("tamis: arrow is a binary format")
 
 
-def test_terminal_shows_no_counts_of_rows_that_nobody_knows(folder: Path) -> None:
+def test_terminal_hides_unknown_row_counts(folder: Path) -> None:
     code, shown = run_on_terminal("files", "orders", "--where", "region = 'eu'", folder=folder, columns=120)
     assert code == 0
     assert "NULL" not in shown

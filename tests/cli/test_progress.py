@@ -46,7 +46,7 @@ def text_of(meter: Meter) -> str:
     return capture.get()
 
 
-def test_nothing_is_shown_to_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_shown_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with show_progress(Meter("scanning", lambda: 1), is_wanted=False):
         pass
     assert clocks == []
@@ -81,7 +81,7 @@ def test_clock_that_rings_too_late_starts_nothing(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == ""
 
 
-def test_meter_tells_how_much_is_done() -> None:
+def test_meter_shows_progress() -> None:
     meter = Meter("reading", lambda: 1_500, "{:,} rows".format)
     assert "1,500 rows" in text_of(meter)
     meter.total = 1_000

@@ -117,7 +117,7 @@ def test_examples_of_the_help_can_be_pasted() -> None:
     shown = CliRunner().invoke(program, ["sql", "--help"]).stdout
     examples = [line.strip() for line in shown.splitlines() if line.strip().startswith("tamis sql")]
     assert len(examples) == 4
-    # Between double quotes a shell would run what stands between back-ticks.
+    # Inside of double quotes, a shell would run the text between backticks.
     assert not any("`" in part for line in examples for part in line.split('"')[1::2])
 
 

@@ -1,4 +1,4 @@
-"""Values as text: what people read, and JSON that says the same as Python's own."""
+"""Values as text: for readers, and as JSON that equals the output of Python's json module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""O8 over random Iceberg tables: what workers plan of manifests is what is planned here."""
+"""O8 over random Iceberg tables: plans of manifests by workers equal local plans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _by_pages() -> Iterator[None]:
 
 @FEWEST
 @given(st.data())
-def test_O8_I1_I6_plans_of_iceberg_tables_are_the_local_ones(data: st.DataObject) -> None:
+def test_O8_I1_I6_plans_of_iceberg_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "FOOTERS_PER_CALL", choices.number(1, 4))

@@ -1,4 +1,4 @@
-"""Jobs in threads of this process, and what a job may be."""
+"""Jobs in threads of this process, and the rules for jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folders(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_batches_come_in_the_order_of_the_items_and_what_was_read_is_counted(folders: Path) -> None:
+def test_batches_are_in_the_order_of_the_items_and_reads_are_counted(folders: Path) -> None:
     storage = open_storage(folders)
     paths = [f"{folders}/{number:03}" for number in range(600)]
     listings = list_directories_in(LocalEngine(), storage, paths)
@@ -41,12 +41,12 @@ def test_batches_come_in_the_order_of_the_items_and_what_was_read_is_counted(fol
     assert storage.counters.listing_calls == 600
 
 
-def test_an_error_comes_as_it_was_raised(folders: Path) -> None:
+def test_an_error_is_raised_unchanged(folders: Path) -> None:
     with pytest.raises(MissingFile, match=r"no directory '.*nowhere'"):
         list_directories_in(LocalEngine(), open_storage(folders), [f"{folders}/nowhere"])
 
 
-def test_what_all_calls_share_is_prepared_once() -> None:
+def test_shared_state_is_prepared_once() -> None:
     made = []
 
     def prepare(arguments: Arguments) -> int:
@@ -72,20 +72,20 @@ def test_what_all_calls_share_is_prepared_once() -> None:
         "tamis_of_others.module:function",
     ],
 )
-def test_X9_only_functions_at_the_top_of_our_modules_run_in_a_job(name: str) -> None:
+def test_X9_only_module_level_functions_of_tamis_run_in_a_job(name: str) -> None:
     with pytest.raises(InvalidArgument, match=r"a job runs a function of this package|there is no function"):
         find_function(name)
     assert find_function(FUNCTION).__name__ == "list_some"
 
 
-def test_a_job_takes_values_of_json_alone() -> None:
+def test_job_arguments_must_be_json_values() -> None:
     with pytest.raises(TypeError):
         Job(FUNCTION, {"storage": object()}, pa.schema([]), "nothing").arguments_text
     with pytest.raises(ValueError, match=r"NaN|not JSON compliant"):
         Job(FUNCTION, {"number": float("nan")}, pa.schema([]), "nothing").arguments_text
 
 
-def test_a_place_travels_by_its_uri_and_options_but_not_an_opened_file_system(tmp_path: Path) -> None:
+def test_a_storage_is_sent_by_uri_and_options_but_not_a_file_system_object(tmp_path: Path) -> None:
     given = {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"}
     storage = open_storage("s3://bucket/table/", given)
     elsewhere = Arguments(json.dumps(storage_to_arguments(storage))).storage
@@ -98,7 +98,7 @@ def test_a_place_travels_by_its_uri_and_options_but_not_an_opened_file_system(tm
         storage_to_arguments(opened)
 
 
-def test_credentials_in_a_uri_travel_but_are_not_shown() -> None:
+def test_credentials_in_a_uri_are_sent_but_not_shown() -> None:
     storage = open_storage("s3://key:secret@bucket/table", {"AWS_REGION": "eu-west-1"})
     assert storage_to_arguments(storage)["storage"]["uri"] == "s3://key:secret@bucket/table"
     assert "secret" not in repr(storage)
@@ -110,5 +110,5 @@ def test_items_hold_tables() -> None:
     assert Item.from_json({"a": [1]}).value == b'{"a": [1]}'
 
 
-def test_counts_of_a_job_without_a_place_are_none() -> None:
+def test_a_job_without_a_storage_has_no_counts() -> None:
     assert Arguments("{}").counts() == IoCounters().counts()

@@ -1,4 +1,4 @@
-"""O8 over random tables and predicates: what is planned by workers is what is planned here.
+"""O8 over random tables and predicates: plans by workers equal local plans.
 
 The workers are functions of this process, which get and give bytes as those of Spark do; `tests/spark` has the others.
 """
@@ -45,7 +45,7 @@ def _by_pages() -> Iterator[None]:
 
 @contextmanager
 def small_slices(choices: Choices) -> Iterator[None]:
-    """Little is planned together, so that a table of few files is planned in several pieces."""
+    """Use small slices, so that a table of few files is planned in several parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "FOOTERS_PER_CALL", choices.number(1, 4))
         patch.setattr(listing_job, "DIRECTORIES_PER_CALL", choices.number(1, 4))
@@ -55,7 +55,7 @@ def small_slices(choices: Choices) -> Iterator[None]:
 
 @FEWER
 @given(st.data())
-def test_O8_D1_D6_D15_D16_plans_of_delta_tables_are_the_local_ones(data: st.DataObject) -> None:
+def test_O8_D1_D6_D15_D16_plans_of_delta_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder, small_slices(choices):
         case = random_delta_case(choices, Path(folder), predicates=3)
@@ -72,7 +72,7 @@ def test_O8_D1_D6_D15_D16_plans_of_delta_tables_are_the_local_ones(data: st.Data
 
 @FEWER
 @given(st.data())
-def test_O8_plans_of_hive_tables_are_the_local_ones(data: st.DataObject) -> None:
+def test_O8_plans_of_hive_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder, small_slices(choices):
         root = Path(folder) / "t"
@@ -88,7 +88,7 @@ def test_O8_plans_of_hive_tables_are_the_local_ones(data: st.DataObject) -> None
         assert any(what.startswith("read ") for what, _ in worker.jobs)
 
 
-def test_auto_plans_elsewhere_from_many_bytes_in_several_pieces_on(tmp_path: Path) -> None:
+def test_auto_planning_uses_workers_for_many_bytes_in_several_parts(tmp_path: Path) -> None:
     storage = open_storage(tmp_path)
     planning = Planning(WorkerHere(), "auto")
     assert planning.choose_engine(storage, AUTO_PARTS, AUTO_BYTES) is planning.engine
@@ -98,7 +98,7 @@ def test_auto_plans_elsewhere_from_many_bytes_in_several_pieces_on(tmp_path: Pat
     assert Planning(planning.engine, "local").choose_engine(storage, 1000, 2 * AUTO_BYTES) is None
 
 
-def test_the_page_about_spark_states_the_rule() -> None:
+def test_the_spark_page_documents_the_threshold() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     assert f"at least {AUTO_PARTS} pieces that have at least {AUTO_BYTES // 2**20} MiB together" in page
     assert f"| {listing_job.DIRECTORIES_PER_CALL} directories | {SMALL_READ // 2**10} KiB a directory |" in page

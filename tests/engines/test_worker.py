@@ -1,4 +1,4 @@
-"""What a worker sends: batches in bytes, errors as data, failures of Spark in few words."""
+"""Results of a worker: batches as bytes, errors as data, and short messages for failures of Spark."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from tamis.tables.jobs import Arguments, Item, Job
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_arrives_with_its_class_its_message_and_its_facts(error: TamisError) -> None:
+def test_an_error_keeps_its_class_message_and_attributes(error: TamisError) -> None:
     arrived = error_from_bytes(error_to_bytes(error))
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
     assert vars(arrived) == vars(error)
 
 
-def test_an_error_of_a_class_that_others_made_arrives_as_the_nearest_of_ours() -> None:
+def test_an_error_of_a_foreign_subclass_becomes_its_nearest_tamis_class() -> None:
     class Special(CorruptFile):
         pass
 
@@ -54,7 +54,7 @@ def test_an_error_of_a_class_that_others_made_arrives_as_the_nearest_of_ours() -
     assert type(error_from_bytes(b'{"class": "one_line", "message": "x", "facts": {}}')) is TamisError
 
 
-def test_X9_a_runner_travels_as_names_and_text() -> None:
+def test_X9_a_runner_is_pickled_as_names_and_text() -> None:
     runner = JobRunner("tamis.tables.jobs:read_table", '{"a": 1}', "tamis_read_2_parts")
     content = pickle.dumps(runner)
     assert b"tamis.engines.worker" in content
@@ -62,7 +62,7 @@ def test_X9_a_runner_travels_as_names_and_text() -> None:
     assert pickle.loads(content).__name__ == "tamis_read_2_parts"
 
 
-def test_large_batches_travel_in_pieces_and_empty_ones_keep_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = pa.schema([("a", pa.uint64()), ("d", pa.dictionary(pa.int8(), pa.string()))])
     batch = pa.record_batch(
         [pa.array([1, 2, 3], pa.uint64()), pa.array(["x", "y", None]).dictionary_encode().cast(schema.types[1])],
@@ -93,7 +93,7 @@ def test_large_batches_travel_in_pieces_and_empty_ones_keep_their_schema(monkeyp
         ("x" * 5000, EngineError, "xxx …"),
     ],
 )
-def test_failures_of_spark_are_told_in_one_line(text: str, kind: type[TamisError], told: str) -> None:
+def test_spark_failures_become_one_line_errors(text: str, kind: type[TamisError], told: str) -> None:
     error = translate_error(text, "tamis: read 2 parts")
     assert type(error) is kind
     assert told in str(error)
@@ -112,7 +112,7 @@ def test_tasks_are_balanced_by_bytes() -> None:
     assert balance_tasks([], 4) == []
 
 
-def test_an_item_that_is_not_done_or_done_twice_is_an_error() -> None:
+def test_a_lost_or_repeated_item_is_an_error() -> None:
     schema = pa.schema(
         [("number", pa.int64()), ("position", pa.int64()), ("kind", pa.string()), ("payload", pa.binary())]
     )
@@ -123,7 +123,7 @@ def test_an_item_that_is_not_done_or_done_twice_is_an_error() -> None:
             list(collect_results(pa.Table.from_pylist(given, schema), 3, "tamis: read 3 parts"))
 
 
-def test_every_error_of_ours_can_be_named() -> None:
+def test_every_tamis_error_can_be_serialised() -> None:
     kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, TamisError)]
     for kind in kinds:
         error = kind.__new__(kind, "text")

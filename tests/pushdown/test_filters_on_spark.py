@@ -1,4 +1,4 @@
-"""Which filters go into scans of Spark, in the place of its own test."""
+"""Filters that are pushed into scans on Spark, instead of being tested by Spark."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_pushed(session: tamis.Session, condition: str, zone: tzinfo = UTC, *, is_
         *("dt + 1 > DATE '2024-01-31'", "ts + INTERVAL 1 DAY > TIMESTAMP '2024-01-31 00:00:00'", "dt < ts"),
     ],
 )  # fmt: skip
-def test_what_means_the_same_on_spark_goes_into_the_scan(session: tamis.Session, condition: str) -> None:
+def test_filters_with_the_same_semantics_on_spark_are_pushed(session: tamis.Session, condition: str) -> None:
     assert is_pushed(session, condition)
 
 
@@ -69,27 +69,27 @@ def test_what_means_the_same_on_spark_goes_into_the_scan(session: tamis.Session,
         *("substring(s, -2) = 'ab'", "date_trunc('decade', ts) = ts", "year(s) = 2024"),
     ],
 )  # fmt: skip
-def test_what_spark_means_otherwise_stays_with_it(session: tamis.Session, condition: str) -> None:
+def test_filters_with_other_semantics_on_spark_are_not_pushed(session: tamis.Session, condition: str) -> None:
     assert not is_pushed(session, condition)
 
 
-def test_the_other_conjuncts_go_into_the_scan(session: tamis.Session) -> None:
+def test_the_other_conjuncts_are_pushed(session: tamis.Session) -> None:
     assert is_pushed(session, "f = 16777217 AND i = 5")
     assert is_pushed(session, "upper(s) = 'SS' AND i = 5")
 
 
 @pytest.mark.parametrize("condition", ["i + 1 > 5", "CAST(l AS INT) = 5", "CAST(d AS INT) = 5"])
-def test_what_overflows_is_an_error_in_one_mode_of_spark_only(session: tamis.Session, condition: str) -> None:
+def test_an_overflow_is_an_error_only_in_ansi_mode(session: tamis.Session, condition: str) -> None:
     assert is_pushed(session, condition)
     assert not is_pushed(session, condition, is_ansi=False)
 
 
 @pytest.mark.parametrize("condition", ["dt = TIMESTAMP '2024-01-31 00:00:00'", "ntz < TIMESTAMP '2024-01-31 00:00:00'"])
-def test_a_time_of_a_zone_is_compared_with_others_by_spark(session: tamis.Session, condition: str) -> None:
+def test_timestamps_in_another_zone_are_compared_by_spark(session: tamis.Session, condition: str) -> None:
     assert is_pushed(session, condition)
     assert not is_pushed(session, condition, NEW_YORK)
     assert is_pushed(session, "ts = TIMESTAMP '2024-01-31 00:00:00'", NEW_YORK)
 
 
-def test_the_embedded_engine_tests_all_of_it_in_scans(session: tamis.Session) -> None:
+def test_all_filters_are_pushed_for_the_embedded_engine(session: tamis.Session) -> None:
     assert "where upper(`s`) = 'SS'" in session.sql("SELECT s FROM t WHERE upper(s) = 'SS'").explain()

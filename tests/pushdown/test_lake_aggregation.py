@@ -137,7 +137,7 @@ def test_a_delta_table_answers_without_its_files(tmp_path: Path) -> None:
          [(date(2024, 2, 2), 2, 3)]),
     ],
 )  # fmt: skip
-def test_groups_by_what_is_computed_of_a_partition_are_made_without_the_files(
+def test_groups_by_expressions_of_partition_columns_need_no_files(
     tmp_path: Path, query: str, rows: list[tuple[object, ...]]
 ) -> None:
     log = DeltaLog(tmp_path, {"id": "long", "day": "date"}, partition_columns=["day"])
@@ -154,7 +154,7 @@ def test_groups_by_what_is_computed_of_a_partition_are_made_without_the_files(
     assert all(each.schema == found.schema and each.num_rows == found.num_rows for each in with_files)
 
 
-def test_groups_by_what_is_computed_of_other_columns_or_summed_are_read(tmp_path: Path) -> None:
+def test_groups_by_expressions_of_other_columns_and_sums_read_files(tmp_path: Path) -> None:
     session = tamis.connect()
     session.register("t", delta_table(tmp_path))
     for query in ("SELECT id % 2, count(*) FROM t GROUP BY 1", "SELECT day + 1, sum(id) FROM t GROUP BY 1",
@@ -163,21 +163,21 @@ def test_groups_by_what_is_computed_of_other_columns_or_summed_are_read(tmp_path
         assert sum(row[1] > 0 for row in map(list, map(dict.values, session.sql(query).to_arrow().to_pylist()))) == 2
 
 
-def test_only_the_files_at_the_boundary_are_read(tmp_path: Path) -> None:
+def test_only_files_at_the_boundary_are_read(tmp_path: Path) -> None:
     table = delta_table(tmp_path)
     without_files(tmp_path, "4.parquet", "7.parquet")
     measures = [Measure("count"), Measure("min", ID), Measure("max", ID)]
     assert answered(table, "id >= 45 AND id < 73", [], measures) == [[28, 45, 72]]
 
 
-def test_a_file_that_cannot_have_the_largest_value_is_not_read_for_it(tmp_path: Path) -> None:
+def test_a_file_that_cannot_hold_the_maximum_is_not_read(tmp_path: Path) -> None:
     table = delta_table(tmp_path)
     without_files(tmp_path)
     # The filter cuts the file of 45, and yet the largest is elsewhere.
     assert answered(table, "id >= 45", [], [Measure("max", ID)]) == [[99]]
 
 
-def test_S1_texts_that_were_cut_are_read(tmp_path: Path) -> None:
+def test_S1_files_with_truncated_bounds_are_read(tmp_path: Path) -> None:
     table = delta_table(tmp_path)
     assert answered(table, None, [], [Measure("max", TEXT)]) == [[f"090 {'x' * 50}"]]
     without_files(tmp_path, "9.parquet", "8.parquet")
@@ -185,7 +185,7 @@ def test_S1_texts_that_were_cut_are_read(tmp_path: Path) -> None:
         answered(table, None, [], [Measure("min", TEXT)])
 
 
-def test_D16_a_deleted_smallest_value_is_not_the_answer(tmp_path: Path) -> None:
+def test_D16_a_deleted_minimum_is_not_the_result(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
     log.commit(
         data_file(log, "0.parquet", pa.table({"id": [1, 2, None]}), deleted=[0]),
@@ -200,7 +200,7 @@ def test_D16_a_deleted_smallest_value_is_not_the_answer(tmp_path: Path) -> None:
     assert answered(table, None, [], [Measure("max", ID)]) == [[9]]
 
 
-def test_row_groups_that_match_whole_are_not_read(tmp_path: Path) -> None:
+def test_fully_matched_row_groups_are_not_read(tmp_path: Path) -> None:
     rows = pa.table({"id": range(1000), "text": [f"{number:04}" for number in range(1000)]})
     pq.write_table(rows, tmp_path / "f.parquet", row_group_size=100)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 100 AND id < 900")
@@ -209,13 +209,13 @@ def test_row_groups_that_match_whole_are_not_read(tmp_path: Path) -> None:
     assert scan.report is not None
     footer = pq.read_metadata(tmp_path / "f.parquet").serialized_size
     assert scan.report.bytes_read is not None
-    # The footer, and no more than what is read along with it.
+    # The footer, and the bytes read with it.
     assert scan.report.bytes_read <= max(footer + 8, 64 * 1024)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 150 AND id < 900")
     assert aggregate(planner_of(scan), [], [Measure("count")]).to_pylist() == [{"m0": 750}]
 
 
-def test_F1_the_largest_of_floats_is_nan_where_there_is_one(tmp_path: Path) -> None:
+def test_F1_the_maximum_of_floats_is_nan_if_there_is_one(tmp_path: Path) -> None:
     rows = pa.table({"x": [1.0, float("nan"), 2.0, None], "y": [float("nan"), None, float("nan"), None]})
     pq.write_table(rows, tmp_path / "f.parquet", row_group_size=1)
     table = tamis.open(tmp_path / "f.parquet")
@@ -229,7 +229,7 @@ def test_F1_the_largest_of_floats_is_nan_where_there_is_one(tmp_path: Path) -> N
     assert math.isnan(other)
 
 
-def test_I3_an_iceberg_table_counts_without_its_files_and_opens_few_for_a_largest_value(tmp_path: Path) -> None:
+def test_I3_an_iceberg_table_counts_without_files_and_opens_few_for_a_maximum(tmp_path: Path) -> None:
     fields = [field(1, "id", "long"), field(2, "day", "int"), field(3, "text", "string")]
     folder = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "day")]])
     parts = [

@@ -1,4 +1,4 @@
-"""Where the values of a column lie in few places of a table, and where they lie everywhere."""
+"""Detection of tables that are clustered by a column."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def lies_together(place: Path, column: str) -> bool | None:
     return lake.is_clustered(lake.table(("t",)), Column((column,)))
 
 
-def test_in_files_by_their_bounds(tmp_path: Path) -> None:
+def test_clustering_by_the_bounds_of_files(tmp_path: Path) -> None:
     parts = [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(8)]
     assert lies_together(delta(tmp_path / "sorted", parts), "key") is True
     parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
     assert lies_together(delta(tmp_path / "shuffled", parts), "key") is False
 
 
-def test_of_structs_nobody_knows_and_they_join(tmp_path: Path) -> None:
+def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
     session = tamis.connect()
     kind = pa.struct([("x", pa.int64()), ("y", pa.int64())])
     for name, count in (("big", 2000), ("small", 20)):
@@ -59,7 +59,7 @@ def test_of_structs_nobody_knows_and_they_join(tmp_path: Path) -> None:
     assert session.sql(query).to_arrow()["n"].to_pylist() == [5]
 
 
-def test_in_partitions(tmp_path: Path) -> None:
+def test_clustering_by_partitions(tmp_path: Path) -> None:
     rows = pa.table({"key": SHUFFLED})
     place = write_hive_table(tmp_path / "t", [({"region": name}, rows) for name in ("eu", "us")])
     assert lies_together(place, "region") is True
@@ -80,13 +80,15 @@ def test_in_partitions(tmp_path: Path) -> None:
     ],
     ids=["row groups", "shuffled row groups", "pages", "shuffled pages", "Bloom filters", "unknown"],
 )  # fmt: skip
-def test_inside_of_files(tmp_path: Path, keys: np.ndarray, options: dict[str, object], expected: bool | None) -> None:
+def test_clustering_inside_of_files(
+    tmp_path: Path, keys: np.ndarray, options: dict[str, object], expected: bool | None
+) -> None:
     pq.write_table(pa.table({"key": keys}), tmp_path / "t.parquet", **options)
     assert lies_together(tmp_path / "t.parquet", "key") is expected
 
 
-def test_in_files_that_nobody_describes(tmp_path: Path) -> None:
-    """A folder tells no bounds; values may be shuffled inside of files that have others each."""
+def test_clustering_of_files_without_statistics(tmp_path: Path) -> None:
+    """A directory has no bounds in metadata; values may be shuffled inside of files with disjoint ranges."""
     parts = [pa.table({"key": number * 1000 + SHUFFLED[:500] % 1000}) for number in range(6)]
     place = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
     assert lies_together(place, "key") is True
@@ -95,8 +97,8 @@ def test_in_files_that_nobody_describes(tmp_path: Path) -> None:
     assert lies_together(place, "key") is False
 
 
-def test_in_files_and_partitions_of_iceberg(tmp_path: Path) -> None:
-    """A bucket has values from everywhere, and yet a value has one bucket. Of a column with a new name nobody knows."""
+def test_clustering_of_iceberg_files_and_partitions(tmp_path: Path) -> None:
+    """A bucket has values from the whole range, but each value has one bucket. A renamed column is unknown."""
     fields = [
         field(1, "key", "long"),
         field(2, "bucketed", "long"),
@@ -126,20 +128,20 @@ def test_in_files_and_partitions_of_iceberg(tmp_path: Path) -> None:
     assert found == {"key": False, "bucketed": True, "within": True, "new": None}
 
 
-def test_small_files_are_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_not_inspected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     pq.write_table(pa.table({"key": np.arange(2000)}), tmp_path / "t.parquet", row_group_size=100)
     assert lies_together(tmp_path / "t.parquet", "key") is False
 
 
-def test_a_file_that_is_gone_tells_nothing(tmp_path: Path) -> None:
+def test_clustering_of_a_missing_file_is_unknown(tmp_path: Path) -> None:
     place = delta(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
     for path in place.glob("*.parquet"):
         path.unlink()
     assert lies_together(place, "key") is None
 
 
-def test_keys_that_lie_everywhere_do_not_prune(tmp_path: Path) -> None:
+def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
     facts = {
         "sorted": [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(20)],
         "shuffled": [pa.table({"key": part}) for part in np.split(SHUFFLED, 20)],
@@ -155,7 +157,7 @@ def test_keys_that_lie_everywhere_do_not_prune(tmp_path: Path) -> None:
         assert session.sql(query.format(name)).to_arrow()[0].to_pylist() == [2]
 
 
-def test_a_small_table_beside_a_large_one_is_not_what_keys_should_prune(tmp_path: Path) -> None:
+def test_keys_do_not_prune_a_small_table_beside_a_large_one(tmp_path: Path) -> None:
     """Keys of a dimension of a dimension come to the latter alone, however many facts it is joined with."""
     session = tamis.connect()
     facts = [pa.table({"key": range(number * 1000, number * 1000 + 1000)}) for number in range(4)]

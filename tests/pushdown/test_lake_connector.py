@@ -1,4 +1,4 @@
-"""What lake tables take in, what stays above, and what they return for it."""
+"""The lake connector: supported pushdown, and the rows that it returns."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_filter_is_tested_by_the_scan(lake: LakeConnector) -> None:
     assert filtered(lake, "s.x >= 2 AND day = 2", handle).predicate == handle.predicate
 
 
-def test_what_has_functions_that_are_not_known_stays_above(lake: LakeConnector) -> None:
+def test_conjuncts_with_unknown_functions_stay_above(lake: LakeConnector) -> None:
     unknown = Call("soundex", (column(lake, "Name"),))
     other = Call("=", (unknown, Literal("x", types.STRING)))
     both = Call("and", (said(lake, "id > 5"), other))
@@ -94,7 +94,7 @@ def test_what_has_functions_that_are_not_known_stays_above(lake: LakeConnector) 
     assert lake.push_filter(table(lake), said(lake, "rand() > id")) is None
 
 
-def test_a_filter_comes_too_late_for_rows_that_were_cut(lake: LakeConnector) -> None:
+def test_a_filter_is_not_pushed_below_a_limit(lake: LakeConnector) -> None:
     limited = lake.push_limit(table(lake), 3)
     first = lake.push_top_n(table(lake), [SortKey(column(lake, "id"))], 3)
     assert limited is not None
@@ -120,7 +120,7 @@ def test_fields_of_structs_are_read_alone(lake: LakeConnector) -> None:
     assert lake.push_projection(pushed.handle, pushed.outputs) is None
 
 
-def test_a_struct_that_is_wanted_whole_is_read_once(lake: LakeConnector) -> None:
+def test_a_whole_struct_is_read_once(lake: LakeConnector) -> None:
     pushed = lake.push_projection(table(lake), [Named("a", column(lake, "s")), Named("b", column(lake, "s", "x"))])
     assert pushed is not None
     assert [each.name for each in pushed.columns] == ["s"]
@@ -162,7 +162,7 @@ def test_groups_by_partitions(lake: LakeConnector) -> None:
         {"d": 1, "n": 3, "one": 3, "x": 2, "largest": "n2"},
         {"d": 2, "n": 4, "one": 4, "x": 3, "largest": "n3"},
     ]
-    # A filter of a key may come later, one of what was computed may not.
+    # A filter on a key may still be pushed, one on an aggregate may not.
     later = filtered(lake, "d = 2", pushed.handle)  # type: ignore[arg-type]
     assert [row["n"] for row in rows(lake, later)] == [4]
     assert lake.push_filter(pushed.handle, said(lake, "n > 3", pushed.handle)) is None
@@ -170,7 +170,7 @@ def test_groups_by_partitions(lake: LakeConnector) -> None:
     assert lake.push_aggregation(pushed.handle, False, [], [AggregateCall("n", "count")]) is None
 
 
-def test_a_filter_of_a_count_that_is_called_like_a_partition_stays_above(lake: LakeConnector) -> None:
+def test_a_filter_on_a_count_named_like_a_partition_stays_above(lake: LakeConnector) -> None:
     pushed = lake.push_aggregation(
         table(lake), False, [Named("d", column(lake, "day"))], [AggregateCall("day", "count")]
     )
@@ -203,12 +203,12 @@ def test_distinct_partitions(lake: LakeConnector) -> None:
         AggregateCall("n", "max", (Column(("s",)),)),
     ],
 )
-def test_aggregates_that_are_not_made_here_stay(lake: LakeConnector, call: AggregateCall) -> None:
+def test_unsupported_aggregates_stay_above(lake: LakeConnector, call: AggregateCall) -> None:
     assert lake.push_aggregation(table(lake), False, [], [call]) is None
     assert lake.push_aggregation(table(lake), False, [], [AggregateCall("m", "count"), call]) is None
 
 
-def test_an_average_is_made_of_parts_that_others_share(lake: LakeConnector) -> None:
+def test_an_average_shares_partial_results(lake: LakeConnector) -> None:
     identifier = column(lake, "id")
     calls = [
         AggregateCall("mean", "avg", (identifier,)),
@@ -282,7 +282,7 @@ def test_D16_a_limit_counts_rows_after_deletes(tmp_path: Path) -> None:
     assert set(found) <= {3, 4, 5, 6}
 
 
-def test_first_rows_come_with_what_ties_with_them(lake: LakeConnector) -> None:
+def test_a_top_n_includes_ties(lake: LakeConnector) -> None:
     keys = [SortKey(column(lake, "day"), descending=True, nulls_first=False), SortKey(column(lake, "id"))]
     pushed = lake.push_top_n(table(lake), keys, 2)
     assert pushed is not None
@@ -296,7 +296,7 @@ def test_first_rows_come_with_what_ties_with_them(lake: LakeConnector) -> None:
     assert {row["Name"] for row in rows(lake, narrow.handle)} == {"n0", "n1", "n2", "n3"}
 
 
-def test_an_order_of_what_is_computed_stays(lake: LakeConnector) -> None:
+def test_a_top_n_by_an_expression_stays_above(lake: LakeConnector) -> None:
     assert lake.push_top_n(table(lake), [SortKey(said(lake, "id + 1"))], 2) is None
     assert lake.push_top_n(table(lake), [SortKey(column(lake, "s"))], 2) is None
     assert lake.push_top_n(table(lake), [], 2) is None

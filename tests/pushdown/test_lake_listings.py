@@ -1,4 +1,4 @@
-"""Files are listed once for each filter, for whoever asks; those of another version, or of a limit, by themselves."""
+"""Files are listed once for each filter; other versions and limits have separate listings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def delta(folder: Path, files: int) -> DeltaLog:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The filters for which files of Delta tables are listed, as they are."""
+    """The filters for which files of Delta tables are listed, recorded as they are listed."""
     found: list[str] = []
 
     def noting(method: Callable[..., object]) -> Callable[..., object]:
@@ -47,7 +47,9 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_the_files_of_a_join_that_prunes_are_listed_once_for_each_filter(tmp_path: Path, listed: list[str]) -> None:
+def test_files_of_a_join_with_a_dynamic_filter_are_listed_once_for_each_filter(
+    tmp_path: Path, listed: list[str]
+) -> None:
     delta(tmp_path / "facts", 20)
     delta(tmp_path / "names", 1)
     session = tamis.connect()
@@ -62,7 +64,7 @@ def test_the_files_of_a_join_that_prunes_are_listed_once_for_each_filter(tmp_pat
     assert len(listed) == 3
 
 
-def test_a_newer_version_is_listed_anew_under_the_same_name(tmp_path: Path) -> None:
+def test_a_newer_version_under_the_same_name_is_listed_again(tmp_path: Path) -> None:
     log = delta(tmp_path, 2)
     session = tamis.connect()
     session.register("t", tamis.open(tmp_path))
@@ -73,7 +75,7 @@ def test_a_newer_version_is_listed_anew_under_the_same_name(tmp_path: Path) -> N
     assert session.sql(query).to_arrow().to_pylist()[0]["count(id)"] == 8
 
 
-def test_a_folder_that_is_opened_again_is_listed_again_though_an_older_query_still_runs(tmp_path: Path) -> None:
+def test_a_reopened_directory_is_listed_again_while_an_older_query_still_runs(tmp_path: Path) -> None:
     place = write_hive_table(tmp_path / "t", [({"day": "1"}, rows(0))])
     session = tamis.connect()
     session.register("t", tamis.open(place))
@@ -85,7 +87,7 @@ def test_a_folder_that_is_opened_again_is_listed_again_though_an_older_query_sti
     assert len(session.sql("SELECT id, value FROM t WHERE id >= 5").to_arrow()) == 9
 
 
-def test_limits_and_what_may_be_pruned_have_files_of_their_own(tmp_path: Path) -> None:
+def test_limits_and_pruning_predicates_have_separate_listings(tmp_path: Path) -> None:
     delta(tmp_path, 3)
     lake = LakeConnector("lake")
     lake.add(("t",), tamis.open(tmp_path)._source)

@@ -1,4 +1,4 @@
-"""Sums and averages of lake tables are made while rows are read, in the types and values of the engine."""
+"""Sums and averages of lake tables, computed while rows are read, with the types and values of the engine."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def repeated(table: pa.Table) -> list[str]:
 
 @pytest.mark.parametrize("reads_files", [False, True])
 @pytest.mark.parametrize("ending", ["", " WHERE int8 > 0", " WHERE int8 > 200"])
-def test_sums_and_averages_of_every_type_are_those_of_the_engine(
+def test_sums_and_averages_of_every_type_equal_the_engines(
     session: Session, peer: duckdb.DuckDBPyConnection, ending: str, reads_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60)
@@ -121,7 +121,7 @@ def test_sums_and_averages_of_every_type_are_those_of_the_engine(
 
 
 @pytest.mark.parametrize("reads_files", [False, True])
-def test_groups_by_partitions_are_summed_where_they_are_read(
+def test_groups_by_partitions_are_summed_while_reading(
     session: Session, peer: duckdb.DuckDBPyConnection, reads_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60)
@@ -145,7 +145,7 @@ def test_groups_by_partitions_are_summed_where_they_are_read(
 
 
 @pytest.mark.parametrize("expression", ["sum(int32) div 3", "sum(int32) & 255", "sum(int32) / 3", "sum(int64) + 0.5"])
-def test_what_is_computed_of_a_sum_has_the_type_that_the_engine_gives_it(session: Session, expression: str) -> None:
+def test_expressions_over_a_sum_have_the_engines_type(session: Session, expression: str) -> None:
     query = f"SELECT {expression} AS x FROM t"
     found, plan = asked(session, query)
     assert SUMMED in plan
@@ -191,7 +191,7 @@ def test_the_smallest_and_largest_decimals_of_a_batch(digits: int) -> None:
         assert found == [{"m0": expected[0], "m1": expected[1]}]
 
 
-def test_no_sum_that_is_made_here_can_have_too_many_digits() -> None:
+def test_no_pushed_sum_exceeds_the_precision() -> None:
     for data_type in (pa.decimal128(20, 0), pa.decimal128(38, 18), pa.decimal256(40, 2), pa.uint64(), pa.bool_(),
                       pa.string(), pa.duration("us"), pa.month_day_nano_interval(), pa.float16(), None):  # fmt: skip
         assert not can_sum(data_type), data_type
@@ -218,14 +218,14 @@ def test_no_sum_that_is_made_here_can_have_too_many_digits() -> None:
         "SELECT sum(x), avg(x) FROM (SELECT CAST(decimal15 AS decimal(38, 2)) AS x FROM t)",
     ],
 )
-def test_what_a_scan_does_not_sum_the_engine_does(session: Session, query: str) -> None:
+def test_unsupported_sums_are_computed_by_the_engine(session: Session, query: str) -> None:
     found, plan = asked(session, query)
     assert SUMMED not in plan
     assert "Aggregate" in plan
     assert same_rows(found, session.sql(query, rules=False).to_arrow())
 
 
-def test_decimals_that_may_overflow_fail_in_the_words_of_the_engine(tmp_path: Path) -> None:
+def test_decimals_that_may_overflow_fail_with_the_engines_error(tmp_path: Path) -> None:
     most = Decimal(9 * 10**37)
     pq.write_table(pa.table({"x": pa.array([most, most], pa.decimal128(38, 0))}), tmp_path / "t.parquet")
     session = tamis.connect()
@@ -239,7 +239,7 @@ def test_decimals_that_may_overflow_fail_in_the_words_of_the_engine(tmp_path: Pa
 
 
 def wide(folder: Path) -> tamis.Table:
-    """One file, of which a text is by far the most."""
+    """One file, mostly of one large string column."""
     texts = [f"{SOME.getrandbits(400):x}" for _ in range(20_000)]
     pq.write_table(pa.table({"id": pa.array(range(20_000), pa.int32()), "text": texts}), folder / "wide.parquet")
     return tamis.open(folder / "wide.parquet")
@@ -256,7 +256,7 @@ def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
     ]
     assert scan.report is not None
     assert scan.report.bytes_read is not None
-    # The column, and what is read along with the footer.
+    # The column, and the bytes read with the footer.
     assert numbers.total_compressed_size <= scan.report.bytes_read <= numbers.total_compressed_size + 64 * 1024
     assert scan.report.bytes_read < path.stat().st_size / 4
     with path.open("r+b") as file:
@@ -349,7 +349,7 @@ def test_a_sum_that_is_used_twice_is_read_once(session: Session, place: Path) ->
     assert requests(twice, True) <= requests(twice, {RULE: False})
 
 
-def test_a_file_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})
     log.commit(data_file(log, "0.parquet", pa.table({"id": [1]})), data_file(log, "1.parquet", pa.table({"id": [2]})))
     session = tamis.connect()
@@ -377,7 +377,7 @@ def test_A4_only_visible_rows_and_values_are_summed(tmp_path: Path, kind: str) -
 # --- Scans ------------------------------------------------------------------------------------------------------------
 
 
-def test_sums_are_made_in_batches_of_what_the_filter_leaves(place: Path) -> None:
+def test_sums_are_computed_in_batches_of_filtered_rows(place: Path) -> None:
     scan = tamis.open(place).scan("int32 > 0 AND key <> 'k1'")
     measures = [Measure("sum", Column(("large",), type=pa.int64())), Measure("count")]
     (found,) = aggregate(planner_of(scan), [], measures).to_pylist()

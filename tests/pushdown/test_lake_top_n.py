@@ -1,4 +1,4 @@
-"""The first rows of an order, with ties, NULL and NaN, over random tables; and that the rest is not read."""
+"""Top-n over random tables, with ties, NULL and NaN, without reading the rest."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def values_of(rows: pa.Table, column: Column) -> pa.Array:
 
 
 def texts(rows: pa.Table) -> list[str]:
-    """Rows as texts; moments as numbers, since Python has not all of them."""
+    """Rows as strings; timestamps as numbers, because Python does not support all of them."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int32())
         if pa.types.is_date(column.type) else column
@@ -102,7 +102,7 @@ def _few_files_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @FEWER
 @given(st.data())
-def test_D15_D16_first_rows_of_delta_tables(data: st.DataObject) -> None:
+def test_D15_D16_top_n_of_delta_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_delta_case(choices, Path(folder), predicates=2)
@@ -111,7 +111,7 @@ def test_D15_D16_first_rows_of_delta_tables(data: st.DataObject) -> None:
 
 @FEWER
 @given(st.data())
-def test_I6_I7_first_rows_of_iceberg_tables(data: st.DataObject) -> None:
+def test_I6_I7_top_n_of_iceberg_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_iceberg_case(choices, Path(folder), predicates=2)
@@ -120,7 +120,7 @@ def test_I6_I7_first_rows_of_iceberg_tables(data: st.DataObject) -> None:
 
 @FEWER
 @given(st.data())
-def test_F1_F4_first_rows_of_hive_tables(data: st.DataObject) -> None:
+def test_F1_F4_top_n_of_hive_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         said = random_hive_case(choices, Path(folder), predicates=2)

@@ -1,4 +1,4 @@
-"""Files that the embedded engine reads by itself give the same rows as our own scans, and only they are given to it."""
+"""Native scans of the embedded engine return the rows of Tamis's own scans, and are used only where they do."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, pa.Table, bool]:
-    """What the engine finds in files, what it finds in a stream of ours, and whether it was given files at all."""
+    """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
     session = tamis.connect()
     session.register("t", session.open(place))
     made = session.sql(query)
@@ -75,7 +75,7 @@ def delta(folder: Path) -> Path:
 
 
 def iceberg_folder(folder: Path) -> IcebergFolder:
-    """Two files that call two columns otherwise, each by what the other column is called in the other file."""
+    """Two files with swapped physical names of two columns."""
     region = field(9, "region", "string")
     known = {"id": "long", "value": "double", "text": "string", "price": "decimal(10, 2)"}
     before = [field(number, name, kind) for number, (name, kind) in enumerate(known.items(), 1)]
@@ -103,7 +103,7 @@ def iceberg(folder: Path) -> Path:
         "SELECT value FROM t ORDER BY value DESC NULLS LAST",
     ],
 )
-def test_rows_equal_those_of_a_stream(
+def test_a_native_scan_returns_the_rows_of_a_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Callable[[Path], Path], query: str
 ) -> None:
     from_files, streamed, _ = answers(table(tmp_path), query, monkeypatch)
@@ -111,12 +111,12 @@ def test_rows_equal_those_of_a_stream(
     assert from_files.schema.types == streamed.schema.types
 
 
-def test_a_whole_table_is_given_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_table_is_scanned_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers(one_file(tmp_path), "SELECT * FROM t", monkeypatch)[2]
     assert answers(hive(tmp_path / "hive"), "SELECT * FROM t", monkeypatch)[2]
 
 
-def test_I5_files_are_read_by_the_names_that_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_I5_files_are_read_by_their_physical_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = iceberg_folder(tmp_path)
     expected = [1, 1, 2, 2, 4, 4, None, None]
     found, _, is_given = answers(table.folder, "SELECT id FROM t ORDER BY id NULLS LAST", monkeypatch)
@@ -134,7 +134,7 @@ def test_I5_files_are_read_by_the_names_that_they_have(tmp_path: Path, monkeypat
     assert not is_given
 
 
-def test_D6_mapped_columns_of_delta_are_read_by_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_D6_mapped_columns_of_delta_are_scanned_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
     columns = [delta_field("id", "long", **mapping(1, "x")), delta_field("x", "long", **mapping(2, "col-2"))]
     log = DeltaLog(tmp_path, columns, configuration=settings, features=["columnMapping"])
@@ -143,11 +143,9 @@ def test_D6_mapped_columns_of_delta_are_read_by_the_engine(tmp_path: Path, monke
     assert (found.to_pylist(), is_given) == ([{"x": None, "id": 2}], True)
 
 
-def test_nan_is_larger_than_what_files_say_is_their_largest_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nan_is_larger_than_the_maximum_in_file_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = one_file(tmp_path)
-    # What is compared with a constant comes from us; what the engine finds out itself needs to be told of NaN.
+    # Tamis prunes by constants; the engine's own dynamic filters have to be made aware of NaN.
     found, _, is_given = answers(place, "SELECT id FROM t WHERE value > 1", monkeypatch)
     assert (found["id"].to_pylist(), is_given) == ([2], False)
     joined = "SELECT a.id FROM t a JOIN t b ON a.value = b.value WHERE b.id = 2"
@@ -158,20 +156,20 @@ def test_nan_is_larger_than_what_files_say_is_their_largest_value(
     assert is_given
 
 
-def test_bounds_that_may_be_wrong_are_not_given_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_with_unreliable_bounds_are_not_scanned_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = one_file(tmp_path)
     by_bytes = ("SELECT id FROM t WHERE text >= 'a'", "SELECT id FROM t WHERE price >= 1")
     assert not answers(place, "SELECT id FROM t WHERE value >= 1", monkeypatch)[2]
     assert answers(place, "SELECT text, price FROM t WHERE id >= 1", monkeypatch)[2]
     assert all(answers(place, query, monkeypatch)[2] for query in by_bytes)
-    # A writer of whom nobody knows how it ordered bytes.
+    # A writer whose byte order is unknown.
     written = place.read_bytes()
     place.write_bytes(written.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
     assert not any(answers(place, query, monkeypatch)[2] for query in by_bytes)
     assert answers(place, "SELECT text, price FROM t WHERE id >= 1", monkeypatch)[2]
 
 
-def test_partition_values_are_put_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_values_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, _, is_given = answers(hive(tmp_path), "SELECT DISTINCT region, id FROM t WHERE id = 1", monkeypatch)
     assert is_given
     assert {row["region"] for row in found.to_pylist()} == {"eu", "us", None}
@@ -197,7 +195,7 @@ def test_a_deleted_row_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert session.sql("SELECT * FROM t").to_arrow().num_rows == session.open(place).scan().count()
 
 
-def test_a_narrow_filter_a_limit_and_nested_columns_are_streamed(
+def test_a_selective_filter_a_limit_and_nested_columns_are_streamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"id": range(10_000), "nested": [{"x": 1}] * 10_000})
@@ -209,7 +207,7 @@ def test_a_narrow_filter_a_limit_and_nested_columns_are_streamed(
     assert answers(place, "SELECT id FROM t WHERE id > 50", monkeypatch)[2]
 
 
-def test_an_engine_that_has_files_reads_no_others(tmp_path: Path) -> None:
+def test_a_native_scan_reads_no_other_files(tmp_path: Path) -> None:
     place = one_file(tmp_path)
     pq.write_table(pa.table({"secret": [1]}), tmp_path / "other.parquet")
     session: Any = tamis.connect()
@@ -219,7 +217,7 @@ def test_an_engine_that_has_files_reads_no_others(tmp_path: Path) -> None:
         session.sql(query).to_arrow()
 
 
-def test_small_files_beside_large_ones_are_given_to_the_engine_too(
+def test_small_files_beside_large_ones_are_scanned_natively_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = tamis.connect()

@@ -1,4 +1,4 @@
-"""Whatever rules are switched off: the others come to an end, and the rows are the same."""
+"""With any rules switched off, the others terminate, and the rows are the same."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def subsets() -> list[list[str]]:
 
 @pytest.mark.parametrize("masks", [None, {}, {"s": "NULL"}], ids=["no policy", "row filter", "mask"])
 @pytest.mark.parametrize("kind", ["memory", "lake"])
-def test_the_others_end_and_the_rows_are_the_same(tmp_path: Path, kind: str, masks: dict[str, str] | None) -> None:
+def test_the_other_rules_terminate_and_return_the_same_rows(
+    tmp_path: Path, kind: str, masks: dict[str, str] | None
+) -> None:
     pq.write_table(ROWS, tmp_path / "t.parquet", row_group_size=1)
     policy = {"tables": {"t": [{"principals": ["ana"], "rows": "s.a > 2", "masks": masks}]}}
     session = tamis.connect(policies=None if masks is None else policy).as_principal("ana")

@@ -1,4 +1,4 @@
-"""Joins that prune at run time: the same rows, and less that is read."""
+"""Joins with dynamic filters return the same rows, and read less."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def _always() -> Iterator[None]:
-    """Every join that may prune does, with lists and ranges of few keys."""
+    """Apply dynamic filters to each join that supports them, with lists and ranges of few keys."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sizes, "MIN_SIZE_RATIO", 0)
         patch.setattr(prune_joins_at_run_time, "is_filtered", lambda node, context: True)
@@ -57,7 +57,7 @@ def _always() -> Iterator[None]:
 @pytest.mark.usefixtures("_always")
 @MODEST
 @given(query=sql_queries.queries())
-def test_pruned_joins_have_the_rows_of_duckdb(
+def test_joins_with_dynamic_filters_return_the_rows_of_duckdb(
     session: tamis.Session, peer: duckdb.DuckDBPyConnection, query: str
 ) -> None:
     text = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
@@ -67,7 +67,7 @@ def test_pruned_joins_have_the_rows_of_duckdb(
 
 @MODEST
 @given(st.data())
-def test_what_only_prunes_leaves_out_no_row_that_satisfies_it(
+def test_a_pruning_predicate_drops_no_row_that_satisfies_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     choices = Choices(data.draw)
@@ -141,11 +141,11 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
     assert filter_of_keys is not None
     made = lake.push_pruning(handle, filter_of_keys)
     assert made is not None
-    # One file of fifty rows, of which no row is tested.
+    # One file of fifty rows; no row is tested.
     assert sum(batch.num_rows for batch in lake.read(made)) == 50
 
 
-def test_very_many_keys_sieve_the_rows_that_ranges_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_filters, "MAX_LISTED_KEYS", 5)
     monkeypatch.setattr(key_filters, "MAX_TESTED_KEYS", 5)
     star(tmp_path)

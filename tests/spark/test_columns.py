@@ -1,4 +1,4 @@
-"""Columns of PySpark as predicates: each means what the SQL text beside it means, in both kinds of sessions."""
+"""Columns of PySpark as predicates: each has the semantics of the SQL beside it, on classic and Connect."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_
 
 
 def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, tmp_path: Path) -> None:
-    """Spark reads by the filters of the first question again, if it was told that they are taken."""
+    """Spark applies the filters of the first query again, if the data source accepted them."""
     for key in range(1, 6):
         pq.write_table(pa.table({"k": [key], "v": [key * 10]}), tmp_path / f"{key}.parquet")
     frame = read(registered, tmp_path)

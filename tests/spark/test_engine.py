@@ -44,9 +44,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def listing(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
-    """A job over directories, one a call."""
+    """A job over directories, one for each call."""
     job = Job(LIST, storage_to_arguments(open_storage(root)), LISTED, what, IoCounters())
-    return job, [Item.from_json([f"{root}/{number}"], size=number) for number in range(5)]
+    return job, [Item.of_json([f"{root}/{number}"], size=number) for number in range(5)]
 
 
 def test_batches_come_in_the_order_of_items_as_the_local_engine_gives_them(any_spark: Any, folders: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_job_is_named_after_what_it_does(spark: Any, folders: Path) -> None:
         list(SparkEngine(spark, tasks=4).run(*listing(folders, "list orders@17")))
         jobs = list(tracker.getJobIdsForGroup("tamis: list orders@17"))
         assert jobs
-        # Spark notes the end of a job a moment later.
+        # Spark records the end of a job a little later.
         assert {tracker.getJobInfo(job).status for job in jobs} <= {"RUNNING", "SUCCEEDED"}
         stages = [stage for job in jobs for stage in tracker.getJobInfo(job).stageIds]
         # Spark does not put tasks together that were kept apart.
@@ -185,7 +185,7 @@ def test_a_failure_of_workers_is_told_in_one_line(
 
 @pytest.fixture
 def own_session(spark: Any, connect_spark: Any) -> Any:
-    """A session of its own: what is sent to workers stays with it, while classic sessions would share it."""
+    """A separate session: artifacts stay within it, while classic sessions would share them."""
     port = spark.conf.get("spark.connect.grpc.binding.port")
     return type(connect_spark).builder.remote(f"sc://127.0.0.1:{port}").create()
 
@@ -197,7 +197,7 @@ def test_tamis_can_be_sent_to_the_workers(own_session: Any) -> None:
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
 
-        # A worker may have imported the installed one for an earlier job, so that its place tells nothing.
+        # A worker may have imported the installed package for an earlier job, so its path proves nothing.
         for _ in batches:
             yield pa.record_batch({"places": [" ".join(sys.path)]})
 

@@ -1,4 +1,4 @@
-"""Files as a DataFrame: Spark finds the files that a local plan finds, tells the same sizes, and forgets all of it."""
+"""Files as a DataFrame: Spark finds the files of a local plan, reports the same sizes, and frees its memory."""
 
 from __future__ import annotations
 
@@ -117,15 +117,17 @@ def test_checkpoint_parts_and_commits_are_one_table(any_spark: Any, tmp_path: Pa
     files.unpersist()
 
 
-def test_a_name_that_another_thread_takes_meanwhile_is_not_taken_from_it(
+def test_a_view_name_that_another_thread_uses_is_not_replaced(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DeltaLog(tmp_path, {"id": "long", "x": "long"}).commit()
     table = tamis.open(tmp_path)
-    free_name = files_dataframe._free_name
+    free_name = files_dataframe._find_free_name
     with table.files_dataframe(spark) as first:
         seen = [first.name]
-        monkeypatch.setattr(files_dataframe, "_free_name", lambda *given: seen.pop() if seen else free_name(*given))
+        monkeypatch.setattr(
+            files_dataframe, "_find_free_name", lambda *given: seen.pop() if seen else free_name(*given)
+        )
         with table.files_dataframe(spark, columns=["x"]) as second:
             assert second.name == f"{first.name}_2"
         assert "id" in first.dataframe.select("lower.*").columns

@@ -33,7 +33,7 @@ PER_JOB = 200
 
 
 def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[list[bool] | None]:
-    """Which units each predicate keeps (unknown keeps, and so does what fails); None where Spark has no like of it."""
+    """The units that each predicate keeps (unknown and failed ones are kept); None if Spark has no equivalent."""
     handler = SparkExpressionHandler(spark)
     fitted = fit_metadata(batch)
     names = {name: f"c{number}" for number, name in enumerate(fitted.schema.names)}
@@ -66,7 +66,7 @@ def by_arrow(batch: pa.RecordBatch, predicate: Expr) -> list[bool]:
 
 
 def near_values(data_type: pa.DataType) -> list[Any]:
-    """Values that microseconds can count: beyond them Spark knows nothing, and keeps what Arrow may skip."""
+    """Values in the range of microseconds: beyond it Spark has unknown bounds, and keeps units that Arrow may skip."""
     per_second = types.UNITS_PER_SECOND.get(getattr(data_type, "unit", ""), 1_000_000)
     most = (2**63 - 1) * per_second // 1_000_000 if per_second < 1_000_000 else 2**64
     return [value for value in values_of(data_type) if not isinstance(value, int) or abs(value) <= most]

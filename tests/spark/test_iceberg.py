@@ -21,7 +21,7 @@ from tamis.spark.types import fit_rows, row_schema
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight files in several manifests of two specs, of which rows are deleted in three ways; a column came later."""
+    """Eight files in several manifests of two specs, with three kinds of deletes and a column that was added later."""
     fields = [field(1, "id", "long"), field(2, "region", "string")]
     mapping = [{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["region"]}]
     table = IcebergFolder(
@@ -84,7 +84,7 @@ def test_the_data_source_reads_iceberg_tables(spark: Any, orders: Path) -> None:
 
 
 def check_files(files: Any, table: tamis.Table, where: object, *context: object) -> Any:
-    """What Spark finds in its memory, once it is what a local plan finds."""
+    """Return the files that Spark finds, after checking that they are those of a local plan."""
     found = files.files_for_scan(where)
     local = table.scan(where).plan("files").files.sort_by("path")
     names = ["path", "size", "num_records"]
@@ -112,7 +112,7 @@ def test_O8_I1_files_as_a_dataframe_by_buckets_and_texts_that_are_cut_off(
     table.counts_anew = version == 1
     for number in range(8):
         values = {"id": [number], "s": [f"a{number}x"], "day": pa.array([number * 30], pa.date32())}
-        # No statistics: what partitions say is all that is known.
+        # No statistics: only partition values are known.
         table.commit(table.data_file(f"{number}.parquet", pa.table(values), spec=number % 2, noted={}))
     opened = tamis.open(tmp_path)
     with opened.files_dataframe(spark) as files:

@@ -1,4 +1,4 @@
-"""An index built in executors is the one that is built here."""
+"""An index built in executors equals a local one."""
 
 from __future__ import annotations
 

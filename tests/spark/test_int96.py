@@ -1,4 +1,4 @@
-"""Timestamps of 96 bits, as Spark writes them: the same instants here and there, whatever the zone of the session."""
+"""INT96 timestamps, as Spark writes them: the same instants in Tamis and Spark, in any session time zone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def micros(frame: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("where", FILTERS)
-def test_T3_T7_rows_and_filters_are_those_of_sparks_own_reader(spark: Any, place: Path, zone: str, where: str) -> None:
+def test_T3_T7_rows_and_filters_equal_a_native_scan(spark: Any, place: Path, zone: str, where: str) -> None:
     expected = micros(spark.read.parquet(str(place)).where(where))
     assert expected
     spark.read.parquet(str(place)).createOrReplaceTempView("t")
@@ -96,7 +96,7 @@ def test_T3_T7_without_a_zone_clocks_are_the_same_in_every_session(spark: Any, p
     assert sorted(row["ts"] for row in frame.collect()) == clocks
 
 
-def test_T3_a_session_that_moves_instants_of_others_is_not_given_the_files(spark: Any, place: Path) -> None:
+def test_T3_a_session_that_converts_int96_uses_no_native_scan(spark: Any, place: Path) -> None:
     name = "spark.sql.parquet.int96TimestampConversion"
     scan = tamis.open(place).scan()
     expected = micros(scan.to_spark(spark))

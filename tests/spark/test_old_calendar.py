@@ -1,4 +1,4 @@
-"""Dates in the calendar of their time: what Spark wrote in its legacy mode is read here as Spark reads it."""
+"""Datetime rebase: dates that Spark wrote in its legacy mode are read as Spark reads them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FILTERS = [
 ]
 
 
-def test_O8_T6_old_days_are_read_as_spark_reads_them(spark: Any, folder: Path) -> None:
+def test_O8_T6_old_dates_are_rebased_as_spark_does(spark: Any, folder: Path) -> None:
     table = tamis.open(folder)
     written = of_spark(spark.read.parquet(str(folder)))
     assert here(table.scan()) == written
@@ -83,7 +83,7 @@ def test_O8_T6_old_days_are_read_as_spark_reads_them(spark: Any, folder: Path) -
         assert of_spark(table.scan(where).to_spark(spark)) == expected
 
 
-def test_O8_T6_a_log_names_days_as_the_file_does(spark: Any, folder: Path, tmp_path: Path) -> None:
+def test_O8_T6_statistics_in_the_log_match_the_dates_in_the_file(spark: Any, folder: Path, tmp_path: Path) -> None:
     file = next(folder.glob("*.parquet"))
     log = DeltaLog(tmp_path / "t", {"id": "long", "d": "date", "ts": "timestamp"})
     shutil.copy(file, log.table / "old.parquet")

@@ -1,4 +1,4 @@
-"""Where Spark's own reader would return other rows than a scan: it must not, or must not be used."""
+"""Cases in which a native scan would return other rows than a local scan: it must not be used there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAN = float("nan")
 
 
 def assert_same(spark: Any, path: Path, where: str | None, columns: list[str] | None = None, **options: Any) -> None:
-    """Spark, by its own reader as far as that may be used, returns what a local scan does."""
+    """Check that Spark, with native scans where possible, returns the rows of a local scan."""
     scan = tamis.open(path, **options).scan(where, columns)
     expected = sorted(map(repr, scan.to_arrow().to_pylist()))
     found = scan.to_spark(spark, reader="spark")
@@ -81,7 +81,7 @@ def test_columns_that_differ_by_case(spark: Any, tmp_path: Path) -> None:
         assert_same(spark, tmp_path, "id > 1")
 
 
-def test_what_cannot_be_read_is_never_left_out(spark: Any, tmp_path: Path) -> None:
+def test_unreadable_files_are_never_skipped(spark: Any, tmp_path: Path) -> None:
     for number in range(2):
         pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
     for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_never_left_out(spark: Any, tmp_path: Path) -> No
                 (tmp_path / "1.parquet").write_bytes(content)
 
 
-def test_E2_a_file_of_a_log_that_is_gone_is_named_with_its_version(spark: Any, tmp_path: Path) -> None:
+def test_E2_a_missing_file_of_a_log_is_named_with_its_version(spark: Any, tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})
     log.commit(data_file(log, "f.parquet", pa.table({"id": [1, 2]})))
     table = tamis.open(tmp_path)
@@ -109,7 +109,7 @@ def test_E2_a_file_of_a_log_that_is_gone_is_named_with_its_version(spark: Any, t
     assert "\n" not in str(caught.value)
 
 
-def test_a_struct_has_the_fields_that_were_asked_for(spark: Any, tmp_path: Path) -> None:
+def test_a_struct_has_only_the_requested_fields(spark: Any, tmp_path: Path) -> None:
     rows = [{"s": {"a": 1, "b": 2, "c": {"d": 1, "e": 2}}}, {"s": None}, {"s": {"a": 3, "b": 4, "c": None}}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     for where, columns in (
@@ -120,14 +120,14 @@ def test_a_struct_has_the_fields_that_were_asked_for(spark: Any, tmp_path: Path)
         assert_same(spark, tmp_path, where, columns)
 
 
-def test_names_that_tamis_uses_are_free(spark: Any, tmp_path: Path) -> None:
+def test_internal_column_names_do_not_collide(spark: Any, tmp_path: Path) -> None:
     for part in ("p=1", "p=2"):
         (tmp_path / part).mkdir()
         pq.write_table(pa.table({"tamis file": [1], "tamis value 0": [2]}), tmp_path / part / "a.parquet")
     assert_same(spark, tmp_path, "p >= 1")
 
 
-def test_a_limit_beyond_32_bits_is_none(spark: Any, tmp_path: Path) -> None:
+def test_a_limit_beyond_32_bits_is_ignored(spark: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     found = tamis.open(tmp_path).scan(limit=3_000_000_000).to_spark(spark)
     assert found.count() == 2
@@ -163,7 +163,7 @@ def test_files_of_an_empty_table(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.interop
-def test_E2_files_that_are_read_again_in_vain_are_told(spark: Any, checkpointed: Path) -> None:
+def test_E2_files_that_cannot_be_read_again_are_an_error(spark: Any, checkpointed: Path) -> None:
     with tamis.open(checkpointed).files_dataframe(spark) as files:
         assert files.files_for_scan().files.num_rows == 3
         spark.catalog.clearCache()
@@ -197,7 +197,7 @@ def test_P11_rows_that_contradict_each_other_are_an_error(spark: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("reader", ["auto", "spark", "arrow"])
-def test_P10_the_last_page_is_read_whole(spark: Any, golden: Path, reader: str) -> None:
+def test_P10_the_last_page_is_read_completely(spark: Any, golden: Path, reader: str) -> None:
     path = golden / "parquet" / "nation.dict-malformed.parquet"
     expected = pq.read_table(path)["name"].to_pylist()
     found = tamis.open(path).scan(columns=["name"]).to_spark(spark, reader=reader).toArrow()

@@ -1,4 +1,4 @@
-"""Plans made in Spark's executors are those of this process: O8, entry for entry, reports included."""
+"""Plans made in Spark's executors equal local plans, including reports (O8)."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_file_system_object_cannot_be_sent_to_executors(
     assert tamis.connect(spark=spark).open(orders, **options).scan("id = 57").plan("files").num_files == 1
 
 
-def test_a_session_says_where_it_plans(spark: Any, connect_spark: Any) -> None:
+def test_a_session_shows_where_it_plans(spark: Any, connect_spark: Any) -> None:
     assert repr(tamis.connect(spark=spark)) == "<tamis.Session on spark, planning='auto'>"
     assert repr(tamis.connect(spark=spark, planning="local")) == "<tamis.Session on local, planning='local'>"
     assert repr(tamis.connect(spark=spark).engine) == "<tamis.SparkEngine classic>"

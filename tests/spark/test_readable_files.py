@@ -1,4 +1,4 @@
-"""Files that call columns otherwise than their table: Spark's reader gets them where it reads what a scan does."""
+"""Files whose physical column names differ from the table: native scans are used if they return the same rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPARK, TASKS = "FileScan parquet", "MapInArrow"
 
 
 def readers_of(spark: Any, path: Path, where: str | None = None, columns: list[str] | None = None) -> set[str]:
-    """Who reads the files for Spark, once its rows are those of a scan."""
+    """Return the readers that Spark uses, after checking that its rows are those of a scan."""
     scan = tamis.open(path).scan(where, columns)
     schema = row_schema(scan.schema)
     expected = pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
@@ -45,7 +45,7 @@ def readers_of(spark: Any, path: Path, where: str | None = None, columns: list[s
     return {each for each in (SPARK, TASKS) if each in plan}
 
 
-def test_files_as_the_table_has_them_are_read_by_spark(spark: Any, tmp_path: Path) -> None:
+def test_files_that_match_the_table_are_scanned_natively(spark: Any, tmp_path: Path) -> None:
     columns = {
         "id": ("long", [1, 2, None]),
         "few": ("int", [3, None, 5]),
@@ -73,7 +73,7 @@ def test_files_as_the_table_has_them_are_read_by_spark(spark: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("by_executors", [False, True])
-def test_I5_names_that_changed_places_are_read_and_filtered_by_their_ids(
+def test_I5_swapped_names_are_read_and_filtered_by_their_ids(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_executors: bool
 ) -> None:
     if by_executors:
@@ -87,7 +87,7 @@ def test_I5_names_that_changed_places_are_read_and_filtered_by_their_ids(
     assert tamis.open(tmp_path).scan("a = 20").to_spark(spark, reader="spark").toArrow()["b"].to_pylist() == [2]
 
 
-def test_I5_a_column_that_was_dropped_is_not_the_one_of_its_name(spark: Any, tmp_path: Path) -> None:
+def test_I5_a_dropped_column_is_not_a_new_one_of_the_same_name(spark: Any, tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x", "long")])
     table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2], "x": [10, 20]})))
     table.evolve([field(1, "id", "long"), field(3, "x", "long")])
@@ -97,7 +97,7 @@ def test_I5_a_column_that_was_dropped_is_not_the_one_of_its_name(spark: Any, tmp
     assert tamis.open(tmp_path).scan("x IS NULL").to_spark(spark).toArrow()["id"].to_pylist() == [1, 2]
 
 
-def test_files_that_lack_a_column_with_a_value_of_its_own_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+def test_files_that_lack_a_column_with_a_default_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
     later = IcebergFolder(tmp_path / "default", [field(1, "id", "long")], version=3)
     later.commit(later.data_file("1.parquet", pa.table({"id": [1, 2]})))
     note = field(2, "note", "string", **{"initial-default": "none", "write-default": "none"})
@@ -152,7 +152,7 @@ def test_I5_fields_inside_of_structs_that_evolved_are_read_by_tasks(spark: Any, 
         assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}, inner
 
 
-def test_names_that_differ_by_case_alone_are_not_confused(spark: Any, tmp_path: Path) -> None:
+def test_names_that_differ_only_by_case_are_not_confused(spark: Any, tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "long"), field(2, "A", "long")])
     table.commit(table.data_file("1.parquet", pa.table({"a": [1, 2], "A": [10, 20]})))
     table.evolve([field(1, "a", "long"), field(2, "b", "long")])
@@ -173,7 +173,7 @@ def test_I5_files_without_ids_are_read_by_the_mapping_of_names(spark: Any, tmp_p
     assert sorted(tamis.open(tmp_path).scan().to_spark(spark).toArrow()["y"].to_pylist()) == [0, 10]
 
 
-def test_T6_old_days_of_iceberg_are_those_of_its_one_calendar(spark: Any, tmp_path: Path) -> None:
+def test_T6_old_dates_of_iceberg_are_not_rebased(spark: Any, tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "d", "date")])
     file = table.data_file("1.parquet", pa.table({"id": [1], "d": [datetime.date(1200, 1, 8)]}))
     path = tmp_path / "data" / "1.parquet"
@@ -186,7 +186,7 @@ def test_T6_old_days_of_iceberg_are_those_of_its_one_calendar(spark: Any, tmp_pa
     assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}
 
 
-def test_many_kinds_of_names_are_a_few_scans_and_tasks(spark: Any, tmp_path: Path) -> None:
+def test_many_sets_of_physical_names_use_a_few_scans_and_tasks(spark: Any, tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x0", "long")])
     kinds = readable_files.MOST_NAMINGS + 2
     for number in range(kinds):
@@ -198,9 +198,9 @@ def test_many_kinds_of_names_are_a_few_scans_and_tasks(spark: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
-def test_D6_mapped_columns_of_delta_are_read_by_their_names_in_files(spark: Any, tmp_path: Path, mode: str) -> None:
+def test_D6_mapped_columns_of_delta_are_read_by_their_physical_names(spark: Any, tmp_path: Path, mode: str) -> None:
     settings = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "4"}
-    # The table was partitioned by `x`, and files have a column `x` that is called otherwise by now.
+    # The table was partitioned by `x`, and files have a column `x` that was renamed later.
     columns = [
         delta_field("id", "long", **mapping(1, "col-1")),
         delta_field("y", "long", **mapping(2, "x")),

@@ -1,4 +1,4 @@
-"""The package as it is sent to workers; that it arrives is in `test_engine`."""
+"""The package that is shipped to workers; `test_engine` tests that it arrives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tamis.spark.on_workers import on_workers
 from tamis.spark.ship import write_package
 
 
-def test_what_is_sent_is_the_whole_package_and_the_same_every_time(tmp_path: Path) -> None:
+def test_the_shipped_package_is_complete_and_reproducible(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     path, again = write_package(tmp_path / "one"), write_package(tmp_path / "other")
@@ -24,15 +24,15 @@ def test_what_is_sent_is_the_whole_package_and_the_same_every_time(tmp_path: Pat
     assert not any("__pycache__" in name for name in names)
 
 
-def test_what_is_sent_can_be_imported_as_it_is(tmp_path: Path) -> None:
+def test_the_shipped_package_can_be_imported(tmp_path: Path) -> None:
     path = write_package(tmp_path)
     script = f"import sys; sys.path.insert(0, {str(path)!r}); import tamis; print(tamis.__file__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert path.name in done.stdout
 
 
-def test_a_frame_says_so_where_tamis_is_not_on_the_workers(tmp_path: Path) -> None:
-    """What PySpark sends to a worker is unpickled and called where tamis cannot be imported."""
+def test_a_frame_reports_that_tamis_is_not_on_the_workers(tmp_path: Path) -> None:
+    """The function that PySpark sends is unpickled and called where tamis cannot be imported."""
     from pyspark import cloudpickle
 
     function = on_workers("tamis.spark.task_runner", "read_batches", "{}", "tamis_read_orders")

@@ -1,4 +1,4 @@
-"""SQL on Spark: scans pruned here, the rest of the plan as Spark's SQL."""
+"""SQL on Spark: pruned scans, and the remaining plan as Spark SQL."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_functions_that_only_spark_has(on_spark: tamis.Session) -> None:
         ("SELECT region, id, rand() FROM orders GROUP BY region", "'id' is neither grouped by nor"),
     ],
 )
-def test_what_spark_does_not_take_is_one_error(on_spark: tamis.Session, query: str, told: str) -> None:
+def test_queries_that_spark_rejects_are_one_error(on_spark: tamis.Session, query: str, told: str) -> None:
     for ask in (on_spark.sql, on_spark.explain) if "GROUP" not in query else (on_spark.sql,):
         with pytest.raises(tamis.TamisError, match=told) as raised:
             ask(query)
@@ -163,7 +163,7 @@ def test_parameters_and_versions(on_spark: tamis.Session, tmp_path: Path) -> Non
          "WHERE id < 1", [(0, 1, "x"), (0, 2, "y")]),
     ],
 )  # fmt: skip
-def test_what_spark_takes_is_not_refused(
+def test_queries_that_spark_accepts_are_not_refused(
     on_spark: tamis.Session, spark: Any, places: dict[str, Path], query: str, expected: list[tuple[object, ...]] | None
 ) -> None:
     found = sorted(map(tuple, on_spark.sql(query).collect()))
@@ -176,7 +176,7 @@ def test_what_spark_takes_is_not_refused(
     assert found == expected
 
 
-def test_what_only_spark_reads_it_runs_as_it_was_written(
+def test_unsupported_sql_runs_as_text_on_spark(
     on_spark: tamis.Session, spark: Any, tmp_path: Path, places: dict[str, Path]
 ) -> None:
     on_spark.register("texts", pa.table({"id": [1, 2], "js": ['{"a": 5}', '{"a": 7}']}))
@@ -236,7 +236,7 @@ CONDITIONS = (
 
 
 @pytest.mark.parametrize("zone", ["UTC", pytest.param("America/New_York", marks=pytest.mark.interop)])
-def test_filters_mean_what_plain_spark_means_by_them(spark: Any, tmp_path: Path, zone: str) -> None:
+def test_filters_have_the_semantics_of_plain_spark(spark: Any, tmp_path: Path, zone: str) -> None:
     pq.write_table(OF_ALL_TYPES, tmp_path / "t.parquet")
     spark.conf.set("spark.sql.session.timeZone", zone)
     spark.read.parquet(str(tmp_path / "t.parquet")).createOrReplaceTempView("plain_types")
@@ -279,13 +279,13 @@ def test_windows_of_time(spark: Any, on_spark: tamis.Session) -> None:
     assert [row.start for row in found] == sorted({row.start for row in found})
 
 
-def test_no_session_is_no_session(places: dict[str, Path]) -> None:
+def test_none_is_not_a_spark_session(places: dict[str, Path]) -> None:
     query = sql_tables.session(places).sql("SELECT id FROM orders")
     with pytest.raises(tamis.TamisError, match="spark must be a SparkSession, not a NoneType"):
         query.to_spark(None)
 
 
-def test_a_query_in_duckdbs_language_is_refused_by_name(spark: Any) -> None:
+def test_the_duckdb_dialect_is_refused_on_spark(spark: Any) -> None:
     connection = tamis.connect(spark=spark)
     connection.register("rows", pa.table({"a": [1]}))
     for ask in (connection.sql, connection.explain):

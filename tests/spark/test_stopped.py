@@ -76,7 +76,7 @@ def test_a_stopped_session_is_one_clear_error(session: Any, table: Path, monkeyp
         assert files.name not in {each.name for each in session.catalog.listTables()}
 
 
-def test_a_context_that_stops_meanwhile_is_the_same_error() -> None:
+def test_a_context_that_stops_during_a_query_is_the_same_error() -> None:
     for text in (
         "An error occurred while calling o1.\n: IllegalStateException: Cannot call methods on a stopped SparkContext.",
         "Job 7 cancelled because SparkContext was shut down",

@@ -1,4 +1,4 @@
-"""Scans as DataFrames: the rows that `to_arrow` gives, the schema that the table has, and nothing left behind."""
+"""Scans as DataFrames: the rows of `to_arrow`, the schema of the table, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def texts(rows: pa.Table) -> list[str]:
 
 
 def expected_rows(scan: tamis.Scan) -> pa.Table:
-    """What a scan gives, in the types that Spark has."""
+    """Return the rows of a scan, in the types of Spark."""
     schema = row_schema(scan.schema)
     return pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
 
 
 def check(spark: Any, scan: tamis.Scan, *context: object, reader: str = "auto") -> Any:
-    """The DataFrame of a scan, once its rows are those of the scan."""
+    """Return the DataFrame of a scan, after checking that it has the rows of the scan."""
     frame = scan.to_spark(spark, reader=reader)
     expected = expected_rows(scan)
     found = frame.toArrow()
@@ -57,7 +57,7 @@ def check(spark: Any, scan: tamis.Scan, *context: object, reader: str = "auto") 
 
 
 def plan_text(frame: Any) -> str:
-    """What Spark would do."""
+    """Return the plan of Spark."""
     return str(frame._explain_string(extended=True)) if hasattr(frame, "_explain_string") else _printed_plan(frame)
 
 
@@ -90,7 +90,7 @@ def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
 
 
 def compare_deltalake_tables(spark: Any, seed: int, predicates: int) -> None:
-    """Random tables of another writer, most of which Spark's own reader reads."""
+    """Random tables of another writer, most of them read by native scans."""
     with tempfile.TemporaryDirectory() as folder:
         case = random_deltalake_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
@@ -162,7 +162,7 @@ def hive_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rows_are_the_same_by_both_readers(any_spark: Any, hive_table: Path) -> None:
     table = tamis.open(hive_table)
     is_connect = "connect" in type(any_spark).__module__
-    # The two kinds of sessions differ in how Columns are made, of which some are enough.
+    # Classic and Connect sessions differ in how Columns are created; a few cases are enough.
     for where in (None, *WHERES) if is_connect else (WHERES[2], WHERES[7]):
         frame = check(any_spark, table.scan(where), where)
         # What only the embedded engine knows, Spark is not asked for.
@@ -173,7 +173,7 @@ def test_rows_are_the_same_by_both_readers(any_spark: Any, hive_table: Path) -> 
     assert check(any_spark, table.scan("id > 1000")).schema.names == table.schema.names
 
 
-def test_T7_the_zone_of_the_session_changes_nothing(connect_spark: Any, hive_table: Path) -> None:
+def test_T7_the_session_time_zone_has_no_effect(connect_spark: Any, hive_table: Path) -> None:
     table = tamis.open(hive_table)
     before = connect_spark.conf.get("spark.sql.session.timeZone")
     connect_spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
@@ -197,7 +197,7 @@ def test_the_filter_reaches_sparks_reader(connect_spark: Any, hive_table: Path) 
 
 
 def mixed_table(folder: Path) -> Path:
-    """A Delta table of which one file has deleted rows."""
+    """A Delta table with deleted rows in one file."""
     rows = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{n}" for n in range(10)]})
     fields = [
         {"name": "id", "type": "long", "nullable": False, "metadata": {}},
@@ -218,7 +218,7 @@ def test_D16_files_with_deleted_rows_are_read_by_tasks_and_the_others_by_spark(a
         assert uses_tasks(frame)
         assert uses_sparks_reader(frame)
     assert frame.schema.names == ["name"]
-    # Files that are older than a column have NULL there, whatever the schema says today.
+    # Files older than a column have NULL there, regardless of the current schema.
     expected = StructType(
         [StructField("id", LongType()), StructField("p", StringType()), StructField("name", StringType())]
     )
@@ -226,7 +226,7 @@ def test_D16_files_with_deleted_rows_are_read_by_tasks_and_the_others_by_spark(a
         assert table.scan(where).to_spark(any_spark).schema == expected
 
 
-def test_nested_columns_keep_what_they_say_of_null(connect_spark: Any, tmp_path: Path) -> None:
+def test_nested_columns_keep_their_nullability(connect_spark: Any, tmp_path: Path) -> None:
     element = pa.field("element", pa.int32(), nullable=False)
     schema = pa.schema(
         [
@@ -261,9 +261,7 @@ def test_required_columns_are_not_null(any_spark: Any, tmp_path: Path) -> None:
             tamis.open(tmp_path).scan(columns=["id"]).to_spark(any_spark, reader=reader).collect()
 
 
-def test_a_narrow_selection_is_read_by_pages(
-    connect_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_selective_filter_reads_pages(connect_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"id": pa.array(range(400_000), pa.int64()), "text": [f"text {n % 1000}" for n in range(400_000)]})
     pq.write_table(
         rows, tmp_path / "many.parquet", row_group_size=200_000, write_page_index=True, use_dictionary=["text"]
@@ -278,7 +276,7 @@ def test_a_narrow_selection_is_read_by_pages(
 
 
 @pytest.mark.parametrize(("where", "is_narrow"), [("id % 1000 = 5", False), ("id IN (5, 500, 999999)", True)])
-def test_page_indexes_of_many_files_are_read_where_those_of_some_are_worth_it(
+def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
     tmp_path: Path, where: str, is_narrow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(to_spark, "MAX_SELECTIVE_SHARE", 0.2)
@@ -314,7 +312,7 @@ def test_golden_delta_tables_have_the_rows_of_a_local_scan(connect_spark: Any, g
 
 
 @pytest.mark.interop
-def test_E4_a_worker_that_dies_while_it_reads_a_table_loses_and_repeats_no_row(
+def test_E4_a_worker_that_dies_while_reading_loses_and_repeats_no_row(
     spark: Any, hive_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grave = tmp_path / "grave"
@@ -324,9 +322,7 @@ def test_E4_a_worker_that_dies_while_it_reads_a_table_loses_and_repeats_no_row(
     assert grave.exists()
 
 
-def test_many_local_files_are_looked_for_by_the_driver_and_the_session_stays_as_it_was(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_many_local_files_are_listed_by_the_driver_and_the_setting_is_restored(spark: Any, tmp_path: Path) -> None:
     for number in range(40):
         pq.write_table(pa.table({"id": [number] * 3}), tmp_path / f"{number}.parquet")
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -355,14 +351,14 @@ def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["_delta_log", "p=a", "p=b"]
 
 
-def test_E2_a_file_that_is_gone_is_an_error(connect_spark: Any, tmp_path: Path) -> None:
+def test_E2_a_missing_file_is_an_error(connect_spark: Any, tmp_path: Path) -> None:
     table = tamis.open(mixed_table(tmp_path))
     (tmp_path / "p=b" / "pieces.parquet").unlink()
     with pytest.raises(MissingFile, match=r"pieces\.parquet.*version 0"):
         table.scan().to_spark(connect_spark)
 
 
-def test_what_spark_cannot_have_is_refused(connect_spark: Any, tmp_path: Path) -> None:
+def test_types_that_spark_does_not_support_are_refused(connect_spark: Any, tmp_path: Path) -> None:
     rows = pa.table({"id": [1], "at": pa.array([5], pa.time64("us")), "fine": pa.array([-1], pa.timestamp("ns"))})
     pq.write_table(rows, tmp_path / "t.parquet")
     table = tamis.open(tmp_path / "t.parquet")
@@ -387,7 +383,7 @@ def test_tasks_are_packed_by_their_bytes() -> None:
     assert pack([]) == []
 
 
-def test_moments_are_those_of_utc(connect_spark: Any, tmp_path: Path) -> None:
+def test_timestamps_are_in_utc(connect_spark: Any, tmp_path: Path) -> None:
     moment = datetime(2024, 3, 10, 10, 30, tzinfo=UTC)
     pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("ms", "UTC"))}), tmp_path / "t.parquet")
     scan = tamis.open(tmp_path / "t.parquet").scan("at = TIMESTAMP '2024-03-10 10:30:00Z'")

@@ -26,7 +26,7 @@ def test_answers_equal_duckdb(world: World, spark: Any, number: int) -> None:
     found = world.session(format, spark).sql(tpch.QUERIES[number]).toArrow()
     expected = world.answer(number)
     assert found.column_names == expected.column_names
-    # Decimals have other digits behind the point after a division, on each engine in its own way.
+    # The scale of decimals after a division differs between engines.
     assert [[_rounded(value) for value in row] for row in sql_tables.rows_of(found)] == [
         [_rounded(value) for value in row] for row in sql_tables.rows_of(expected)
     ]

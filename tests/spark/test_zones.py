@@ -1,4 +1,4 @@
-"""Spark sessions in other zones than UTC: times mean what they mean to Spark, whatever is pushed."""
+"""Spark sessions in other time zones than UTC: timestamps have Spark's semantics, whatever is pushed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_answers_as_spark_does(session: tamis.Session, spark: Any, query: str) -> None:
+def test_a_query_returns_the_rows_of_spark(session: tamis.Session, spark: Any, query: str) -> None:
     expected = sorted(map(tuple, spark.sql(query).collect()))
     assert sorted(map(tuple, session.sql(query).collect())) == expected
     assert sorted(map(tuple, session.sql(query, rules=False).collect())) == expected

@@ -177,20 +177,20 @@ def _explain_format_errors(format: str) -> Iterator[None]:
 
 
 def refuse_to_overwrite(
-    place: str, output: str, option: str = "--output", files: Callable[[], pa.Table] | None = None
+    source: str, output: str, option: str = "--output", files: Callable[[], pa.Table] | None = None
 ) -> None:
     """Raise an error if the output would be inside the table that is read, or would overwrite the file that is read.
 
     Symbolic and hard links are resolved.
     """
-    if "://" in place or "://" in output:
+    if "://" in source or "://" in output:
         return
-    table, target = Path(os.path.realpath(place)), Path(os.path.realpath(output))
+    table, target = Path(os.path.realpath(source)), Path(os.path.realpath(output))
     if target == table:
         raise InvalidArgument(f"{option} '{output}' is the input file: write to another file")
     if table in target.parents or (files is not None and target.is_file() and _is_table_file(target, files())):
         raise InvalidArgument(
-            f"{option} '{output}' is inside the table '{place}', and would become part of it: write it elsewhere"
+            f"{option} '{output}' is inside the table '{source}', and would become part of it: write it elsewhere"
         )
 
 

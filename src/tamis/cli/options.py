@@ -48,7 +48,7 @@ class Request:
     int96: Int96 = "instant"
     storage_options: Mapping[str, str] | None = None
     where: Sequence[str] = ()
-    """Filters, all of which must hold."""
+    """Filters; all of them must be true."""
     columns: Sequence[str] | None = None
     limit: Limit = None
     levels: Collection[str] = LEVELS

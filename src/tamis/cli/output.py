@@ -55,14 +55,14 @@ def flush() -> None:
 
 
 @contextmanager
-def explained_writing(place: str) -> Iterator[None]:
+def explained_writing(location: str) -> Iterator[None]:
     """Raise operating system errors as errors of Tamis, except for a closed pipe: its reader had enough."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise StorageError(f"cannot write to {place}: {error.strerror or error}") from error
+        raise StorageError(f"cannot write to {location}: {error.strerror or error}") from error
 
 
 def note(text: str) -> None:

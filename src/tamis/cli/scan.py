@@ -50,7 +50,7 @@ Examples:
     help="Write the rows to a .parquet, .arrow, .arrows, .csv or .jsonl file; - is stdout.",
 )
 @click.option(
-    "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, whatever the file extension."
+    "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, regardless of the file extension."
 )
 @debug_option
 def scan(request: Request, as_json: bool, output: str | None, output_format: str | None) -> None:

@@ -89,7 +89,7 @@ Examples:
     "--output", metavar="FILE", help="Write the rows to a .parquet, .arrow, .arrows, .csv or .jsonl file; - is stdout."
 )
 @click.option(
-    "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, whatever the file extension."
+    "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, regardless of the file extension."
 )
 @debug_option
 def sql(

@@ -156,9 +156,9 @@ class ColumnCompiler:
         numbers = [item for item in items if not _is_nan(item)]
         found = f.lit(False)
         if numbers and len(numbers) <= FEW_ITEMS:
-            is_moment = self._compared_instants(call) is not None
+            is_instant = self._compared_instants(call) is not None
             made = [
-                self._constants.moment(item) if is_moment else self._constants.column(_normalize_zero(item))
+                self._constants.moment(item) if is_instant else self._constants.column(_normalize_zero(item))
                 for item in numbers
             ]
             # Spark's set of a long IN list distinguishes -0.0 and 0.0.

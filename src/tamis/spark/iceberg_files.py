@@ -1,7 +1,7 @@
 """The files of an Iceberg table as rows of a DataFrame: executors read manifests, with statistics and partition tuples.
 
-A partition value bounds its source column, so these bounds are combined with the statistics of the file. What it says
-beyond that (buckets, truncated strings) becomes a column of its own. Files of other specs lack this column: it is
+A partition value bounds its source column, so these bounds are combined with the statistics of the file. Further
+information in it (buckets, truncated strings) becomes a column of its own. Files of other specs lack this column: it is
 unknown there, and skips nothing.
 """
 

@@ -1,4 +1,4 @@
-"""Columns that nobody reads are not returned, down to fields of structs."""
+"""Rules that prune columns and struct fields."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ LONG = types.LONG
 # --- prune_columns ----------------------------------------------------------------------------------------------------
 
 
-def test_below_a_filter_its_own_columns_stay() -> None:
+def test_columns_of_a_filter_stay_below_it() -> None:
     found = apply(PruneColumns(), select(where(T, "`t.b` > `t.f`"), y="`t.a` + 1"))
     assert found == select(where(keep(T, "t.a", "t.b", "t.f"), "`t.b` > `t.f`"), y="`t.a` + 1")
 
 
-def test_below_a_join_keys_stay() -> None:
+def test_join_keys_stay_below_a_join() -> None:
     join = Join(T, U, "left", ((column("t.b"), column("u.b")),), expr("`t.f` < `u.f`", T, U))
     found = apply(PruneColumns(), keep(join, "t.a", "u.s"))
     narrow = replace(join, left=keep(T, "t.a", "t.b", "t.f"), right=keep(U, "u.b", "u.s", "u.f"))
@@ -51,12 +51,12 @@ def test_below_a_join_keys_stay() -> None:
 
 
 @pytest.mark.parametrize("kind", ["semi", "anti"])
-def test_of_the_right_side_of_a_semi_join_only_keys_are_read(kind: str) -> None:
+def test_only_keys_of_the_right_side_of_a_semi_join_are_read(kind: str) -> None:
     join = Join(T, U, kind, ((column("t.b"), column("u.b")),), expr("`t.f` < `u.f`", T, U))  # type: ignore[arg-type]
     assert apply(PruneColumns(), join) == replace(join, right=keep(U, "u.b", "u.f"))
 
 
-def test_below_an_order_its_keys_stay() -> None:
+def test_sort_keys_stay_below_a_sort() -> None:
     keys = (SortKey(column("t.b")),)
     for node in (Sort(T, keys), TopN(T, keys, 3)):
         found = apply(PruneColumns(), keep(node, "t.a"))
@@ -72,7 +72,7 @@ def test_an_aggregate_reads_what_it_aggregates() -> None:
     assert apply(PruneColumns(), count) == replace(count, source=Project(T, ()))
 
 
-def test_aggregates_that_nobody_reads_are_not_computed_but_their_groups_stay() -> None:
+def test_unread_aggregates_are_not_computed_but_their_groups_stay() -> None:
     calls = (AggregateCall("n", "count", type=LONG), AggregateCall("m", "max", (column("t.b"),), type=LONG))
     groups = Aggregate(T, (Named("k", column("t.a")),), calls)
     assert apply(PruneColumns(), keep(groups, "n")) == keep(replace(groups, aggregates=calls[:1]), "n")
@@ -80,21 +80,21 @@ def test_aggregates_that_nobody_reads_are_not_computed_but_their_groups_stay() -
     assert apply(PruneColumns(), select(one, y="1")) == select(replace(one, aggregates=calls[:1]), y="1")
 
 
-def test_parts_of_a_union_return_what_is_read_of_it() -> None:
+def test_sources_of_a_union_return_only_read_columns() -> None:
     union = Union((keep(T, "t.a", "t.s"), keep(U, "u.b", "u.s")), (Output("c", LONG), Output("d", types.STRING)))
     found = apply(PruneColumns(), keep(union, "d"))
     sources = (keep(union.sources[0], "t.s"), keep(union.sources[1], "u.s"))
     assert found == keep(Union(sources, (Output("d", types.STRING),)), "d")
 
 
-def test_a_projection_that_changes_nothing_is_left_out() -> None:
+def test_an_identity_projection_is_removed() -> None:
     whole = keep(T, *(output.name for output in T.columns))
     assert apply(PruneColumns(), whole) == T
     assert apply(PruneColumns(), replace(whole, protects=True)) is None
     assert apply(PruneColumns(), keep(T, "t.a")) is None
 
 
-def test_two_projections_are_one_where_the_lower_only_passes_on() -> None:
+def test_projections_are_merged_if_the_lower_one_only_forwards() -> None:
     lower = select(T, y="`t.a`", z="`t.n`")
     assert apply(PruneColumns(), select(lower, v="y + z.x")) == select(T, v="`t.a` + `t.n`.x")
     computing = select(T, y="`t.a` + 1", z="`t.b`")
@@ -103,7 +103,7 @@ def test_two_projections_are_one_where_the_lower_only_passes_on() -> None:
     assert apply(PruneColumns(), keep(masks, "t.a", "t.b")) is not None
 
 
-def test_masks_of_columns_that_nobody_reads_are_left_out() -> None:
+def test_masks_of_unread_columns_are_removed() -> None:
     masks = select(T, protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)")
     assert apply(PruneColumns(), keep(masks, "t.a")) == keep(select(T, protects=True, t__a="`t.a`"), "t.a")
 
@@ -111,7 +111,7 @@ def test_masks_of_columns_that_nobody_reads_are_left_out() -> None:
 # --- extract_dereferences ---------------------------------------------------------------------------------------------
 
 
-def test_of_a_struct_only_the_fields_stay_that_are_read() -> None:
+def test_only_read_fields_of_a_struct_stay() -> None:
     found = apply(ExtractDereferences(), select(where(T, "`t.b` > `t.f`"), y="`t.n`.x + 1"))
     narrow = Project(T, (Named("t.b", column("t.b")), Named("t.n.x", column("t.n/x")), Named("t.f", column("t.f"))))
     assert found == select(where(narrow, "`t.b` > `t.f`"), y="`t.n.x` + 1")
@@ -146,26 +146,26 @@ def test_a_scan_reads_what_a_projection_needs() -> None:
     assert found == select(scanned, y="`t.n.x` + `t.a`")
 
 
-def test_a_scan_has_the_outputs_where_nothing_is_computed() -> None:
+def test_a_scan_returns_the_outputs_if_nothing_is_computed() -> None:
     found = apply(PushProjectionIntoScan(), select(T, y="`t.n`", z="`t.a`"))
     handle = narrowed(("n", STRUCT), ("a", LONG))
     assert found == replace(T, handle=handle, columns=(Output("y", STRUCT), Output("z", LONG)))
 
 
-def test_a_scan_that_returns_no_more_stays() -> None:
+def test_a_scan_without_unread_columns_does_not_change() -> None:
     everything = keep(T, *(output.name for output in T.columns))
     assert apply(PushProjectionIntoScan(), everything) is None
     assert apply(PushProjectionIntoScan(), keep(Limit(T, 3), "t.a")) is None
 
 
-def test_what_may_fail_does_not_go_into_the_scan_of_a_hidden_table() -> None:
+def test_expressions_that_may_fail_are_not_pushed_into_a_protected_scan() -> None:
     hidden = scan("t", protects=True)
     found = apply(PushProjectionIntoScan(), select(hidden, y="1 / `t.a`"))
     assert found == select(replace(hidden, handle=narrowed(("a", LONG)), columns=(Output("t.a", LONG),)), y="1 / `t.a`")
     assert apply(PushProjectionIntoScan(), select(T, y="rand()", z="`t.a`")) is not None
 
 
-def test_the_rules_together_read_fields_below_what_stays() -> None:
+def test_the_rules_together_push_fields_below_operations_that_stay() -> None:
     plan = select(where(T, "`t.b` > `t.f`"), y="`t.n`.x")
     found = optimize(plan, ALL, context()).plan
     (scanned,) = (node for node in walk_plan(found) if isinstance(node, TableScan))

@@ -1,4 +1,4 @@
-"""The driver of the rules: it ends, and says which rule does not."""
+"""The driver of the rules: it terminates, and names a rule that never stops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Restless:
         return replace(node, count=node.count + 1) if isinstance(node, Limit) else None
 
 
-def test_a_rule_that_never_has_enough_is_named() -> None:
+def test_a_rule_that_never_stops_is_named() -> None:
     plan = Limit(scan("t"), 1)
     with pytest.raises(TamisError, match="'restless' still changes the plan"):
         optimize(plan, [_Restless()], context())

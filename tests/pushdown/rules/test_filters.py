@@ -1,4 +1,4 @@
-"""Filters sink: what becomes of them, and where they stay."""
+"""Rules that push filters down, and the cases in which filters stay."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_two_filters_become_one() -> None:
     assert found == where(T, "`t.a` > 5 AND `t.b` = 1")
 
 
-def test_a_filter_that_is_true_is_none() -> None:
+def test_a_true_filter_is_removed() -> None:
     assert apply(MergeFilters(), Filter(T, TRUE)) == T
 
 
@@ -46,13 +46,13 @@ def test_a_row_filter_is_not_merged() -> None:
 # --- push_filter_through_project --------------------------------------------------------------------------------------
 
 
-def test_a_filter_tests_what_a_column_is_computed_from() -> None:
+def test_a_filter_is_pushed_with_computed_columns_substituted() -> None:
     project = select(T, y="`t.a` + 1", z="`t.n`")
     found = apply(PushFilterThroughProject(), where(project, "y > 5 AND z.x = 2"))
     assert found == replace(project, source=where(T, "`t.a` + 1 > 5 AND `t.n`.x = 2"))
 
 
-def test_what_is_random_is_not_computed_twice() -> None:
+def test_a_nondeterministic_expression_is_not_computed_twice() -> None:
     project = select(T, y="rand()", z="`t.a`")
     assert apply(PushFilterThroughProject(), where(project, "y > 0.5")) is None
     assert apply(PushFilterThroughProject(), where(project, "rand() > z")) is None
@@ -61,7 +61,7 @@ def test_what_is_random_is_not_computed_twice() -> None:
     assert found == where(replace(project, source=where(T, "`t.a` = 1")), "y > 0.5")
 
 
-def test_A2_masked_columns_are_not_seen_through() -> None:
+def test_A2_filters_on_masked_columns_are_not_pushed() -> None:
     masks = select(T, protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)", t__s="`t.a`")
     rule = PushFilterThroughProject()
     assert apply(rule, where(masks, "`t.b` = 5")) is None
@@ -74,7 +74,7 @@ def test_A2_masked_columns_are_not_seen_through() -> None:
 # --- push_filter_through_filter ---------------------------------------------------------------------------------------
 
 
-def test_A1_only_what_cannot_tell_passes_a_row_filter() -> None:
+def test_A1_only_leakproof_conjuncts_pass_a_row_filter() -> None:
     policy = where(T, "`t.b` = 1", protects=True)
     rule = PushFilterThroughFilter()
     found = apply(rule, where(policy, "`t.a` = 20 AND 1 / (`t.a` - 20) = 0"))
@@ -86,7 +86,7 @@ def test_A1_only_what_cannot_tell_passes_a_row_filter() -> None:
 # --- push_filter_through_union ----------------------------------------------------------------------------------------
 
 
-def test_a_filter_of_a_union_is_one_of_each_part() -> None:
+def test_a_filter_of_a_union_is_pushed_into_each_source() -> None:
     columns = (Output("c", pa.int64()), Output("d", pa.string()))
     union = Union((keep(T, "t.a", "t.s"), keep(U, "u.b", "u.s")), columns)
     found = apply(PushFilterThroughUnion(), where(union, "c > 5 AND d LIKE 'x%'"))
@@ -97,7 +97,7 @@ def test_a_filter_of_a_union_is_one_of_each_part() -> None:
     assert found == Union(parts, columns)
 
 
-def test_a_column_that_a_union_converts_stays() -> None:
+def test_a_filter_on_a_column_that_a_union_converts_stays() -> None:
     columns = (Output("c", pa.float64()),)
     union = Union((keep(T, "t.a"), keep(U, "u.f")), columns)
     assert apply(PushFilterThroughUnion(), where(union, "c > 5")) is None
@@ -108,14 +108,14 @@ def test_a_column_that_a_union_converts_stays() -> None:
 # --- push_filter_through_aggregate ------------------------------------------------------------------------------------
 
 
-def test_a_filter_of_keys_drops_rows_before_they_are_grouped() -> None:
+def test_a_filter_on_keys_is_pushed_below_the_aggregation() -> None:
     count = AggregateCall("n", "count", type=pa.int64())
     groups = Aggregate(T, (Named("k", expr("`t.a` + 1", T)),), (count,))
     found = apply(PushFilterThroughAggregate(), where(groups, "k > 5 AND n > 1"))
     assert found == where(replace(groups, source=where(T, "`t.a` + 1 > 5")), "n > 1")
 
 
-def test_a_filter_of_aggregates_stays() -> None:
+def test_a_filter_on_aggregates_stays() -> None:
     count = AggregateCall("n", "count", type=pa.int64())
     groups = Aggregate(T, (Named("k", column("t.a")),), (count,))
     rule = PushFilterThroughAggregate()
@@ -144,7 +144,7 @@ def joined(kind: JoinKind, on: str | None = None) -> Join:
         ("right", "`u.b` = 1 AND `t.b` IS NULL", None, "`u.b` = 1", "`t.b` IS NULL"),
     ],
 )
-def test_a_where_goes_to_its_side(
+def test_a_where_is_pushed_to_its_side(
     kind: JoinKind, text: str, left: str | None, right: str | None, stays: str | None
 ) -> None:
     join = joined(kind)
@@ -157,7 +157,7 @@ def test_a_where_goes_to_its_side(
 
 
 @pytest.mark.parametrize("kind", ["semi", "anti"])
-def test_a_where_of_what_is_left_by_a_semi_join_goes_left(kind: JoinKind) -> None:
+def test_a_where_above_a_semi_or_anti_join_is_pushed_left(kind: JoinKind) -> None:
     join = joined(kind)
     assert apply(PushFilterThroughJoin(), where(join, "`t.b` = 1")) == replace(join, left=where(T, "`t.b` = 1"))
 
@@ -176,7 +176,7 @@ def test_a_where_of_what_is_left_by_a_semi_join_goes_left(kind: JoinKind) -> Non
         ("inner", "`t.b` > rand()"),
     ],
 )
-def test_a_where_that_no_side_may_have_stays(kind: JoinKind, text: str) -> None:
+def test_a_where_that_belongs_to_no_side_stays(kind: JoinKind, text: str) -> None:
     assert apply(PushFilterThroughJoin(), where(joined(kind), text)) is None
 
 
@@ -193,9 +193,7 @@ def test_a_where_that_no_side_may_have_stays(kind: JoinKind, text: str) -> None:
         ("left", "`u.n`.x IS NOT NULL", "inner"),
     ],
 )
-def test_an_outer_join_whose_null_rows_are_dropped_does_not_make_them(
-    kind: JoinKind, text: str, becomes: JoinKind
-) -> None:
+def test_an_outer_join_whose_padded_rows_are_dropped_is_reduced(kind: JoinKind, text: str, becomes: JoinKind) -> None:
     found = apply(PushFilterThroughJoin(), where(joined(kind), text))
     while isinstance(found, Filter):
         found = found.source  # type: ignore[assignment]
@@ -213,7 +211,7 @@ def test_an_outer_join_whose_null_rows_are_dropped_does_not_make_them(
         ("anti", False, True, True),
     ],
 )
-def test_an_on_goes_to_its_side(kind: JoinKind, left: bool, right: bool, stays: bool) -> None:
+def test_an_on_is_pushed_to_its_side(kind: JoinKind, left: bool, right: bool, stays: bool) -> None:
     join = joined(kind, "`t.b` = 1 AND `u.b` = 2")
     on_stays = [text for text, is_pushed in (("`t.b` = 1", left), ("`u.b` = 2", right)) if not is_pushed]
     expected = replace(
@@ -225,7 +223,7 @@ def test_an_on_goes_to_its_side(kind: JoinKind, left: bool, right: bool, stays: 
     assert apply(PushFilterThroughJoin(), join) == expected
 
 
-def test_nothing_of_the_on_of_a_full_join_goes_anywhere() -> None:
+def test_the_on_of_a_full_join_stays() -> None:
     assert apply(PushFilterThroughJoin(), joined("full", "`t.b` = 1 AND `u.b` = 2")) is None
     assert apply(PushFilterThroughJoin(), joined("inner")) is None
 
@@ -236,12 +234,12 @@ def test_an_equality_makes_a_cross_join_an_inner_one() -> None:
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "semi", "anti"])
-def test_what_holds_for_a_key_holds_for_the_other_key(kind: JoinKind) -> None:
+def test_a_filter_on_a_key_also_applies_to_the_equal_key(kind: JoinKind) -> None:
     found = apply(PushFilterThroughJoin(), where(joined(kind), "`t.a` > 5"))
     assert found == replace(joined(kind), left=where(T, "`t.a` > 5"), right=where(U, "`u.a` > 5"))
 
 
-def test_what_an_on_says_of_a_key_of_an_outer_join_is_not_said_of_the_side_that_is_kept() -> None:
+def test_an_on_filter_on_a_key_of_an_outer_join_does_not_apply_to_the_preserved_side() -> None:
     found = apply(PushFilterThroughJoin(), joined("left", "`u.a` > 5"))
     assert found == replace(joined("left"), right=where(U, "`u.a` > 5"))
 
@@ -257,13 +255,13 @@ def _plain() -> Union:
     return Union((), tuple(Output(name, kind) for name, kind in FakeHandle("t").columns))
 
 
-def test_a_scan_takes_what_its_connector_can_test() -> None:
+def test_supported_conjuncts_are_pushed_into_the_scan() -> None:
     found = apply(PushFilterIntoScan(), where(T, "`t.a` > 5 AND `t.a` < `t.b`"))
     assert found == where(replace(T, handle=handle("`t.a` > 5")), "`t.a` < `t.b`")
     assert apply(PushFilterIntoScan(), where(T, "`t.a` > 5")) == replace(T, handle=handle("`t.a` > 5"))
 
 
-def test_what_no_connector_tests_stays() -> None:
+def test_unsupported_conjuncts_stay() -> None:
     rule = PushFilterIntoScan()
     assert apply(rule, where(T, "`t.a` < `t.b`")) is None
     assert apply(rule, where(T, "`t.a` < rand()")) is None
@@ -271,16 +269,16 @@ def test_what_no_connector_tests_stays() -> None:
     assert apply(rule, where(Limit(T, 3), "`t.a` > 5")) is None
 
 
-def test_A1_into_the_scan_of_a_hidden_table_goes_only_what_cannot_tell() -> None:
+def test_A1_only_leakproof_conjuncts_are_pushed_into_a_protected_scan() -> None:
     rule = PushFilterIntoScan()
     found = apply(rule, where(HIDDEN, "`t.a` = 20 AND 1 / (`t.a` - 20) = 0"))
     assert found == where(replace(HIDDEN, handle=handle("`t.a` = 20")), "1 / (`t.a` - 20) = 0")
     assert apply(rule, where(HIDDEN, "1 / (`t.a` - 20) = 0")) is None
-    # The row filter is trusted, and what remains of it still protects.
+    # The row filter is trusted, and its residual filter still protects.
     policy = where(HIDDEN, "`t.a` = 3 AND `t.a` < `t.b`", protects=True)
     found = apply(rule, policy)
     assert found == where(replace(HIDDEN, handle=handle("`t.a` = 3")), "`t.a` < `t.b`", protects=True)
-    # One that may fail waits, so that all of its rows are asked about, whatever the user asks for.
+    # A row filter that may fail is not pushed, so that it is evaluated on all rows, regardless of the user's filter.
     fails = where(HIDDEN, "`t.a` + 1 = 3", protects=True)
     assert apply(rule, fails) is None
     assert apply(PushFilterThroughFilter(), where(fails, "`t.a` = 20")) is None
@@ -289,7 +287,7 @@ def test_A1_into_the_scan_of_a_hidden_table_goes_only_what_cannot_tell() -> None
 # --- drop_residual ----------------------------------------------------------------------------------------------------
 
 
-def test_what_every_row_satisfies_is_not_tested_again() -> None:
+def test_conjuncts_that_the_scan_guarantees_are_dropped() -> None:
     filtered = replace(T, handle=handle("`t.a` > 5"))
     assert apply(DropResidual(), where(filtered, "`t.a` > 5 AND `t.a` < `t.b`")) == where(filtered, "`t.a` < `t.b`")
     assert apply(DropResidual(), where(filtered, "`t.a` > 5")) == filtered

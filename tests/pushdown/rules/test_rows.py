@@ -1,4 +1,4 @@
-"""Limits, first rows, groups and joins go into scans where the connector takes them."""
+"""Rules that push limits, top-n, aggregations and joins into scans, and dynamic filters."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def limited(node: TableScan, count: int) -> TableScan:
 # --- Limits -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_limit_goes_below_a_projection() -> None:
+def test_a_limit_is_pushed_below_a_projection() -> None:
     project = select(T, y="`t.a` + 1")
     assert apply(PushLimitThroughProject(), Limit(project, 3, 2)) == replace(project, source=Limit(T, 3, 2))
     assert apply(PushLimitThroughProject(), Limit(where(T, "`t.a` > 1"), 3)) is None
 
 
-def test_no_part_of_a_union_returns_more_than_is_wanted() -> None:
+def test_a_limit_is_pushed_into_each_source_of_a_union() -> None:
     union = Union((T, scan("u", rows=4)), T.columns)
     found = apply(PushLimitThroughUnion(), Limit(union, 3, 2))
     assert found == Limit(replace(union, sources=(Limit(T, 5), scan("u", rows=4))), 3, 2)
@@ -67,7 +67,7 @@ def test_no_part_of_a_union_returns_more_than_is_wanted() -> None:
     assert apply(PushLimitThroughUnion(), Limit(T, 5)) is None
 
 
-def test_a_scan_stops_at_a_limit() -> None:
+def test_a_limit_is_pushed_into_a_scan() -> None:
     rule = PushLimitIntoScan()
     assert apply(rule, Limit(T, 3)) == limited(T, 3)
     assert apply(rule, Limit(T, 3, 2)) == Limit(limited(T, 5), 3, 2)
@@ -78,7 +78,7 @@ def test_a_scan_stops_at_a_limit() -> None:
     assert apply(rule, Limit(where(T, "`t.a` > 1"), 3)) is None
 
 
-def test_first_rows_are_read_first() -> None:
+def test_a_top_n_is_pushed_into_a_scan() -> None:
     rule = PushTopNIntoScan()
     top = TopN(T, (SortKey(column("t.a"), descending=True),), 3)
     key = SortKey(Column(("a",)), descending=True)
@@ -90,7 +90,7 @@ def test_first_rows_are_read_first() -> None:
     assert apply(rule, replace(top, source=where(T, "`t.a` > 1"))) is None
 
 
-def test_first_rows_by_what_a_projection_passes_on() -> None:
+def test_a_top_n_is_pushed_through_a_forwarding_projection() -> None:
     project = select(T, y="`t.a`", z="`t.b` + 1")
     top = TopN(project, (SortKey(Column(("y",), type=LONG)),), 3)
     made = replace(T, handle=replace(FakeHandle("t"), top=(SortKey(Column(("a",))),), limit=3))
@@ -100,7 +100,7 @@ def test_first_rows_by_what_a_projection_passes_on() -> None:
 # --- Groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_groups_are_made_by_the_scan() -> None:
+def test_an_aggregation_is_pushed_into_a_scan() -> None:
     call = AggregateCall("n", "count", (column("t.b"),), type=LONG)
     groups = Aggregate(T, (Named("k", column("t.a")),), (call,))
     found = apply(PushAggregationIntoScan(), groups)
@@ -113,7 +113,7 @@ def test_groups_are_made_by_the_scan() -> None:
     )
 
 
-def test_groups_of_what_a_projection_computes() -> None:
+def test_an_aggregation_of_projected_expressions_is_pushed() -> None:
     groups = Aggregate(select(T, y="`t.a` + 1"), (), (AggregateCall("m", "max", (Column(("y",), type=LONG),)),))
     found = apply(PushAggregationIntoScan(), groups)
     assert isinstance(found, TableScan)
@@ -121,7 +121,7 @@ def test_groups_of_what_a_projection_computes() -> None:
     assert found.handle.groups is not None
 
 
-def test_an_average_is_made_above_of_the_parts_that_a_scan_returns() -> None:
+def test_an_average_is_computed_from_partial_results_of_the_scan() -> None:
     calls = (AggregateCall("m", "avg", (column("t.b"),)), AggregateCall("c", "count", (column("t.b"),), type=LONG))
     groups = Aggregate(T, (Named("k", column("t.a")),), calls)
     found = apply(PushAggregationIntoScan(), groups, FakeConnector(averages=False))
@@ -134,19 +134,19 @@ def test_an_average_is_made_above_of_the_parts_that_a_scan_returns() -> None:
 
 
 @pytest.mark.parametrize("function", ["sum", "avg"])
-def test_rows_that_workers_read_are_summed_there(function: str) -> None:
+def test_sums_are_not_pushed_if_workers_read_the_rows(function: str) -> None:
     rule = PushAggregationIntoScan()
     sums = Aggregate(T, (), (AggregateCall("n", "count"), AggregateCall("m", function, (column("t.b"),))))
     counts = Aggregate(T, (), (AggregateCall("n", "count"),))
     reading, other = (context(FakeConnector(sums=reads)) for reads in (True, False))
     assert rule.apply(sums, replace(reading, has_workers=True)) is None
     assert isinstance(rule.apply(sums, reading), TableScan)
-    # A database has the sums, whoever reads them.
+    # A database computes the sums itself.
     assert isinstance(rule.apply(sums, replace(other, has_workers=True)), TableScan)
     assert isinstance(rule.apply(counts, replace(reading, has_workers=True)), TableScan)
 
 
-def test_groups_stay_above_what_is_not_in_the_scan() -> None:
+def test_an_aggregation_stays_above_operations_outside_of_the_scan() -> None:
     rule = PushAggregationIntoScan()
     assert apply(rule, Aggregate(T, (), ())) is None
     count = (AggregateCall("n", "count"),)
@@ -161,7 +161,7 @@ def test_groups_stay_above_what_is_not_in_the_scan() -> None:
     assert apply(rule, Aggregate(hidden, (), failing)) is None
 
 
-def test_a_filter_of_keys_goes_below_before_groups_go_into_the_scan() -> None:
+def test_a_filter_on_keys_is_pushed_before_the_aggregation() -> None:
     groups = Aggregate(T, (Named("k", column("t.a")),), (AggregateCall("n", "count", type=LONG),))
     plan = where(select(groups, k2="k", n="n"), "k2 > 5")
     found = optimize(plan, ALL, context()).plan
@@ -176,7 +176,7 @@ def test_a_filter_of_keys_goes_below_before_groups_go_into_the_scan() -> None:
 ON = ((column("t.a"), column("u.a")),)
 
 
-def test_tables_of_one_place_are_joined_there() -> None:
+def test_tables_of_one_connector_are_joined_in_the_scan() -> None:
     join = Join(T, U, "inner", ON)
     found = apply(PushJoinIntoScan(), join)
     assert isinstance(found, TableScan)
@@ -199,7 +199,7 @@ def test_other_joins_stay(join: Join) -> None:
     assert apply(PushJoinIntoScan(), join) is None
 
 
-# --- Pruning at run time ----------------------------------------------------------------------------------------------
+# --- Dynamic filters --------------------------------------------------------------------------------------------------
 
 LARGE, SMALL = scan("t", rows=10_000), scan("u", rows=10)
 
@@ -215,7 +215,7 @@ LARGE, SMALL = scan("t", rows=10_000), scan("u", rows=10)
         ("anti", False, True),
     ],
 )
-def test_the_larger_side_is_pruned_unless_the_join_keeps_its_rows(
+def test_the_larger_side_is_pruned_unless_the_join_preserves_its_rows(
     kind: JoinKind, prunes_large: bool, prunes_when_swapped: bool
 ) -> None:
     join = Join(LARGE, SMALL, kind, ON)
@@ -250,7 +250,7 @@ def in_list(name: str, *items: int) -> Call:
     return Call("in", (Column((name,)), *(Literal(item, LONG) for item in items)))
 
 
-def test_keys_come_to_the_scan_through_what_keeps_them() -> None:
+def test_dynamic_filters_reach_scans_through_nodes_that_preserve_the_key() -> None:
     inner = Join(select(where(LARGE, "`t.a` < `t.b`"), y="`t.b`", z="`t.a`"), scan("v"), "left", ())
     side = Sort(inner, ())
     join = Join(side, SMALL, "inner", ((Column(("z",), type=LONG), column("u.a")),), dynamic_filter_side="left")
@@ -259,19 +259,19 @@ def test_keys_come_to_the_scan_through_what_keeps_them() -> None:
     assert get_outputs(found) == get_outputs(side)
 
 
-def test_no_keys_leave_nothing() -> None:
-    join = Join(LARGE, SMALL, "inner", ON, dynamic_filter_side="left")
+def test_an_empty_key_set_prunes_everything() -> None:
+    join = Join(LARGE, SMALL, "inner", ON, prunes="left")
     assert predicates(push_dynamic_filters(join, keys(None), context())) == predicates(LARGE)
     assert build_key_predicate(column("t.a"), pa.array([None], LONG)) == FALSE
 
 
-def test_keys_do_not_pass_a_limit_nor_the_side_that_an_outer_join_fills() -> None:
+def test_dynamic_filters_do_not_pass_a_limit_or_the_padded_side_of_an_outer_join() -> None:
     for side in (Limit(LARGE, 5), Join(scan("v"), LARGE, "left", ()), TopN(LARGE, (SortKey(column("t.b")),), 3)):
         join = Join(side, SMALL, "inner", ON, dynamic_filter_side="left")
         assert push_dynamic_filters(join, keys(1), context()) == side
 
 
-def test_A8_keys_pass_masks_only_of_columns_that_are_not_masked() -> None:
+def test_A8_dynamic_filters_pass_masks_only_on_unmasked_columns() -> None:
     hidden = scan("t", protects=True)
     masks = select(where(hidden, "`t.b` = 1", protects=True), protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)")
     join = Join(masks, SMALL, "inner", ON, dynamic_filter_side="left")
@@ -307,7 +307,7 @@ def test_keys_of_other_types(kind: pa.DataType, given: pa.Array, said: str | Non
     assert found == (None if said is None else expr(said, Union((), (Output("k", kind),))))
 
 
-def test_every_rule_leaves_alone_what_all_of_them_made() -> None:
+def test_no_rule_fires_on_the_optimized_plan() -> None:
     join = Join(LARGE, where(SMALL, "`u.s` = 'x'"), "left", ON, expr("`u.b` > 1", T, U))
     groups = Aggregate(
         where(join, "`t.b` = 1 AND `u.f` > `t.f`"),
@@ -324,7 +324,7 @@ def test_every_rule_leaves_alone_what_all_of_them_made() -> None:
     assert not [each.name for each in optimize(done, ALL, context()).rule_metrics if each.applied]
 
 
-def test_A1_no_rule_undoes_what_another_did_to_the_filters_of_a_hidden_table() -> None:
+def test_A1_no_rule_undoes_another_on_filters_of_a_protected_table() -> None:
     hidden = scan("t", protects=True)
     policy = where(hidden, "`t.a` < `t.b`", protects=True)
     masks = select(policy, protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)", t__s="`t.s`")

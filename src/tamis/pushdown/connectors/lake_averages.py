@@ -3,7 +3,7 @@
     avg(x)  ─▶  CAST(sum(x) AS double) / CAST(count(x) AS double)
 
 The average of decimals has four more digits after the decimal point than they have, as in Spark.
-DuckDB computes averages without keys in the same way; averages of groups may differ in their last bit.
+DuckDB computes averages without keys like this; averages of groups may differ in their last bit.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class PartialAggregates:
     """The distinct aggregates without averages, and the positions of those that each requested one is computed from."""
 
     calls: tuple[AggregateCall, ...]
-    places: tuple[tuple[int, ...], ...]
+    positions: tuple[tuple[int, ...], ...]
     scales: tuple[int | None, ...]
     """For each requested average of decimals, the scale of these decimals; else None."""
 
     @staticmethod
     def of(aggregates: Sequence[AggregateCall]) -> PartialAggregates:
         found: dict[AggregateCall, int] = {}
-        places = []
+        positions = []
         for call in aggregates:
             functions = ("sum", "count") if is_average(call) else (call.function,)
             parts = (replace(call, name="", function=function) for function in functions)
-            places.append(tuple(found.setdefault(part, len(found)) for part in parts))
+            positions.append(tuple(found.setdefault(part, len(found)) for part in parts))
         calls = tuple(replace(call, name=f"{call.function}({_format_arguments(call)})") for call in found)
-        return PartialAggregates(calls, tuple(places), tuple(map(_find_scale, aggregates)))
+        return PartialAggregates(calls, tuple(positions), tuple(map(_find_scale, aggregates)))
 
     def values(self, columns: Sequence[Output]) -> tuple[Expr, ...]:
         """Return the requested aggregates as expressions over the columns of the partial results."""
         return tuple(
-            _to_value([Column((columns[place].name,), type=columns[place].type) for place in places], scale)
-            for places, scale in zip(self.places, self.scales, strict=True)
+            _to_value([Column((columns[position].name,), type=columns[position].type) for position in positions], scale)
+            for positions, scale in zip(self.positions, self.scales, strict=True)
         )
 
 
