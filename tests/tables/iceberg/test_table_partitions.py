@@ -51,7 +51,7 @@ def planned(table: tamis.Table, where: object, levels: tuple[str, ...] = PARTITI
 
 def whole(table: tamis.Table, where: object) -> set[int]:
     """Return the numbers of the fully matched files."""
-    listing = table.scan(where)._listing
+    listing = planner_of(table.scan(where)).listing
     assert listing.matched is not None
     paths = listing.files["path"].to_pylist()
     return {int(Path(path).stem) for path, matched in zip(paths, listing.matched, strict=True) if matched}
