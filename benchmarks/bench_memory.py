@@ -61,7 +61,7 @@ def duckdb_batches(path: str) -> Work:
 def tamis_limit(path: str, limit: int) -> Work:
     """Read a few rows; what is found are the rows, the footers read, the requests and the bytes."""
     import tamis
-    from tamis.parquet.footer import FOOTERS
+    from tamis.parquet.footer.footer import FOOTERS
 
     def work() -> tuple[int, int, int | None, int | None]:
         scan = tamis.open(path).scan(limit=limit)

@@ -69,10 +69,10 @@ def least_bytes(path: Path, lookup: Lookup, rows_per_group: int) -> int:
     """The footer, the page indexes of the row groups with matches, and the pages with matches, dictionaries included;
     of each Bloom filter that can decide, its header and one block."""
     from tamis.io.storage import open_storage
-    from tamis.parquet.file import ParquetFile
-    from tamis.parquet.indexes import read_page_indexes
-    from tamis.parquet.leaves import find_leaf_indices
-    from tamis.parquet.selection import RowSelection
+    from tamis.parquet.footer.leaves import find_leaf_indices
+    from tamis.parquet.indexes.page_units import read_page_indexes
+    from tamis.parquet.reading.parquet_file import ParquetFile
+    from tamis.parquet.selection.row_selection import RowSelection
 
     size = path.stat().st_size
     source = ParquetFile.load(open_storage(path), str(path), size, None)

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from harness import Ratio, Section, Settings, Target, here, interleave, markdown_table, milliseconds, ratio
 
 from tamis.expr.bind import bind
+from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Call, Expr
 from tamis.expr.normalise import normalise
-from tamis.expr.sources import to_expr
 from tamis.skipping.handler import ArrowExpressionHandler
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import Conjunct, rewrite

@@ -100,7 +100,7 @@ def load_parts_of_tamis() -> None:
         return
     parts = ["session", "table", "expr.sql"]
     # Preparations for Iceberg tables import their own, and their memory is measured.
-    if "tamis.tables.iceberg.table" not in sys.modules:
+    if "tamis.formats.iceberg.table" not in sys.modules:
         parts += ["indexing.finding", "indexing.table_index", "tables.delta.table", "tables.hive.table"]
     for part in parts:
         importlib.import_module(f"tamis.{part}")

@@ -178,10 +178,10 @@ HEAVY = {
     "pyspark",
     "click",
     "rich",
-    "tamis.tables.delta.table",
-    "tamis.tables.hive.table",
-    "tamis.tables.iceberg.table",
-    "tamis.indexing.store",
+    "tamis.formats.delta.table",
+    "tamis.formats.hive.table",
+    "tamis.formats.iceberg.table",
+    "tamis.index.store",
     "tamis.pushdown",
 }
 # pyarrow imports pandas with the first Python value that it is given, unless that is prevented.
@@ -219,7 +219,7 @@ def test_help_loads_no_more_than_it_shows() -> None:
 
 def test_a_command_in_a_pipe_loads_neither_pandas_nor_rich(tmp_path: Path) -> None:
     place = write_hive(tmp_path / "orders")
-    expected = {"numpy", "pyarrow", "click", "sqlglot", "tamis.tables.hive.table"}
+    expected = {"numpy", "pyarrow", "click", "sqlglot", "tamis.formats.hive.table"}
     assert loaded_by(COMMAND, "plan", str(place), "--where", "id < 5") == expected
 
 
@@ -245,9 +245,9 @@ ROWS = pa.table({"id": range(10)})
 @pytest.mark.parametrize(
     ("write", "expected"),
     [
-        (write_delta, {"tamis.tables.delta.table"}),
-        (write_hive, {"tamis.tables.hive.table"}),
-        (write_iceberg, {"tamis.tables.iceberg.table", "polars", "pyiceberg"}),
+        (write_delta, {"tamis.formats.delta.table"}),
+        (write_hive, {"tamis.formats.hive.table"}),
+        (write_iceberg, {"tamis.formats.iceberg.table", "polars", "pyiceberg"}),
     ],
     ids=["delta", "hive", "metadata of iceberg"],
 )

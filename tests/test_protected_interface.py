@@ -10,8 +10,8 @@ import pytest
 import tamis
 from builders.protected import POLICIES, write_orders
 from tamis.errors import AccessDenied
-from tamis.protected_table import ProtectedTable
-from tamis.pushdown.policies.scan import ProtectedScan
+from tamis.query.policies.protected_scan import ProtectedScan
+from tamis.query.policies.protected_table import ProtectedTable
 from tamis.scan.scan import Scan
 from tamis.table import Table
 

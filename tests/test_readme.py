@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from tamis.expr.bind import bind
-from tamis.expr.functions import FUNCTIONS, Nulls
-from tamis.expr.printer import to_sql
-from tamis.expr.sql import parse_sql
+from tamis.expr.functions.table import FUNCTIONS, Nulls
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_sql
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

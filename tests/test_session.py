@@ -22,14 +22,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import tamis
-from tamis.errors import (
-    AccessDenied,
-    InvalidArgument,
-    MissingDependency,
-    TableNotFound,
-    TamisError,
-    UnsupportedFeature,
-)
+from tamis.errors import AccessDenied, InvalidArgument, MissingDependency, TableNotFound, TamisError, UnsupportedFeature
 
 
 def test_a_session_without_spark_opens_tables_as_open_does(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tamis import connectors, delta, errors, hive, iceberg, index, parquet, spark
     from tamis.errors import TamisError
     from tamis.expr.builder import Expression, col, lit
-    from tamis.expr.partition_filter import PartitionFilter
-    from tamis.pushdown.connector import Connector
-    from tamis.pushdown.query import Query
-    from tamis.scan.plan import ScanPlan
-    from tamis.scan.report import Report
+    from tamis.expr.wire.partition_filter import PartitionFilter
+    from tamis.query.connectors.connector import Connector
+    from tamis.query.query import Query
+    from tamis.scan.planning.plan import ScanPlan
+    from tamis.scan.report.report import Report
     from tamis.scan.scan import Scan
     from tamis.session import Session, connect
     from tamis.table import Table
@@ -57,16 +57,16 @@ _HOMES = {
     "open": "table.open_table",
     "connect": "session.connect",
     "Session": "session.Session",
-    "Query": "pushdown.query.Query",
+    "Query": "query.query.Query",
     "Table": "table.Table",
     "Scan": "scan.scan.Scan",
-    "ScanPlan": "scan.plan.ScanPlan",
-    "Report": "scan.report.Report",
+    "ScanPlan": "scan.planning.plan.ScanPlan",
+    "Report": "scan.report.report.Report",
     "col": "expr.builder.col",
     "lit": "expr.builder.lit",
     "Expression": "expr.builder.Expression",
-    "PartitionFilter": "expr.partition_filter.PartitionFilter",
-    "Connector": "pushdown.connector.Connector",
+    "PartitionFilter": "expr.wire.partition_filter.PartitionFilter",
+    "Connector": "query.connectors.connector.Connector",
     "TamisError": "errors.TamisError",
 }
 """The definitions of the public names that are not modules."""

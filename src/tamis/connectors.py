@@ -13,10 +13,12 @@ from tamis.expr.nodes import (
     Expr,
     Literal,
     and_,
+    find_columns,
     not_,
     or_,
+    split_conjuncts,
 )
-from tamis.pushdown.connector import (
+from tamis.query.connectors.connector import (
     Connector,
     Handle,
     Properties,
@@ -26,8 +28,8 @@ from tamis.pushdown.connector import (
     PushedProjection,
     PushedRows,
 )
-from tamis.pushdown.nodes import AggregateCall, JoinKind, Named, Output, SortKey
-from tamis.scan.key_sieve import KeySieve
+from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
+from tamis.scan.reading.bloom_join_filter import KeySieve
 
 __all__ = [
     "Connector",
@@ -54,8 +56,8 @@ __all__ = [
     "and_",
     "or_",
     "not_",
-    "columns_of",
-    "conjuncts_of",
+    "find_columns",
+    "split_conjuncts",
     "Evaluator",
     "can_evaluate",
 ]

@@ -1,13 +1,13 @@
 """Plain functions over Delta tables, from a location and a filter to Arrow, for threads and Spark executors."""
 
-from tamis.tables.c_interface import export_batch
-from tamis.tables.delta.functions import (
+from tamis.formats.delta.functions import (
     SnapshotInfo,
     list_files,
     read_checkpoint_part,
     read_post_checkpoint_changes,
     snapshot_info,
 )
+from tamis.formats.function_results import export_batch
 
 __all__ = [
     "SnapshotInfo",

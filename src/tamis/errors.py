@@ -126,7 +126,7 @@ class ExpressionError(TamisError):
 
 
 class ParseError(ExpressionError):
-    """Text that is not a valid expression. `build_position` is the offending character, counted from 1."""
+    """Text that is not a valid expression. `position` is the offending character, counted from 1."""
 
     def __init__(self, message: str, *, position: int | None = None, hint: str | None = None) -> None:
         self.position = position

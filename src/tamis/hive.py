@@ -1,5 +1,5 @@
 """Plain functions over Hive-style tables, from a location and a filter to Arrow, for threads and Spark executors."""
 
-from tamis.tables.hive.functions import TableInfo, list_partition_files, table_info
+from tamis.formats.hive.functions import TableInfo, list_partition_files, table_info
 
 __all__ = ["TableInfo", "list_partition_files", "table_info"]

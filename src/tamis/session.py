@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from tamis.engines.local import LocalEngine
-from tamis.engines.spark import SparkEngine
+from tamis.engines.spark.jobs import SparkEngine
 from tamis.errors import (
     AccessDenied,
     InvalidArgument,
@@ -27,23 +27,21 @@ from tamis.errors import (
     check_flags,
     suggest_arguments,
 )
+from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode
 from tamis.io.storage_options import check_storage_options
 from tamis.table import Table, open_source
-from tamis.tables.jobs import Engine
-from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tamis.parquet.leaves import Int96
-    from tamis.protected_table import ProtectedTable
-    from tamis.pushdown.catalog import Catalog
-    from tamis.pushdown.parameters import Arguments
-    from tamis.pushdown.policies import Policies, PolicySource
-    from tamis.pushdown.query import CompiledQuery, Query, Rules
-    from tamis.pushdown.time_travel import TableState
-    from tamis.tables.source import TableSource, Versioned
-
+    from tamis.formats.source import TableSource, Versioned
+    from tamis.parquet.footer.leaves import Int96
+    from tamis.query.catalog import Catalog
+    from tamis.query.policies import Policies, PolicySource
+    from tamis.query.policies.protected_table import ProtectedTable
+    from tamis.query.query import CompiledQuery, Query, Rules
+    from tamis.query.sql.parameters import Arguments
+    from tamis.query.sql.table_versions import TableState
 
 _CATALOG_OPTIONS = ("storage_options", "relocate", "allow_outside")
 
@@ -165,7 +163,7 @@ class Session(_Answering[Answer]):
         )
         if self._policies is None:
             return Table(open_table())
-        from tamis.protected_table import protect_table, redact_opening_errors
+        from tamis.query.policies.protected_table import protect_table, redact_opening_errors
 
         with redact_opening_errors(uri, self._policies, self._principal):
             table = Table(open_table())
@@ -185,7 +183,7 @@ class Session(_Answering[Answer]):
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
-        from tamis.protected_table import ProtectedTable, policy_names_of, unprotected_source
+        from tamis.query.policies.protected_table import ProtectedTable, policy_names_of, unprotected_source
 
         if not isinstance(table, Table | ProtectedTable):
             self._catalog.register_rows(name, table)
@@ -213,18 +211,18 @@ class Session(_Answering[Answer]):
         elif hasattr(database, "push_filter") and hasattr(database, "read"):
             self._catalog.attach(name, database)
         else:
-            from tamis.pushdown.connectors.database import DatabaseConnector
-            from tamis.tables.database import open_database
+            from tamis.formats.database import open_database
+            from tamis.query.connectors.database_connector import DatabaseConnector
 
             self._catalog.attach(name, DatabaseConnector(name, open_database(database, **options)))
         return self
 
     def _attach_iceberg(self, name: str, catalog: Any, options: Mapping[str, Any]) -> None:
-        from tamis.tables.iceberg.dependencies import check_installed
+        from tamis.formats.iceberg.dependencies import check_installed
 
         check_installed()
-        from tamis.protected_table import policy_names_of, redact_catalog_errors
-        from tamis.tables.iceberg.attached import AttachedIcebergCatalog
+        from tamis.formats.iceberg.catalogs.open_table import AttachedIcebergCatalog
+        from tamis.query.policies.protected_table import policy_names_of, redact_catalog_errors
 
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
         if unknown:
@@ -270,7 +268,7 @@ class Session(_Answering[Answer]):
         if found is not None:
             return found
         # The engine takes a tenth of a second to load, and few sessions query.
-        from tamis.pushdown.catalog import Catalog
+        from tamis.query.catalog import Catalog
 
         with self._catalog_lock:
             # Another thread may have made it meanwhile, and registered tables in it.
@@ -293,7 +291,7 @@ class Session(_Answering[Answer]):
         `{"push_limit_into_scan": False}`; False switches off all.
         """
         # The engine takes a tenth of a second to load, and few sessions query.
-        from tamis.pushdown.query import Query
+        from tamis.query.query import Query
 
         if _is_duckdb(dialect):
             found = self._duckdb_query(query, args, rules)
@@ -315,7 +313,7 @@ class Session(_Answering[Answer]):
 
     def _run_as_written(self, query: str) -> Any:
         """Return Spark's DataFrame for a query with unsupported syntax; None where Spark does not accept it either."""
-        from tamis.spark.as_written import frame_as_written
+        from tamis.engines.spark.queries import frame_as_written
 
         def find_frame(name: str) -> Any:
             is_known = self._catalog.find((name,)) is not None
@@ -347,8 +345,8 @@ class Session(_Answering[Answer]):
         return found.explain(format)
 
     def _query(self, query: str, arguments: Arguments | None, rules: Rules) -> CompiledQuery:
-        from tamis.pushdown.query import CompiledQuery
-        from tamis.pushdown.visible import VisibleTables
+        from tamis.query.catalog import VisibleTables
+        from tamis.query.query import CompiledQuery
 
         tables = VisibleTables(self._catalog, self._policies, self._principal)
         # Without policies and principals current_user() is Spark's user.
@@ -373,8 +371,8 @@ class Session(_Answering[Answer]):
                 "dialect='duckdb' runs on the embedded engine, and this session runs its queries on Spark: register "
                 "the tables in a session without Spark, tamis.connect(), or write the query in Spark's dialect"
             )
-        from tamis.pushdown.duckdb_dialect.query import DuckdbQuery
-        from tamis.pushdown.visible import VisibleTables
+        from tamis.engines.duckdb.dialect.duckdb_query import DuckdbQuery
+        from tamis.query.catalog import VisibleTables
 
         tables = VisibleTables(self._catalog, self._policies, self._principal)
         return DuckdbQuery(query, tables, dict(self._catalog.connectors), rules, arguments=arguments)
@@ -383,7 +381,7 @@ class Session(_Answering[Answer]):
     def _spark_settings(self) -> dict[str, Any]:
         if self._spark_session is None:
             return {}
-        from tamis.spark.queries import is_ansi, zone_of
+        from tamis.engines.spark.queries import is_ansi, zone_of
 
         return {"zone": zone_of(self._spark_session), "is_ansi": is_ansi(self._spark_session)}
 
@@ -439,7 +437,7 @@ def _is_iceberg_catalog(given: Any) -> bool:
 def _load_policies(policies: PolicySource | None) -> Policies | None:
     if policies is None:
         return None
-    from tamis.pushdown.policies import load_policies
+    from tamis.query.policies import load_policies
 
     return load_policies(policies)
 
@@ -475,7 +473,7 @@ def connect(
     """Return a session. With a Spark session (classic or Connect), SQL runs there, and plans may be made in executors.
 
     `planning` is `local` (in this process), `spark` (executors read checkpoint parts, directories and footers) or
-    `auto`: in executors where there is much to read; `tamis.tables.planning` has the thresholds. `policies` are row
+    `auto`: in executors where there is much to read; `tamis.formats.jobs` has the thresholds. `policies` are row
     filters and masks: the path of a YAML file, a mapping, or a function. `storage_options` apply to tables that are
     opened without any, also by their locations in queries.
     """

@@ -20,21 +20,20 @@ from tamis.errors import (
     wrong_argument,
 )
 from tamis.expr.nodes import FALSE, NULL
+from tamis.formats.detect import is_delta, is_iceberg, reject_nested_directory
+from tamis.formats.iceberg.dependencies import check_installed
+from tamis.formats.jobs import Planning
+from tamis.formats.source import LEVELS, HasPartitionFields, HasRefs, TableSource, Versioned
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
-from tamis.parquet.leaves import Int96
-from tamis.scan.plan import describe_files
-from tamis.scan.request import ScanRequest
-from tamis.scan.scan import Scan, make_scan, planner_of
-from tamis.scan.scan_planner import check_limit
-from tamis.tables.hive.formats import is_delta, is_iceberg, reject_nested_directory
-from tamis.tables.iceberg.dependencies import check_installed
-from tamis.tables.planning import Planning
-from tamis.tables.source import LEVELS, HasPartitionFields, HasRefs, TableSource, Versioned
+from tamis.parquet.footer.leaves import Int96
+from tamis.scan.planning.plan import describe_files
+from tamis.scan.planning.scan_planner import check_limit
+from tamis.scan.scan import Scan, ScanRequest, make_scan, planner_of
 from tamis.types import type_name
 
 if TYPE_CHECKING:
-    from tamis.spark.files_dataframe import FilesDataFrame
+    from tamis.engines.spark.files_dataframe import FilesDataFrame
 
 FORMATS = ("delta", "iceberg", "hive", "parquet")
 
@@ -192,7 +191,7 @@ class Table:
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
         """Return all files of the table, or those that may hold a row for which `where` is TRUE. No file is opened.
 
-        Columns: `path`, `size`, `extract_num_records` (null where unknown), and one for each of `partition_columns`.
+        Columns: `path`, `size`, `num_records` (null where unknown), and one for each of `partition_columns`.
         """
         predicate = planner_of(self.scan(where, levels=levels)).predicate
         listing = self._source.list_files(predicate, levels, with_rows=True)
@@ -226,7 +225,7 @@ class Table:
         Executors read the statistics of the named columns, or of all. `files_for_scan` of the result plans on Spark;
         `unpersist` (or the end of a `with`) frees the memory.
         """
-        from tamis.spark.files_dataframe import FilesDataFrame
+        from tamis.engines.spark.files_dataframe import FilesDataFrame
 
         return FilesDataFrame(spark, self._source, columns)
 
@@ -319,7 +318,7 @@ def open_source(
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
     if partitioning is not None:
-        from tamis.tables.hive.discovery import check_partitioning
+        from tamis.formats.hive.discovery import check_partitioning
 
         check_partitioning(partitioning)
     check_flags(merge_schema=merge_schema, allow_outside=allow_outside, relocate=relocate)
@@ -345,8 +344,8 @@ def open_source(
                 f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its "
                 "schema: open it without"
             )
-        from tamis.indexing.finding import find_index
-        from tamis.tables.delta.table import DeltaTable
+        from tamis.formats.delta.table import DeltaTable
+        from tamis.index.finding import find_index
 
         at = _check_timestamp(timestamp)
         delta = DeltaTable.open(storage, version, at, allow_outside=allow_outside, planning=planning)
@@ -361,8 +360,8 @@ def open_source(
     )
     if format is None:
         reject_nested_directory(storage)
-    from tamis.indexing.finding import find_index
-    from tamis.tables.hive.table import HiveTable
+    from tamis.formats.hive.table import HiveTable
+    from tamis.index.finding import find_index
 
     table = HiveTable.open(
         storage,
@@ -404,13 +403,13 @@ def _open_iceberg(
         )
     check_installed()
     # Imported here, because only Iceberg tables need them.
-    from tamis.tables.iceberg.opening import open_location
-    from tamis.tables.iceberg.table import IcebergTable
+    from tamis.formats.iceberg.metadata.open_metadata import open_location
+    from tamis.formats.iceberg.table import IcebergTable
 
     if isinstance(location, Storage):
         opened = open_location(location, relocate=relocate, allow_outside=allow_outside)
     else:
-        from tamis.tables.iceberg.catalogs import open_in_catalog
+        from tamis.formats.iceberg.catalogs.open_table import open_in_catalog
 
         opened = open_in_catalog(
             os.fspath(location), catalog, storage_options, relocate=relocate, allow_outside=allow_outside

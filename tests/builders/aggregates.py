@@ -13,7 +13,7 @@ from builders.choices import Choices
 from builders.predicates import sql_name
 from builders.values import judge_column
 from tamis.expr.nodes import Column
-from tamis.scan.measures import Measure, can_compare, can_group, can_sum
+from tamis.scan.aggregation.measures import Measure, can_compare, can_group, can_sum
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.bloom_answers import BloomQuestions
-from tamis.parquet.bloom_read import Chunk, Found, read_bloom_filters
-from tamis.parquet.chunks import ChunkLayout, read_chunk_layouts
-from tamis.parquet.leaves import Leaf, get_leaf_columns
+from tamis.parquet.footer.chunks import ChunkLayout, read_chunk_layouts
+from tamis.parquet.footer.leaves import Leaf, get_leaf_columns
+from tamis.parquet.indexes.bloom_pruning import BloomQuestions, Chunk, Found, read_bloom_filters
 from tamis.skipping.membership import collect_questions
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune

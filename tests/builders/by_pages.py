@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tamis.parquet import footer, narrow
-from tamis.scan import paged, pages, read
+from tamis.parquet.footer import footer
+from tamis.parquet.indexes import page_pruning as narrow
+from tamis.scan.planning import slices as pages
+from tamis.scan.reading import task_reader as paged
+from tamis.scan.reading import task_reader as read
 
 
 def read_by_pages(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from builders.choices import Choices
 from builders.predicates import Said, Subject, random_predicate
 from builders.values import FAMILIES, special_values, values_of
-from tamis.expr.ordering import sort_key
+from tamis.expr.normalise import sort_key
 
 PREDICATES = (3, 8)
 """How many predicates one example tries: they cost little beside the rows and the judge."""

@@ -38,11 +38,11 @@ from builders.by_pages import read_by_pages
 from builders.page_files import OpenedFile, damaged, footer_of, with_footer
 from builders.same_rows import same_rows
 from tamis.errors import TamisError
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
 from tamis.parquet import Pruner
-from tamis.parquet.footer import FOOTERS
-from tamis.parquet.indexes import PAGE_INDEXES
-from tamis.parquet.page_header import decode_page_header
+from tamis.parquet.footer.footer import FOOTERS
+from tamis.parquet.indexes.page_units import PAGE_INDEXES
+from tamis.parquet.reading.page_header import decode_page_header
 
 MORE_MEMORY = 1024 * 1024 * 1024
 """The bytes of address space that a process may take beyond what it starts with."""

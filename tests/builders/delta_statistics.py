@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.ordering import sort_key
-from tamis.expr.temporal import format_date, format_timestamp
-from tamis.tables.delta.schema import TableMetadata, parse_metadata
+from tamis.expr.datetime_text import format_date, format_timestamp
+from tamis.expr.normalise import sort_key
+from tamis.formats.delta.schema import TableMetadata, parse_metadata
 
 SPARK, PARQUET_RS, OLD_SPARK, CARELESS = "Delta on Spark", "deltalake", "Delta on Spark of old", "one that just cuts"
 _WITHOUT_SECONDS = 63_676_800_000_000

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 import tamis
-from tamis.engines.spark import collect_results
-from tamis.engines.worker import JobRunner
-from tamis.scan.tasks import ScanTask
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
-from tamis.tables.jobs import Item, Job
+from tamis.engines.spark.jobs import collect_results
+from tamis.engines.spark.worker import JobRunner
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
+from tamis.formats.jobs import Item, Job
+from tamis.scan.planning.tasks import ScanTask
 
 
 class WorkerHere:

@@ -18,12 +18,12 @@ from builders.choices import Choices
 from builders.predicates import Said, Subject
 from builders.values import array_of, values_that_fit
 from tamis.expr.evaluate import to_physical_value
+from tamis.formats.jobs import Planning
+from tamis.formats.source import FileListing
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.field_names import ELEMENT, FIELD_ID, ColumnMapping, MappedField
+from tamis.parquet.footer.field_names import ELEMENT, FIELD_ID, ColumnMapping, MappedField
 from tamis.skipping.predicate import Predicate
-from tamis.tables.planning import Planning
-from tamis.tables.source import FileListing
 
 ROW = "row_id"
 

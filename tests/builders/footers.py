@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tamis.parquet.thrift import (
+from tamis.parquet.footer.thrift import (
     END_OF_STRUCT,
     LIST,
     STRUCT,

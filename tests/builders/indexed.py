@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.parquet.footer import FOOTERS
+from tamis.parquet.footer.footer import FOOTERS
 
 ROWS = 10
 

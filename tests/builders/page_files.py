@@ -15,11 +15,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.parquet.chunks import ChunkLayout, FooterMap, map_footer, read_chunk_layouts
-from tamis.parquet.decode import decode_pages
-from tamis.parquet.leaves import count_leaves
-from tamis.parquet.page_index import PageLocations, decode_offset_index, find_dictionary_range
-from tamis.parquet.schema_path import LeafSchema, narrow_field, read_leaf_schemas
+from tamis.parquet.footer.chunks import ChunkLayout, FooterMap, map_footer, read_chunk_layouts
+from tamis.parquet.footer.leaves import count_leaves
+from tamis.parquet.footer.schema_path import LeafSchema, narrow_field, read_leaf_schemas
+from tamis.parquet.indexes.page_index import PageLocations, decode_offset_index, find_dictionary_range
+from tamis.parquet.reading.decode import decode_pages
 
 PLACE = "f.parquet"
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts
-from tamis.expr.sql import parse_sql
-from tamis.pushdown.connector import (
+from tamis.expr.sql.parse import parse_sql
+from tamis.query.connectors.connector import (
     Connector,
     Handle,
     Properties,
@@ -21,7 +21,7 @@ from tamis.pushdown.connector import (
     PushedProjection,
     PushedRows,
 )
-from tamis.pushdown.nodes import (
+from tamis.query.plan.nodes import (
     AggregateCall,
     Filter,
     JoinKind,
@@ -33,8 +33,8 @@ from tamis.pushdown.nodes import (
     TableScan,
     get_outputs,
 )
-from tamis.pushdown.optimizer import Context, Rule, optimize
-from tamis.pushdown.paths import collect_paths, replace_paths
+from tamis.query.plan.optimizer import Context, Rule, optimize
+from tamis.query.plan.paths import collect_paths, replace_paths
 
 STRUCT = pa.struct([("x", types.LONG), ("y", types.STRING)])
 COLUMNS = {"a": types.LONG, "b": types.LONG, "s": types.STRING, "n": STRUCT, "f": types.DOUBLE}

@@ -29,7 +29,7 @@ from builders.values import (
     values_of,
 )
 from tamis import types
-from tamis.expr.functions import MIRRORED
+from tamis.expr.functions.table import MIRRORED
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 
 # Tests that draw values and predicates as strategies take all of it from here.

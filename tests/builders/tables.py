@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.tables.hive.names import HIVE_NULL, escape
+from tamis.formats.hive.names import HIVE_NULL, escape
 
 
 def write_hive_table(root: Path, parts: list[tuple[Mapping[str, str | None], pa.Table]], **options: Any) -> Path:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 import tamis
 from tamis.expr.nodes import TRUE
-from tamis.expr.printer import to_sql
+from tamis.expr.sql.printer import to_sql
 from tamis.scan.scan import Scan, planner_of
 from tamis.table import Table
 

@@ -15,8 +15,8 @@ from tamis.cli import options
 from tamis.cli.application import program
 from tamis.cli.errors import show_unexpected_error
 from tamis.errors import CorruptFile
+from tamis.formats.source import levels_of_format
 from tamis.scan.scan import Scan
-from tamis.tables.source import levels_of_format
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from builders.commands import run_on_terminal
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.cli.application import program
+from tamis.formats.source import levels_of_format
 from tamis.scan.verify import level_subsets
-from tamis.tables.source import levels_of_format
 
 Run = Callable[..., Result]
 

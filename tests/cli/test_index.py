@@ -13,8 +13,8 @@ from rich.console import Console
 import tamis
 from builders.commands import run_here, run_on_terminal, without_colours
 from builders.indexed import data_files, write_files
-from tamis.cli.index import BuildMeter
-from tamis.index import Progress
+from tamis.cli.commands.index import BuildMeter
+from tamis.index.operations import Progress
 
 
 @pytest.fixture

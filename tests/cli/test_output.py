@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import tamis
 from tamis.cli.application import program
 from tamis.cli.terminal import fitting_columns
-from tamis.tables.source import levels_of_format
+from tamis.formats.source import levels_of_format
 
 Run = Callable[..., Result]
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.commands import ENVIRONMENT, PROGRAM, run_in_pipe, run_on_terminal, without_colours
-from tamis.tables.source import levels_of_format
+from tamis.formats.source import levels_of_format
 
 
 def test_pipe_gets_plain_lines_even_where_colours_are_forced(folder: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from tamis.engines.local import LocalEngine
 from tamis.errors import InvalidArgument, MissingFile
+from tamis.formats.hive.tree import FUNCTION, list_directories_in
+from tamis.formats.jobs import Arguments, Item, Job, can_serialise, find_function, read_table, storage_to_arguments
 from tamis.io.counters import IoCounters
 from tamis.io.storage import open_storage
-from tamis.tables.hive.listing_job import FUNCTION, list_directories_in
-from tamis.tables.jobs import Arguments, Item, Job, can_serialise, find_function, read_table, storage_to_arguments
 
 
 @pytest.fixture
@@ -64,11 +64,11 @@ def test_shared_state_is_prepared_once() -> None:
     [
         "os:system",
         "tamis:open",
-        "tamis.tables.jobs",
-        "tamis.tables.jobs:",
-        "tamis.tables.jobs:Job.arguments_text",
-        "tamis.tables.hive.listing_job:list_directories",
-        "tamis.tables.hive.listing_job:nothing",
+        "tamis.formats.jobs",
+        "tamis.formats.jobs:",
+        "tamis.formats.jobs:Job.arguments_text",
+        "tamis.formats.hive.tree:list_directories",
+        "tamis.formats.hive.tree:nothing",
         "tamis_of_others.module:function",
     ],
 )

@@ -22,13 +22,13 @@ from builders.delta_cases import random_delta_case
 from builders.engines import WorkerHere, assert_same_plans, fresh_plan
 from builders.hive_cases import PARTITIONING, random_hive_case
 from tamis import PartitionFilter
+from tamis.formats.delta.planning import prune_files as files
+from tamis.formats.hive import tree as listing_job
+from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, SMALL_READ, Planning
+from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
-from tamis.scan import slices
+from tamis.scan.planning import slices
 from tamis.table import open_source
-from tamis.tables.delta import files
-from tamis.tables.hive import listing_job
-from tamis.tables.planning import AUTO_BYTES, AUTO_PARTS, SMALL_READ, Planning
-from tamis.tables.source import LEVELS
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 """A whole table is written for each example."""

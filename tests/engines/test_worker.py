@@ -10,10 +10,10 @@ import pytest
 
 from builders.engines import WorkerHere
 from tamis import errors
-from tamis.engines import worker
-from tamis.engines.spark import balance_tasks, collect_results
-from tamis.engines.translation import translate_error
-from tamis.engines.worker import DONE, JobRunner, error_from_bytes, error_to_bytes
+from tamis.engines.spark import worker
+from tamis.engines.spark.jobs import balance_tasks, collect_results
+from tamis.engines.spark.sessions import translate_error
+from tamis.engines.spark.worker import DONE, JobRunner, error_from_bytes, error_to_bytes
 from tamis.errors import (
     CorruptFile,
     EngineError,
@@ -24,7 +24,7 @@ from tamis.errors import (
     Position,
     TamisError,
 )
-from tamis.tables.jobs import Arguments, Item, Job
+from tamis.formats.jobs import Arguments, Item, Job
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_an_error_of_a_foreign_subclass_becomes_its_nearest_tamis_class() -> Non
 
 
 def test_X9_a_runner_is_pickled_as_names_and_text() -> None:
-    runner = JobRunner("tamis.tables.jobs:read_table", '{"a": 1}', "tamis_read_2_parts")
+    runner = JobRunner("tamis.formats.jobs:read_table", '{"a": 1}', "tamis_read_2_parts")
     content = pickle.dumps(runner)
-    assert b"tamis.engines.worker" in content
+    assert b"tamis.engines.spark.worker" in content
     assert pickle.loads(content) == runner
     assert pickle.loads(content).__name__ == "tamis_read_2_parts"
 
@@ -84,7 +84,11 @@ def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: 
 @pytest.mark.parametrize(
     ("text", "kind", "told"),
     [
-        ("x\n  ModuleNotFoundError: No module named 'tamis'\n\n\tat org.apache", MissingDependency, "tamis.spark.ship"),
+        (
+            "x\n  ModuleNotFoundError: No module named 'tamis'\n\n\tat org.apache",
+            MissingDependency,
+            "tamis.engines.spark.register",
+        ),
         ("ModuleNotFoundError: No module named 'pyroaring.x'", MissingDependency, "the package 'pyroaring'"),
         ("Traceback\nValueError: one\n\nKeyError: 'two'\n\tat java", EngineError, "failed: KeyError: 'two'"),
         ("Job aborted: Python worker exited unexpectedly (crashed)\n\tat org", EngineError, "died repeatedly"),

@@ -12,12 +12,12 @@ from tamis import types
 from tamis.errors import AmbiguousColumn, ExpressionError, TypeMismatch, UnknownColumn
 from tamis.expr.bind import bind, common_type
 from tamis.expr.builder import col
-from tamis.expr.from_pyarrow import from_pyarrow
-from tamis.expr.functions import type_of
+from tamis.expr.functions.table import type_of
+from tamis.expr.interop.from_pyarrow import from_pyarrow
 from tamis.expr.nodes import Call, Column, Literal, find_columns
 from tamis.expr.normalise import normalise
-from tamis.expr.printer import to_sql
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_sql
 
 SCHEMA = pa.schema(
     [

@@ -15,7 +15,7 @@ from tamis import types
 from tamis.errors import InvalidArgument, MisusedExpression, TamisError, TypeMismatch
 from tamis.expr.builder import Expression, col, lit
 from tamis.expr.nodes import FALSE, Call, Column, Literal
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
 
 A, B = col("a"), col("b")
 

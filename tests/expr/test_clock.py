@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from builders.files import kept_row_groups, rows_of, written
-from tamis.expr.clock import freeze_current_time
 from tamis.expr.nodes import Call, walk
-from tamis.expr.sql import parse_sql
+from tamis.expr.normalise import freeze_current_time
+from tamis.expr.sql.parse import parse_sql
 
 MOMENT = datetime(2024, 3, 1, 23, 59, 59, 123_456, tzinfo=UTC)
 

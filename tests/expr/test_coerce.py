@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from builders.nodes import number, text
 from tamis import types
 from tamis.errors import TypeMismatch
-from tamis.expr.bind import bind
-from tamis.expr.coerce import Neighbours, find_neighbours
+from tamis.expr.bind import Neighbours, bind, find_neighbours
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
 
 TINY, INT, BIG = pa.int8(), pa.int32(), pa.int64()
 SINGLE, DOUBLE = pa.float32(), pa.float64()

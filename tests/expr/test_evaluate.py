@@ -17,7 +17,7 @@ from tamis.errors import EvaluationError
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator, can_evaluate, evaluate_constant
 from tamis.expr.nodes import Call, Column, Expr, Literal
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
 
 NAN = math.nan
 # 0.0 / 0.0 gives this NaN on common processors: it has other bits, but the same meaning.

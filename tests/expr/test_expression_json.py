@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 
 from tamis.errors import InvalidArgument
-from tamis.expr.expression_json import expression_from_json, expression_to_json
 from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_, to_steps
-from tamis.expr.partition_filter import PartitionFilter
-from tamis.skipping.predicate import Predicate, make_predicate
-from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
+from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
+from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.skipping.predicate import Predicate, make_predicate, predicate_from_json, predicate_to_json
 
 
 def round_trip(expr: Expr) -> Expr:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from builders.nodes import call, number, text
 from tamis import types
 from tamis.errors import ExpressionError
-from tamis.expr import pyarrow_layout
-from tamis.expr.from_pyarrow import from_pyarrow
+from tamis.expr.interop import from_pyarrow as pyarrow_layout
+from tamis.expr.interop.from_pyarrow import from_pyarrow, read_layout, read_metadata_pairs
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Literal, fold
-from tamis.expr.pyarrow_layout import read_layout, read_metadata_pairs
 
 A, B, S = Column(("a",)), Column(("b",)), Column(("s",))
 a, b, s = pc.field("a"), pc.field("b"), pc.field("s")
@@ -387,7 +386,7 @@ IS_IN_OPTIONS = pa.struct([("value_set", pa.list_(pa.int64())), ("null_matching_
 def test_N3_every_null_matching_behaviour_of_is_in(monkeypatch, behaviour, items, expected):
     pairs, batch = null_matching(behaviour, items)
     layout = pyarrow_layout.Layout(tuple(pairs), batch)
-    monkeypatch.setattr("tamis.expr.from_pyarrow.read_layout", lambda expression: layout)
+    monkeypatch.setattr("tamis.expr.interop.from_pyarrow.read_layout", lambda expression: layout)
     translated = from_pyarrow(a == 1)
     assert [evaluate_plainly(translated, {"a": value}) for value in (1, 5, None)] == expected
 
@@ -395,6 +394,6 @@ def test_N3_every_null_matching_behaviour_of_is_in(monkeypatch, behaviour, items
 def test_an_unknown_null_matching_behaviour_of_is_in_is_an_error(monkeypatch):
     pairs, batch = null_matching(4, [1])
     layout = pyarrow_layout.Layout(tuple(pairs), batch)
-    monkeypatch.setattr("tamis.expr.from_pyarrow.read_layout", lambda expression: layout)
+    monkeypatch.setattr("tamis.expr.interop.from_pyarrow.read_layout", lambda expression: layout)
     with pytest.raises(ExpressionError, match="null_matching_behavior 4"):
         from_pyarrow(a == 1)

@@ -9,8 +9,8 @@ import pytest
 from builders.nodes import call, number, text
 from tamis import types
 from tamis.errors import ExpressionError
-from tamis.expr.from_pyarrow import from_pyarrow
-from tamis.expr.from_pyiceberg import from_pyiceberg
+from tamis.expr.interop.from_pyarrow import from_pyarrow
+from tamis.expr.interop.from_pyiceberg import from_pyiceberg
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, fold, transform
 
 iceberg = pytest.importorskip("pyiceberg.expressions")

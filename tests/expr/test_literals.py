@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tamis import types
 from tamis.errors import TypeMismatch
+from tamis.expr.datetime_text import date_from_days, days_from_date, format_interval, parse_interval
 from tamis.expr.literals import cast_literal, format_date, format_timestamp, literal, parse_date, parse_timestamp
 from tamis.expr.nodes import Literal
-from tamis.expr.temporal import date_from_days, days_from_date, format_interval, parse_interval
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND

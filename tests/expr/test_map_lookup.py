@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import TypeMismatch
-from tamis.expr.map_lookup import look_up_key
+from tamis.expr.functions.kernels import look_up_key
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 

@@ -15,7 +15,7 @@ import pytest
 from tamis import col, types
 from tamis.expr.builder import Expression
 from tamis.expr.nodes import Call, Column, Expr, Literal, walk
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
 
 
 def pickle_and_load(value: Expr | Expression) -> Expr | Expression:

@@ -12,8 +12,8 @@ from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, not_, split_conjuncts
 from tamis.expr.normalise import normalise
-from tamis.expr.printer import to_sql
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_sql
 
 SCHEMA = pa.schema(
     [

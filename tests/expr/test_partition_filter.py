@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import FilterFormatError, InvalidArgument, TamisError, TypeMismatch
-from tamis.expr.partition_filter import MAX_BYTES, MAX_DEPTH, PartitionFilter
+from tamis.expr.wire.partition_filter import MAX_BYTES, MAX_DEPTH, PartitionFilter
 
 F = PartitionFilter
 TEXT_MAP = pa.map_(pa.string(), pa.string())
@@ -117,7 +117,7 @@ def test_X9_a_pickled_filter_holds_only_its_json():
     # Unpickling calls only one function of this package.
     assert [name for name in strings if name.startswith(("tamis", "builtins", "os", "posix"))] == [
         "builtins",
-        "tamis.expr.partition_filter",
+        "tamis.expr.wire.partition_filter",
     ]
 
 

@@ -13,8 +13,8 @@ import pytest
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, evaluate_constant
+from tamis.expr.functions.partition_values import InvalidPartitionValue, parse_partition_values
 from tamis.expr.nodes import Call, Column, Literal
-from tamis.expr.partition_values import InvalidPartitionValue, parse_partition_values
 
 DAY = datetime.date(2024, 3, 1)
 MOMENT = datetime.datetime(2024, 3, 1, 10, 0, 0, 500_000)

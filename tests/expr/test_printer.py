@@ -14,8 +14,8 @@ from builders.nodes import call, number, text
 from tamis import types
 from tamis.expr.builder import col
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, not_, or_
-from tamis.expr.printer import to_sql
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_sql
 
 A, B, C = Column(("a",)), Column(("b",)), Column(("c",))
 

@@ -12,10 +12,10 @@ import tamis
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError
 from tamis.expr.builder import col
+from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Call, Column, Literal, walk
-from tamis.expr.partition_filter import PartitionFilter
-from tamis.expr.sources import to_expr
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.wire.partition_filter import PartitionFilter
 
 A_GREATER_5 = Call(">", (Column(("a",)), Literal(5, types.LONG)))
 B_GREATER_5 = Call(">", (Column(("b",)), Literal(5, types.LONG)))

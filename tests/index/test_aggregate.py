@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tamis.indexing.aggregate import FileRows
-from tamis.indexing.spec import IndexedColumn
+from tamis.index.file_aggregate import FileRows
+from tamis.index.spec import IndexedColumn
 
 CASES: dict[str, tuple[list[tuple[int, int | None, Any, Any, bool | None]], tuple[Any, ...]]] = {
     # row groups: rows, NULLs, lower, upper, whether they are exact      of the file: the same

@@ -13,10 +13,10 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.indexing import bloom_bits
-from tamis.indexing.bloom_bits import bits_of, canonical_leaf, filter_size, hashes_of_items, hashes_of_values
-from tamis.parquet.bloom import BloomFilter
-from tamis.parquet.leaves import Leaf
+from tamis.index import bloom_bits
+from tamis.index.bloom_bits import bits_of, canonical_leaf, filter_size, hashes_of_items, hashes_of_values
+from tamis.parquet.footer.leaves import Leaf
+from tamis.parquet.indexes.bloom_filter import BloomFilter
 
 
 def leaf_of(data_type: pa.DataType) -> Leaf:

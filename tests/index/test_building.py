@@ -14,9 +14,10 @@ import tamis
 from builders.indexed import data_files, index_of, make_unreadable, write_files
 from tamis.engines.local import LocalEngine
 from tamis.errors import InvalidArgument, UnknownArgument, UnknownColumn, UnsupportedFeature
-from tamis.index import Progress
-from tamis.indexing import building, merging
-from tamis.tables.jobs import Item, Job
+from tamis.formats.jobs import Item, Job
+from tamis.index import building
+from tamis.index import building as merging
+from tamis.index.operations import Progress
 
 
 @pytest.fixture

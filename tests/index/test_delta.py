@@ -14,7 +14,7 @@ from builders.delta_statistics import field, mapping
 from builders.delta_tables import data_file, statistics
 from builders.indexed import make_unreadable, rows_of
 from tamis.errors import CorruptFile
-from tamis.parquet.footer import FOOTERS
+from tamis.parquet.footer.footer import FOOTERS
 
 
 def level_of(table: tamis.Table, where: str) -> dict[str, Any]:

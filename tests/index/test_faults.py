@@ -20,10 +20,10 @@ import pytest
 import tamis
 from builders.indexed import data_files, index_of, write_files
 from tamis.errors import CorruptFile, MissingFile, StorageError, UnsupportedFeature
-from tamis.indexing import store
-from tamis.indexing.current import Current, Part
-from tamis.indexing.entries import PIECES
-from tamis.parquet.footer import FOOTERS
+from tamis.index import store
+from tamis.index.entries import PIECES
+from tamis.index.store import Current, Part
+from tamis.parquet.footer.footer import FOOTERS
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from builders.indexed import data_files, index_of, make_unreadable, rows_of, wri
 from builders.tables import write_hive_table
 from tamis.errors import CorruptFile, InvalidArgument
 from tamis.io.storage import open_storage
-from tamis.parquet.file import ParquetFile
+from tamis.parquet.reading.parquet_file import ParquetFile
 
 
 def files_level(scan: tamis.Scan) -> dict[str, object]:

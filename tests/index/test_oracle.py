@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import tamis
 from builders.judge import truths
 from oracles.test_scan import ROW, Case, cases, expected_ids, opened, row_ids
-from tamis.tables.source import LEVELS
+from tamis.formats.source import LEVELS
 
 EXAMPLES = max(5, settings().max_examples // 5)
 

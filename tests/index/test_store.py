@@ -16,10 +16,9 @@ import pytest
 import tamis
 from builders.indexed import index_of, write_files
 from tamis.errors import InvalidArgument
-from tamis.indexing import building
-from tamis.indexing.current import Current
-from tamis.indexing.spec import IndexedColumn, IndexSpec
-from tamis.indexing.store import IndexStore
+from tamis.index import building
+from tamis.index.spec import IndexedColumn, IndexSpec
+from tamis.index.store import Current, IndexStore
 from tamis.io.storage import open_storage
 
 SPEC = IndexSpec((IndexedColumn(("id",), ("id",), pa.int64()),))

@@ -17,8 +17,8 @@ from tamis.io.counters import IoCounters
 from tamis.io.open_files import MOST_OPEN, OpenFile, OpenFiles
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.footer import FOOTERS
-from tamis.parquet.indexes import PAGE_INDEXES
+from tamis.parquet.footer.footer import FOOTERS
+from tamis.parquet.indexes.page_units import PAGE_INDEXES
 
 CONTENT = bytes(range(256)) * 4
 

@@ -28,9 +28,10 @@ from builders.seeded import SeededChoices
 from tamis import PartitionFilter
 from tamis.errors import UnknownColumn
 from tamis.expr.nodes import Call, not_
+from tamis.formats.delta.planning import file_batches
+from tamis.formats.delta.planning import prune_files as files
+from tamis.formats.source import LEVELS
 from tamis.scan.scan import planner_of
-from tamis.tables.delta import file_batches, files
-from tamis.tables.source import LEVELS
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 """A whole table is written for each example."""
@@ -51,7 +52,9 @@ def some_way_of_planning(choices: Choices) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
         patch.setattr(files, "MOST_CACHED_FILES_TOGETHER", choices.one_of([files.MOST_CACHED_FILES_TOGETHER, 1, 3]))
-        patch.setattr(file_batches, "MIN_SHARE_TO_DECODE_ALL", choices.one_of([file_batches.MIN_SHARE_TO_DECODE_ALL, 0.0, 2.0]))
+        patch.setattr(
+            file_batches, "MIN_SHARE_TO_DECODE_ALL", choices.one_of([file_batches.MIN_SHARE_TO_DECODE_ALL, 0.0, 2.0])
+        )
         patch.setattr(
             file_batches.FILE_BATCH_CACHE, "capacity", choices.one_of([file_batches.FILE_BATCH_CACHE.capacity, 0, 5000])
         )

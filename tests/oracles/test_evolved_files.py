@@ -14,15 +14,15 @@ from hypothesis import given, settings
 
 from builders.evolved_files import ROW, EvolvedCase, evolved_cases
 from builders.judge import truths
+from tamis.formats.source import LEVELS
 from tamis.scan.scan import Scan
-from tamis.tables.source import LEVELS
 
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
 
 @pytest.fixture(autouse=True)
 def small_row_groups_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
 
 
 @settings(max_examples=max(10, settings().max_examples // 2))

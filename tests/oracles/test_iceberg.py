@@ -25,8 +25,8 @@ from builders.predicates import Said, negated
 from builders.pyiceberg_cases import random_pyiceberg_case
 from builders.seeded import SeededChoices
 from tamis.expr.nodes import Call, not_
+from tamis.formats.source import LEVELS
 from tamis.scan.scan import planner_of
-from tamis.tables.source import LEVELS
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""

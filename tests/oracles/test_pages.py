@@ -25,20 +25,21 @@ from builders.page_cases import PageCase, TableCase, random_page_case, random_ta
 from builders.predicates import Said, is_unknown, negated
 from builders.same_rows import same_rows
 from tamis.expr.nodes import not_
+from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
-from tamis.parquet import Pruner, batches, narrow
-from tamis.parquet.file import ParquetFile
-from tamis.parquet.indexes import PageIndexes
-from tamis.parquet.leaves import find_leaf_indices
-from tamis.parquet.matching import find_path
-from tamis.parquet.narrow import Filter, RowRangePruner
-from tamis.parquet.page_units import ColumnPages
-from tamis.parquet.remaining import Remaining
-from tamis.parquet.statistics import read_row_group_metadata, sum_compressed_sizes
-from tamis.scan import paged, read
+from tamis.parquet import Pruner
+from tamis.parquet.footer.leaves import find_leaf_indices
+from tamis.parquet.footer.matching import find_path
+from tamis.parquet.footer.statistics import read_row_group_metadata, sum_compressed_sizes
+from tamis.parquet.indexes import page_pruning as narrow
+from tamis.parquet.indexes.page_pruning import Filter, Remaining, RowRangePruner
+from tamis.parquet.indexes.page_units import ColumnPages, PageIndexes
+from tamis.parquet.reading import batch_sizes as batches
+from tamis.parquet.reading.parquet_file import ParquetFile
+from tamis.scan.reading import task_reader as paged
+from tamis.scan.reading import task_reader as read
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import make_predicate
-from tamis.tables.source import LEVELS
 
 BELOW = ("bloom", "pages", "dictionary")
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
@@ -143,7 +144,7 @@ def test_O1_B2_T11_H6_files_of_narrower_types_and_without_some_columns(case: Tab
                     assert table.scan(said.expr, levels=levels).count() == mask.true_count, (said, levels)
 
 
-def _check_bytes(plan: tamis.scan.plan.ScanPlan) -> None:
+def _check_bytes(plan: tamis.scan.planning.plan.ScanPlan) -> None:
     """Each level starts with what the one before left, and the last one leaves what is read."""
     levels = [level for level in plan.report.levels if level.level not in ("partitions", "files")]
     for one, next_one in itertools.pairwise(levels):

@@ -22,8 +22,7 @@ from builders.values import array_of, neighbours, values_of
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import Expr, and_
-from tamis.expr.normalise import normalise
-from tamis.expr.ordering import sort_key
+from tamis.expr.normalise import normalise, sort_key
 from tamis.skipping.metadata import metadata_name
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite

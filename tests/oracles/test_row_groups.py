@@ -15,9 +15,9 @@ from builders.small_worlds import Statistics, World
 from builders.values import FAMILIES, array_of, narrower_types, values_that_fit
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
-from tamis.parquet.bounds import make_bounds_reader
-from tamis.parquet.leaves import get_leaf_columns
-from tamis.parquet.statistics import read_row_group_metadata
+from tamis.parquet.footer.bounds import make_bounds_reader
+from tamis.parquet.footer.leaves import get_leaf_columns
+from tamis.parquet.footer.statistics import read_row_group_metadata
 from tamis.skipping.metadata import metadata_name
 
 STORED = [

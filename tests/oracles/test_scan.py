@@ -22,7 +22,7 @@ from builders.tables import write_hive_table
 from builders.values import array_of, judge_column, narrower_types, values_that_fit
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Call, not_
-from tamis.tables.source import LEVELS
+from tamis.formats.source import LEVELS
 
 ROW = "row_id"
 PARTITION_TEXTS = ["eu", "us", "a=b", "x%y", "é", "1", "01", "", None]

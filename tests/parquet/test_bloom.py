@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tamis.parquet.bloom import (
+from tamis.parquet.footer.thrift import I32, STRUCT, encode_struct
+from tamis.parquet.indexes.bloom_filter import (
     MAX_BITSET_BYTES,
     BloomFilter,
     BloomHeader,
     Unavailable,
     find_blocks,
+    hash_byte_strings,
     might_contain_any,
     parse_header,
 )
-from tamis.parquet.thrift import I32, STRUCT, encode_struct
-from tamis.parquet.xxh64 import hash_byte_strings
 
 SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 CHOSEN = encode_struct([(1, STRUCT, encode_struct([]))])

@@ -14,8 +14,8 @@ from builders.bloom import filters_of, kept_row_groups, leaves_of
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.normalise import normalise
-from tamis.parquet.bloom_answers import BloomQuestions, FileQuestions
-from tamis.parquet.leaves import get_leaf_columns
+from tamis.parquet.footer.leaves import get_leaf_columns
+from tamis.parquet.indexes.bloom_pruning import BloomQuestions, FileQuestions
 from tamis.skipping.membership import collect_questions
 from tamis.skipping.predicate import make_predicate
 

@@ -16,9 +16,8 @@ import pytest
 import xxhash
 
 from builders.bloom import leaves_of
-from tamis.parquet.bloom import Unavailable
-from tamis.parquet.bloom_hash import hash_stored_values
-from tamis.parquet.leaves import Leaf
+from tamis.parquet.footer.leaves import Leaf
+from tamis.parquet.indexes.bloom_filter import Unavailable, hash_stored_values
 
 
 def leaf_of(folder: Path, stored: pa.DataType, **options: Any) -> Leaf:

@@ -23,10 +23,9 @@ from builders.bloom import filters_of, kept_row_groups, layouts_of, leaves_of
 from tamis import types
 from tamis.io.ranges import LOCAL, RangedFile
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.bloom import BloomFilter, Unavailable, find_blocks
-from tamis.parquet.bloom_hash import hash_stored_values
-from tamis.parquet.bloom_read import NO_FILTER, read_bloom_filters
-from tamis.parquet.thrift import BINARY, I32, STRUCT, encode_integer, encode_struct
+from tamis.parquet.footer.thrift import BINARY, I32, STRUCT, encode_integer, encode_struct
+from tamis.parquet.indexes.bloom_filter import BloomFilter, Unavailable, find_blocks, hash_stored_values
+from tamis.parquet.indexes.bloom_pruning import NO_FILTER, read_bloom_filters
 
 ROWS, GROUP = 900, 300
 

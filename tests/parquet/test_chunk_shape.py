@@ -12,10 +12,9 @@ import pytest
 
 from builders.page_files import footer_of
 from tamis.errors import CorruptFile
-from tamis.parquet.chunk_shape import ChunkShape
-from tamis.parquet.chunks import map_footer
-from tamis.parquet.footer import footer_from_bytes
-from tamis.parquet.vetting import MANY_ROW_GROUPS
+from tamis.parquet.footer.chunks import map_footer
+from tamis.parquet.footer.footer import footer_from_bytes
+from tamis.parquet.footer.validation import MANY_ROW_GROUPS, ChunkShape
 
 GROUPS = MANY_ROW_GROUPS + 3
 NUMBER, TEXT = 0, 1

@@ -21,8 +21,8 @@ from builders.page_files import (
     written_by_polars,
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.parquet import chunks
-from tamis.parquet.chunks import (
+from tamis.parquet.footer import chunks
+from tamis.parquet.footer.chunks import (
     BIT_PACKED,
     CODECS,
     DATA_PAGE,
@@ -39,8 +39,8 @@ from tamis.parquet.chunks import (
     read_chunk_layouts,
     row_group_rows,
 )
-from tamis.parquet.page_header import decode_page_header
-from tamis.parquet.thrift import BINARY, BOOLEAN, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from tamis.parquet.footer.thrift import BINARY, BOOLEAN, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from tamis.parquet.reading.page_header import decode_page_header
 
 ROWS = 250
 TABLE = pa.table(

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tamis.errors import CorruptFile
-from tamis.parquet.conform import conform_batch
-from tamis.parquet.field_names import ColumnMapping
+from tamis.parquet.footer.field_names import ColumnMapping
+from tamis.parquet.reading.conform import conform_batch
 
 OLD = pa.struct([("a", pa.int32()), ("b", pa.string())])
 BY_ID = ColumnMapping({}, by_id=True)

@@ -25,10 +25,10 @@ from builders.page_files import (
     written_by_polars,
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.parquet import decode
-from tamis.parquet.decode import decode_dictionary, decode_dictionary_texts, decode_pages, find_leaf_value_field
-from tamis.parquet.page_header import decode_page_header, encode_plain_page_header
-from tamis.parquet.thrift import I32, STRUCT, encode_struct
+from tamis.parquet.footer.thrift import I32, STRUCT, encode_struct
+from tamis.parquet.reading import decode
+from tamis.parquet.reading.decode import decode_dictionary, decode_dictionary_texts, decode_pages, find_leaf_value_field
+from tamis.parquet.reading.page_header import decode_page_header, encode_plain_page_header
 
 ROWS = 230
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tamis.formats.hive.table import HiveTable
+from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
-from tamis.parquet.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
+from tamis.parquet.footer.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
 from tamis.scan.scan import Scan
-from tamis.tables.hive.table import HiveTable
-from tamis.tables.source import LEVELS
 
 ROWS = 2_000
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
@@ -90,7 +90,7 @@ def inner(n: int) -> dict[str, object] | None:
 
 @pytest.fixture(params=["by_name", "by_id"])
 def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Renamed:
-    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
     rows = pa.table(
         {
             "c-1": np.arange(ROWS),

@@ -20,9 +20,9 @@ from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeatur
 from tamis.expr.nodes import Column
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, parse_footer, read_footer
-from tamis.parquet.leaves import get_leaf_columns
-from tamis.parquet.statistics import find_chunk_ranges, read_row_group_metadata
+from tamis.parquet.footer.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, parse_footer, read_footer
+from tamis.parquet.footer.leaves import get_leaf_columns
+from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata
 
 GOLDEN = Path(os.environ.get("TAMIS_GOLDEN", Path(__file__).parents[2] / "../shared/golden")) / "parquet"
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden files: set TAMIS_GOLDEN to their folder")

@@ -10,7 +10,13 @@ import pytest
 
 import tamis
 from tamis.errors import CorruptFile
-from tamis.parquet.leaves import find_leaf_indices, get_file_schema, get_leaf_columns, get_leaf_types, lacks_column
+from tamis.parquet.footer.leaves import (
+    find_leaf_indices,
+    get_file_schema,
+    get_leaf_columns,
+    get_leaf_types,
+    lacks_column,
+)
 
 POINT = pa.struct({"x": pa.int32(), "y": pa.float64()})
 

@@ -13,10 +13,10 @@ import pytest
 
 import tamis
 from tamis.errors import UnsupportedFeature
+from tamis.formats.delta.checkpoint.checkpoint_rows import read_row_group
 from tamis.io.storage import open_storage
-from tamis.parquet.footer import load_footer
-from tamis.parquet.old_calendar import FIRST_GREGORIAN_DAY, rebase_days
-from tamis.tables.delta.checkpoint_rows import read_row_group
+from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY, rebase_days
+from tamis.parquet.footer.footer import load_footer
 
 SPARK_2 = {"org.apache.spark.version": "2.4.8"}
 LEGACY = {
@@ -75,7 +75,7 @@ def test_rebased_days_keep_their_names() -> None:
 def test_T6_rebased_dates_are_those_that_were_written_at_every_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: dict[str, str], pages: bool
 ) -> None:
-    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
     rows = dates(repeated=40).sort_by([("d", "ascending")])
     options = {
         "row_group_size": 100,

@@ -11,9 +11,9 @@ import pytest
 
 from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes
 from tamis.errors import CorruptFile
-from tamis.parquet.chunks import DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PLAIN, RLE_DICTIONARY
-from tamis.parquet.page_header import check_page_fits, decode_page_header, encode_plain_page_header
-from tamis.parquet.thrift import BOOLEAN, I32, STRUCT, encode_struct
+from tamis.parquet.footer.chunks import DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PLAIN, RLE_DICTIONARY
+from tamis.parquet.footer.thrift import BOOLEAN, I32, STRUCT, encode_struct
+from tamis.parquet.reading.page_header import check_page_fits, decode_page_header, encode_plain_page_header
 
 Fields = dict[int, Any]
 

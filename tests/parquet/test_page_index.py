@@ -22,16 +22,18 @@ from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes, writt
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
-from tamis.parquet.bounds import make_bounds_reader
-from tamis.parquet.chunks import ChunkLayout
-from tamis.parquet.leaves import Leaf, get_leaf_columns
-from tamis.parquet.page_header import decode_page_header
-from tamis.parquet.page_index import (
+from tamis.parquet.footer.bounds import make_bounds_reader
+from tamis.parquet.footer.chunks import ChunkLayout
+from tamis.parquet.footer.leaves import Leaf, get_leaf_columns
+from tamis.parquet.footer.statistics import read_row_group_metadata
+from tamis.parquet.footer.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from tamis.parquet.indexes.page_index import (
     ASCENDING,
     DESCENDING,
     UNORDERED,
     ColumnIndex,
     PageLocations,
+    convert_raw_bounds,
     decode_column_index,
     decode_offset_index,
     find_dictionary_range,
@@ -39,9 +41,7 @@ from tamis.parquet.page_index import (
     make_pages_metadata,
     try_decode_column_index,
 )
-from tamis.parquet.raw_bounds import convert_raw_bounds
-from tamis.parquet.statistics import read_row_group_metadata
-from tamis.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from tamis.parquet.reading.page_header import decode_page_header
 
 ROWS = 200
 

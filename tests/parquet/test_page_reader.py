@@ -14,13 +14,13 @@ import pytest
 
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import open_storage
-from tamis.parquet.assemble import can_assemble
-from tamis.parquet.chunks import map_footer, read_chunk_layouts
-from tamis.parquet.leaves import list_fields_with_leaves
-from tamis.parquet.page_index import decode_offset_index
-from tamis.parquet.page_reader import LeafPages, fetch_pages, find_leaf_field, read_rows
-from tamis.parquet.schema_path import read_leaf_schemas
-from tamis.parquet.selection import RowSelection
+from tamis.parquet.footer.chunks import map_footer, read_chunk_layouts
+from tamis.parquet.footer.leaves import list_fields_with_leaves
+from tamis.parquet.footer.schema_path import read_leaf_schemas
+from tamis.parquet.indexes.page_index import decode_offset_index
+from tamis.parquet.reading.assemble import can_assemble
+from tamis.parquet.reading.page_reader import LeafPages, fetch_pages, find_leaf_field, read_rows
+from tamis.parquet.selection.row_selection import RowSelection
 
 ROWS = 400
 

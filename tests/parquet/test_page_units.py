@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.parquet.page_units import ColumnPages, split_into_row_ranges
+from tamis.parquet.indexes.page_units import ColumnPages, split_into_row_ranges
 
 
 def described(name: str, values: list[int | None], first_rows: list[int]) -> ColumnPages:

@@ -260,7 +260,7 @@ def test_P9_chunks_without_an_offset_index_are_fetched_once_for_all_batches(
 ) -> None:
     path = tmp_path / "plain.parquet"
     pq.write_table(rows, path)
-    monkeypatch.setattr("tamis.parquet.batches.MAX_BATCH_ROWS", 100)
+    monkeypatch.setattr("tamis.parquet.reading.batch_sizes.MAX_BATCH_ROWS", 100)
     fetched: list[int] = []
     plainly = RangedFile.read
 

@@ -23,8 +23,8 @@ from builders.footers import (
 )
 from tamis.errors import CorruptFile
 from tamis.parquet import RowSelection
-from tamis.parquet.page_header import count_values
-from tamis.parquet.rows import read_selection
+from tamis.parquet.pruner import read_selection
+from tamis.parquet.reading.page_header import count_values
 
 # --- P10: chunks that are longer than their footer says ---------------------------------------------------------------
 
@@ -161,7 +161,7 @@ def test_P11_rows_that_contradict_each_other_are_an_error(contradicting: Path, s
 
 
 def test_P11_files_are_not_given_to_the_engine_unseen(contradicting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.pushdown.own_files.MIN_NATIVE_BYTES", 1)
+    monkeypatch.setattr("tamis.engines.duckdb.native_scan.MIN_NATIVE_BYTES", 1)
     with pytest.raises(CorruptFile, match=r"rows|values"):
         tamis.connect().register("t", contradicting.parent).sql("SELECT s, id FROM t").to_arrow()
 

@@ -19,8 +19,8 @@ from pyroaring import BitMap, BitMap64, FrozenBitMap
 
 import tamis.parquet
 from tamis.errors import InvalidArgument
-from tamis.parquet.roaring import serialise_runs, split_at_containers
-from tamis.parquet.selection import RowSelection
+from tamis.parquet.selection.row_selection import RowSelection
+from tamis.parquet.selection.runs import serialise_runs, split_at_containers
 
 Mask = npt.NDArray[np.bool_]
 

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.expr.nodes import Column
-from tamis.parquet.footer import Footer, footer_from_bytes
-from tamis.parquet.leaves import find_leaf_indices
-from tamis.parquet.statistics import (
+from tamis.parquet.footer.footer import Footer, footer_from_bytes
+from tamis.parquet.footer.leaves import find_leaf_indices
+from tamis.parquet.footer.statistics import (
     MANY_ROW_GROUPS,
     collect_column_metadata,
     find_chunk_ranges,

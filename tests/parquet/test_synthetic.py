@@ -13,11 +13,10 @@ import pytest
 
 from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes, same_values, with_footer
 from tamis.errors import CorruptFile
-from tamis.parquet.chunks import FooterMap
-from tamis.parquet.leaves import count_leaves
-from tamis.parquet.schema_path import OPTIONAL, REPEATED, REQUIRED, narrow_field, read_leaf_schemas
-from tamis.parquet.synthetic import Pages, build_one_column_file
-from tamis.parquet.thrift import (
+from tamis.parquet.footer.chunks import FooterMap
+from tamis.parquet.footer.leaves import count_leaves
+from tamis.parquet.footer.schema_path import OPTIONAL, REPEATED, REQUIRED, narrow_field, read_leaf_schemas
+from tamis.parquet.footer.thrift import (
     BINARY,
     BYTES,
     I32,
@@ -29,6 +28,7 @@ from tamis.parquet.thrift import (
     read_list_header,
     read_struct,
 )
+from tamis.parquet.reading.decode import Pages, build_one_column_file
 
 Element = dict[int, Any]
 """A schema element by field id: 1 type, 3 repetition, 4 name, 5 children, 6 converted, 10 logical type."""

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import CorruptFile
-from tamis.parquet import thrift
-from tamis.parquet.thrift import (
+from tamis.parquet.footer import thrift
+from tamis.parquet.footer.thrift import (
     BINARY,
     BOOLEAN,
     BYTES,

@@ -23,11 +23,11 @@ import pytest
 
 from tamis.errors import CorruptFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
-from tamis.parquet import vetting
-from tamis.parquet.footer import parse_footer
-from tamis.parquet.leaves import get_leaf_types
-from tamis.parquet.statistics import find_chunk_ranges, read_row_group_metadata
-from tamis.parquet.vetting import get_validated_footer
+from tamis.parquet.footer import validation as vetting
+from tamis.parquet.footer.footer import parse_footer
+from tamis.parquet.footer.leaves import get_leaf_types
+from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata
+from tamis.parquet.footer.validation import get_validated_footer
 
 # --- Thrift's compact protocol, written: a struct is {id: (type, value)} ----------------------------------------------
 

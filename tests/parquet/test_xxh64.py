@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from tamis.parquet.xxh64 import hash_byte_strings, hash_rows
+from tamis.parquet.indexes.bloom_filter import hash_byte_strings, hash_rows
 
 
 @pytest.mark.parametrize("width", range(40))

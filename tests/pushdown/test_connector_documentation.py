@@ -43,7 +43,7 @@ def test_its_rows_are_the_same_without_rules(names: dict[str, Any]) -> None:
 
 
 def test_every_call_of_the_protocol_is_on_the_page() -> None:
-    from tamis.pushdown.connector import Connector
+    from tamis.query.connectors.connector import Connector
 
     calls = [name for name in vars(Connector) if not name.startswith("_")]
     assert len(calls) > 10

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.pushdown.direct import find_direct_result
-from tamis.pushdown.embedded import RunningQuery
-from tamis.pushdown.query import compiled_query
+from tamis.engines.duckdb.run.run_plan import RunningQuery
+from tamis.query.plan.direct_scan import find_direct_result
+from tamis.query.query import compiled_query
 
 
 @pytest.fixture

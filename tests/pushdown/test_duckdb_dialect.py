@@ -21,7 +21,7 @@ import tamis
 from builders.duckdb_conditions import ROWS, random_condition, write_rows
 from tamis import errors
 from tamis.cli.application import program
-from tamis.pushdown.query import Query
+from tamis.query.query import Query
 
 ORDERS = pa.table({
     "id": range(100),

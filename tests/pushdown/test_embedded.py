@@ -12,9 +12,9 @@ import pytest
 
 import tamis
 from builders.sql_tables import same_rows
-from tamis.pushdown import embedded
-from tamis.pushdown.embedded import RunningQuery
-from tamis.pushdown.nodes import Output, TableScan
+from tamis.engines.duckdb.run import run_plan as embedded
+from tamis.engines.duckdb.run.run_plan import RunningQuery
+from tamis.query.plan.nodes import Output, TableScan
 
 TWO = "SELECT o.id, o.customer, c.name FROM orders o JOIN customers c ON o.customer = c.id"
 THREE = f"SELECT t.*, e.id AS earlier FROM ({TWO}) t JOIN orders e ON e.id = t.id - 1"

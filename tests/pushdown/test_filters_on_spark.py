@@ -11,9 +11,9 @@ import pytest
 
 import tamis
 from tamis.expr.nodes import TRUE
-from tamis.pushdown.connectors.lake_handle import LakeHandle
-from tamis.pushdown.nodes import TableScan, walk_plan
-from tamis.pushdown.query import compiled_query
+from tamis.query.connectors.lake_handle import LakeHandle
+from tamis.query.plan.nodes import TableScan, walk_plan
+from tamis.query.query import compiled_query
 
 NEW_YORK = ZoneInfo("America/New_York")
 COLUMNS = pa.schema(

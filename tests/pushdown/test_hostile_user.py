@@ -23,7 +23,7 @@ from builders.delta_tables import data_file
 from builders.protected import EU, POLICIES, ROWS, session, write_orders
 from tamis.errors import AccessDenied, CorruptFile, ParseError, TamisError
 from tamis.io import ranges
-from tamis.pushdown.policies import load_policies
+from tamis.query.policies import load_policies
 from tamis.session import Session
 
 VISIBLE = pa.table(

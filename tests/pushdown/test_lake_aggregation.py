@@ -26,10 +26,10 @@ from builders.iceberg_values import field
 from builders.judge import truths
 from builders.predicates import Said
 from tamis.expr.nodes import Column
-from tamis.scan.aggregation import FEWEST_TOGETHER, aggregate
-from tamis.scan.measures import Measure
+from tamis.formats.source import LEVELS
+from tamis.scan.aggregation.aggregate_scan import FEWEST_TOGETHER, aggregate
+from tamis.scan.aggregation.measures import Measure
 from tamis.scan.scan import planner_of
-from tamis.tables.source import LEVELS
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""

@@ -17,8 +17,8 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from builders.tables import write_hive_table
 from tamis.expr.nodes import Column
-from tamis.pushdown.connectors import lake_clustering
-from tamis.pushdown.connectors.lake import LakeConnector
+from tamis.query.connectors import lake_clustering
+from tamis.query.connectors.lake_connector import LakeConnector
 
 SHUFFLED = np.random.default_rng(3).permutation(2000)
 

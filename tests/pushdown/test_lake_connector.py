@@ -15,10 +15,10 @@ from builders.tables import write_hive_table
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
-from tamis.expr.sql import parse_sql
-from tamis.pushdown.connectors.lake import LakeConnector
-from tamis.pushdown.connectors.lake_handle import LakeHandle
-from tamis.pushdown.nodes import AggregateCall, Named, SortKey
+from tamis.expr.sql.parse import parse_sql
+from tamis.query.connectors.lake_connector import LakeConnector
+from tamis.query.connectors.lake_handle import LakeHandle
+from tamis.query.plan.nodes import AggregateCall, Named, SortKey
 
 LONG = types.LONG
 

@@ -15,9 +15,9 @@ from builders.delta_tables import data_file
 from builders.tables import write_hive_table
 from tamis import types
 from tamis.expr.nodes import Call, Literal
-from tamis.pushdown.connectors.lake import LakeConnector
-from tamis.pushdown.connectors.lake_handle import LakeHandle
-from tamis.tables.delta.table import DeltaTable
+from tamis.formats.delta.table import DeltaTable
+from tamis.query.connectors.lake_connector import LakeConnector
+from tamis.query.connectors.lake_handle import LakeHandle
 
 
 def rows(first: int, count: int = 10) -> pa.Table:

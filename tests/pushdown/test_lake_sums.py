@@ -21,10 +21,10 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from builders.sql_tables import same_rows
 from builders.tables import write_hive_table
+from tamis.engines.duckdb import native_scan as own_files
 from tamis.expr.nodes import Column
-from tamis.pushdown import own_files
-from tamis.scan.aggregation import aggregate
-from tamis.scan.measures import Measure, Partials, can_sum
+from tamis.scan.aggregation.aggregate_scan import aggregate
+from tamis.scan.aggregation.measures import Measure, Partials, can_sum
 from tamis.scan.scan import planner_of
 from tamis.session import Session
 

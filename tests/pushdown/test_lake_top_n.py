@@ -26,10 +26,10 @@ from builders.judge import truths
 from builders.predicates import Said
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
-from tamis.scan import top_n
-from tamis.scan.measures import can_compare
+from tamis.scan.aggregation import top_n
+from tamis.scan.aggregation.measures import can_compare
+from tamis.scan.aggregation.top_n import top_rows
 from tamis.scan.scan import planner_of
-from tamis.scan.top_n import top_rows
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""

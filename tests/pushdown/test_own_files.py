@@ -23,9 +23,9 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from builders.sql_tables import same_rows
 from builders.tables import write_hive_table
-from tamis.pushdown import own_files
-from tamis.pushdown.nodes import TableScan, walk_plan
-from tamis.pushdown.query import compiled_query
+from tamis.engines.duckdb import native_scan as own_files
+from tamis.query.plan.nodes import TableScan, walk_plan
+from tamis.query.query import compiled_query
 
 ROWS = pa.table(
     {

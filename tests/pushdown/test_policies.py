@@ -19,7 +19,7 @@ import tamis
 from builders.protected import EU, POLICIES, ROWS, session, write_orders
 from tamis import col
 from tamis.errors import AccessDenied, InvalidArgument, TableError
-from tamis.pushdown.policies import load_policies
+from tamis.query.policies import load_policies
 from tamis.session import Session
 
 YAML = """

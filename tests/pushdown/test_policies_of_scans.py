@@ -15,8 +15,8 @@ import pytest
 import tamis
 from builders.protected import EU, POLICIES, ROWS, write_orders
 from tamis.errors import AccessDenied, InvalidArgument, TableError, TamisError
-from tamis.expr.partition_filter import PartitionFilter
-from tamis.protected_table import ProtectedTable
+from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.query.policies.protected_table import ProtectedTable
 from tamis.table import Table
 
 

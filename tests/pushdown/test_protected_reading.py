@@ -11,11 +11,16 @@ import pytest
 from tamis import types
 from tamis.errors import AccessDenied, TableError
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
-from tamis.pushdown.connector import Connector, Handle
-from tamis.pushdown.nodes import Filter, Limit, Named, Output, Project, Sort, SortKey, TableScan
-from tamis.pushdown.policies.leakproof import is_leakproof
-from tamis.pushdown.policies.reading import check_protected, is_protected, protected_schema, read_protected_batches
-from tamis.pushdown.policies.redaction import describe_scan, is_redacted, redact_plan
+from tamis.query.connectors.connector import Connector, Handle
+from tamis.query.plan.nodes import Filter, Limit, Named, Output, Project, Sort, SortKey, TableScan
+from tamis.query.policies.leakproof import is_leakproof
+from tamis.query.policies.protected_reading import (
+    check_protected,
+    is_protected,
+    protected_schema,
+    read_protected_batches,
+)
+from tamis.query.policies.redaction import describe_scan, is_redacted, redact_plan
 
 ROWS = pa.table({"a": [1, 2, 3, 4], "s": ["w", "x", "y", "z"], "place": [{"city": "b"}] * 4})
 

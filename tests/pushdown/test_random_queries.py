@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tamis
 from builders import sql_queries, sql_tables
-from tamis.pushdown import own_files
+from tamis.engines.duckdb import native_scan as own_files
 
 EXAMPLES = settings.default.max_examples if settings.default is not None else 60
 MODEST = settings(max_examples=max(10, EXAMPLES // 2), suppress_health_check=[*HealthCheck])

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.pushdown.rules import ALL
+from tamis.query.rules import ALL
 
 ROWS = pa.table(
     {

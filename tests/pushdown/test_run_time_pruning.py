@@ -19,10 +19,16 @@ from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
 from builders.judge import truths
 from tamis.expr.nodes import Column
-from tamis.pushdown.connectors.lake import LakeConnector
-from tamis.pushdown.nodes import Join, Output, TableScan, Values
-from tamis.pushdown.optimizer import Context
-from tamis.pushdown.rules import key_filters, prune_joins_at_run_time, sizes
+from tamis.query.connectors.lake_connector import LakeConnector
+from tamis.query.plan import sizes
+from tamis.query.plan.nodes import Join, Output, TableScan, Values
+from tamis.query.plan.optimizer import Context
+from tamis.query.rules.joins import (
+    prune_with_dynamic_filters as key_filters,
+)
+from tamis.query.rules.joins import (
+    prune_with_dynamic_filters as prune_joins_at_run_time,
+)
 from tamis.scan.scan import Scan
 
 MODEST = settings(max_examples=max(5, settings().max_examples // 6), suppress_health_check=[*HealthCheck])

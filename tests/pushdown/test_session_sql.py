@@ -16,9 +16,9 @@ import pytest
 
 import tamis
 from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature
-from tamis.pushdown.connector import Connector
-from tamis.pushdown.query import compiled_query
-from tamis.pushdown.rules import ALL
+from tamis.query.connectors.connector import Connector
+from tamis.query.query import compiled_query
+from tamis.query.rules import ALL
 
 
 def write(place: Path, **columns: list[object]) -> Path:

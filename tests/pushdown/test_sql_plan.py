@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from tamis.pushdown.explain import format_plan
-from tamis.pushdown.nodes import Filter, Join, Node, Project, Sql, TableScan, get_outputs, walk_plan
-from tamis.pushdown.query import compiled_query
+from tamis.query.plan.explain import format_plan
+from tamis.query.plan.nodes import Filter, Join, Node, Project, Sql, TableScan, get_outputs, walk_plan
+from tamis.query.query import compiled_query
 
 ORDERS = pa.table({"id": [1], "customer": [1], "amount": [1.0], "day": ["a"], "note": ["n"]})
 CUSTOMERS = pa.table({"id": [1], "name": ["x"], "region": ["eu"]})

@@ -10,8 +10,8 @@ import pytest
 
 import tamis
 from builders.files import rows_of, written
+from tamis.engines.duckdb.functions.java_regexps import translate_regexp, translate_replacement
 from tamis.errors import TamisError
-from tamis.scan.java_regexps import translate_regexp, translate_replacement
 
 TEXTS = pa.table(
     {

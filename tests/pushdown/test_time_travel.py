@@ -19,8 +19,8 @@ from sqlglot import exp
 
 import tamis
 from tamis.errors import AccessDenied, InvalidArgument, TableNotFound, TamisError, UnsupportedFeature, VersionNotFound
-from tamis.pushdown.sql_plan import read_query
-from tamis.pushdown.time_travel import move_versions_into_names
+from tamis.query.sql.planner import read_query
+from tamis.query.sql.table_versions import move_versions_into_names
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tamis.report.axes import MOST_TICKS, row_ticks, value_axis
+from tamis.scan.report.page_ranges_svg import MOST_TICKS, row_ticks, value_axis
 
 
 def axis_of(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> Any:

@@ -15,7 +15,7 @@ import pytest
 from builders.page_files import parquet_bytes
 from tamis.errors import InvalidArgument
 from tamis.parquet import inspect
-from tamis.report.page_ranges_svg import MOST_BARS, page_ranges_svg
+from tamis.scan.report.page_ranges_svg import MOST_BARS, page_ranges_svg
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -13,7 +13,7 @@ import pytest
 import tamis
 from builders.by_pages import read_by_pages
 from tamis.parquet import RowSelection, read_selection
-from tamis.parquet.batches import MAX_BATCH_BYTES
+from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
 
 WIDTH = 20_000
 ROWS = 2_000

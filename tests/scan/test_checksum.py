@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tamis.scan.checksum import RowChecksum
-from tamis.scan.coalesce import coalesce_batches
+from tamis.scan.reading.pipeline import coalesce_batches
+from tamis.scan.verify import RowChecksum
 
 
 def checksum(rows: pa.Table) -> int:

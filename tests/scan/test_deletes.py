@@ -15,10 +15,10 @@ import pytest
 from pyroaring import BitMap64
 
 from tamis.errors import CorruptFile
+from tamis.formats.hive.table import HiveTable
+from tamis.formats.source import LEVELS
 from tamis.io.storage import Storage, open_storage
 from tamis.scan.scan import Scan
-from tamis.tables.hive.table import HiveTable
-from tamis.tables.source import LEVELS
 
 ROWS, ROWS_PER_GROUP = 3_000, 500
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
@@ -42,8 +42,8 @@ def rows_of(number: int) -> pa.Table:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
-    monkeypatch.setattr("tamis.parquet.batches.MAX_BATCH_ROWS", 64)
+    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.parquet.reading.batch_sizes.MAX_BATCH_ROWS", 64)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from builders.files import rows_of, written
+from tamis.engines.duckdb.run.evaluate import EmbeddedPredicates
 from tamis.errors import EvaluationError
 from tamis.expr.bind import bind
-from tamis.expr.sql import parse_sql
-from tamis.scan.embedded import EmbeddedPredicates
+from tamis.expr.sql.parse import parse_sql
 
 NAN = math.nan
 OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[0])

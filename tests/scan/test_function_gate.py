@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from tamis.engines.duckdb.translate.calls import UnknownFunction
+from tamis.engines.duckdb.translate.functions import BUILDERS, SAME, is_known, to_duckdb
 from tamis.errors import EvaluationError, ParseError
-from tamis.scan.spark_calls import UnknownFunction
-from tamis.scan.spark_functions import BUILDERS, SAME, is_known, to_duckdb
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tamis.scan.funnel import funnel_text
-from tamis.scan.report import Report, add_level
-from tamis.skipping.account import LevelReport
+from tamis.scan.report.funnel import funnel_text
+from tamis.scan.report.report import Report, add_level
+from tamis.skipping.metrics import LevelReport
 from tamis.skipping.prune import ConjunctOutcome
 
 NOTE = "a sentence that is much longer than every part of the filter"

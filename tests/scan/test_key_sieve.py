@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.scan import key_sieve
-from tamis.scan.key_sieve import KeySieve, sieved
+from tamis.scan.reading import bloom_join_filter as key_sieve
+from tamis.scan.reading.bloom_join_filter import KeySieve, sieved
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 

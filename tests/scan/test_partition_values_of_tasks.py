@@ -11,8 +11,8 @@ import pytest
 import tamis
 from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
-from tamis.scan.task_data import get_task_reader, tasks_from_table, tasks_to_table
-from tamis.scan.tasks import ScanTask, partition_values_of
+from tamis.scan.planning.task_data import get_task_reader, tasks_from_table, tasks_to_table
+from tamis.scan.planning.tasks import ScanTask, partition_values_of
 
 
 def partitioned_by(place: Path, declared: str, *texts: str | None) -> tamis.Table:

@@ -10,8 +10,8 @@ import pytest
 
 from tamis.errors import EvaluationError
 from tamis.expr.bind import bind
-from tamis.expr.sql import parse_sql
-from tamis.scan.residual import Residual
+from tamis.expr.sql.parse import parse_sql
+from tamis.scan.reading.residual import Residual
 
 ROWS = pa.record_batch(
     {

@@ -26,7 +26,7 @@ from tamis.errors import (
     TypeMismatch,
     UnknownColumn,
 )
-from tamis.parquet.footer import FOOTERS
+from tamis.parquet.footer.footer import FOOTERS
 from tamis.scan.scan import planner_of
 
 ROWS_PER_FILE = 100

@@ -13,7 +13,7 @@ import pytest
 
 import tamis
 from tamis.errors import CorruptFile, UnknownColumn, UnsupportedFeature
-from tamis.parquet.matching import can_hold
+from tamis.parquet.footer.matching import can_hold
 
 NUMBERS: dict[pa.DataType, list[Any]] = {
     pa.int8(): [1, 127, None],

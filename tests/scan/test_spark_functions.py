@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from builders.files import rows_of, written
+from tamis.engines.duckdb.translate.functions import to_duckdb, write_macro_statements
 from tamis.errors import EvaluationError
-from tamis.scan.spark_functions import to_duckdb, write_macro_statements
 
 COLUMNS = {
     "day": pa.array([datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), None, datetime.date(2023, 12, 31)]),

@@ -12,12 +12,12 @@ import pytest
 import tamis
 from builders.tables import write_hive_table
 from tamis.errors import EvaluationError, InvalidArgument, UnknownColumn, VerificationFailed
+from tamis.formats.hive.table import HiveTable
+from tamis.formats.source import FileListing, levels_of_format
 from tamis.io.storage import open_storage
 from tamis.scan.scan import Scan, planner_of
 from tamis.scan.verify import assert_same_rows, level_subsets, name_levels, verify
 from tamis.skipping.predicate import Predicate
-from tamis.tables.hive.table import HiveTable
-from tamis.tables.source import FileListing, levels_of_format
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import tamis
 from builders.files import kept_row_groups, rows_of, written
 from tamis.expr.nodes import Column
-from tamis.tables.iceberg.statistics import compute_statistics_bounds
+from tamis.formats.iceberg.planning.manifest_files import compute_statistics_bounds
 
 CASTS = [
     ("CAST(x AS BIGINT) = 5", [5]),

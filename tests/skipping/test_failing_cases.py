@@ -26,10 +26,10 @@ from builders.units import (
 )
 from tamis.errors import EvaluationError
 from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.formats.source import LEVELS
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
-from tamis.tables.source import LEVELS
 
 LARGEST = 2**63 - 1
 MOMENTS = Unit(datetime(2024, 1, 1), datetime(2024, 2, 1))

@@ -16,7 +16,7 @@ from builders.units import BIG, DOUBLE, TEXT, Unit, batch_of
 from tamis.expr.bind import bind
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, split_conjuncts
 from tamis.expr.normalise import normalise
-from tamis.expr.printer import to_display_sql
+from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
 from tamis.skipping.metadata import metadata_name
 from tamis.skipping.predicate import make_predicate

@@ -15,9 +15,9 @@ import pytest
 import tamis
 from tamis import types
 from tamis.errors import ExpressionError, UnknownColumn
-from tamis.expr.from_pyspark import from_pyspark
+from tamis.expr.interop.from_pyspark import from_pyspark
 from tamis.expr.nodes import Call, Column, Expr, Literal
-from tamis.expr.sql import parse_sql
+from tamis.expr.sql.parse import parse_sql
 
 
 @pytest.fixture

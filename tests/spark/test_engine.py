@@ -15,15 +15,15 @@ import tamis
 from builders import dying_workers
 from builders.delta_log import DeltaLog, add
 from builders.dying_workers import Dies, DiesOnce, Stumbles, Unknown, WaitsForNews
-from tamis.engines import spark as spark_engine
 from tamis.engines.local import LocalEngine
-from tamis.engines.spark import SparkEngine
+from tamis.engines.spark import jobs as spark_engine
+from tamis.engines.spark.jobs import SparkEngine
 from tamis.errors import CorruptFile, EngineError, MissingDependency, MissingFile
+from tamis.formats.hive.tree import _SCHEMA as LISTED
+from tamis.formats.hive.tree import FUNCTION as LIST
+from tamis.formats.jobs import Item, Job, storage_to_arguments
 from tamis.io.counters import IoCounters
 from tamis.io.storage import open_storage
-from tamis.tables.hive.listing_job import _SCHEMA as LISTED
-from tamis.tables.hive.listing_job import FUNCTION as LIST
-from tamis.tables.jobs import Item, Job, storage_to_arguments
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -165,7 +165,7 @@ def test_how_much_is_done_is_told_while_tasks_are_under_way(
 @pytest.mark.parametrize(
     ("runner", "error", "told"),
     [
-        (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.spark.ship(spark)"),
+        (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.engines.spark.register(spark)"),
         (Unknown("no_such_package"), MissingDependency, "the package 'no_such_package' is not installed on Spark's"),
         (Dies(), EngineError, "its Python workers died repeatedly"),
         (Stumbles(), EngineError, "'tamis: list 5 directories' failed: ZeroDivisionError: "),
@@ -191,8 +191,8 @@ def own_session(spark: Any, connect_spark: Any) -> Any:
 
 
 def test_tamis_can_be_sent_to_the_workers(own_session: Any) -> None:
-    name = tamis.spark.ship(own_session)
-    assert name == tamis.spark.ship(own_session)
+    name = tamis.engines.spark.register(own_session)
+    assert name == tamis.engines.spark.register(own_session)
 
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys

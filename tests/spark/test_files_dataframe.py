@@ -16,10 +16,10 @@ from builders.delta_tables import data_file
 from builders.seeded import SeededChoices
 from builders.tables import write_hive_table
 from tamis import PartitionFilter
+from tamis.engines.spark import files_dataframe
 from tamis.errors import CorruptFile, InvalidArgument, UnknownColumn
-from tamis.skipping.account import LevelReport
-from tamis.spark import files_dataframe
-from tamis.tables.delta.chosen_files import Sizes
+from tamis.formats.delta.planning.prune_files import Sizes
+from tamis.skipping.metrics import LevelReport
 
 
 def texts(rows: pa.Table) -> list[str]:

@@ -15,18 +15,17 @@ from builders.seeded import SeededChoices
 from builders.units import BIG, DOUBLE, Unit, batch_of
 from builders.values import PRIMITIVES, array_of, values_of
 from tamis import types
+from tamis.engines.spark.handler import SparkExpressionHandler
+from tamis.engines.spark.spark_types import fit_metadata, spark_schema
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
-from tamis.expr.normalise import normalise
-from tamis.expr.ordering import sort_key
+from tamis.expr.normalise import normalise, sort_key
 from tamis.skipping.handler import ArrowExpressionHandler, ExpressionHandler
 from tamis.skipping.metadata import metadata_name
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.rewrite import rewrite
-from tamis.spark.handler import SparkExpressionHandler
-from tamis.spark.types import fit_metadata, spark_schema
 
 PER_JOB = 200
 """How many Columns Spark computes at once: one is as much work to plan as a thousand units to compute."""

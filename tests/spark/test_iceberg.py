@@ -16,7 +16,7 @@ from builders.iceberg_deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from builders.seeded import SeededChoices
-from tamis.spark.types import fit_rows, row_schema
+from tamis.engines.spark.spark_types import fit_rows, row_schema
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_dataframes_have_the_rows_of_the_scan(any_spark: Any, orders: Path) -> N
 
 @pytest.mark.interop
 def test_the_data_source_reads_iceberg_tables(spark: Any, orders: Path) -> None:
-    tamis.spark.register(spark)
+    tamis.engines.spark.register(spark)
     frame = spark.read.format("tamis").load(str(orders))
     assert sorted(row["id"] for row in frame.where("area = 'us' AND id > 40").collect()) == sorted(
         tamis.open(orders).scan("area = 'us' AND id > 40").to_arrow()["id"].to_pylist()

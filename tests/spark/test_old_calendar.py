@@ -13,7 +13,7 @@ import pytest
 
 import tamis
 from builders.delta_log import DeltaLog, add
-from tamis.parquet.old_calendar import FIRST_GREGORIAN_DAY
+from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY
 from tamis.scan.scan import Scan
 
 DAY = 86_400_000_000

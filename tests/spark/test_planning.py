@@ -22,10 +22,10 @@ from builders.engines import assert_same_plans, fresh_plan
 from builders.hive_cases import PARTITIONING, random_hive_case
 from builders.tables import write_hive_table
 from tamis.errors import InvalidArgument
-from tamis.scan import slices
-from tamis.tables import planning
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
-from tamis.tables.hive import listing_job
+from tamis.formats import jobs as planning
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
+from tamis.formats.hive import tree as listing_job
+from tamis.scan.planning import slices
 
 SEVERAL = settings(max_examples=max(1, settings().max_examples // 30), deadline=None)
 """Each example takes several jobs."""

@@ -11,9 +11,9 @@ from pyspark.errors import ParseException, PythonException
 
 import tamis
 from builders.protected import EU, POLICIES, write_orders
+from tamis.engines.spark import queries
 from tamis.errors import AccessDenied, TamisError
 from tamis.session import Session
-from tamis.spark import queries
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from builders.iceberg_deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field, list_of
 from builders.seeded import SeededChoices
-from tamis.spark import readable_files
-from tamis.spark.types import fit_rows, row_schema
+from tamis.engines.spark import native_scan as readable_files
+from tamis.engines.spark.spark_types import fit_rows, row_schema
 
 SPARK, TASKS = "FileScan parquet", "MapInArrow"
 

@@ -25,15 +25,15 @@ from builders.delta_tables import data_file
 from builders.deltalake_cases import random_deltalake_case
 from builders.seeded import SeededChoices
 from builders.tables import write_hive_table
+from tamis.engines.spark import dataframe as to_spark
+from tamis.engines.spark import worker as task_runner
+from tamis.engines.spark.spark_types import fit_rows, row_schema
+from tamis.engines.spark.worker import SMALLEST, on_workers, pack
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
-from tamis.scan.plan import PlannedFiles
+from tamis.formats.source import FileListing
+from tamis.scan.planning.plan import PlannedFiles
+from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.scan import planner_of
-from tamis.scan.tasks import ScanTask
-from tamis.spark import task_runner, to_spark
-from tamis.spark.on_workers import on_workers
-from tamis.spark.task_runner import SMALLEST, pack
-from tamis.spark.types import fit_rows, row_schema
-from tamis.tables.source import FileListing
 
 
 def texts(rows: pa.Table) -> list[str]:
@@ -317,7 +317,9 @@ def test_E4_a_worker_that_dies_while_reading_loses_and_repeats_no_row(
 ) -> None:
     grave = tmp_path / "grave"
     cloudpickle.register_pickle_by_value(dying_workers)
-    monkeypatch.setattr(task_runner, "make_worker_function", lambda *given: dying_workers.DiesOnce(on_workers(*given), grave))
+    monkeypatch.setattr(
+        task_runner, "make_worker_function", lambda *given: dying_workers.DiesOnce(on_workers(*given), grave)
+    )
     check(spark, tamis.open(hive_table).scan(), reader="arrow")
     assert grave.exists()
 

@@ -12,9 +12,9 @@ from deltalake import write_deltalake
 import tamis
 from builders.pyiceberg_tables import create_table
 from tamis.errors import UnsupportedFeature
-from tamis.io import links
+from tamis.io import storage as links
 from tamis.io.storage import open_storage
-from tamis.parquet.footer import FOOTERS
+from tamis.parquet.footer.footer import FOOTERS
 
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b"]})
 

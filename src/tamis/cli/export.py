@@ -18,7 +18,7 @@ from tamis import types
 from tamis.cli.output import explained_writing, is_terminal, json_rows, write_all
 from tamis.cli.text import cell_texts, lines
 from tamis.errors import InvalidArgument
-from tamis.scan.coalesce import coalesce_batches
+from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.types import type_name_with_article
 
 STDOUT = "-"
@@ -93,7 +93,8 @@ class _CsvWriter:
         for field in schema:
             if pa.types.is_nested(field.type):
                 raise InvalidArgument(
-                    f"column {field.name!r} is {type_name_with_article(field.type)}, which CSV does not support: leave it out, or "
+                    f"column {field.name!r} is {type_name_with_article(field.type)}, which CSV does not support: "
+                    "leave it out, or "
                     "write .parquet, .arrow or .jsonl"
                 )
         self._schema = pa.schema([(field.name, self._to_csv_type(field.type)) for field in schema])

@@ -11,13 +11,13 @@ import click
 
 from tamis.cli.errors import Command
 from tamis.expr.nodes import Expr, and_
-from tamis.parquet.leaves import Int96
-from tamis.scan.rows import LazyScan
+from tamis.formats.source import LEVELS
+from tamis.parquet.footer.leaves import Int96
+from tamis.scan.scan import LazyScan
 from tamis.table import FORMATS, Table, open_table
-from tamis.tables.source import LEVELS
 
 if TYPE_CHECKING:
-    from tamis.protected_table import ProtectedTable
+    from tamis.query.policies.protected_table import ProtectedTable
 
 Limit = int | str | None
 """A number of rows, `all`, or None if the option was not given."""
@@ -60,8 +60,8 @@ class Request:
         if self.policies is None and self.principal is None:
             return table
         # Imported lazily: few commands use policies.
-        from tamis.protected_table import protect_table
-        from tamis.pushdown.policies import load_policies
+        from tamis.query.policies import load_policies
+        from tamis.query.policies.protected_table import protect_table
 
         return protect_table(table, load_policies(self.policies), self.principal)
 
@@ -94,7 +94,7 @@ class Request:
         if not self.where:
             return None
         # Imported lazily: only filters need sqlglot.
-        from tamis.expr.sql import parse_sql
+        from tamis.expr.sql.parse import parse_sql
 
         return and_(*map(parse_sql, self.where))
 

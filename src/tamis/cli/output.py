@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tamis.cli.text import cell_texts, json_objects, lines, printable
 from tamis.errors import StorageError, UnknownColumn, format_count
-from tamis.scan.coalesce import coalesce_batches
+from tamis.scan.reading.pipeline import coalesce_batches
 
 NULL_IN_LINES = "\\N"
 ROWS_OF_A_TABLE = 1_000

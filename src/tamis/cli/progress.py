@@ -9,8 +9,8 @@ from threading import Lock, Timer
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tamis.scan.funnel import format_bytes
-from tamis.scan.rows import LazyScan
+from tamis.scan.report.funnel import format_bytes
+from tamis.scan.scan import LazyScan
 
 if TYPE_CHECKING:
     from rich.table import Table

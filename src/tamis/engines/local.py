@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tamis.scan.pipeline import run_tasks
-from tamis.tables.jobs import Arguments, Item, Job, find_function
+from tamis.formats.jobs import Arguments, Item, Job, find_function
+from tamis.scan.reading.pipeline import run_tasks
 
 
 class LocalEngine:

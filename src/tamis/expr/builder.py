@@ -17,7 +17,7 @@ from tamis import types
 from tamis.errors import InvalidArgument, MisusedExpression, TypeMismatch, wrong_argument
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_
-from tamis.expr.printer import to_display_sql, to_sql
+from tamis.expr.sql.printer import to_display_sql, to_sql
 from tamis.types import type_from_name, type_name
 
 __all__ = ["Expression", "col", "lit"]

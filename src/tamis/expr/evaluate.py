@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr import casts
-from tamis.expr.functions import FUNCTIONS, type_of
-from tamis.expr.kernels import (
+from tamis.expr.functions import kernels as casts
+from tamis.expr.functions.kernels import (
     DATE_TRUNC_UNITS,
     KERNELS,
     TRUNC_UNITS,
@@ -26,9 +25,10 @@ from tamis.expr.kernels import (
     to_arrow_scalar,
     to_evaluation_form,
 )
+from tamis.expr.functions.partition_values import partition_value
+from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands
-from tamis.expr.partition_values import partition_value
-from tamis.expr.printer import to_display_sql
+from tamis.expr.sql.printer import to_display_sql
 from tamis.types import integer_range, is_bytes, is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {

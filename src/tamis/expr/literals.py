@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import TypeMismatch, add_article, find_lone_surrogate
-from tamis.expr.nodes import NULL, Literal
-from tamis.expr.temporal import (
+from tamis.expr.datetime_text import (
     NANOSECONDS,
     SECONDS_PER_DAY,
     format_date,
@@ -25,6 +24,7 @@ from tamis.expr.temporal import (
     parse_time,
     parse_timestamp,
 )
+from tamis.expr.nodes import NULL, Literal
 from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_text
 
 __all__ = ["literal", "cast_literal", "parse_date", "parse_timestamp", "format_date", "format_timestamp"]

@@ -16,7 +16,7 @@ from pathlib import PurePath
 import pyarrow as pa
 
 from tamis.errors import AmbiguousColumn, UnknownColumn, format_position
-from tamis.expr.functions import COMPARISONS
+from tamis.expr.functions.table import COMPARISONS
 from tamis.expr.nodes import Call, Column, Expr, walk
 from tamis.types import is_text, type_name_with_article
 
@@ -92,7 +92,8 @@ def _unknown_column_error(
         inside = ".".join(field.name for field in found)
         return UnknownColumn(
             f"no field {name!r} in column {inside!r} of {table}{location}: "
-            f"it is {type_name_with_article(found[-1].type)}, not a struct{_suggest_access(found[-1].type, inside, name)}"
+            f"it is {type_name_with_article(found[-1].type)}, not a "
+            f"struct{_suggest_access(found[-1].type, inside, name)}"
         )
     owner = f"struct {'.'.join(field.name for field in found)!r} of {table}" if found else table
     names = [field.name for field in fields]

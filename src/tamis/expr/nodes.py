@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Column:
     """A column, or a field inside a struct column: `a.b` has the path `("a", "b")`.
 
-    `build_position` is the 1-based character in the SQL text. `type` is set once the expression is bound to a schema.
+    `position` is the 1-based character in the SQL text. `type` is set once the expression is bound to a schema.
     `exact` says that the name was quoted with back-ticks, and so selects one of the columns that differ only by case.
     Equality ignores these three.
     """
@@ -72,9 +72,9 @@ class Literal:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call:
-    """A function or an operator applied to arguments. `tamis.expr.functions` lists the supported ones.
+    """A function or an operator applied to arguments. `tamis.expr.functions.table` lists the supported ones.
 
-    `build_position` is the 1-based character of an unsupported function in the SQL text; equality ignores it.
+    `position` is the 1-based character of an unsupported function in the SQL text; equality ignores it.
     """
 
     function: str
@@ -119,7 +119,7 @@ class Call:
         return from_steps, (to_steps(self),)
 
     def __repr__(self) -> str:
-        from tamis.expr.printer import to_sql
+        from tamis.expr.sql.printer import to_sql
 
         return f"Call<{to_sql(self)}>"
 

@@ -12,25 +12,30 @@ is FALSE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
-from tamis.expr.functions import FUNCTIONS, NEGATIONS, Nulls, type_of
-from tamis.expr.intervals import merge_conjunction, merge_disjunction
+from tamis.expr.functions.table import FUNCTIONS, NEGATIONS, Nulls, type_of
+from tamis.expr.literals import literal
 from tamis.expr.nodes import (
     FALSE,
     NULL,
     TRUE,
     Call,
+    Column,
     Expr,
     Literal,
+    and_,
     fold,
     get_operands,
     not_,
     replace_args,
+    transform,
 )
-from tamis.expr.ordering import sort_key
 
 
 def normalise(expr: Expr) -> Expr:
@@ -198,3 +203,199 @@ def _simplify_in(value: Expr, items: list[Expr]) -> Expr:
     if len(distinct) == 1 and not nulls:
         return _fold_constant(Call("=", (value, distinct[0])))
     return Call("in", (value, *distinct, *nulls))
+
+
+# --- Merging of comparisons of one column with constants: tighter bounds, shorter lists, contradictions ---------------
+#
+# a > 3 AND a > 5            a > 5
+# a IN (1, 7, 9) AND a > 5   a IN (7, 9)
+# a > 5 AND a < 3            never TRUE
+# a = 1 OR a = 2             a IN (1, 2)
+
+
+@dataclass(slots=True)
+class _Constraints:
+    """The constraints of a conjunction on one column."""
+
+    column: Column
+    lower: tuple[Literal, bool] | None = None
+    """The largest lower bound, and whether it is exclusive."""
+    upper: tuple[Literal, bool] | None = None
+    allowed: list[Literal] | None = None
+    excluded: dict[tuple[bool, object], Literal] = field(default_factory=dict)
+
+    def add(self, function: str, items: tuple[Literal, ...]) -> None:
+        match function:
+            case "=" | "in":
+                self._allow(items)
+            case "<>":
+                self.excluded[sort_key(items[0].value)] = items[0]
+            case ">" | ">=":
+                bound = (items[0], function == ">")
+                if self.lower is None or _is_tighter(bound, self.lower, lower=True):
+                    self.lower = bound
+            case _:
+                bound = (items[0], function == "<")
+                if self.upper is None or _is_tighter(bound, self.upper, lower=False):
+                    self.upper = bound
+
+    def _allow(self, items: tuple[Literal, ...]) -> None:
+        if self.allowed is None:
+            self.allowed = list(items)
+        else:
+            keys = {sort_key(item.value) for item in items}
+            self.allowed = [item for item in self.allowed if sort_key(item.value) in keys]
+
+    def predicates(self) -> list[Expr] | None:
+        """Return the shortest equivalent predicates; None if no value satisfies them."""
+        if self.allowed is not None:
+            values = [item for item in self.allowed if self._admits(item)]
+            match values:
+                case []:
+                    return None
+                case [only]:
+                    return [Call("=", (self.column, only))]
+                case _:
+                    return [Call("in", (self.column, *sorted(values, key=lambda item: sort_key(item.value))))]
+        if self.lower and self.upper and self._is_empty(self.lower, self.upper):
+            return None
+        found: list[Expr] = []
+        if self.lower is not None:
+            found.append(Call(">" if self.lower[1] else ">=", (self.column, self.lower[0])))
+        if self.upper is not None:
+            found.append(Call("<" if self.upper[1] else "<=", (self.column, self.upper[0])))
+        found.extend(Call("<>", (self.column, item)) for item in self.excluded.values() if self._is_within(item))
+        return found
+
+    def _admits(self, item: Literal) -> bool:
+        return sort_key(item.value) not in self.excluded and self._is_within(item)
+
+    def _is_within(self, item: Literal) -> bool:
+        if self.lower is not None:
+            bound, strict = self.lower
+            if is_less(item.value, bound.value) or (strict and not is_less(bound.value, item.value)):
+                return False
+        if self.upper is not None:
+            bound, strict = self.upper
+            if is_less(bound.value, item.value) or (strict and not is_less(item.value, bound.value)):
+                return False
+        return True
+
+    @staticmethod
+    def _is_empty(lower: tuple[Literal, bool], upper: tuple[Literal, bool]) -> bool:
+        if is_less(upper[0].value, lower[0].value):
+            return True
+        return (lower[1] or upper[1]) and not is_less(lower[0].value, upper[0].value)
+
+
+def _is_tighter(new: tuple[Literal, bool], old: tuple[Literal, bool], *, lower: bool) -> bool:
+    inner, outer = (old[0].value, new[0].value) if lower else (new[0].value, old[0].value)
+    return is_less(inner, outer) or (sort_key(inner) == sort_key(outer) and new[1] and not old[1])
+
+
+def _parse_constraint(part: Expr) -> tuple[Column, str, tuple[Literal, ...]] | None:
+    match part:
+        case Call(("=" | "<>" | "<" | "<=" | ">" | ">=") as function, (Column() as column, Literal() as item)):
+            return None if item.is_null else (column, function, (item,))
+        case Call("in", (Column() as column, *items)):
+            literals = tuple(item for item in items if isinstance(item, Literal) and not item.is_null)
+            return (column, "in", literals) if len(literals) == len(items) else None
+        case _:
+            return None
+
+
+def merge_conjunction(parts: list[Expr], *, where: bool) -> list[Expr]:
+    """Return the conjuncts with all constraints on a column merged, at the position of the first one."""
+    by_column: dict[Column, _Constraints] = {}
+    merged: list[Expr | _Constraints] = []
+    for part in parts:
+        found = _parse_constraint(part)
+        if found is None:
+            merged.append(part)
+            continue
+        column, function, items = found
+        if column not in by_column:
+            merged.append(by_column.setdefault(column, _Constraints(column)))
+        by_column[column].add(function, items)
+    result: list[Expr] = []
+    for entry in merged:
+        if not isinstance(entry, _Constraints):
+            result.append(entry)
+            continue
+        predicates = entry.predicates()
+        if predicates is None:
+            # Never TRUE; NULL where the column is NULL, unless only TRUE matters.
+            predicates = [FALSE] if where else [and_(Call("is_null", (entry.column,)), NULL)]
+        result.extend(predicates)
+    return list(dict.fromkeys(result))
+
+
+def merge_disjunction(parts: list[Expr]) -> list[Expr]:
+    """Return the disjuncts with the equalities on a column merged into one IN list."""
+    lists: dict[Column, list[Literal]] = {}
+    merged: list[tuple[Expr, bool]] = []
+    for part in parts:
+        found = _parse_constraint(part)
+        if found is None or found[1] not in ("=", "in"):
+            merged.append((part, False))
+            continue
+        column, _, items = found
+        if column not in lists:
+            merged.append((column, True))
+        lists.setdefault(column, []).extend(items)
+    return [
+        _build_membership(entry, lists[entry]) if is_list and isinstance(entry, Column) else entry
+        for entry, is_list in merged
+    ]
+
+
+def _build_membership(column: Column, items: list[Literal]) -> Expr:
+    distinct = {sort_key(item.value): item for item in items}
+    values = [distinct[key] for key in sorted(distinct)]
+    return Call("=", (column, values[0])) if len(values) == 1 else Call("in", (column, *values))
+
+
+# --- The order of literal values: NaN is the largest number, texts compare by code point, FALSE before TRUE -----------
+
+
+def sort_key(value: Any) -> tuple[bool, Any]:
+    """Return a key that sorts values of one type, NaN last.
+
+    >>> sorted([2.0, float("nan"), 1.0], key=sort_key)
+    [1.0, 2.0, nan]
+    """
+    is_nan = value != value
+    return (is_nan, 0 if is_nan else value)
+
+
+def is_less(left: Any, right: Any) -> bool:
+    return sort_key(left) < sort_key(right)
+
+
+# --- The time of a query: `now()` and similar calls become one literal, the same for all rows and pruning levels ------
+
+_CLOCKS: dict[str, Callable[[datetime], Literal]] = {
+    **dict.fromkeys(("now", "current_timestamp"), literal),
+    "localtimestamp": lambda now: literal(now.replace(tzinfo=None)),
+    **dict.fromkeys(("current_date", "curdate"), lambda now: literal(now.date())),
+}
+"""Functions without arguments that return the current time. There is no session time zone, so days are in UTC."""
+
+
+def freeze_current_time(expr: Expr, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Expr:
+    """Replace every call that returns the current time by the same literal.
+
+    >>> from tamis.expr.sql import parse_sql
+    >>> stop_clocks(parse_sql("day < current_date()"), lambda: datetime(2024, 3, 1, tzinfo=UTC))
+    Call<day < DATE '2024-03-01'>
+    """
+    found: list[datetime] = []
+
+    def replace_clock(node: Expr) -> Expr:
+        if not (isinstance(node, Call) and not node.args and node.function in _CLOCKS):
+            return node
+        if not found:
+            found.append(now())
+        return _CLOCKS[node.function](found[0])
+
+    return transform(expr, replace_clock)

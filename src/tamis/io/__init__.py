@@ -1,1 +1,2 @@
-"""Input and output: places, listings, ranged reads, what they cost, and what is tried again."""
+"""Input and output: `storage` (locations and symbolic links), `listing`, `ranges`, `retries`, `counters`, caches and
+threads."""

@@ -1,9 +1,8 @@
 """Parquet files: footers, page indexes, Bloom filters, dictionaries, row selections and the page reader."""
 
-from tamis.parquet.inspection import ColumnInspection, FileInspection, inspect
-from tamis.parquet.pruning import Pruner, PruneRequest, PruneResult
-from tamis.parquet.rows import read_selection
-from tamis.parquet.selection import RowSelection
+from tamis.parquet.inspect.inspect_file import ColumnInspection, FileInspection, inspect
+from tamis.parquet.pruner import Pruner, PruneRequest, PruneResult, read_selection
+from tamis.parquet.selection.row_selection import RowSelection
 
 __all__ = [
     "PruneRequest",

@@ -1,1 +1,3 @@
-"""Scans: the levels of pruning in order, plans, reports, tasks and their reader."""
+"""Scans: `scan` is what users hold; `planning` decides what to read, `reading` reads it, `aggregation` answers
+counts, minima, maxima and top-n from metadata first, `report` explains it. `verify` proves that pruning loses no row.
+"""

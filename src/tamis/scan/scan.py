@@ -2,31 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from tamis.errors import UnknownColumn
-from tamis.expr.nodes import Expr
+from tamis.errors import InvalidArgument, UnknownColumn
+from tamis.expr.interop.from_any import to_expr
+from tamis.expr.nodes import Column, Expr
+from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
 from tamis.io.listing import check_unchanged
-from tamis.scan.plan import ScanPlan
-from tamis.scan.projection import refuse_not_read
-from tamis.scan.report import Report
-from tamis.scan.request import ScanRequest
-from tamis.scan.residual import check_functions
-from tamis.scan.rows import LazyScan
-from tamis.scan.run import count_rows, read_batches
-from tamis.scan.scan_planner import ScanPlanner
-from tamis.tables.source import LEVELS, FileListing, SampledSchema, TableSource
+from tamis.scan.planning.plan import ScanPlan
+from tamis.scan.planning.projection import projected_paths, refuse_not_read
+from tamis.scan.planning.scan_planner import ScanPlanner, check_limit
+from tamis.scan.reading.residual import check_functions
+from tamis.scan.reading.results import duckdb_relation, pandas_frame, polars_frame
+from tamis.scan.reading.run import count_rows, read_batches
+from tamis.scan.report.report import Report
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+# --- Rows that people hold: as Arrow, and in the forms of other libraries ---------------------------------------------
+
+
+class Rows(ABC):
+    """Rows that are read when a method asks for them. Every method uses `schema` and `to_batches` alone."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+
+    @abstractmethod
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, batch by batch."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as an Arrow reader, which knows their columns before the first batch."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as one Arrow table."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all rows as a pandas DataFrame."""
+        return pandas_frame(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all rows as a polars DataFrame."""
+        return polars_frame(self.to_arrow())
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Return the rows as a DuckDB relation, which reads them each time it is used."""
+        return duckdb_relation(self, connection)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow C stream, which polars, duckdb, pyarrow and others accept."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+class LazyScan(Rows):
+    """What people can do with a scan. `tamis.Scan` is one; `ProtectedScan` is the one of a table under a policy."""
+
+    @abstractmethod
+    def filter(self, where: object) -> LazyScan:
+        """Return a scan of those rows for which `where` is TRUE too. It may name any column of the table."""
+
+    @abstractmethod
+    def select(self, *columns: Any) -> LazyScan:
+        """Return a scan of some of the columns: `scan.select("id", "address.city")`, or a list of names."""
+
+    @abstractmethod
+    def limit(self, count: int) -> LazyScan:
+        """Return a scan of at most `count` of the rows."""
+
+    @abstractmethod
+    def head(self, count: int = 5) -> LazyScan:
+        """Return a scan of at most `count` of the rows, as `limit` does."""
+
+    @abstractmethod
+    def plan(self, depth: str = "pages") -> ScanPlan:
+        """Plan what would be read, down to files (their footers are not opened), to row groups, or to pages."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """Return the plan's report as text: what each level keeps, and what each part of the filter does."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return how many rows match."""
+
+    @abstractmethod
+    def to_spark(self, spark: Any, *, reader: str = "auto") -> Any:
+        """Return the rows as a Spark DataFrame; `spark` is a classic or a Connect session."""
+
+    @property
+    @abstractmethod
+    def report(self) -> Report | None:
+        """The report of what was read last; None until something was."""
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """The bytes that this scan has read so far, those of planning included."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a scan cannot be pickled: send the URI of its table and its filter, and open it there, or send its rows"
+        )
 
 
 class Scan(LazyScan):
     """A lazy scan of a table. Nothing is read before one of its methods asks for it.
 
     `levels` are the levels of pruning that are switched on; the rows are the same with any of them. `pruning` and
-    `listing` are those of `tamis.scan.scan_planner.ScanPlanner`.
+    `listing` are those of `tamis.scan.planning.scan_planner.ScanPlanner`.
     """
 
     def __init__(
@@ -95,7 +193,7 @@ class Scan(LazyScan):
         right (`reader="spark"` does not look for narrow selections), else by Arrow tasks (`reader="arrow"`: always).
         """
         # A layer above this one, found by its name.
-        to_spark = import_module("tamis.spark.to_spark")
+        to_spark = import_module("tamis.engines.spark.dataframe")
         planner = self._planner
         refuse_not_read(planner.source.schema, planner.projection)
         with planner.name_version_of_missing_file():
@@ -150,3 +248,48 @@ def describe_scan(table: str, schema: pa.Schema, where: str | None, limit: int |
     if limit is not None:
         parts.append(f"limit={limit}")
     return f"<tamis.Scan {'; '.join(parts)}>"
+
+
+# --- What the user asks of a scan: a filter, columns, a limit, and the levels of pruning ------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """What the user asks of a scan. Each method returns a new request."""
+
+    where: Expr | PartitionFilter | None = None
+    columns: Sequence[object] | None = None
+    limit: int | None = None
+    levels: Collection[str] = LEVELS
+
+    @staticmethod
+    def parse(
+        where: object = None,
+        columns: Sequence[object] | None = None,
+        limit: int | None = None,
+        levels: Collection[str] = LEVELS,
+    ) -> ScanRequest:
+        """Return the request that the arguments of `Table.scan` mean."""
+        return ScanRequest(to_expr(where), columns, check_limit(limit), levels)
+
+    def filter(self, where: object) -> ScanRequest:
+        """Keep only the rows for which `where` is TRUE too."""
+        if self.limit is not None:
+            raise InvalidArgument(
+                "the scan has a limit already, and a filter would drop some of the rows that it returns: call filter() "
+                "before limit()"
+            )
+        return replace(self, where=to_expr([self.where, to_expr(where)]))
+
+    def select(self, columns: Sequence[object], schema: pa.Schema, table: str) -> ScanRequest:
+        """Return only some of the columns in `schema`, which are those of this request."""
+        if len(columns) == 1 and isinstance(columns[0], Iterable) and not isinstance(columns[0], str):
+            columns = list(columns[0])
+        paths = projected_paths(columns, schema, table)
+        return replace(self, columns=[Column(path, exact=True) for path in paths])
+
+    def first_rows(self, count: int) -> ScanRequest:
+        """Return at most `count` rows."""
+        limit = check_limit(count)
+        limits = [each for each in (self.limit, limit) if each is not None]
+        return replace(self, limit=min(limits, default=None))

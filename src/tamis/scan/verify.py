@@ -6,21 +6,29 @@ with every subset of the levels switched on. All runs must return the same rows,
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
-from tamis.errors import InvalidArgument, VerificationFailed, format_count
-from tamis.expr.functions import NOT_DETERMINISTIC
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import InvalidArgument, UnsupportedFeature, VerificationFailed, format_count
+from tamis.expr.functions.table import NOT_DETERMINISTIC
+from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Call, Expr, Literal, walk
-from tamis.expr.partition_filter import PartitionFilter
-from tamis.expr.sources import to_expr
-from tamis.scan.checksum import RowChecksum
-from tamis.scan.rows import LazyScan
-from tamis.scan.scan import Scan
-from tamis.tables.source import LEVELS, TableSource, levels_of_format
+from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.formats.source import LEVELS, TableSource, levels_of_format
+from tamis.scan.reading.pipeline import coalesce_batches
+from tamis.scan.scan import LazyScan, Scan
 
 MOST_LEVELS_FOR_ALL_SUBSETS = 7
 """Up to 128 runs; with more levels, only those with none, one, all but one, and all."""
@@ -196,3 +204,152 @@ def _describe_difference(result: VerifyResult, full: VerifyResult) -> str:
     else:
         what = f"returned other rows than without pruning ({result.rows:,} each)"
     return f"{what}. This is a defect of Tamis: please report it, and scan without these levels until it is fixed"
+
+
+# --- A checksum of rows that does not depend on their order, for comparing what two scans returned --------------------
+#
+# Every row becomes a 64-bit number, and the checksum is the sum of these numbers modulo 2^64. A sum forgets the order,
+# yet it notices a row that is missing, a row that comes twice, and a value that moved to another row or column.
+#
+# The number of a row is made of the bits of its values: two NaNs with other bits differ, and so do -0.0 and 0.0. NULL,
+# the empty text, the empty list and a list of NULLs all differ. DuckDB hashes texts and bytes; it does not hash whole
+# rows because its hashes of `[]` and NULL, or of `[0]` and `[0, 0]`, are the same. The numbers may change with its
+# version, so they compare scans of one process and are worth nothing on disk.
+
+Hashes = npt.NDArray[np.uint64]
+
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+_VALID = np.uint64(0xD6E8FEB86659FD93)
+_COLUMN = np.uint64(0xFF51AFD7ED558CCD)
+_WORD = 8
+
+
+class RowChecksum:
+    """The number of rows and their checksum, batch by batch."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.value = 0
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        # A process has an engine of its own: a fork takes no threads along.
+        return _engine(os.getpid()).cursor()
+
+    def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        for batch in coalesce_batches(batches):
+            self.add(batch)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        total = int(self.row_hashes(batch).sum(dtype=np.uint64))
+        self.rows += batch.num_rows
+        self.value = (self.value + total) % 2**64
+
+    def row_hashes(self, batch: pa.RecordBatch) -> Hashes:
+        """A number for each row, in which the columns count by their position and not by their name."""
+        hashes = np.zeros(batch.num_rows, dtype=np.uint64)
+        for column in batch.columns:
+            hashes = _with_next(hashes, self._hashes(column))
+        return hashes
+
+    def _hashes(self, array: pa.Array) -> Hashes:
+        array = _plain(array)
+        hashes = self._valid_hashes(array)
+        if array.null_count:
+            hashes = np.where(np.asarray(array.is_valid()), hashes, _NULL)
+        return hashes
+
+    def _valid_hashes(self, array: pa.Array) -> Hashes:
+        """A number for each value; what it is where the value is NULL does not matter."""
+        data_type = array.type
+        if pa.types.is_null(data_type):
+            return np.full(len(array), _NULL)
+        if pa.types.is_struct(data_type):
+            hashes = np.full(len(array), _VALID)
+            for child in array.flatten():
+                hashes = _with_next(hashes, self._hashes(child))
+            return hashes
+        if pa.types.is_nested(data_type):
+            return self._list_hashes(array)
+        if types.is_text(data_type) or types.is_bytes(data_type):
+            return self._text_hashes(array)
+        if pa.types.is_boolean(data_type):
+            array = array.cast(pa.uint8())
+        return _fixed_width_hashes(array)
+
+    def _list_hashes(self, array: pa.Array) -> Hashes:
+        """Elements are mixed with their place in the list; then the sum over a list is a difference of running sums."""
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.uint64)
+        elements = self._hashes(array.flatten())
+        ends = np.cumsum(lengths, dtype=np.uint64)
+        starts = ends - lengths
+        places = np.arange(len(elements), dtype=np.uint64) - np.repeat(starts, lengths.astype(np.int64))
+        running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(_with_next(places, elements))])
+        return _mixed(running[ends] - running[starts] + _mixed(lengths))
+
+    def _text_hashes(self, array: pa.Array) -> Hashes:
+        if pa.types.is_fixed_size_binary(array.type):
+            array = array.cast(pa.binary())
+        # The variable is named in the query: that is how DuckDB finds it.
+        values = pa.table({"value": array})  # noqa: F841
+        relation = self._connection.sql("SELECT hash(value) AS hash FROM values")
+        return np.asarray(relation.to_arrow_table()["hash"].combine_chunks())
+
+
+@cache
+def _engine(process: int) -> duckdb.DuckDBPyConnection:
+    """One for all checksums: to start it takes longer than to scan a small table."""
+    # One thread: the scan that feeds it has the others.
+    return duckdb.connect(":memory:", config={"threads": 1})
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The same values without the layouts that say them in another way."""
+    while True:
+        data_type = array.type
+        if isinstance(data_type, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_dictionary(data_type):
+            array = array.dictionary_decode()
+        elif pa.types.is_run_end_encoded(data_type):
+            array = pc.run_end_decode(array)
+        elif pa.types.is_map(data_type):
+            array = array.cast(pa.list_(pa.struct([data_type.key_field, data_type.item_field])))
+        else:
+            return array
+
+
+def _fixed_width_hashes(array: pa.Array) -> Hashes:
+    """Numbers from the bytes of the values, taken word by word."""
+    try:
+        width = array.type.bit_width // 8
+    except ValueError as error:
+        raise UnsupportedFeature(f"rows with values of type {types.type_name(array.type)} have no checksum") from error
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.zeros(len(array), dtype=np.uint64)
+    start, stop = array.offset * width, (array.offset + len(array)) * width
+    stored = np.frombuffer(buffer, dtype=np.uint8)[start:stop]
+    hashes = np.full(len(array), _VALID)
+    for word in _words(stored, width):
+        hashes = _with_next(hashes, word.astype(np.uint64))
+    return hashes
+
+
+def _words(stored: npt.NDArray[np.uint8], width: int) -> Iterator[npt.NDArray[Any]]:
+    if width < _WORD:
+        yield stored.view(f"u{width}")
+    else:
+        yield from stored.view(np.uint64).reshape(-1, width // _WORD).T
+
+
+def _with_next(hashes: Hashes, values: Hashes) -> Hashes:
+    """The number of a sequence from that of its beginning and its next value: not the same the other way round."""
+    return _mixed(hashes * _COLUMN + values)
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Numbers whose bits each depend on all bits of the given ones (the finaliser of splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

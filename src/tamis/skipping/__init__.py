@@ -1,1 +1,6 @@
-"""Data skipping: the rewrite of predicates over rows into predicates over metadata, and their evaluation."""
+"""Data skipping: predicates over rows become predicates over metadata.
+
+Read `rewrite` (the three questions), `answers`, `atoms`, `ranges`, `membership`; then `metadata` (the layout of a batch
+of units), `prune`, `metrics`. `predicate` is a filter made ready for a table; `handler` evaluates expressions over
+metadata.
+"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tamis.expr.functions import NEGATIONS
+from tamis.expr.functions.table import NEGATIONS
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal, not_
 
 

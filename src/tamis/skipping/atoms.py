@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tamis import types
-from tamis.expr.functions import FUNCTIONS, Nulls, type_of
+from tamis.expr.functions.table import FUNCTIONS, Nulls, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like, successor_of_bytes, successor_of_prefix
-from tamis.expr.printer import to_display_sql
+from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.ranges import Range, compute_range
 from tamis.types import is_ordered

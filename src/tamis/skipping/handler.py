@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.evaluate import Evaluator, has_kernel
 from tamis.expr.nodes import Call, Expr, walk
-from tamis.expr.printer import to_sql
+from tamis.expr.sql.printer import to_sql
 from tamis.types import type_name_with_article
 
 

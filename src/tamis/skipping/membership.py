@@ -36,8 +36,8 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, can_evaluate, evaluate_constant
-from tamis.expr.functions import type_of
-from tamis.expr.kernels import to_arrow_array
+from tamis.expr.functions.kernels import to_arrow_array
+from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, fold, split_conjuncts, transform
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.skipping.answers import Answers, all_of, any_of

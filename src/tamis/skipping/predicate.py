@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from tamis.errors import TypeMismatch
 from tamis.expr.bind import bind, format_expression_position
-from tamis.expr.functions import type_of
-from tamis.expr.nodes import TRUE, Column, Expr, and_, find_columns
+from tamis.expr.functions.table import type_of
+from tamis.expr.interop.from_any import to_expr
+from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns
 from tamis.expr.normalise import normalise
-from tamis.expr.partition_filter import PartitionFilter
-from tamis.expr.printer import to_display_sql
-from tamis.expr.sources import to_expr
+from tamis.expr.sql.printer import to_display_sql
+from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
+from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.types import type_name_with_article
 
@@ -97,7 +99,8 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
         raise TypeMismatch(
-            f"the filter {to_display_sql(bound)} is {type_name_with_article(data_type)}, not a predicate{format_expression_position(bound)}. "
+            f"the filter {to_display_sql(bound)} is {type_name_with_article(data_type)}, not a "
+            f"predicate{format_expression_position(bound)}. "
             f"Compare it with something, as in {to_display_sql(bound)} = …"
         )
     expr, mentioned = normalise(bound), tuple(find_columns(bound))
@@ -110,3 +113,34 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
 
 def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:
     return find_columns(one.predicate) == find_columns(other.predicate)
+
+
+# --- JSON serialisation of predicates, so that other processes prune identically --------------------------------------
+
+
+def predicate_to_json(predicate: Predicate) -> dict[str, Any]:
+    """Return a predicate as JSON-compatible values."""
+    partition_filter = predicate.partition_filter
+    return {
+        "expr": expression_to_json(predicate.expr),
+        "partition_filter": None if partition_filter is None else partition_filter.to_json(),
+        # The columns are serialised as the arguments of a call.
+        "mentioned": expression_to_json(Call("mentioned", predicate.mentioned)),
+        "on_partitions": None
+        if predicate.on_partitions == predicate.expr
+        else expression_to_json(predicate.on_partitions),
+    }
+
+
+def predicate_from_json(given: Mapping[str, Any]) -> Predicate:
+    """Build the predicate from the result of `predicate_to_json`."""
+    partition_filter = given["partition_filter"]
+    mentioned = expression_from_json(given["mentioned"])
+    assert isinstance(mentioned, Call)
+    expr = expression_from_json(given["expr"])
+    return Predicate(
+        expr,
+        None if partition_filter is None else PartitionFilter.from_json(partition_filter),
+        tuple(column for column in mentioned.args if isinstance(column, Column)),
+        expr if given["on_partitions"] is None else expression_from_json(given["on_partitions"]),
+    )

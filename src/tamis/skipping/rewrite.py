@@ -31,15 +31,18 @@ A unit with x in [12, 40] is skipped; one with x in [1, 5] and no nulls is fully
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import pyarrow as pa
+
 from tamis import types
-from tamis.expr.evaluate import Evaluator
-from tamis.expr.functions import type_of
+from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import (
     FALSE,
+    NULL,
     TRUE,
     Call,
     Column,
@@ -48,16 +51,17 @@ from tamis.expr.nodes import (
     find_columns,
     fold,
     get_operands,
+    not_,
     split_conjuncts,
+    transform,
     walk,
 )
-from tamis.expr.printer import to_display_sql
+from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.atoms import Reason, answer_boolean, answer_call
-from tamis.skipping.constant_units import answer_constant_unit
-from tamis.skipping.metadata import ROW_COUNT
-from tamis.skipping.nan_free import assume_no_nan, find_columns_without_nan
+from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
 from tamis.skipping.ranges import Range, compute_range
+from tamis.types import is_ordered
 
 
 @dataclass(frozen=True)
@@ -213,3 +217,89 @@ def _answer(node: Expr, args: tuple[_NodeResult, ...], is_part: bool, failures: 
                     answers, may_fail = answer_constant_unit(node, answers, may_fail)
                 failures.of_parts[may_fail] = None
             return _NodeResult(answers, found_range, why, is_partial)
+
+
+# --- Answers for units in which every column of a predicate is constant: partitions, and some files -------------------
+#
+# There any predicate, monotone or not, is answered by evaluating it for that value: `month(day) = 3` cannot be decided
+# for a range of days, but it can for a partition of one day.
+
+_ZERO = Literal(0, types.LONG)
+
+
+def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) -> tuple[Answers, Expr]:
+    """Return the answers for units in which all columns of the predicate are constant, and whether it may fail there.
+
+    For other units both are the given ones.
+    """
+    if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
+        return otherwise, may_fail
+    columns = find_columns(predicate)
+    if not columns or not all(_has_value_semantics(column) for column in columns):
+        return otherwise, may_fail
+    constant = all_of(*(_is_constant(column) for column in columns))
+    # In other units the value is NULL, so the predicate is not evaluated (and cannot fail) for a mere bound.
+    values = {column: Call("case", (constant, lower(column), NULL)) for column in columns}
+    outcome = transform(predicate, lambda node: values[node] if isinstance(node, Column) else node)
+
+    def answer(here: Expr, elsewhere: Expr) -> Expr:
+        typed = Literal(None, types.BOOLEAN) if elsewhere == NULL else elsewhere
+        return Call("case", (constant, here, typed))
+
+    answers = Answers(
+        answer(Call("coalesce", (outcome, FALSE)), otherwise.may_be_true),
+        answer(Call("coalesce", (not_(outcome), FALSE)), otherwise.may_be_false),
+        answer(Call("is_null", (outcome,)), otherwise.may_be_null),
+    )
+    # If the predicate fails for the constant, so does the evaluation of these answers.
+    return answers, FALSE if may_fail == FALSE else answer(FALSE, may_fail)
+
+
+def _has_value_semantics(column: Column) -> bool:
+    # Bounds of floats hide NaN and the sign of zero, which functions can distinguish.
+    return column.type is not None and is_ordered(column.type) and not pa.types.is_floating(column.type)
+
+
+def _is_constant(column: Column) -> Expr:
+    nulls = null_count(column)
+    return any_of(
+        all_of(Call("=", (nulls, _ZERO)), Call("=", (lower(column), upper(column)))),
+        all_of(Call("=", (nulls, ROW_COUNT)), Call("is_null", (lower(column),))),
+    )
+
+
+# --- Conjunctions that exclude NaN ------------------------------------------------------------------------------------
+#
+# `x >= 3 AND x <= 4`: NaN is above 3, so the first conjunct alone keeps every unit without a NaN count, and most
+# writers
+# do not count NaN. But the second conjunct bounds x from above, and NaN is above everything: for a row that satisfies
+# both, x is not NaN. So *whether the first conjunct may be TRUE* is answered as if there were no NaN.
+
+_NONE = Literal(0, types.LONG)
+
+
+def find_columns_without_nan(parts: Sequence[Expr]) -> frozenset[Column]:
+    """Return the float columns that are not NaN in any row that satisfies all parts of a conjunction."""
+    return frozenset(column for part in parts if (column := _find_column_bounded_above(part)) is not None)
+
+
+def _find_column_bounded_above(part: Expr) -> Column | None:
+    match part:
+        case Call("<" | "<=" | "=", (Column(type=data_type) as column, Literal(value=float() as value))):
+            is_number = value == value or part.function == "<"
+            return column if is_number and data_type is not None and pa.types.is_floating(data_type) else None
+        case _:
+            return None
+
+
+def assume_no_nan(part: Expr, answers: Answers, columns: frozenset[Column]) -> Answers:
+    """Return the answers for a part of a conjunction that is TRUE only if these columns are not NaN."""
+    if _find_column_bounded_above(part) is not None:
+        return answers
+    match part:
+        case Call(_, (Column() as column, *_)) | Call("not", (Call(_, (Column() as column, *_)),)) if column in columns:
+            count = nan_count(column)
+            may_be_true = transform(answers.may_be_true, lambda node: _NONE if node == count else node)
+            return replace(answers, may_be_true=may_be_true)
+        case _:
+            return answers

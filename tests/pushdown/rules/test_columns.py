@@ -10,7 +10,7 @@ import pytest
 from builders.plans import STRUCT, FakeHandle, apply, column, context, expr, keep, scan, select, where
 from tamis import types
 from tamis.expr.nodes import Column
-from tamis.pushdown.nodes import (
+from tamis.query.plan.nodes import (
     Aggregate,
     AggregateCall,
     Join,
@@ -25,11 +25,11 @@ from tamis.pushdown.nodes import (
     Union,
     walk_plan,
 )
-from tamis.pushdown.optimizer import optimize
-from tamis.pushdown.rules import ALL
-from tamis.pushdown.rules.extract_dereferences import ExtractDereferences
-from tamis.pushdown.rules.prune_columns import PruneColumns
-from tamis.pushdown.rules.push_projection_into_scan import PushProjectionIntoScan
+from tamis.query.plan.optimizer import optimize
+from tamis.query.rules import ALL
+from tamis.query.rules.columns.extract_dereferences import ExtractDereferences
+from tamis.query.rules.columns.prune_columns import PruneColumns
+from tamis.query.rules.columns.push_projection_into_scan import PushProjectionIntoScan
 
 T, U = scan("t"), scan("u")
 LONG = types.LONG

@@ -8,8 +8,8 @@ import pytest
 
 from builders.plans import context, scan
 from tamis.errors import TamisError
-from tamis.pushdown.nodes import Limit, Node
-from tamis.pushdown.optimizer import Context, optimize
+from tamis.query.plan.nodes import Limit, Node
+from tamis.query.plan.optimizer import Context, optimize
 
 
 class _Restless:

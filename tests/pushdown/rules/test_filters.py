@@ -9,15 +9,15 @@ import pytest
 
 from builders.plans import FakeHandle, apply, column, expr, keep, scan, select, where
 from tamis.expr.nodes import TRUE
-from tamis.pushdown.nodes import Aggregate, AggregateCall, Filter, Join, JoinKind, Limit, Named, Output, Union
-from tamis.pushdown.rules.drop_residual import DropResidual
-from tamis.pushdown.rules.merge_filters import MergeFilters
-from tamis.pushdown.rules.push_filter_into_scan import PushFilterIntoScan
-from tamis.pushdown.rules.push_filter_through_aggregate import PushFilterThroughAggregate
-from tamis.pushdown.rules.push_filter_through_filter import PushFilterThroughFilter
-from tamis.pushdown.rules.push_filter_through_join import PushFilterThroughJoin
-from tamis.pushdown.rules.push_filter_through_project import PushFilterThroughProject
-from tamis.pushdown.rules.push_filter_through_union import PushFilterThroughUnion
+from tamis.query.plan.nodes import Aggregate, AggregateCall, Filter, Join, JoinKind, Limit, Named, Output, Union
+from tamis.query.rules.filters.drop_residual import DropResidual
+from tamis.query.rules.filters.merge_filters import MergeFilters
+from tamis.query.rules.filters.push_filter_into_scan import PushFilterIntoScan
+from tamis.query.rules.filters.push_filter_through_aggregate import PushFilterThroughAggregate
+from tamis.query.rules.filters.push_filter_through_filter import PushFilterThroughFilter
+from tamis.query.rules.filters.push_filter_through_join import PushFilterThroughJoin
+from tamis.query.rules.filters.push_filter_through_project import PushFilterThroughProject
+from tamis.query.rules.filters.push_filter_through_union import PushFilterThroughUnion
 
 T, U = scan("t"), scan("u")
 HIDDEN = scan("t", protects=True)

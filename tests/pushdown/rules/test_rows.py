@@ -10,7 +10,7 @@ import pytest
 from builders.plans import FakeConnector, FakeHandle, apply, column, context, expr, keep, scan, select, where
 from tamis import types
 from tamis.expr.nodes import FALSE, Call, Column, Literal
-from tamis.pushdown.nodes import (
+from tamis.query.plan.nodes import (
     Aggregate,
     AggregateCall,
     Join,
@@ -29,16 +29,21 @@ from tamis.pushdown.nodes import (
     get_outputs,
     walk_plan,
 )
-from tamis.pushdown.optimizer import optimize
-from tamis.pushdown.rules import ALL
-from tamis.pushdown.rules.key_filters import MAX_KEY_RANGES, MAX_LISTED_KEYS, build_key_predicate
-from tamis.pushdown.rules.prune_joins_at_run_time import PruneWithDynamicFilters, push_dynamic_filters
-from tamis.pushdown.rules.push_aggregation_into_scan import PushAggregationIntoScan
-from tamis.pushdown.rules.push_join_into_scan import PushJoinIntoScan
-from tamis.pushdown.rules.push_limit_into_scan import PushLimitIntoScan
-from tamis.pushdown.rules.push_limit_through_project import PushLimitThroughProject
-from tamis.pushdown.rules.push_limit_through_union import PushLimitThroughUnion
-from tamis.pushdown.rules.push_top_n_into_scan import PushTopNIntoScan
+from tamis.query.plan.optimizer import optimize
+from tamis.query.rules import ALL
+from tamis.query.rules.aggregates.push_aggregation_into_scan import PushAggregationIntoScan
+from tamis.query.rules.joins.prune_with_dynamic_filters import (
+    MAX_KEY_RANGES,
+    MAX_LISTED_KEYS,
+    PruneWithDynamicFilters,
+    build_key_predicate,
+    push_dynamic_filters,
+)
+from tamis.query.rules.joins.push_join_into_scan import PushJoinIntoScan
+from tamis.query.rules.limits.push_limit_into_scan import PushLimitIntoScan
+from tamis.query.rules.limits.push_limit_through_project import PushLimitThroughProject
+from tamis.query.rules.limits.push_limit_through_union import PushLimitThroughUnion
+from tamis.query.rules.limits.push_top_n_into_scan import PushTopNIntoScan
 
 T, U = scan("t"), scan("u")
 LONG = types.LONG

@@ -17,12 +17,12 @@ from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import NULL, Call, Column, Expr, Literal
-from tamis.pushdown.connectors.database import DatabaseConnector
-from tamis.pushdown.nodes import AggregateCall, Named, SortKey
-from tamis.tables.database import open_database
-from tamis.tables.database.dialects import find_type_family
-from tamis.tables.database.query import DatabaseColumn, Query, SelectedColumn
-from tamis.tables.database.select import render_select
+from tamis.formats.database import open_database
+from tamis.formats.database.database_query import DatabaseColumn, Query, SelectedColumn
+from tamis.formats.database.dialects import find_type_family
+from tamis.formats.database.select_text import render_select
+from tamis.query.connectors.database_connector import DatabaseConnector
+from tamis.query.plan.nodes import AggregateCall, Named, SortKey
 
 pytest.importorskip("adbc_driver_sqlite", reason="adbc-driver-sqlite is not installed")
 

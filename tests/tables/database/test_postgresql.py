@@ -11,9 +11,9 @@ import tamis
 from tamis import types
 from tamis.errors import AccessDenied, StorageError, TableError, UnsupportedFeature
 from tamis.expr.bind import bind
-from tamis.expr.sql import parse_sql
-from tamis.pushdown.connectors.database import DatabaseConnector
-from tamis.tables.database import open_database
+from tamis.expr.sql.parse import parse_sql
+from tamis.formats.database import open_database
+from tamis.query.connectors.database_connector import DatabaseConnector
 
 
 def run(uri: str, *statements: str) -> None:

@@ -14,11 +14,11 @@ from tamis import types
 from tamis.errors import InvalidArgument, TableError, TableNotFound
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Call, Column, Literal
-from tamis.expr.sql import parse_sql
-from tamis.pushdown.connectors.database import DatabaseConnector
-from tamis.pushdown.nodes import AggregateCall, Named, SortKey
-from tamis.tables.database import open_database
-from tamis.tables.database.expressions import MAX_IN_LIST_ITEMS
+from tamis.expr.sql.parse import parse_sql
+from tamis.formats.database import open_database
+from tamis.formats.database.expressions import MAX_IN_LIST_ITEMS
+from tamis.query.connectors.database_connector import DatabaseConnector
+from tamis.query.plan.nodes import AggregateCall, Named, SortKey
 
 pytest.importorskip("adbc_driver_sqlite", reason="adbc-driver-sqlite is not installed")
 

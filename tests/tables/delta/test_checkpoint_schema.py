@@ -15,7 +15,7 @@ from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
 
 ODD = {
     "int": (pa.int32(), 7),

@@ -12,10 +12,10 @@ import pytest
 import tamis
 from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
 from tamis.errors import CorruptFile, MissingFile
+from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part
+from tamis.formats.delta.log.actions import ADD
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
-from tamis.tables.delta.actions import ADD
-from tamis.tables.delta.checkpoint_rows import read_checkpoint_part
-from tamis.tables.delta.snapshot import Snapshot
 
 FORMS: dict[str, dict[str, Any]] = {
     "classic": {},

@@ -9,12 +9,12 @@ import pytest
 
 from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
 from tamis.errors import CorruptFile
+from tamis.formats.delta.log import actions, commits
+from tamis.formats.delta.log.actions import ADD, FILE_ACTIONS, decode_file_actions
+from tamis.formats.delta.log.commits import ActionLines, read_actions
+from tamis.formats.delta.log.log_segment import find_segment
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
-from tamis.tables.delta import actions, commits
-from tamis.tables.delta.actions import ADD, FILE_ACTIONS, decode_file_actions
-from tamis.tables.delta.commits import ActionLines, read_actions
-from tamis.tables.delta.log import find_segment
-from tamis.tables.delta.snapshot import Snapshot
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ import pytest
 
 import tamis
 from builders.delta_log import DeltaLog, add, remove
+from tamis.formats.delta import snapshot
+from tamis.formats.delta.planning import log_fragments as file_parts
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
-from tamis.tables.delta import file_parts, snapshot
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
-from tamis.tables.delta.snapshot import Snapshot
 
 
 def file(number: int) -> dict[str, object]:

@@ -20,15 +20,15 @@ from pyroaring import BitMap, BitMap64
 
 from builders.delta_tables import z85
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
-from tamis.io.storage import Storage, open_storage
-from tamis.scan.deletes import kept_rows
-from tamis.tables.delta.deletion_vectors import (
+from tamis.formats.delta.deletion_vectors import (
     DeletionVectorDescriptor,
     decode_z85,
     parse_descriptors,
     read_deletion_bitmaps,
     resolve_deletion_vector_path,
 )
+from tamis.io.storage import Storage, open_storage
+from tamis.scan.planning.row_groups import kept_rows
 
 PORTABLE, NATIVE = 1681511377, 1681511376
 

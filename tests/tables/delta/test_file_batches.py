@@ -13,12 +13,12 @@ import pytest
 import tamis
 from builders.delta_log import DeltaLog, add
 from tamis.errors import CorruptFile
+from tamis.formats.delta.planning import file_batches
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE, STATISTICS, LazyLogColumns, read_batches
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.counters import IoCounts
 from tamis.io.storage import open_storage
 from tamis.io.weighted_cache import WeightedCache
-from tamis.tables.delta import file_batches
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE, STATISTICS, LazyLogColumns, read_batches
-from tamis.tables.delta.snapshot import Snapshot
 
 FILES = 40
 COLUMNS = ["path", "size", "deletion_vector", "partition_values"]

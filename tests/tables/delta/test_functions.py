@@ -180,7 +180,7 @@ def test_an_engine_that_reads_the_parts_by_itself_finds_the_same_files(log: Delt
 
 
 def test_what_a_filter_rejects_is_not_even_looked_at(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tamis.tables.delta import functions
+    from tamis.formats.delta import functions
 
     asked: list[int] = []
     plainly = functions.extract_num_records

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.normalise import normalise
-from tamis.expr.printer import to_sql
-from tamis.expr.sql import parse_sql
-from tamis.tables.delta.generated import derive_partition_predicates
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_sql
+from tamis.formats.delta.generated_columns import derive_partition_predicates
 
 SOURCES = {
     "ts": pa.timestamp("us", "UTC"),

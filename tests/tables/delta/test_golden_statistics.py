@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tamis.expr.nodes import Column
+from tamis.formats.delta.planning.partition_values import parse_partition_values
+from tamis.formats.delta.schema import TableMetadata, parse_metadata
+from tamis.formats.delta.statistics.file_statistics import make_statistics_metadata
 from tamis.skipping.metadata import metadata_name
-from tamis.tables.delta.partition_values import parse_partition_values
-from tamis.tables.delta.schema import TableMetadata, parse_metadata
-from tamis.tables.delta.statistics import make_statistics_metadata
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 

@@ -6,9 +6,9 @@ import pytest
 
 from builders.delta_log import DeltaLog, add, commit_info, remove
 from tamis.errors import CorruptFile, TableNotFound, VersionNotFound
+from tamis.formats.delta.log.log_segment import CheckpointKind, LogSegment, find_segment
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
-from tamis.tables.delta.log import CheckpointKind, LogSegment, find_segment
-from tamis.tables.delta.snapshot import Snapshot
 
 
 @pytest.fixture

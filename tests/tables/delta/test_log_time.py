@@ -9,11 +9,11 @@ import pytest
 
 from builders.delta_log import DeltaLog, add, commit_info, metadata
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
+from tamis.formats.delta.log.commit_timestamps import COMMIT_INFO_BYTES, read_in_commit_timestamp
+from tamis.formats.delta.log.log_segment import list_log
+from tamis.formats.delta.snapshot import Snapshot, find_version_at_timestamp
+from tamis.formats.time_travel import to_milliseconds
 from tamis.io.storage import open_storage
-from tamis.tables.delta.log import list_log
-from tamis.tables.delta.log_time import COMMIT_INFO_BYTES, read_in_commit_timestamp
-from tamis.tables.delta.snapshot import Snapshot, find_version_at_timestamp
-from tamis.tables.moments import to_milliseconds
 
 START = datetime(2024, 3, 1, 12, tzinfo=UTC)
 
@@ -220,7 +220,7 @@ def test_X8_a_line_that_names_commit_info_very_often_is_parsed_once(
         parsed.append(text)
         return loads(text)
 
-    monkeypatch.setattr("tamis.tables.delta.log_time.json.loads", counted)
+    monkeypatch.setattr("tamis.formats.delta.log.commit_timestamps.json.loads", counted)
     storage = open_storage(tmp_path)
     newest = list_log(storage).get_commit(1)
     assert newest is not None

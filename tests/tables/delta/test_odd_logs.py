@@ -15,8 +15,8 @@ from builders.delta_statistics import field, mapping
 from builders.delta_tables import data_file, inline_vector
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.tables.delta import commits
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
+from tamis.formats.delta.log import commits
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
 
 
 def ids(*values: int) -> pa.Table:

@@ -14,7 +14,7 @@ import pytest
 
 import tamis
 from builders.delta_log import DeltaLog, add
-from tamis.parquet.old_calendar import FIRST_GREGORIAN_DAY, rebase_days, widen_legacy_bounds
+from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY, rebase_days, widen_legacy_bounds
 
 DAY = 86_400_000_000
 

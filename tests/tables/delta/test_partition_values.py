@@ -14,13 +14,13 @@ from builders.delta_statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Call, Column, Literal
-from tamis.skipping.handler import ArrowExpressionHandler
-from tamis.tables.delta.partition_values import (
+from tamis.formats.delta.planning.partition_values import (
     get_partition_strings,
     make_partition_expression,
     make_unreadable_value_error,
     parse_partition_values,
 )
+from tamis.skipping.handler import ArrowExpressionHandler
 
 UTC = datetime.UTC
 TEXT_MAP = pa.map_(pa.string(), pa.string())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.formats.delta.paths import join_below_root, resolve_path
 from tamis.io.storage import Storage, open_storage
-from tamis.tables.delta.paths import join_below_root, resolve_path
 
 LOCAL = open_storage("/data/table")
 S3 = open_storage("s3://bucket/some/table", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})

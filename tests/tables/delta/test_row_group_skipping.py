@@ -12,8 +12,8 @@ import pytest
 import tamis
 from builders.delta_log import DeltaLog, add, remove
 from tamis.errors import CorruptFile
-from tamis.tables.delta import checkpoint_rows
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
+from tamis.formats.delta.checkpoint import checkpoint_rows
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
 
 FILES, PER_GROUP = 40, 5
 VALUES = pa.struct([("id", pa.int64()), ("amount", pa.float64())])

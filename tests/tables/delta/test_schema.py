@@ -13,9 +13,8 @@ import pytest
 from builders.delta_statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.tables.delta.fields import VARIANT
-from tamis.tables.delta.protocol import parse_protocol
-from tamis.tables.delta.schema import TableMetadata, parse_metadata
+from tamis.formats.delta.protocol import parse_protocol
+from tamis.formats.delta.schema import VARIANT, TableMetadata, parse_metadata
 
 
 def struct(*fields: dict[str, Any]) -> dict[str, Any]:

@@ -19,12 +19,12 @@ import tamis
 from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
 from builders.delta_tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
+from tamis.formats.delta import snapshot as snapshots
+from tamis.formats.delta.log import log_segment as log_files
+from tamis.formats.delta.log.log_segment import find_segment
+from tamis.formats.delta.snapshot import Snapshot, read_changes
 from tamis.io.listing import list_directory
 from tamis.io.storage import Storage, open_storage
-from tamis.tables.delta import log as log_files
-from tamis.tables.delta import snapshot as snapshots
-from tamis.tables.delta.log import find_segment
-from tamis.tables.delta.snapshot import Snapshot, read_changes
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import pytest
 from builders.delta_statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.expr.nodes import Column
+from tamis.formats.delta.schema import TableMetadata
+from tamis.formats.delta.statistics.file_statistics import extract_num_records, make_statistics_metadata
 from tamis.skipping.metadata import KINDS, metadata_name
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
-from tamis.tables.delta.schema import TableMetadata
-from tamis.tables.delta.statistics import extract_num_records, make_statistics_metadata
 
 PHYSICAL = {pa.date32(): pa.int32(), types.TIMESTAMP: pa.int64(), types.TIMESTAMP_NTZ: pa.int64()}
 

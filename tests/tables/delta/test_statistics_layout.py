@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.tables.delta import statistics_json
-from tamis.tables.delta.statistics_json import WantedStatistics, parse_statistics
-from tamis.tables.delta.statistics_layout import read_same_layout
+from tamis.formats.delta.statistics import statistics_json
+from tamis.formats.delta.statistics.statistics_json import WantedStatistics, parse_statistics, read_same_layout
 
 WANTED = WantedStatistics(
     {

@@ -24,12 +24,11 @@ from builders.values import array_of, special_values, values_of
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Column, find_columns
-from tamis.expr.normalise import normalise
-from tamis.expr.ordering import sort_key
+from tamis.expr.normalise import normalise, sort_key
+from tamis.formats.delta.schema import TableMetadata
+from tamis.formats.delta.statistics.file_statistics import make_statistics_metadata
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
-from tamis.tables.delta.schema import TableMetadata
-from tamis.tables.delta.statistics import make_statistics_metadata
 
 _CUT = "0123456789" * 3 + "0"
 _TAILS = ("", "1", "1a", "1\x7f", "1~z", "1é", "2", "1\ufffd", "1\ufffdz", "1😀", "1\U0010ffff", "😀😀", "\x00")

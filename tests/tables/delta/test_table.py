@@ -17,10 +17,10 @@ from builders.delta_statistics import field
 from builders.delta_tables import data_file, inline_vector, statistics
 from tamis import PartitionFilter, col
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE, read_batches
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.counters import IoCounts
 from tamis.io.storage import open_storage
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE, read_batches
-from tamis.tables.delta.snapshot import Snapshot
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ from builders.delta_tables import data_file
 from builders.engines import WorkerHere
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
+from tamis.formats.jobs import Planning
 from tamis.table import open_source
-from tamis.tables.delta.file_batches import FILE_BATCH_CACHE
-from tamis.tables.planning import Planning
 
 KINDS = [
     ("date", "+999999999-01-01", "2024-03-01", "DATE '2024-03-01'"),

@@ -17,12 +17,12 @@ import pytest
 import tamis
 from builders.engines import WorkerHere
 from tamis.errors import CorruptFile, MissingFile, PartitionLayoutError, TableNotFound, UnsupportedFeature
-from tamis.expr.partition_filter import PartitionFilter
+from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.formats.jobs import Planning
 from tamis.hive import list_partition_files, table_info
-from tamis.parquet.footer import FOOTERS
+from tamis.parquet.footer.footer import FOOTERS
 from tamis.scan.scan import planner_of
 from tamis.table import open_source
-from tamis.tables.planning import Planning
 
 
 def write(path: Path, rows: pa.Table | None = None) -> Path:

@@ -11,8 +11,8 @@ import pytest
 
 import tamis
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TableNotFound, UnknownColumn
-from tamis.expr.partition_filter import PartitionFilter
-from tamis.tables.hive.functions import list_partition_files, table_info
+from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.formats.hive.functions import list_partition_files, table_info
 
 ROWS = pa.table({"id": [1, 2, 3], "Region": ["x", "y", "z"]})
 

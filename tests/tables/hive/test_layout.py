@@ -11,17 +11,11 @@ import pytest
 
 import tamis
 from tamis import types
-from tamis.errors import (
-    CorruptFile,
-    InvalidArgument,
-    PartitionLayoutError,
-    TableNotFound,
-    UnsupportedFeature,
-)
+from tamis.errors import CorruptFile, InvalidArgument, PartitionLayoutError, TableNotFound, UnsupportedFeature
+from tamis.formats.detect import detect_format
+from tamis.formats.hive import discovery
+from tamis.formats.hive.layout import HiveLayout, LevelCount
 from tamis.io.storage import open_storage
-from tamis.tables.hive import discovery
-from tamis.tables.hive.formats import detect_format
-from tamis.tables.hive.layout import HiveLayout, LevelCount
 
 ROWS = pa.table({"id": [1, 2, 3]})
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.tables.hive.names import (
+from tamis.formats.hive.names import (
     HIVE_NULL,
     escape,
     make_directory_name,

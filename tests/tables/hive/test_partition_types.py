@@ -11,7 +11,7 @@ import pytest
 
 from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError
-from tamis.tables.hive.partition_types import add_partition_columns, infer_type, parse_values
+from tamis.formats.hive.partition_types import add_partition_columns, infer_type, parse_values
 
 INT, LONG, DOUBLE, STRING, DATE, TIMESTAMP = (
     pa.int32(), types.LONG, types.DOUBLE, types.STRING, types.DATE, types.TIMESTAMP,

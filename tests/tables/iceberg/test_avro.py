@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from builders.avro_files import CODECS, write_avro
 from tamis import TamisError
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.tables.iceberg import avro
-from tamis.tables.iceberg.avro import open_avro
-from tamis.tables.iceberg.avro_enumerations import decode_enumerations
-from tamis.tables.iceberg.avro_rows import decode_rows
-from tamis.tables.iceberg.avro_schema import resolve, to_polars_schema
+from tamis.formats.files import avro
+from tamis.formats.files.avro import decode_enumerations, open_avro
+from tamis.formats.files.avro_rows import decode_rows
+from tamis.formats.files.avro_schema import resolve, to_polars_schema
 
 PAIR = {
     "type": "record",

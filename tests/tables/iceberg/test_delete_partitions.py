@@ -14,7 +14,7 @@ from builders import iceberg_manifests, iceberg_tables
 from builders.iceberg_deletes import equality_deletes, position_deletes
 from builders.iceberg_tables import File, IcebergFolder
 from builders.iceberg_values import field, unscaled_bytes
-from tamis.tables.source import LEVELS
+from tamis.formats.source import LEVELS
 
 ID = field(1, "id", "long")
 KINDS = ("positions", "values")

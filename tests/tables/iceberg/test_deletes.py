@@ -21,8 +21,8 @@ from builders.iceberg_deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg_tables import IcebergFolder, write_rows
 from builders.iceberg_values import field
 from tamis.errors import CorruptFile
-from tamis.tables.iceberg.equality_deletes import DeletedKeys
-from tamis.tables.source import LEVELS
+from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys
+from tamis.formats.source import LEVELS
 
 FIELDS = [field(1, "id", "long"), field(2, "name", "string")]
 FORMATS = ("parquet", "orc", "avro")
@@ -66,7 +66,7 @@ def test_I6_position_deletes_do_not_touch_files_of_later_commits(tmp_path: Path)
 def test_I6_P5_vectors_delete_by_position_in_the_file_whatever_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
     table = IcebergFolder(tmp_path, FIELDS, version=3)
     options = {"row_group_size": 100, "max_rows_per_page": 10, "write_page_index": True}
     file = table.data_file("a.parquet", rows_of(*range(1000)), options=options)

@@ -16,7 +16,7 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis import PartitionFilter, iceberg
 from tamis.errors import AmbiguousColumn, CorruptFile, InvalidArgument, MissingFile, TableNotFound, UnknownColumn
-from tamis.tables.iceberg.functions import FILE_SCHEMA
+from tamis.formats.iceberg.functions import FILE_SCHEMA
 
 
 @pytest.fixture

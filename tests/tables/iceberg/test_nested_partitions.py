@@ -98,7 +98,7 @@ def test_I5_P5_pages_of_a_struct_that_lacks_a_field(tmp_path: Path, monkeypatch:
 
 
 def test_tasks_with_partition_values_are_serializable(tmp_path: Path) -> None:
-    from tamis.scan.task_data import tasks_from_table, tasks_to_table
+    from tamis.scan.planning.task_data import tasks_from_table, tasks_to_table
 
     scan = by_field(tmp_path, "parquet", 7).scan()
     tasks = scan.plan("row_groups").tasks

@@ -30,10 +30,10 @@ from tamis.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
+from tamis.formats.iceberg import dependencies
+from tamis.formats.iceberg.metadata.open_metadata import is_metadata_file, open_location
+from tamis.formats.iceberg.metadata.relocation import Location, Relocation
 from tamis.io.storage import open_storage
-from tamis.tables.iceberg import dependencies
-from tamis.tables.iceberg.opening import is_metadata_file, open_location
-from tamis.tables.iceberg.relocation import Location, Relocation
 
 
 def ids(table: tamis.Table) -> list[int]:

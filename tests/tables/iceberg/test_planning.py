@@ -25,15 +25,15 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.engines.local import LocalEngine
 from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.formats.files.avro import open_avro
+from tamis.formats.iceberg.metadata.open_metadata import open_location
+from tamis.formats.iceberg.planning.manifest_files import MAX_FILES_PER_GROUP, Manifest, group_manifests
+from tamis.formats.iceberg.table import IcebergTable
+from tamis.formats.jobs import SPARK, Planning
+from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
 from tamis.scan.scan import planner_of
-from tamis.skipping.account import LevelReport
-from tamis.tables.iceberg.avro import open_avro
-from tamis.tables.iceberg.files import MAX_FILES_PER_GROUP, Manifest, group_manifests
-from tamis.tables.iceberg.opening import open_location
-from tamis.tables.iceberg.table import IcebergTable
-from tamis.tables.planning import SPARK, Planning
-from tamis.tables.source import LEVELS
+from tamis.skipping.metrics import LevelReport
 
 FIELDS = [field(1, "id", "long"), field(2, "x", "int"), field(3, "s", "string"), field(4, "f", "double")]
 OUR_LEVELS = ("partitions", "manifests", "files")

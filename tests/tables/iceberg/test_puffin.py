@@ -11,8 +11,13 @@ import pytest
 from pyroaring import BitMap64
 
 from tamis.errors import CorruptFile
+from tamis.formats.iceberg.deletes.position_deletes import (
+    FILE_MAGIC,
+    VECTOR_MAGIC,
+    DeletionVector,
+    read_deletion_vectors,
+)
 from tamis.io.storage import Storage, open_storage
-from tamis.tables.iceberg.puffin import FILE_MAGIC, VECTOR_MAGIC, DeletionVector, read_deletion_vectors
 
 
 def blob(

@@ -14,11 +14,9 @@ import pytest
 from builders.avro_files import write_avro
 from builders.iceberg_values import list_of, map_of
 from tamis.errors import CorruptFile
+from tamis.formats.files.data_files import DataFile, as_type
+from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.io.storage import open_storage
-from tamis.tables.iceberg.arrow_schema import arrow_schema
-from tamis.tables.iceberg.data_files import DataFile
-from tamis.tables.iceberg.field_names import make_field_names
-from tamis.tables.iceberg.stored_types import as_type
 
 FIXED = {"type": "fixed", "name": "f9", "size": 9, "logicalType": "decimal", "precision": 20, "scale": 3}
 INNER = {
@@ -139,7 +137,7 @@ def test_nested_values_of_avro_files_are_read(
     wanted = pa.Table.from_pylist(list(map(expected, range(100))), arrow_schema(schema))
     names = make_field_names(schema)
     for part_bytes in (2**26, 500):
-        monkeypatch.setattr("tamis.tables.iceberg.avro.PART_BYTES", part_bytes)
+        monkeypatch.setattr("tamis.formats.files.avro.PART_BYTES", part_bytes)
         batches = list(file.read(arrow_schema(schema), names))
         assert pa.Table.from_batches(batches).equals(wanted)
         assert (len(batches) > 1) is (part_bytes == 500 and per_block < 1000)

@@ -16,10 +16,8 @@ import tamis
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.parquet.field_names import ColumnMapping
-from tamis.tables.iceberg.arrow_schema import arrow_schema, arrow_type
-from tamis.tables.iceberg.default_values import parse_default
-from tamis.tables.iceberg.field_names import make_field_names
+from tamis.formats.iceberg.schema import arrow_schema, arrow_type, make_field_names, parse_default
+from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.types import UnsupportedType, find_unsupported_field
 
 LIST = {"type": "list", "element-id": 9, "element": "int", "element-required": False}

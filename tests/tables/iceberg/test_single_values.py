@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg import types as iceberg
 from pyiceberg.conversions import to_bytes
 
-from tamis.tables.iceberg.single_values import decode_values
+from tamis.formats.iceberg.manifests.single_values import decode_values
 
 
 def decimal(unscaled: int, scale: int) -> Decimal:

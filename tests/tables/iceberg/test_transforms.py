@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyiceberg import transforms as theirs
 from pyiceberg import types as iceberg
 
-from tamis.tables.iceberg.murmur import compute_buckets, hash_bytes
-from tamis.tables.iceberg.transforms import Transform
+from tamis.formats.iceberg.partitioning.partition_bounds import compute_buckets, hash_bytes
+from tamis.formats.iceberg.partitioning.transforms import Transform
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 SOME_INTS = st.integers(-(2**31) + 10, 2**31 - 1)

@@ -15,8 +15,8 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
+from tamis.formats.jobs import Planning
 from tamis.table import open_source
-from tamis.tables.planning import Planning
 
 
 def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int, int]) -> IcebergFolder:

@@ -1,0 +1,194 @@
+"""`tamis index`: build, show or drop the statistics index of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tamis.cli.application import let_pandas_in
+from tamis.cli.errors import debug_option
+from tamis.cli.options import json_option, names_option, storage_option, table_options
+from tamis.cli.output import note, write, write_json
+from tamis.cli.progress import Meter, is_interactive, show_progress
+from tamis.errors import format_count
+from tamis.index import operations as indexes
+from tamis.scan.report.funnel import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_location_option = click.option(
+    "--location", metavar="FOLDER", help="Folder of the index.  [default: _tamis/TABLE/index next to the table]"
+)
+_TABLE_OPTIONS = ("format", "allow_outside", "partitioning", "merge_schema", "int96")
+
+
+@click.group(
+    short_help="Build, show or drop the statistics index of a table.",
+    epilog="""\b
+Examples:
+  tamis index build  orders --bloom customer
+  tamis index status orders
+  tamis index drop   orders
+""",
+)
+def index() -> None:
+    """The statistics index of a table: column statistics from the footers of its files, and Bloom filters.
+
+    Queries use it to skip files without opening them.
+    """
+
+
+@index.command(
+    epilog="""\b
+Examples:
+  tamis index build orders
+  tamis index build orders --columns id,day --bloom customer
+  tamis index build s3://bucket/orders --engine spark --json
+""",
+)
+@click.argument("uri", metavar="URI")
+@names_option("--columns", "Columns to index the bounds of, as in id,amount; may be repeated.  [default: all]")
+@names_option("--bloom", "Columns to build a Bloom filter of for each file; may be repeated. Their values are read.")
+@names_option("--count-nan", "Float columns to count NaN in, so that x > 5 can skip files; may be repeated.")
+@click.option(
+    "--false-positives",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="False positive rate of the Bloom filters.  [default: 0.01]",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Engine that reads the files.",
+)
+@_location_option
+@table_options(*_TABLE_OPTIONS)
+@storage_option
+@json_option("A JSON object with the result.")
+@debug_option
+def build(
+    uri: str,
+    columns: Sequence[str] | None,
+    bloom: Sequence[str] | None,
+    count_nan: Sequence[str] | None,
+    false_positives: float | None,
+    engine: str,
+    location: str | None,
+    storage_options: Mapping[str, str] | None,
+    as_json: bool,
+    **opening: Any,
+) -> None:
+    """Build the index, or update it: only new and rewritten files are read.
+
+    Options that are not given keep their values from the existing index. After an interruption, the next run continues.
+    """
+    if engine == "spark":
+        let_pandas_in()
+    meter = BuildMeter()
+    with show_progress(meter, is_wanted=is_interactive()):
+        done = indexes.build(
+            uri,
+            columns=columns,
+            bloom=bloom,
+            engine=engine,
+            location=location,
+            count_nan=count_nan,
+            false_positives=false_positives,
+            progress=meter.take,
+            storage_options=storage_options,
+            **opening,
+        )
+    if as_json:
+        write_json(done.to_dict())
+        return
+    write(f"{format_count(done.files, 'file')}, {format_count(done.rows, 'row')} in the index at {done.place}\n")
+    write(f"{done.harvested:,} read, {done.reused:,} reused, {done.removed:,} removed\n")
+    if done.left_out:
+        note(f"{format_count(done.left_out, 'file')} not indexed: {done.left_out_because}")
+
+
+@index.command(epilog="Example: tamis index status orders --json")
+@click.argument("uri", metavar="URI")
+@_location_option
+@table_options(*_TABLE_OPTIONS)
+@storage_option
+@json_option("A JSON object.")
+@debug_option
+def status(
+    uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any
+) -> None:
+    """Show what is indexed, and how many files of the table are up to date in the index."""
+    found = indexes.status(uri, location=location, storage_options=storage_options, **opening)
+    if as_json:
+        write_json(found.to_dict())
+        return
+    if not found.exists:
+        reason = "" if found.is_useful else ", and none is needed: the manifests have the statistics of the files"
+        write(f"no index at {found.location}{reason}\n")
+        return
+    lines = {
+        "location": found.location,
+        "built": found.built_at,
+        "version": None if found.version is None else str(found.version),
+        "columns": ", ".join(found.columns),
+        "bloom": ", ".join(found.bloom),
+        "NaN counted": ", ".join(found.count_nan),
+        "size": f"{format_bytes(found.index_bytes)} in {format_count(found.parts, 'part')}",
+        "files": f"{found.fresh_files:,} of {found.table_files:,} in the table",
+    }
+    for name, text in lines.items():
+        if text:
+            write(f"{name:<12} {text}\n")
+    if not found.is_complete:
+        note(
+            f"{format_count(found.table_files - found.fresh_files, 'file')} new or changed: run tamis index build again"
+        )
+
+
+@index.command(epilog="Example: tamis index drop orders")
+@click.argument("uri", metavar="URI")
+@_location_option
+@storage_option
+@json_option('A JSON object: {"dropped": true}.')
+@debug_option
+def drop(uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
+    """Remove the index, even a damaged one. The table does not change."""
+    was_there = indexes.drop(uri, location=location, storage_options=storage_options)
+    if as_json:
+        write_json({"dropped": was_there})
+    else:
+        write("dropped\n" if was_there else "there was no index\n")
+
+
+class BuildMeter(Meter):
+    """The progress of a build: files, bytes, and files per second."""
+
+    def __init__(self) -> None:
+        self._progress = indexes.Progress(0, 0, 0, 0)
+        self._started_at = monotonic()
+        super().__init__("indexing", lambda: self._progress.files)
+
+    def take(self, progress: indexes.Progress) -> None:
+        self._progress = progress
+        self.total = progress.total_files
+
+    def __rich__(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        now = self._progress
+        seconds = monotonic() - self._started_at
+        bar = ProgressBar(now.total_files or None, now.files, width=40, pulse=not now.total_files)
+        grid = Table.grid(padding=(0, 2))
+        cells = [f"{now.files:,} of {format_count(now.total_files, 'file')}"] if now.total_files else ["listing"]
+        if now.total_files:
+            cells.append(f"{format_bytes(now.bytes)} of {format_bytes(now.total_bytes)}")
+            cells.append(f"{now.files / max(seconds, 0.001):,.0f} files/s")
+        grid.add_row(self.title, bar, *cells, f"{int(seconds) // 60}:{int(seconds) % 60:02}")
+        return grid

@@ -1,0 +1,347 @@
+"""Spark's functions of numbers, aggregate functions, and functions of any type as DuckDB expressions.
+
+`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
+and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tamis.engines.duckdb.translate.calls import (
+    CallBuilder,
+    Macro,
+    Macros,
+    as_int,
+    call_by_type,
+    call_duckdb,
+    call_macro,
+    define_by_type,
+    make_macro_builder,
+    make_unsupported_error,
+)
+from tamis.engines.duckdb.translate.operators import cast_operands, read_literal_precision
+
+_ROUND = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
+
+
+def _define_rounding(name: str, function: str) -> Macros:
+    """Return macros that round the decimal digits of a float, not its binary value: 1.005 rounds to 1.01."""
+    return define_by_type(
+        name,
+        {
+            "DOUBLE": _ROUND.format(function, "DOUBLE"),
+            "FLOAT": _ROUND.format(function, "FLOAT"),
+            "VARCHAR": f"spark_{name}_double(spark_double(x), n)",
+            "": f"{function}(x, n)",
+        },
+        "n",
+    ) | {f"{name}_double": (("x", "n"), _ROUND.format(function, "DOUBLE"))}
+
+
+def _define_double_function(function: str) -> list[tuple[tuple[str, ...], str]]:
+    """Return overloads for a function of doubles that also takes texts."""
+    return [(("y VARCHAR",), function.replace("y", "spark_double(y)")), (("y",), function)]
+
+
+_INVERSE = "CASE WHEN {0}(CAST(y AS DOUBLE)) = 0 THEN CAST('Infinity' AS DOUBLE) ELSE 1 / {0}(CAST(y AS DOUBLE)) END"
+
+
+_DAYS_BETWEEN = "to_days(CAST(date_diff('day', y, x) AS INTEGER))"
+
+
+def _define_shifts() -> Macros:
+    """Return macros for bit shifts as in Java: by the count modulo the width, and bits beyond the width are lost."""
+    found: Macros = {
+        f"low_bits_{name}": (
+            ("v",),
+            f"CAST((v % {2**width} + {2**width + 2 ** (width - 1)}) % {2**width} - {2 ** (width - 1)} AS {name})",
+        )
+        for name, width in (("integer", 32), ("bigint", 64))
+    }
+    moved = {
+        "shiftleft": "{v} * {p}",
+        "shiftright": "({v} - ({v} % {p} + {p}) % {p}) // {p}",
+        "shiftrightunsigned": "(CASE WHEN {v} < 0 THEN {v} + {all} ELSE {v} END) // {p}",
+    }
+    ints = dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER"), "x")
+    cast = dict.fromkeys(("VARCHAR", "DOUBLE", "FLOAT", "DECIMAL(18, 3)"), "spark_integer(x)")
+    for name, body in moved.items():
+        overloads: list[Macro] = []
+        for kind, value in (ints | cast | {"BIGINT": "x"}).items():
+            of, wide, width = ("bigint", "HUGEINT", 64) if kind == "BIGINT" else ("integer", "BIGINT", 32)
+            power = f"CAST(pow(2, n & {width - 1}) AS {wide})"
+            shifted_value = body.format(v=f"CAST({value} AS {wide})", p=power, all=2**width)
+            overloads.append(((f"x {kind}", "n"), f"spark_low_bits_{of}({shifted_value})"))
+        found[name] = [*overloads, (("x BOOLEAN", "n"), "error('a boolean has no bits: cast it')")]
+    return found
+
+
+MACROS: Macros = {
+    # An argument of `listagg`: DuckDB would join bytes as escaped text.
+    "listed_text": [
+        # Unchanged, so that DISTINCT and ORDER BY see the same value.
+        *(((f"x {kind}",), "x") for kind in ("VARCHAR", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DATE")),
+        (("x BLOB",), "CAST(error('listagg does not support bytes here: cast them to a text') AS VARCHAR)"),
+        (("x",), "spark_string(x)"),
+    ],
+    **_define_rounding("round", "round"),
+    **_define_rounding("bround", "round_even"),
+    **define_by_type("absolute", {"VARCHAR": "abs(spark_double(x))", "": "abs(x)"}),
+    **define_by_type("negated", {"VARCHAR": "-spark_double(x)", "": "-x"}),
+    **define_by_type("positive", {"VARCHAR": "spark_double(x)", "": "+x"}),
+    "sec": _define_double_function(_INVERSE.format("cos")),
+    "csc": _define_double_function(_INVERSE.format("sin")),
+    "hypot": (
+        ("a", "b"),
+        # Scales the operands, because squares of large numbers overflow.
+        "CASE WHEN a IS NULL OR b IS NULL THEN NULL "
+        "WHEN isinf(spark_double(a)) OR isinf(spark_double(b)) THEN CAST('Infinity' AS DOUBLE) "
+        "WHEN greatest(abs(spark_double(a)), abs(spark_double(b))) = 0 THEN 0.0 "
+        "ELSE greatest(abs(spark_double(a)), abs(spark_double(b))) * sqrt(1 + pow(least(abs(spark_double(a)), "
+        "abs(spark_double(b))) / greatest(abs(spark_double(a)), abs(spark_double(b))), 2)) END",
+    ),
+    "expm1": (("y",), "CASE WHEN abs(spark_double(y)) < 1e-5 "
+              "THEN spark_double(y) + spark_double(y) * spark_double(y) / 2 ELSE exp(spark_double(y)) - 1 END"),
+    "log1p": (("y",), "CASE WHEN spark_double(y) <= -1 THEN NULL WHEN abs(spark_double(y)) < 1e-5 THEN spark_double(y) "
+              "- spark_double(y) * spark_double(y) / 2 ELSE ln(1 + spark_double(y)) END"),
+    "bit_get": (
+        ("x", "n"),
+        "CASE WHEN n >= 0 AND n < CASE typeof(x) WHEN 'TINYINT' THEN 8 WHEN 'SMALLINT' THEN 16 WHEN 'INTEGER' THEN 32 "
+        "ELSE 64 END THEN CAST((CAST(x AS BIGINT) >> CAST(n AS INTEGER)) & 1 AS TINYINT) "
+        "WHEN x IS NOT NULL AND n IS NOT NULL THEN error('bit_get counts the bits of the value from 0') END",
+    ),
+    "width_bucket": (
+        ("v", "low", "high", "n"),
+        "CASE WHEN v IS NULL OR low IS NULL OR high IS NULL OR n IS NULL "
+        "OR trunc(spark_double(n)) <= 0 OR CAST(n AS VARCHAR) = '9223372036854775807' "
+        "OR spark_double(low) = spark_double(high) "
+        "OR isnan(spark_double(v)) OR NOT isfinite(spark_double(low)) OR NOT isfinite(spark_double(high)) THEN NULL "
+        "WHEN spark_double(low) < spark_double(high) THEN CASE WHEN spark_double(v) < spark_double(low) THEN 0 "
+        "WHEN spark_double(v) >= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1 "
+        "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(v) - spark_double(low)) "
+        "/ (spark_double(high) - spark_double(low))) AS BIGINT) + 1 END "
+        "ELSE CASE WHEN spark_double(v) > spark_double(low) THEN 0 "
+        "WHEN spark_double(v) <= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1 "
+        "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(low) - spark_double(v)) "
+        "/ (spark_double(low) - spark_double(high))) AS BIGINT) + 1 END END",
+    ),
+    **_define_shifts(),
+    # Arithmetic that gives NULL where it fails
+    **{
+        f"try_{name}": [
+            (("x VARCHAR", "y VARCHAR"), f"TRY(spark_try_double(x) {sign} spark_try_double(y))"),
+            (("x VARCHAR", "y BIGINT"), f"TRY(spark_try_bigint(x) {sign} y)"),
+            (("x BIGINT", "y VARCHAR"), f"TRY(x {sign} spark_try_bigint(y))"),
+            (("x VARCHAR", "y DOUBLE"), f"TRY(spark_try_double(x) {sign} y)"),
+            (("x DOUBLE", "y VARCHAR"), f"TRY(x {sign} spark_try_double(y))"),
+            *([(("x DATE", "y DATE"), _DAYS_BETWEEN)] if name == "subtract" else []),
+            (("x", "y"), f"TRY(x {sign} y)"),
+        ]
+        for name, sign in (("add", "+"), ("subtract", "-"), ("multiply", "*"))
+    },
+    "try_mod": (("x", "y"), "CASE WHEN y <> 0 THEN TRY(x % y) END"),
+    "try_divide": (("x", "y"), "CASE WHEN y <> 0 THEN x / y END"),
+    # Type names, as Spark writes them
+    "type_name": (
+        ("name",),
+        "regexp_replace(regexp_replace(CASE name WHEN 'INTEGER' THEN 'int' WHEN 'VARCHAR' THEN 'string' "
+        "WHEN 'FLOAT' THEN 'float' WHEN 'BLOB' THEN 'binary' WHEN 'TIMESTAMP' THEN 'timestamp_ntz' "
+        "WHEN 'TIMESTAMP WITH TIME ZONE' THEN 'timestamp' WHEN '\"NULL\"' THEN 'void' "
+        "ELSE lower(name) END, '\\s', '', 'g'), 'hugeint', 'decimal(38,0)')",
+    ),
+    "typeof": (
+        ("x",),
+        "CASE WHEN typeof(x) LIKE '%[]' AND typeof(x) NOT LIKE 'STRUCT%' AND typeof(x) NOT LIKE 'MAP%' "
+        "AND typeof(x) NOT LIKE '%[][]' THEN 'array<' || spark_type_name(typeof(x)[:-3]) || '>' "
+        "WHEN typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' OR typeof(x) LIKE '%[][]' OR typeof(x) = 'INTERVAL' "
+        "THEN error('typeof does not support maps, structs, intervals and lists of lists here') "
+        "ELSE spark_type_name(typeof(x)) END",
+    ),
+    # Groups of rows
+    "skewness": (
+        ("n", "low", "high", "sampled"),
+        # DuckDB computes the sample skewness, which is sqrt(n * (n - 1)) / (n - 2) times as large.
+        "CASE WHEN n = 0 OR low = high THEN NULL WHEN n = 2 THEN 0.0 ELSE sampled * (n - 2) / sqrt(n * (n - 1.0)) END",
+    ),
+    # The average of decimals has four more digits after the point. `one` is one of the values, `mean` their average.
+    "mean": (
+        ("one", "mean"),
+        "CASE WHEN typeof(one) LIKE 'DECIMAL%' "
+        "THEN round(mean, TRY_CAST(regexp_extract(typeof(one), ',(\\d+)', 1) AS INTEGER) + 4) ELSE mean END",
+    ),
+    "try_sum": [
+        (("x BIGINT",), "TRY_CAST(sum(x) AS BIGINT)"),
+        (("x DOUBLE",), "sum(x)"),
+        (("x DECIMAL(18, 3)",), "error('try_sum of decimals: use sum')"),
+    ],
+    # A macro of one aggregate function may have a window. DuckDB returns NaN for constant columns.
+    **{
+        name: (("a", "b"), f"nullif({name}(a, b), CAST('NaN' AS DOUBLE))")
+        for name in ("corr", "regr_r2", "regr_slope", "regr_intercept")
+    },
+}  # fmt: skip
+
+
+def _make_rounding_builder(name: str) -> CallBuilder:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if len(args) not in (1, 2) or (len(args) == 2 and isinstance(args[1], exp.Null)):
+            return None
+        return call_by_type(name, args[0], args[1] if len(args) == 2 else exp.Literal.number(0))
+
+    return build
+
+
+def _make_unary_builder(name: str) -> CallBuilder:
+    return lambda args: call_by_type(name, args[0]) if len(args) == 1 else None
+
+
+def _build_abs(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 1:
+        return None
+    # `spark_intervals` translates the absolute value of an interval.
+    return call_duckdb("abs", args[0]) if args[0].find(exp.Interval) is not None else call_by_type("absolute", args[0])
+
+
+def _make_cast_builder(name: str) -> CallBuilder:
+    """Return a builder for `double(x)`, which is `CAST(x AS DOUBLE)`, and the like."""
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if len(args) != 1:
+            raise make_unsupported_error(name, "it takes one argument")
+        return exp.Cast(this=args[0], to=exp.DataType.build(name, dialect="spark"))
+
+    return build
+
+
+def _build_skewness(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 1:
+        return None
+    value = call_by_type("double", args[0])
+    return call_macro("skewness", *(call_duckdb(name, value.copy()) for name in ("count", "min", "max", "skewness")))
+
+
+def _make_percentile_builder(name: str) -> CallBuilder:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if name == "percentile_approx":
+            if len(args) not in (2, 3):
+                raise make_unsupported_error(name, "it takes two or three arguments")
+            # The result is exact: DuckDB looks at all values.
+            return call_duckdb("quantile_disc", *args[:2])
+        if len(args) != 2:
+            raise make_unsupported_error(name, "frequencies are not supported here: repeat the rows")
+        value = exp.Cast(this=args[0], to=exp.DataType.build("double", dialect="duckdb"))
+        return call_duckdb("quantile_cont", value, args[1])
+
+    return build
+
+
+def _build_listagg(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not args:
+        return None
+    is_distinct = isinstance(args[0], exp.Distinct)
+    value, *delimiter = args[0].expressions if isinstance(args[0], exp.Distinct) else args
+    if len(delimiter) > 1:
+        return None
+    if not delimiter or isinstance(delimiter[0], exp.Null):
+        delimiter = [exp.Literal.string("")]
+    value = value if isinstance(value, exp.Null) else call_macro("listed_text", value)
+    if not isinstance(delimiter[0], exp.Literal):
+        raise make_unsupported_error("listagg", "its delimiter must be a constant text, and bytes are not supported")
+    delimiter = [exp.Literal.string(delimiter[0].name)]
+    return call_duckdb("string_agg", exp.Distinct(expressions=[value]) if is_distinct else value, *delimiter)
+
+
+def _make_first_builder(name: str) -> CallBuilder:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        match args:
+            case [value]:
+                return None
+            case [value, exp.Boolean(this=True)]:
+                return exp.IgnoreNulls(this=call_duckdb(name, value))
+            case [value, exp.Boolean(this=False)]:
+                return call_duckdb(name, value)
+            case _:
+                raise make_unsupported_error(name, "its second argument, whether to ignore NULL, must be TRUE or FALSE")
+
+    return build
+
+
+def _make_try_builder(name: str, kind: type[exp.Expr]) -> CallBuilder:
+    """Return a builder for `try_add` and the like: operands, and intervals, are typed as those of the operator."""
+    plain = make_macro_builder(f"try_{name}", MACROS)
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if len(args) == 2 and any(isinstance(arg.unnest(), exp.Interval) for arg in args):
+            return call_duckdb("try", kind(this=args[0], expression=args[1]))
+        return plain(cast_operands(name, *args) if len(args) == 2 else args)
+
+    return build
+
+
+def _build_try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 2:
+        return None
+    if isinstance(args[0].unnest(), exp.Interval):
+        return call_macro("try_divide", *args)
+    sides = cast_operands("divide", *args)
+    return call_macro("try_quotient", *sides, *map(read_literal_precision, sides))
+
+
+def _make_shift_builder(name: str) -> CallBuilder:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        return build_shift(name, args[0], args[1]) if len(args) == 2 else None
+
+    return build
+
+
+def build_shift(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
+    """Build a call of `shiftleft`, `shiftright` or `shiftrightunsigned`."""
+    if isinstance(value, exp.Null):
+        return exp.cast(exp.null(), "int")
+    return call_macro(name, value, as_int(bits))
+
+
+BUILDERS: dict[str, CallBuilder] = {
+    **{name: make_macro_builder(name, MACROS) for name in (
+        "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "try_mod", "typeof", "corr", "regr_r2",
+        "regr_slope", "regr_intercept")},
+    "try_add": _make_try_builder("add", exp.Add),
+    "try_subtract": _make_try_builder("subtract", exp.Sub),
+    "try_multiply": _make_try_builder("multiply", exp.Mul),
+    "try_divide": _build_try_divide,
+    **{name: _make_shift_builder(name) for name in ("shiftleft", "shiftright", "shiftrightunsigned")},
+    "getbit": lambda args: call_macro("bit_get", *args) if len(args) == 2 else None,
+    "round": _make_rounding_builder("round"),
+    "bround": _make_rounding_builder("bround"),
+    "abs": _build_abs,
+    "negative": _make_unary_builder("negated"),
+    "positive": _make_unary_builder("positive"),
+    **{name: _make_cast_builder(name) for name in (
+        "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "date", "timestamp",
+        "timestamp_ntz", "timestamp_ltz")},
+    "decimal": lambda args: _make_cast_builder("decimal(10, 0)")(args),
+    "any_value": lambda args: call_duckdb("first", *args) if len(args) == 1 else None,
+    "skewness": _build_skewness,
+    "try_sum": make_macro_builder("try_sum", MACROS),
+    "try_avg": lambda args: exp.Avg(this=args[0]) if len(args) == 1 else None,
+    "percentile": _make_percentile_builder("percentile"),
+    **dict.fromkeys(("percentile_approx", "approx_percentile"), _make_percentile_builder("percentile_approx")),
+    **dict.fromkeys(("listagg", "string_agg"), _build_listagg),
+    **{name: _make_first_builder(name) for name in ("first", "last")},
+}  # fmt: skip
+
+SAME = frozenset({
+    "acos", "acosh", "any", "approx_count_distinct", "array_agg", "asin", "asinh", "assert_true", "atan", "atan2",
+    "atanh", "avg", "between", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "case", "cast", "cbrt",
+    "coalesce", "collect_list", "collect_set", "cos", "cosh", "cot", "count_if", "covar_pop", "covar_samp",
+    "cume_dist", "degrees", "dense_rank", "div", "equal_null", "every", "exp", "first", "first_value", "greatest",
+    "grouping", "grouping_id", "if", "ifnull", "kurtosis", "lag", "last", "last_value", "lead", "least", "max",
+    "mean", "median", "min", "mod", "mode", "nth_value", "ntile", "nullif", "nvl", "nvl2", "percent_rank",
+    "percentile_cont", "percentile_disc", "pi", "pow", "power", "radians", "rand", "random", "rank", "regr_avgx",
+    "regr_avgy", "regr_count", "regr_sxx", "regr_sxy", "regr_syy", "row_number", "shiftleft", "shiftright", "sin",
+    "sinh", "some", "sqrt", "std", "stddev", "stddev_pop", "stddev_samp", "sum", "tan", "tanh", "var_pop", "var_samp",
+    "variance",
+})  # fmt: skip

@@ -1,0 +1,576 @@
+"""Spark's functions of texts and binary values as DuckDB expressions.
+
+`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
+and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
+
+Spark casts other values to texts (`contains(12, '1')`), and most functions return a text for bytes too: `spark_text` is
+that cast. Where bytes give bytes, a macro has an overload with parameters of type BLOB. It slices and compares bytes by
+their hexadecimal digits, two per byte, because DuckDB has no functions for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tamis.engines.duckdb.functions.hashes import BUILDERS as _HASH_BUILDERS
+from tamis.engines.duckdb.functions.hashes import MACROS as _HASHES
+from tamis.engines.duckdb.functions.hashes import has_known_type
+from tamis.engines.duckdb.functions.number_formats import BUILDERS as _NUMBER_FORMAT_BUILDERS
+from tamis.engines.duckdb.functions.number_formats import MACROS as _NUMBER_FORMATS
+from tamis.engines.duckdb.functions.regexps import BUILDERS as _REGEXP_BUILDERS
+from tamis.engines.duckdb.functions.regexps import MACROS as _REGEXPS
+from tamis.engines.duckdb.macros.text_macros import BYTE_MACROS as _BYTES
+from tamis.engines.duckdb.macros.text_macros import MACROS as _TEXTS
+from tamis.engines.duckdb.translate.calls import (
+    MAX_INT,
+    CallBuilder,
+    Macros,
+    as_bytes,
+    as_int,
+    as_text,
+    call_duckdb,
+    call_macro,
+    is_constant,
+    is_text,
+    make_refusing_builder,
+    make_typed_builder,
+    make_unsupported_error,
+    read_string_literal,
+    require_argument_count,
+)
+
+# --- Macros for `encode` and `decode` with the character sets that Spark supports -------------------------------------
+#
+# They convert characters through the hexadecimal digits of their code units.
+
+_UNKNOWN_CHARSET = (
+    "error('the character set must be one of US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE, UTF-16LE and UTF-32')"
+)
+_INVALID_BYTES = "error('decode: the bytes are invalid in that character set')"
+_MISSING_CHARACTER = "error('encode: the character set lacks a character of the text')"
+_SWAP_2_BYTES = "'(..)(..)', '\\2\\1', 'g'"
+_SWAP_4_BYTES = "'(..)(..)(..)(..)', '\\4\\3\\2\\1', 'g'"
+
+
+def _write_join(function: str, parts: str) -> str:
+    return f"coalesce(list_aggregate(list_transform({parts}, lambda c: {function}), 'string_agg', ''), '')"
+
+
+_CHARACTERS_TO_BYTES = _write_join("printf('%02X', unicode(c))", "string_split(x, '')")
+_CHARACTERS_TO_4_BYTES = _write_join("printf('%08X', unicode(c))", "string_split(x, '')")
+_BYTES_TO_CHARACTERS = _write_join("chr(CAST('0x' || c AS INTEGER))", "regexp_extract_all(x, '..')")
+_4_BYTES_TO_CHARACTERS = _write_join("chr(CAST('0x' || c AS INTEGER))", "regexp_extract_all(x, '........')")
+
+CHARSET_MACROS: Macros = {
+    "encode": (
+        ("x", "charset"),
+        "CASE WHEN x IS NULL OR charset IS NULL THEN NULL "
+        "WHEN upper(charset) = 'UTF-8' THEN encode(x) "
+        "WHEN upper(charset) = 'US-ASCII' "
+        f"THEN CASE WHEN strlen(x) = length(x) THEN encode(x) ELSE {_MISSING_CHARACTER} END "
+        "WHEN upper(charset) = 'ISO-8859-1' THEN CASE WHEN strlen(x) = length(x) THEN encode(x) "
+        "WHEN regexp_full_match(x, '(?s)[\\x{00}-\\x{FF}]*') "
+        f"THEN unhex({_CHARACTERS_TO_BYTES}) ELSE {_MISSING_CHARACTER} END "
+        f"WHEN NOT regexp_full_match(upper(charset), 'UTF-(16|16BE|16LE|32)') THEN {_UNKNOWN_CHARSET} "
+        "WHEN x = '' THEN unhex('') "
+        "WHEN upper(charset) = 'UTF-16' THEN unhex('FEFF' || spark_code_units(x)) "
+        "WHEN upper(charset) = 'UTF-16BE' THEN unhex(spark_code_units(x)) "
+        f"WHEN upper(charset) = 'UTF-16LE' THEN unhex(regexp_replace(spark_code_units(x), {_SWAP_2_BYTES})) "
+        f"ELSE unhex({_CHARACTERS_TO_4_BYTES}) END",
+    ),
+    "code_units": (
+        ("x",),
+        _write_join(
+            "CASE WHEN unicode(c) > 65535 THEN printf('%04X%04X', 55296 + (unicode(c) - 65536) // 1024, "
+            "56320 + (unicode(c) - 65536) % 1024) ELSE printf('%04X', unicode(c)) END",
+            "string_split(x, '')",
+        ),
+    ),
+    "decode": (
+        ("x", "charset"),
+        "CASE WHEN x IS NULL OR charset IS NULL THEN NULL "
+        "WHEN upper(charset) = 'UTF-8' THEN decode(x) ELSE spark_decoded_digits(hex(x), upper(charset)) END",
+    ),
+    "decoded_digits": (
+        ("x", "charset"),
+        "CASE WHEN charset = 'US-ASCII' THEN CASE WHEN regexp_full_match(x, '([0-7].)*') THEN decode(unhex(x)) "
+        f"ELSE {_INVALID_BYTES} END "
+        f"WHEN charset = 'ISO-8859-1' THEN {_BYTES_TO_CHARACTERS} "
+        f"WHEN NOT regexp_full_match(charset, 'UTF-(16|16BE|16LE|32)') THEN {_UNKNOWN_CHARSET} "
+        "WHEN charset = 'UTF-16BE' THEN spark_of_code_units(x) "
+        f"WHEN charset = 'UTF-16LE' THEN spark_of_code_units(regexp_replace(x, {_SWAP_2_BYTES})) "
+        "WHEN charset = 'UTF-16' AND starts_with(x, 'FEFF') THEN spark_of_code_units(substring(x, 5)) "
+        "WHEN charset = 'UTF-16' AND starts_with(x, 'FFFE') "
+        f"THEN spark_of_code_units(regexp_replace(substring(x, 5), {_SWAP_2_BYTES})) "
+        "WHEN charset = 'UTF-16' THEN spark_of_code_units(x) "
+        "WHEN starts_with(x, '0000FEFF') THEN spark_of_code_points(substring(x, 9)) "
+        "WHEN starts_with(x, 'FFFE0000') "
+        f"THEN spark_of_code_points(regexp_replace(substring(x, 9), {_SWAP_4_BYTES})) ELSE spark_of_code_points(x) END",
+    ),
+    "of_code_units": (
+        ("x",),
+        f"CASE WHEN length(x) % 4 <> 0 THEN {_INVALID_BYTES} ELSE "
+        + _write_join(
+            "CASE WHEN length(c) = 8 THEN chr(65536 + (CAST('0x' || left(c, 4) AS INTEGER) - 55296) * 1024 "
+            "+ CAST('0x' || right(c, 4) AS INTEGER) - 56320) ELSE chr(CAST('0x' || c AS INTEGER)) END",
+            "regexp_extract_all(x, 'D[89AB]..D[CDEF]..|....')",
+        )
+        + " END",
+    ),
+    "of_code_points": (
+        ("x",),
+        f"CASE WHEN length(x) % 8 <> 0 THEN {_INVALID_BYTES} ELSE {_4_BYTES_TO_CHARACTERS} END",
+    ),
+}
+
+# --- Macros for `parse_url`, `url_encode` and the like, which split URLs as Java's class `URI` does -------------------
+
+_ESCAPES = "'%[0-9A-Fa-f]{2}', '_', 'g'"
+_SCHEME = "^(?:([A-Za-z][A-Za-z0-9+.-]*):)?"
+_REST = "^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/?#]*)?"
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_TOP_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_BYTE = "[0-9]{1,3}"
+_HOST = rf"\[[0-9A-Fa-f:.]+\]|{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}|(?:{_LABEL}\.)+{_TOP_LABEL}\.?|{_LABEL}\.?"
+_SERVER = rf"^(?:([^@\[\]]*)@)?({_HOST})(?::[0-9]*)?$"
+_FORBIDDEN = r"[\x00-\x20\x22<>\\^`{|}\x7F]|[\p{Z}\p{Cc}]"
+
+
+def _write_decoding(otherwise: str) -> str:
+    return (
+        f"CASE WHEN contains(regexp_replace(x, {_ESCAPES}), '%') THEN {otherwise} "
+        "ELSE url_decode(replace(x, '+', ' ')) END"
+    )
+
+
+def _write_validity_check(url: str) -> str:
+    """Write SQL for whether a text is not a valid URI."""
+    return (
+        rf"regexp_matches(regexp_replace({url}, {_ESCAPES}), '{_FORBIDDEN}|%|#.*#') "
+        f"OR regexp_matches({url}, '^[^/?#]*:') AND NOT regexp_matches({url}, '^[A-Za-z][A-Za-z0-9+.-]*:[^#]') "
+        f"OR regexp_matches({url}, '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//$') "
+        rf"OR regexp_matches(regexp_replace({url}, '{_REST}', ''), '^[^?#]*[\[\]]') "
+    )
+
+
+def _strip_delimiter(value: str) -> str:
+    """Write SQL that removes the leading delimiter of a part; NULL if the part is empty."""
+    return f"CASE WHEN {value} <> '' THEN substring({value}, 2) END"
+
+
+_AUTHORITY = "regexp_extract(x, '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//([^/?#]*)', 1)"
+_PATH = f"regexp_extract(x, '{_REST}([^?#]*)', 1)"
+_QUERY = _strip_delimiter("regexp_extract(x, '^[^?#]*(\\?[^#]*)', 1)")
+_REF = _strip_delimiter("regexp_extract(x, '^[^#]*(#.*)', 1)")
+_OPAQUE = "regexp_matches(x, '^[A-Za-z][A-Za-z0-9+.-]*:[^/]')"
+
+
+def _write_parsing(otherwise: str) -> str:
+    return (
+        f"CASE WHEN x IS NULL OR part IS NULL THEN NULL WHEN {_write_validity_check('x')} THEN {otherwise} "
+        f"WHEN part = 'PROTOCOL' THEN nullif(regexp_extract(x, '{_SCHEME}', 1), '') WHEN part = 'REF' THEN {_REF} "
+        f"WHEN {_OPAQUE} THEN NULL WHEN part = 'PATH' THEN {_PATH} WHEN part = 'QUERY' THEN {_QUERY} "
+        f"WHEN part = 'FILE' THEN {_PATH} || coalesce('?' || {_QUERY}, '') "
+        f"WHEN part = 'AUTHORITY' THEN nullif({_AUTHORITY}, '') "
+        f"WHEN part = 'HOST' THEN nullif(regexp_extract({_AUTHORITY}, '{_SERVER}', 2), '') "
+        f"WHEN part = 'USERINFO' AND contains({_AUTHORITY}, '@') AND regexp_matches({_AUTHORITY}, '{_SERVER}') "
+        f"THEN regexp_extract({_AUTHORITY}, '{_SERVER}', 1) END"
+    )
+
+
+def _write_query_value(name: str) -> str:
+    found = _strip_delimiter(f"regexp_extract(spark_{name}(x, 'QUERY'), '(?:&|^)' || key || '(=[^&]*)', 1)")
+    return (
+        "CASE WHEN key IS NULL OR part <> 'QUERY' THEN NULL WHEN NOT regexp_full_match(key, '[A-Za-z0-9_.-]*') "
+        "THEN error('a key of parse_url may only have letters, digits, _, - and .') "
+        f"ELSE {found} END"
+    )
+
+
+URL_MACROS: Macros = {
+    "url_encode": (("x",), "replace(replace(replace(url_encode(x), '%20', '+'), '~', '%7E'), '%2A', '*')"),
+    "url_decode": (("x",), _write_decoding("error('a text has a % without two hexadecimal digits after it')")),
+    "try_url_decode": (("x",), _write_decoding("NULL")),
+    "url_part": (("x", "part"), _write_parsing("error('a text is not a valid URL')")),
+    "try_url_part": (("x", "part"), _write_parsing("NULL")),
+    "parse_url": [
+        (("x", "part"), "spark_url_part(x, part)"),
+        (("x", "part", "key"), _write_query_value("url_part")),
+    ],
+    "try_parse_url": [
+        (("x", "part"), "spark_try_url_part(x, part)"),
+        (("x", "part", "key"), _write_query_value("try_url_part")),
+    ],
+}
+
+MACROS: Macros = {**_TEXTS, **_BYTES, **CHARSET_MACROS, **_HASHES, **_NUMBER_FORMATS, **_REGEXPS, **URL_MACROS}
+
+# --- Calls ---------------------------------------------------------------------------------------------------------
+
+
+def _make_pad_builder(name: str) -> CallBuilder:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        require_argument_count(name, args, 2, 3)
+        if any(isinstance(arg, exp.Null) for arg in args):
+            return exp.Null()
+        if is_text(args[0]):
+            pad = as_text(args[2]) if len(args) == 3 else exp.Literal.string(" ")
+            is_left = exp.true() if name == "lpad" else exp.false()
+            return call_macro("padded_text", args[0], as_int(args[1]), pad, is_left)
+        if len(args) == 2:
+            return call_macro(f"{name}_default", args[0], as_int(args[1]))
+        return call_macro(name, args[0], as_int(args[1]), args[2])
+
+    return build
+
+
+def _make_trim_builder(name: str, *, text_first: bool) -> CallBuilder:
+    """Return a builder of a trim function: `btrim(text, characters)`, but `ltrim(characters, text)`."""
+    side = {"btrim": "trim", "trim": "trim", "ltrim": "ltrim", "rtrim": "rtrim"}[name]
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        require_argument_count(name, args, 1, 2)
+        text = args[0] if text_first or len(args) == 1 else args[1]
+        characters = exp.Literal.string(" ") if len(args) == 1 else args[1] if text_first else args[0]
+        return call_duckdb(side, as_text(text), as_text(characters))
+
+    return build
+
+
+def build_trim(node: exp.Trim) -> exp.Expr:
+    """Build `TRIM(BOTH 'x' FROM s)`."""
+    side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+    characters = node.expression if node.args.get("expression") is not None else exp.Literal.string(" ")
+    return call_duckdb(side, as_text(node.this), as_text(characters))
+
+
+def build_overlay(node: exp.Overlay) -> exp.Expr:
+    given = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
+    return _build_overlay([value for value in given if value is not None])
+
+
+def _build_overlay(args: Sequence[exp.Expr]) -> exp.Expr:
+    require_argument_count("overlay", args, 3, 4)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    size = as_int(args[3]) if len(args) == 4 else exp.Literal.number(-1)
+    name = "overlay_text" if is_text(args[0]) and is_text(args[1]) else "overlay"
+    return call_macro(name, args[0], args[1], as_int(args[2]), size)
+
+
+def build_substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None) -> exp.Expr:
+    """Build a substring. Position 0 is the first character in Spark, and the one before it in DuckDB."""
+    if start is None:
+        raise make_unsupported_error("substring", "it takes a position")
+    if any(isinstance(each, exp.Null) for each in (text, start, size)):
+        return exp.Null()
+    first = int(start.name) if isinstance(start, exp.Literal) and start.name.isdecimal() else None
+    length = size if size is not None else exp.Literal.number(MAX_INT)
+    if first is not None and not start.is_string and isinstance(length, exp.Literal) and length.name.isdecimal():
+        start_here = exp.Literal.number(max(first, 1))
+        return (
+            call_duckdb("substring", text, start_here, length)
+            if is_text(text)
+            else call_macro("substring_after", text, start_here, length)
+        )
+    return call_macro("text_part" if is_text(text) else "substring", text, as_int(start), as_int(length))
+
+
+def _build_substring(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("substring", args, 2, 3)
+    return build_substring(args[0], args[1], args[2] if len(args) == 3 else None)
+
+
+def build_position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None) -> exp.Expr:
+    """Build `position(part IN text)` or `locate(part, text, start)`."""
+    if start is None:
+        return exp.cast(call_duckdb("strpos", as_text(text), as_text(part)), "int")
+    return call_macro("locate", as_text(part), as_text(text), as_int(start))
+
+
+def _build_locate(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("locate", args, 2, 3)
+    return build_position(args[1], args[0], args[2] if len(args) == 3 else None)
+
+
+def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("instr", args, 2, 3, 4)
+    if len(args) == 2:
+        return build_position(args[0], args[1], None)
+    occurrence = as_int(args[3]) if len(args) == 4 else exp.Literal.number(1)
+    return call_macro("occurrence", as_text(args[0]), as_text(args[1]), as_int(args[2]), occurrence)
+
+
+def _build_concat_ws(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not args:
+        raise make_unsupported_error("concat_ws", "it takes a separator")
+    if isinstance(args[0], exp.Null):
+        return exp.cast(exp.null(), "varchar")
+    parts = [_build_concat_ws_part(arg) for arg in args[1:] if not isinstance(arg, exp.Null)]
+    return call_duckdb("concat_ws", as_text(args[0]), *(parts or [exp.cast(exp.null(), "varchar")]))
+
+
+def _build_concat_ws_part(value: exp.Expr) -> exp.Expr:
+    if isinstance(value, exp.Array):
+        return exp.Array(expressions=[as_text(item) for item in value.expressions] or [exp.cast(exp.null(), "varchar")])
+    return value if is_text(value) else call_macro("ws_piece", value)
+
+
+def _build_elt(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) < 2:
+        raise make_unsupported_error("elt", "it takes a position and values")
+    if isinstance(args[0], exp.Null):
+        return exp.Null()
+    index, values = as_int(args[0]), args[1:]
+    chosen: exp.Expr = call_macro("either", exp.true(), values[-1], values[-1].copy())
+    for number, value in reversed(list(enumerate(values[:-1], 1))):
+        is_it = exp.EQ(this=index.copy(), expression=exp.Literal.number(number))
+        chosen = call_macro("either", is_it, value, chosen)
+    outside = exp.Not(this=exp.Between(this=index, low=exp.Literal.number(1), high=exp.Literal.number(len(values))))
+    error = call_duckdb("error", exp.Literal.string(f"elt has {len(values)} values, and its position is out of range"))
+    missing = exp.Is(this=index.copy(), expression=exp.null())
+    ifs = [exp.If(this=missing, true=exp.null()), exp.If(this=outside, true=error)]
+    return exp.Paren(this=exp.Case(ifs=ifs, default=chosen))
+
+
+_DEFAULT_MASKS = {"upperchar": "X", "lowerchar": "x", "digitchar": "n", "otherchar": None}
+
+
+def _build_mask(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `mask(text, upper, lower, digit, other)`: NULL as a mask leaves such characters unchanged."""
+    names = ("str", *_DEFAULT_MASKS)
+    given: dict[str, exp.Expr] = {}
+    for number, arg in enumerate(args):
+        if isinstance(arg, exp.Kwarg | exp.PropertyEQ):
+            name, value = arg.this.name.lower(), arg.expression
+        elif number < len(names):
+            name, value = names[number], arg
+        else:
+            raise make_unsupported_error("mask", "it takes at most 5 arguments")
+        if name not in names or name in given:
+            raise make_unsupported_error("mask", f"{name} is not one of its arguments, or occurs twice")
+        given[name] = value
+    if "str" not in given:
+        raise make_unsupported_error("mask", "it takes a text")
+    text = given["str"]
+    if isinstance(text, exp.Null):
+        return exp.Null()
+    return call_macro(
+        "masked",
+        text if is_text(text) else call_macro("only_text", text),
+        *(_read_mask(name, given) for name in _DEFAULT_MASKS),
+    )
+
+
+def _read_mask(name: str, given: dict[str, exp.Expr]) -> exp.Expr:
+    value = given.get(name)
+    if value is None:
+        default = _DEFAULT_MASKS[name]
+        return exp.cast(exp.null(), "varchar") if default is None else exp.Literal.string(default)
+    if isinstance(value, exp.Null):
+        return exp.cast(exp.null(), "varchar")
+    text = read_string_literal(value)
+    if isinstance(value, exp.Cast) and isinstance(value.this, exp.Null):
+        return value
+    if text is None or len(text) != 1 or ord(text) > 0xFFFF:
+        raise make_unsupported_error("mask", f"{name} must be a constant of one character, or NULL")
+    return value
+
+
+def _build_decode(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `decode(bytes, charset)` or `decode(value, search, result, …, default)`."""
+    if len(args) < 2:
+        raise make_unsupported_error(
+            "decode", "it takes bytes and a character set, or a value and pairs of a search value and a result"
+        )
+    if len(args) == 2:
+        return call_macro("decode", as_bytes(args[0]), as_text(args[1]))
+    value, *rest = args
+    default = rest.pop() if len(rest) % 2 else exp.null()
+    ifs = [
+        exp.If(this=exp.NullSafeEQ(this=value.copy(), expression=search), true=result)
+        for search, result in zip(rest[::2], rest[1::2], strict=True)
+    ]
+    return exp.Paren(this=exp.Case(ifs=ifs, default=default))
+
+
+def _make_to_binary_builder(name: str) -> CallBuilder:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        require_argument_count(name, args, 1, 2)
+        format_ = args[1] if len(args) == 2 else exp.Literal.string("hex")
+        if (isinstance(format_, exp.Literal) and not format_.is_string) or not is_constant(format_):
+            raise make_unsupported_error(name, "its format must be a constant text: hex, utf-8 or base64")
+        text = read_string_literal(format_)
+        if name == "to_binary" and text is not None and text.lower() not in ("hex", "utf-8", "utf8", "base64"):
+            raise make_unsupported_error(name, f"{text!r} is not a format. Formats: hex, utf-8, base64")
+        return call_macro(name, as_text(args[0]), as_text(format_))
+
+    return build
+
+
+def _build_levenshtein(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("levenshtein", args, 2, 3)
+    distance = call_macro("levenshtein", as_text(args[0]), as_text(args[1]))
+    if len(args) == 2:
+        return distance
+    if isinstance(args[2], exp.Null):
+        raise make_unsupported_error("levenshtein", "Spark returns NULL or -1 where the threshold is NULL")
+    return call_macro("within", distance, as_int(args[2]))
+
+
+def _build_typeof(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("typeof", args, 1)
+    if not has_known_type(args[0]):
+        raise make_unsupported_error("typeof", "a computed value may have another type here")
+    if isinstance(args[0], exp.Null):
+        return exp.Literal.string("void")
+    return call_macro("typeof", args[0])
+
+
+def _build_substring_index(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    is_simple = (
+        len(args) == 3
+        and len(read_string_literal(args[1]) or "") == 1
+        and isinstance(args[2].unnest(), exp.Literal | exp.Neg)
+    )
+    return make_typed_builder("substring_index" if is_simple else "until_position", "tti")(args)
+
+
+def _build_quote(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("quote", args, 1)
+    escaped = call_duckdb("replace", as_text(args[0]), exp.Literal.string("'"), exp.Literal.string("\\'"))
+    quote = exp.Literal.string("'")
+    return exp.Paren(this=exp.DPipe(this=exp.DPipe(this=quote, expression=escaped), expression=quote.copy()))
+
+
+def _build_normalize(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("normalize", args, 1, 2)
+    form = args[1] if len(args) == 2 else exp.Literal.string("NFC")
+    if isinstance(args[0], exp.Null) or isinstance(form, exp.Null):
+        return exp.Null()
+    if (read_string_literal(form) or "").upper() != "NFC":
+        raise make_unsupported_error("normalize", "the embedded engine supports only the form NFC")
+    return call_duckdb("nfc_normalize", as_text(args[0]))
+
+
+def _make_bytes_builder(name: str, own: str | None = None) -> CallBuilder:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        require_argument_count(name, args, 1)
+        if isinstance(args[0], exp.Null):
+            return exp.Null()
+        value = as_bytes(args[0])
+        return call_macro(name, value) if own is None else call_duckdb(own, value)
+
+    return build
+
+
+def _build_repeat(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("repeat", args, 2)
+    return call_duckdb("repeat", as_text(args[0]), as_int(args[1]))
+
+
+def _build_space(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("space", args, 1)
+    return call_duckdb("repeat", exp.Literal.string(" "), as_int(args[0]))
+
+
+def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("replace", args, 2, 3)
+    by = args[2] if len(args) == 3 else exp.Literal.string("")
+    return call_duckdb("replace", *map(as_text, (args[0], args[1], by)))
+
+
+def _build_bit_length(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    require_argument_count("bit_length", args, 1)
+    if isinstance(args[0], exp.Null):
+        return exp.Null()
+    size = call_macro("octet_length", args[0])
+    return exp.Paren(this=exp.Mul(this=size, expression=exp.Literal.number(8)))
+
+
+BUILDERS: dict[str, CallBuilder] = {
+    "contains": make_typed_builder("contains", "aa", of_texts=".contains"),
+    "startswith": make_typed_builder("startswith", "aa", of_texts=".starts_with"),
+    "endswith": make_typed_builder("endswith", "aa", of_texts=".suffix"),
+    **dict.fromkeys(
+        ("length", "char_length", "character_length", "len"), make_typed_builder("length", "a", of_texts="text_length")
+    ),
+    "octet_length": make_typed_builder("octet_length", "a", of_texts="text_size"),
+    "bit_length": _build_bit_length,
+    **dict.fromkeys(("lower", "lcase"), make_typed_builder("lower", "t")),
+    **dict.fromkeys(("upper", "ucase"), make_typed_builder("upper", "t")),
+    "initcap": make_typed_builder("initcap", "t"),
+    "reverse": make_typed_builder("reverse", "a", of_texts="reverse_text"),
+    "lpad": _make_pad_builder("lpad"),
+    "rpad": _make_pad_builder("rpad"),
+    "btrim": _make_trim_builder("btrim", text_first=True),
+    "trim": _make_trim_builder("trim", text_first=False),
+    "ltrim": _make_trim_builder("ltrim", text_first=False),
+    "rtrim": _make_trim_builder("rtrim", text_first=False),
+    **dict.fromkeys(("substring", "substr"), _build_substring),
+    "left": make_typed_builder("left", "ai", of_texts="left_text"),
+    "right": make_typed_builder("right", "ti"),
+    "overlay": _build_overlay,
+    "repeat": _build_repeat,
+    "space": _build_space,
+    "ascii": make_typed_builder("ascii", "t", own="ascii"),
+    **dict.fromkeys(("char", "chr"), lambda args: make_typed_builder("char", "a")([_as_long(arg) for arg in args])),
+    "elt": _build_elt,
+    "instr": _build_instr,
+    **dict.fromkeys(("locate", "position"), _build_locate),
+    "translate": make_typed_builder("translate", "ttt", own="translate"),
+    "replace": _build_replace,
+    # Without arguments it returns the empty text; `spark_nodes` translates all others.
+    "concat": lambda args: None if args else exp.Literal.string(""),
+    "concat_ws": _build_concat_ws,
+    "soundex": make_typed_builder("soundex", "t"),
+    "levenshtein": _build_levenshtein,
+    "split_part": make_typed_builder("split_part", "tti"),
+    "substring_index": _build_substring_index,
+    "find_in_set": make_typed_builder("find_in_set", "tt"),
+    "luhn_check": make_typed_builder("luhn_check", "t"),
+    "mask": _build_mask,
+    "quote": _build_quote,
+    "normalize": _build_normalize,
+    "encode": make_typed_builder("encode", "tt"),
+    "decode": _build_decode,
+    "hex": make_typed_builder("hex", "a", of_texts=".hex"),
+    "unhex": make_typed_builder("unhex", "t"),
+    "bin": make_typed_builder("bin", "a"),
+    "conv": make_typed_builder("conv", "tii"),
+    "base64": _make_bytes_builder("base64"),
+    "unbase64": make_typed_builder("unbase64", "t"),
+    "to_binary": _make_to_binary_builder("to_binary"),
+    "try_to_binary": _make_to_binary_builder("try_to_binary"),
+    "is_valid_utf8": make_typed_builder("is_valid_utf8", "a"),
+    "make_valid_utf8": make_typed_builder("make_valid_utf8", "a"),
+    "validate_utf8": make_typed_builder("validate_utf8", "a"),
+    "try_validate_utf8": make_typed_builder("try_validate_utf8", "a"),
+    "md5": _make_bytes_builder("md5", "md5"),
+    **dict.fromkeys(("sha", "sha1"), _make_bytes_builder("sha1", "sha1")),
+    "url_encode": make_typed_builder("url_encode", "t"),
+    "url_decode": make_typed_builder("url_decode", "t"),
+    "try_url_decode": make_typed_builder("try_url_decode", "t"),
+    "parse_url": make_typed_builder("parse_url", "ttt", fewest=2),
+    "try_parse_url": make_typed_builder("try_parse_url", "ttt", fewest=2),
+    "typeof": _build_typeof,
+    "uuid": lambda args: exp.cast(call_duckdb("uuid"), "varchar"),
+    "sentences": make_refusing_builder("sentences", "the embedded engine does not know where words and sentences end"),
+    "randstr": make_refusing_builder("randstr", "the embedded engine draws its letters differently"),
+    **{
+        name: make_refusing_builder(name, "the embedded engine compares texts only by their bytes")
+        for name in ("collate", "collation", "collations")
+    },
+    **_HASH_BUILDERS,
+    **_NUMBER_FORMAT_BUILDERS,
+    **_REGEXP_BUILDERS,
+}
+
+
+def _as_long(value: exp.Expr) -> exp.Expr:
+    return value if isinstance(value, exp.Null) else call_macro("bigint", value)
+
+
+SAME: frozenset[str] = frozenset({"ilike", "like"})

@@ -1,0 +1,1 @@
+"""Macros of the embedded connection that compute what Spark computes, called by `engines.duckdb.functions`."""

@@ -1,0 +1,372 @@
+"""Predicates on the embedded engine: DuckDB evaluates the parts that Arrow cannot, each as a boolean column.
+
+Tamis itself evaluates AND, OR and NOT over these columns, and everything else.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot.errors import SqlglotError
+
+from tamis import types
+from tamis.engines.duckdb.run.errors import explain_engine_error, explain_translation_error, find_unknown_function
+from tamis.engines.duckdb.translate.calls import UnknownFunction
+from tamis.engines.duckdb.translate.functions import explain_unknown_function, to_duckdb, write_macro_statements
+from tamis.engines.duckdb.translate.operators import PLAIN_OPERATORS
+from tamis.errors import EvaluationError
+from tamis.expr.bind import format_expression_position
+from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.functions.table import COMPARISONS, type_of
+from tamis.expr.nodes import (
+    NULL,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    find_columns,
+    fold,
+    get_operands,
+    replace_args,
+    transform,
+    walk,
+)
+from tamis.expr.patterns import DEFAULT_ESCAPE
+from tamis.expr.sql.printer import to_display_sql, to_sql
+from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
+from tamis.types import decimal_digits, is_number
+
+_LOGIC = frozenset(("and", "or", "not"))
+
+
+class EmbeddedPredicates:
+    """A predicate whose parts DuckDB evaluates where Arrow cannot."""
+
+    def __init__(self, predicate: Expr) -> None:
+        self._parts: list[Expr] = []
+        self._values: dict[Expr, str] = {}
+        self._names: dict[str, None] = {}
+        # A prefix that no column of the predicate has.
+        self._prefix = "given"
+        while any(column.path[0].casefold().startswith(self._prefix) for column in find_columns(predicate)):
+            self._prefix += "_"
+        remaining = fold(predicate, self._replace_parts, lambda node: get_operands(node) if _is_logic(node) else ())
+        self._text = " and ".join(to_display_sql(part) for part in self._parts)
+        rewritten = [fold(part, self._replace_values, _list_engine_operands) for part in self._parts]
+        try:
+            selected = [f"({to_duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
+        except UnknownFunction as error:
+            raise EvaluationError(explain_unknown_function(error.name, self._locate(error.name))) from None
+        except SqlglotError as error:
+            reason = explain_translation_error(error)
+            raise EvaluationError(f"the embedded engine does not support {self._text}: {reason}") from error
+        self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
+        self._evaluators = {name: Evaluator(value) for value, name in self._values.items()}
+        self._remaining = Evaluator(remaining)
+        self._connections = threading.local()
+        is_joined = isinstance(predicate, Call) and predicate.function in ("and", "or")
+        self._joined = predicate if isinstance(predicate, Call) and is_joined else None
+
+    def _replace_parts(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """Replace each part of the predicate that DuckDB evaluates by a column."""
+        if _is_logic(node):
+            return replace_args(node, args)
+        if can_evaluate(node):
+            return node
+        self._parts.append(node)
+        return Column((f"{self._prefix}{len(self._parts) - 1}",), type=types.BOOLEAN)
+
+    def _replace_values(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """Replace each value of a part that Arrow computes by a column: DuckDB may compute it differently."""
+        match node:
+            case Call("case"):
+                # A branch is evaluated for its own rows only, so Arrow computes nothing in it but the columns.
+                return transform(node, lambda each: self._pass_as_column(each) if isinstance(each, Column) else each)
+            case Call("sql"):
+                # Unparsed text refers to its columns by name.
+                self._names |= dict.fromkeys(column.path[0] for column in find_columns(node))
+                return node
+            case Literal():
+                return node
+            case Call() if not can_evaluate(node):
+                return replace_args(node, args)
+            case _:
+                return self._pass_as_column(node)
+
+    def _pass_as_column(self, value: Expr) -> Column:
+        """Return the column that passes a value computed by Arrow to DuckDB."""
+        if isinstance(value, Column) and isinstance(value.type, pa.BaseExtensionType):
+            self._names[value.path[0]] = None
+            return value
+        name = self._values.setdefault(value, f"{self._prefix}_value{len(self._values)}")
+        return Column((name,), type=type_of(value))
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return the value of the predicate for each row."""
+        if not batch.num_rows:
+            return pa.array([], pa.bool_())
+        try:
+            values = self._evaluate_parts(batch)
+        except EvaluationError:
+            if self._joined is None:
+                raise
+            return _evaluate_in_order(self._joined, batch)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        parts = {f"{self._prefix}{index}": value for index, value in enumerate(values)}
+        return self._remaining(pa.record_batch(columns | parts))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise the errors that evaluation would raise for any values, such as that of an unknown function."""
+        names = dict.fromkeys(column.path[0] for part in self._parts for column in find_columns(part))
+        empty = {name: pa.array([], schema.field(name).type) for name in names}
+        # A batch needs at least one column.
+        self._evaluate_parts(pa.record_batch({**empty, f"{self._prefix}_row": pa.nulls(0)}))
+
+    def _evaluate_parts(self, batch: pa.RecordBatch) -> list[pa.BooleanArray]:
+        """Return the values of each part, computed by DuckDB."""
+        connection = self._connect()
+        given = {f"{self._prefix}_row": pa.nulls(batch.num_rows)}
+        given |= {name: batch.column(name) for name in self._names}
+        given |= {name: evaluate(batch) for name, evaluate in self._evaluators.items()}
+        connection.register("rows_of_batch", pa.table(given))
+        try:
+            found = connection.sql(self._query).to_arrow_table().combine_chunks()
+            return [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
+        except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            given_texts = {name: to_display_sql(value) for value, name in self._values.items()}
+            reason = explain_engine_error(error, given_texts, self._parts)
+            location = self._locate(find_unknown_function(error))
+            raise EvaluationError(f"the embedded engine cannot evaluate {self._text}{location}: {reason}") from error
+        finally:
+            connection.unregister("rows_of_batch")
+
+    def _locate(self, function: str | None) -> str:
+        """Return the location of a function in the text, or else that of the first part."""
+        calls = (node for part in self._parts for node in walk(part) if isinstance(node, Call))
+        return format_expression_position(next((call for call in calls if call.function == function), self._parts[0]))
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
+        if found is None:
+            found = self._connections.connection = open_isolated_connection(self._query)
+        return found
+
+
+def _evaluate_in_order(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Evaluate an AND or an OR condition by condition, each only for the rows that the earlier ones left undecided.
+
+    Spark evaluates in that order, so `size(xs) > 0 AND xs[0] = 5` does not fail for an empty list.
+    """
+    is_and = predicate.function == "and"
+    found = pa.array([is_and] * batch.num_rows, pa.bool_())
+    for condition in get_operands(predicate):
+        is_open = pc.fill_null(found, True) if is_and else pc.invert(pc.fill_null(found, False))
+        rows = batch.filter(is_open)
+        evaluate = Evaluator(condition) if can_evaluate(condition) else EmbeddedPredicates(condition).evaluate
+        joined = pc.and_kleene if is_and else pc.or_kleene
+        found = pc.replace_with_mask(found, is_open, joined(found.filter(is_open), evaluate(rows)))
+    return found
+
+
+def open_isolated_connection(query: str) -> duckdb.DuckDBPyConnection:
+    """Open a DuckDB connection for one query over batches, with the macros that the query needs.
+
+    One thread keeps the order of rows; UTC makes the result independent of the machine. The connection has no access to
+    files, extensions and the network.
+    """
+    found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
+    found.execute("SET TimeZone = 'UTC'")
+    for macro in write_macro_statements(query):
+        found.execute(macro)
+    return found
+
+
+def _is_logic(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function in _LOGIC
+
+
+def to_duckdb_sql(predicate: Expr) -> str:
+    """Translate a predicate to DuckDB's SQL, with Spark's LIKE (backslash escapes) and CAST (no silent NULL)."""
+    text = to_engine_sql(predicate)
+    try:
+        return to_duckdb(text)
+    except RecursionError:
+        return with_large_stack(lambda: to_duckdb(text), MAX_NESTING)
+
+
+def to_engine_sql(expr: Expr) -> str:
+    """Write an expression as text in Spark's dialect, in the form that `to_duckdb` translates with the same meaning."""
+    return to_sql(fold(transform(expr, _rewrite_for_engine), _use_plain_operators, get_operands))
+
+
+_NUMBER_OPERATORS = {"%": "spark_remainder", "div": "spark_whole_quotient"}
+
+
+def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """Use DuckDB's plain operator where the types of the operands are known and it computes what Spark's does."""
+    if not isinstance(node, Call):
+        return node
+    if node.function in _COMMON_TYPE_FUNCTIONS:
+        args = _widen_floats(node, args)
+    elif node.function == "negate" and pa.types.is_unsigned_integer(type_of(node.args[0]) or types.NULL):
+        return Call("negate", (_cast_to(SIGNED_TYPES[str(type_of(node.args[0]))], args[0]),))
+    found = replace_args(node, args)
+    plain, of_numbers = PLAIN_OPERATORS.get(node.function), _NUMBER_OPERATORS.get(node.function)
+    operator = _OPERATOR_FUNCTIONS.get(node.function, node.function)
+    if (plain is None and of_numbers is None and operator not in _ARITHMETIC) or len(node.args) != 2:
+        return found
+    one, other = (type_of(arg) for arg in node.args)
+    if one is None or other is None:
+        return found
+    are_numbers = is_number(one) and is_number(other)
+    if are_numbers and operator in _ARITHMETIC:
+        args = (
+            _cast_operand(operator, node.args[0], args[0], one, other),
+            _cast_operand(operator, node.args[1], args[1], other, one),
+        )
+        if node.function == "try_divide":
+            return Call(
+                "spark_try_quotient", (*args, _read_precision(node.args[0], one), _read_precision(node.args[1], other))
+            )
+        if node.function == "*" and (scale := _find_product_scale(one, other)) is not None:
+            return Call("spark_rounded_product", (*args, Literal(scale, pa.int32())))
+        found = replace_args(node, args)
+    if node.function == "/" and are_numbers:
+        return Call("spark_quotient", (*args, _read_precision(node.args[0], one), _read_precision(node.args[1], other)))
+    if of_numbers is not None:
+        return Call(of_numbers, args) if are_numbers else found
+    is_compared = node.function in COMPARISONS or node.function == "<=>"
+    if is_compared and are_numbers and pa.types.is_float32(one) != pa.types.is_float32(other):
+        args = tuple(
+            _cast_to("double", arg) if pa.types.is_float32(own) else arg
+            for arg, own in zip(args, (one, other), strict=True)
+        )
+    are_alike = is_compared and one == other and not pa.types.is_nested(one)
+    return Call(plain, args) if plain is not None and (are_numbers or are_alike) else found
+
+
+_ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "div"))
+_OPERATOR_FUNCTIONS = {
+    "try_add": "+",
+    "try_subtract": "-",
+    "try_multiply": "*",
+    "try_divide": "/",
+    "try_mod": "%",
+    "mod": "%",
+}
+"""Functions whose operands are typed like those of an operator."""
+SIGNED_TYPES = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)"}
+"""The signed types in which Spark reads unsigned integers, which it does not have."""
+_COMMON_TYPE_FUNCTIONS = frozenset(("coalesce", "ifnull", "nvl", "greatest", "least", "array", "case", "if", "nvl2",
+                                    "nullif", "decode"))  # fmt: skip
+
+
+def _cast_operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other: pa.DataType) -> Expr:
+    """Cast an operand of two numbers to its type in Spark, where DuckDB would use another type."""
+    if pa.types.is_float32(own) and (function == "/" or not pa.types.is_float32(other)):
+        return _cast_to("double", arg)
+    if pa.types.is_unsigned_integer(own):
+        return _cast_to(SIGNED_TYPES[str(own)], arg)
+    if isinstance(node, Literal) and pa.types.is_integer(own) and pa.types.is_integer(other):
+        return Literal(node.value, pa.int32()) if other.bit_width < 32 and abs(node.value or 0) < 2**31 else arg
+    if function == "*" and pa.types.is_decimal(own) and (pa.types.is_decimal(other) or pa.types.is_integer(other)):
+        # DuckDB computes the product of two decimals of at most 18 digits with 18 digits.
+        digits, (more, _) = decimal_digits(own), decimal_digits(other)
+        return _cast_to(f"decimal(19,{digits[1]})", arg) if digits[0] <= 18 and digits[0] + more > 18 else arg
+    return arg
+
+
+def _find_product_scale(one: pa.DataType, other: pa.DataType) -> int | None:
+    """Return the scale that Spark rounds a product of decimals to, if its precision would exceed 38; else None."""
+    if not (pa.types.is_decimal(one) and pa.types.is_decimal(other)):
+        return None
+    scale = one.scale + other.scale
+    whole = one.precision + other.precision + 1 - scale
+    rounded = max(38 - whole, min(scale, 6))
+    return int(rounded) if whole + scale > 38 and rounded < scale else None
+
+
+def _read_precision(node: Expr, data_type: pa.DataType) -> Literal:
+    """Return the precision of an operand in Spark if it is a decimal or an integer literal; else NULL."""
+    if isinstance(node, Literal) and pa.types.is_integer(data_type) and not node.is_null:
+        return Literal(len(str(abs(node.value))), pa.int32())
+    return Literal(decimal_digits(data_type)[0], pa.int32()) if pa.types.is_decimal(data_type) else NULL
+
+
+def _widen_floats(call: Call, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Cast floats to doubles among arguments with a common type, if there are numbers of other types."""
+    first = 1 if call.function in ("if", "nvl2") else 0
+    is_value = [index >= first for index in range(len(args))]
+    if call.function == "case":
+        is_value = [index % 2 == 1 or index == len(args) - 1 for index in range(len(args))]
+    elif call.function == "decode":
+        # Only the compared values: the results have another common type.
+        is_value = [index == 0 or (index % 2 == 1 and index < len(args) - 1) for index in range(len(args))]
+    known = [type_of(arg) if is_one else None for arg, is_one in zip(call.args, is_value, strict=True)]
+    if all(each is None or pa.types.is_float32(each) or not is_number(each) for each in known):
+        return args
+    return tuple(
+        _cast_to("double", arg) if each is not None and pa.types.is_float32(each) else arg
+        for arg, each in zip(args, known, strict=True)
+    )
+
+
+def _cast_to(name: str, value: Expr) -> Expr:
+    return Call("cast", (value, Literal(name, types.STRING)))
+
+
+def _rewrite_for_engine(node: Expr) -> Expr:
+    match node:
+        case Literal(value=int() as count, type=unit) if pa.types.is_time32(unit):
+            # DuckDB counts times of day in microseconds.
+            return Literal(count * (1_000_000 // types.UNITS_PER_SECOND[unit.unit]), types.TIME)
+        case Call("substring", (value, Literal(value=0), *length)):
+            # Position 0 is the first character in Spark, and one before it in DuckDB.
+            return Call("substring", (value, Literal(1, types.LONG), *length))
+        case Call("round", (value, digits)) if pa.types.is_float64(type_of(value) or types.NULL):
+            return Call("spark_round_float", (value, digits))
+        case Call("round", (value, digits)) if pa.types.is_float32(type_of(value) or types.NULL):
+            return Call("spark_round_single", (value, digits))
+        case Call("bround", (value, *digits)) if pa.types.is_float64(type_of(value) or types.NULL):
+            return Call("spark_bround_float", (value, *(digits or [Literal(0, types.LONG)])))
+        case Call("reverse", (value,)) if pa.types.is_nested(type_of(value) or types.NULL):
+            return Call("duckdb_list_reverse", (value,))
+        case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
+            return Call("duckdb_octet_length", (value,))
+        case Call("cast" | "try_cast" as function, (value, target)) if _is_instant(type_of(value)):
+            # Arrow passes it to DuckDB without its zone, and such a timestamp cannot be cast to a number.
+            return Call(function, (Call("spark_as_instant", (value,)), target))
+        case Call("concat" | "concat_ws", args):
+            return replace_args(node, tuple(map(_as_text, args)))
+        case Call("like", (value, pattern)):
+            return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
+        case _:
+            return node
+
+
+def _is_instant(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None
+
+
+def _as_text(value: Expr) -> Expr:
+    """Cast a value to a text before it is concatenated, where DuckDB would format it differently."""
+    return Call("cast", (value, Literal("string", types.STRING))) if is_formatted_differently(type_of(value)) else value
+
+
+def is_formatted_differently(data_type: pa.DataType | None) -> bool:
+    """Whether Spark and DuckDB format values of a type differently."""
+    return data_type is not None and (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type))
+
+
+def is_binary(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and (pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
+
+
+def _list_engine_operands(node: Expr) -> tuple[Expr, ...]:
+    """Return the operands in which to look for values that Arrow computes: none below such values and unparsed text."""
+    if not isinstance(node, Call) or node.function in ("sql", "case") or can_evaluate(node):
+        return ()
+    return get_operands(node)

@@ -1,0 +1,381 @@
+"""Translation of SQL in Spark's dialect to DuckDB, with Spark's semantics.
+
+DuckDB's function of the same name may differ: `dayofweek` of a Sunday is 1 in Spark and 0 in DuckDB. A function runs
+only if the function table (the modules `spark_text`, `spark_time`, `spark_collections`, `spark_numbers`) lists it:
+
+    same         sqlglot's translation, or DuckDB's function of that name, computes the same
+    macro        a macro of the embedded connection, `spark_<name>`, computes what Spark computes
+    unsupported  all others are rejected by name, even where DuckDB has a function of that name
+
+Macros, unlike rewritten text, contain an argument once, however often they use it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel
+
+from tamis.engines.duckdb.functions import (
+    collections as spark_collections,
+)
+from tamis.engines.duckdb.functions import (
+    datetimes as spark_time,
+)
+from tamis.engines.duckdb.functions import (
+    numbers as spark_numbers,
+)
+from tamis.engines.duckdb.functions import (
+    text as spark_text,
+)
+from tamis.engines.duckdb.functions.number_formats import make_to_char_builder
+from tamis.engines.duckdb.macros.macros import FUNCTIONS, UNSUPPORTED_FUNCTIONS
+from tamis.engines.duckdb.macros.macros import MACROS as _PLAIN_MACROS
+from tamis.engines.duckdb.translate import comparisons as spark_comparisons
+from tamis.engines.duckdb.translate import operators as spark_operators
+from tamis.engines.duckdb.translate.calls import (
+    DUCKDB_PREFIX,
+    MACRO_PREFIX,
+    CallBuilder,
+    Macros,
+    UnknownFunction,
+    call_duckdb,
+    call_macro,
+    has_aggregate_or_window,
+    is_in_nested_subquery,
+    make_macro_builder,
+    make_unsupported_error,
+    read_string_literal,
+)
+from tamis.engines.duckdb.translate.comparisons import (
+    guard_comparisons,
+    has_nested_values,
+    normalise_group_keys,
+    reject_operands,
+)
+from tamis.engines.duckdb.translate.nodes import translate_node
+from tamis.expr.sql.dialect import SparkText
+
+ARGUMENT_PREFIX = "once"
+"""The prefix of the names of arguments that a macro binds."""
+
+_MODULES = (spark_text, spark_time, spark_collections, spark_numbers)
+"""The modules of the function table, by the type of the values that their functions take."""
+
+MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
+for _module in _MODULES:
+    MACROS |= _module.MACROS
+MACROS |= spark_comparisons.MACROS | reject_operands(MACROS)
+
+
+def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:
+    """Translate text in Spark's dialect to DuckDB's SQL; raise `EvaluationError` for what is not supported.
+
+    `of_query` says that users see the result of the text: structs keep the names of their fields. Where the columns
+    are not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged:
+    a guard around them would keep DuckDB from its best plans.
+    """
+    tree: exp.Expr = sqlglot.parse_one(text, read=_SparkToDuckdb)
+    has_nested = has_nested or has_nested_values(tree)
+    _replace_sort_by(tree)
+    if has_nested:
+        normalise_group_keys(tree)
+    # From the leaves to the root: all nodes below a node are rewritten before it.
+    nested = _OverloadNesting()
+    for node in reversed(list(tree.dfs())):
+        found = node if of_query and isinstance(node, exp.Struct) else translate_node(node)
+        is_root = node is tree
+        if found is not node and not is_root:
+            node.replace(found)
+        found = nested.limit(found, node if is_root else found)
+        if is_root:
+            tree = found
+    if has_nested and (isinstance(tree, exp.Query) or not of_query):
+        guard_comparisons(tree)
+    for call in tree.find_all(exp.Anonymous):
+        _check_call(call)
+        if not of_query and call.name in _TYPE_DEPENDENT:
+            name = call.name.removeprefix(MACRO_PREFIX).removesuffix("_one")
+            raise make_unsupported_error(name, "a filter does not pass the types of its columns to the engine")
+    # By default sqlglot only warns about unsupported syntax, and leaves it out.
+    return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
+
+
+def _replace_sort_by(tree: exp.Expr) -> None:
+    """Turn SORT BY and CLUSTER BY into ORDER BY: they sort each partition, and here there is only one."""
+    for select in tree.find_all(exp.Select):
+        keys = select.args.get("sort") or select.args.get("cluster")
+        if keys is not None and select.args.get("order") is None:
+            ordered = (
+                each if isinstance(each, exp.Ordered) else exp.Ordered(this=each, nulls_first=True)
+                for each in keys.expressions
+            )
+            select.set("order", exp.Order(expressions=list(ordered)))
+        for clause in ("sort", "cluster", "distribute"):
+            select.set(clause, None)
+
+
+_TYPE_DEPENDENT = frozenset(f"{MACRO_PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))
+"""Functions that depend on the types of columns: a filter gets its columns in other types."""
+
+
+class _OverloadNesting:
+    """Tracks how deeply overloaded macros nest, and binds arguments beforehand where DuckDB needs it.
+
+    DuckDB binds the arguments of such a call to pick an overload, and once more for its body: each level of nested
+    calls doubles the work. It does not know the types of aggregates and windows at that time, and picks any overload.
+    Both kinds of arguments are therefore bound once, as an item of a list, and the call takes that item, whose type is
+    known.
+    """
+
+    MAX_DEPTH = 5
+
+    def __init__(self) -> None:
+        self._depths: dict[int, int] = {}
+
+    def limit(self, node: exp.Expr, at: exp.Expr) -> exp.Expr:
+        """Return the node, or an equivalent one that nests less. Call it for all nodes below first.
+
+        `at` is the node whose position in the tree the result has, or will have.
+        """
+        levels = _count_overload_levels(node)
+        if not levels:
+            self._depths[id(node)] = self._depth_below(node)
+            return node
+        is_hoisted = is_in_nested_subquery(at)
+        bound_first = [
+            value
+            for value in node.expressions
+            if self._depth(value) >= self.MAX_DEPTH
+            or has_aggregate_or_window(value)
+            or (is_hoisted and not isinstance(value, exp.Literal))
+        ]
+        if not bound_first:
+            self._depths[id(node)] = levels + self._depth_below(node)
+            return node
+        fields = []
+        for index, value in enumerate(bound_first):
+            name = exp.to_identifier(f"value_{index + 1}", quoted=True)
+            value.replace(exp.Dot(this=exp.column("bound"), expression=name))
+            fields.append(exp.PropertyEQ(this=name.copy(), expression=value))
+        items = exp.Array(expressions=[exp.Struct(expressions=fields)])
+        function = exp.Lambda(expressions=[exp.to_identifier("bound")])
+        found = exp.Bracket(
+            this=exp.Transform(this=items, expression=function), expressions=[exp.Literal.number(1)], offset=1
+        )
+        node.replace(found)
+        function.set("this", node)
+        self._depths[id(found)] = levels
+        return found
+
+    def _depth_below(self, node: exp.Expr) -> int:
+        return max((self._depth(child) for child in node.iter_expressions()), default=0)
+
+    def _depth(self, node: exp.Expr) -> int:
+        if id(node) not in self._depths:
+            # A node that a rewrite created.
+            self._depths[id(node)] = _count_overload_levels(node) + self._depth_below(node)
+        return self._depths[id(node)]
+
+
+def _count_overload_levels(node: exp.Expr) -> int:
+    """Return the nesting levels that a call adds: 1 if DuckDB picks one of several overloads, else 0."""
+    if not isinstance(node, exp.Anonymous) or not node.name.lower().startswith(MACRO_PREFIX):
+        return 0
+    found = MACROS.get(node.name.lower().removeprefix(MACRO_PREFIX))
+    return 1 if isinstance(found, list) else 0
+
+
+def _check_call(call: exp.Anonymous) -> None:
+    """Raise `UnknownFunction` for a call that does not come from the function table."""
+    name = call.name
+    if name.lower().startswith(DUCKDB_PREFIX):
+        call.set("this", name[len(DUCKDB_PREFIX) :])
+    elif not (name.lower().startswith(MACRO_PREFIX) and name.lower().removeprefix(MACRO_PREFIX) in MACROS):
+        raise UnknownFunction(name)
+
+
+def write_macro_statements(query: str) -> list[str]:
+    """Return the statements that create the macros of a query, in the order of their dependencies."""
+    needed: dict[str, None] = {}
+    stack = _find_macro_names(query)
+    while stack:
+        name = stack.pop()
+        # A macro that is needed again moves to the end, behind all macros that use it.
+        needed.pop(name, None)
+        needed[name] = None
+        stack += _find_macro_names(" ".join(body for _, body in _list_overloads(name)))
+    return [_write_definition(name) for name in reversed(needed)]
+
+
+def _find_macro_names(query: str) -> list[str]:
+    found = re.findall(rf"\b{MACRO_PREFIX}(\w+)\(", query, re.IGNORECASE)
+    return [name for name in dict.fromkeys(name.lower() for name in found) if name in MACROS]
+
+
+def _list_overloads(name: str) -> list[tuple[tuple[str, ...], str]]:
+    found = MACROS[name]
+    return found if isinstance(found, list) else [found]
+
+
+def _write_definition(name: str) -> str:
+    overloads = [f"({', '.join(names)}) AS {_write_body(name, names, body)}" for names, body in _list_overloads(name)]
+    return f"CREATE MACRO {MACRO_PREFIX}{name}{', '.join(overloads)}"
+
+
+def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
+    # A nested macro binds its own argument, so each macro needs another name for it.
+    argument = f"{ARGUMENT_PREFIX}_{name}"
+    bound, uses = re.subn(r"(?<![\\'])\bx\b", argument, body)
+    if "x" not in parameters or uses < 2 or name.startswith("plain_"):
+        return body
+    # DuckDB expands macros as text: nested macros that use an argument n times would contain it n^depth times.
+    return f"list_transform([x], lambda {argument}: {bound})[1]"
+
+
+# --- Calls ------------------------------------------------------------------------------------------------------------
+
+
+def _make_macro_builder(name: str) -> CallBuilder:
+    return make_macro_builder(name, MACROS)
+
+
+def _make_refusing_builder(name: str, reason: str) -> CallBuilder:
+    def refuse(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        raise make_unsupported_error(name, reason)
+
+    return refuse
+
+
+def _build_logarithm(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    names = {1: "ln", 2: "log"}
+    return call_macro(names[len(args)], *args) if len(args) in names else None
+
+
+def _read_constant(name: str, role: str, node: exp.Expr) -> str:
+    text = read_string_literal(node)
+    if text is None:
+        raise make_unsupported_error(name, f"its {role} must be a constant")
+    return text
+
+
+def _build_round(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    return call_macro("round_unknown", *args) if len(args) == 2 else None
+
+
+def _build_is_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    return exp.Paren(this=exp.Is(this=args[0], expression=exp.null())) if len(args) == 1 else None
+
+
+def _build_is_not_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    found = _build_is_null(args)
+    return None if found is None else exp.Not(this=found)
+
+
+def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `count(a, b)`, which counts the rows in which no argument is NULL."""
+    if len(args) < 2:
+        return None
+    is_null = exp.or_(*(exp.Is(this=each, expression=exp.null()) for each in args))
+    return exp.Count(this=exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Literal.number(1)))
+
+
+def _build_bround(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    digits = [exp.Literal.number(0)] if len(args) == 1 else []
+    return call_macro("bround_unknown", *args, *digits) if len(args) in (1, 2) else None
+
+
+def _make_renamed_builder(name: str, arity: int) -> CallBuilder:
+    """Return a builder for a function that has another name in DuckDB."""
+    return lambda args: call_duckdb(name, *args) if len(args) == arity else None
+
+
+BUILDERS: dict[str, CallBuilder] = {
+    **{name: _make_macro_builder(name) for name in FUNCTIONS},
+    **{name: _make_refusing_builder(name, reason) for name, reason in UNSUPPORTED_FUNCTIONS.items()},
+    **dict.fromkeys(("log", "ln"), _build_logarithm),
+    "ceiling": _make_macro_builder("ceil"),
+    "isnull": _build_is_null,
+    "isnotnull": _build_is_not_null,
+    "count": _build_count,
+    # DuckDB's `max_by` and `min_by` ignore rows in which the first argument is NULL.
+    "max_by": _make_renamed_builder("arg_max_null", 2),
+    "min_by": _make_renamed_builder("arg_min_null", 2),
+    "bround": _build_bround,
+    "e": lambda args: exp.Literal.number("2.718281828459045e0") if not args else None,
+    "round": _build_round,
+    "signum": _make_macro_builder("sign"),
+}
+for _module in _MODULES:
+    BUILDERS |= _module.BUILDERS
+BUILDERS |= {name: make_to_char_builder(name, BUILDERS[name]) for name in ("to_char", "to_varchar")}
+
+SAME: frozenset[str] = frozenset().union(*(module.SAME for module in _MODULES))
+"""Functions that sqlglot's translation, or DuckDB's function of the same name, computes as Spark does."""
+
+
+def is_known(name: str) -> bool:
+    """Whether the function table lists a function of Spark."""
+    return name.lower() in BUILDERS or name.lower() in SAME
+
+
+def explain_unknown_function(name: str, location: str = "") -> str:
+    """Return the error message for a function that the function table does not list."""
+    near = difflib.get_close_matches(name.lower(), [*BUILDERS, *SAME], n=1, cutoff=0.7)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return (
+        f"there is no function {name} with Spark's meaning on the embedded engine{location}.{hint} docs/expressions.md "
+        "lists the supported functions. Spark's other functions run with tamis.connect(spark=…), DuckDB's functions "
+        "with c.sql(…, dialect='duckdb')"
+    )
+
+
+def _build_default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build a call as sqlglot parses it, or else a call of DuckDB's function of that name."""
+    build: Any = SparkText.Parser.FUNCTIONS.get(name)
+    if build is None:
+        return call_duckdb(name, *args)
+    takes_dialect = "dialect" in getattr(getattr(build, "__code__", None), "co_varnames", ())
+    found: exp.Expr = build(list(args), dialect=SparkText()) if takes_dialect else build(list(args))
+    return found
+
+
+def _make_parser_builder(name: str, build: CallBuilder | None) -> Callable[[list[exp.Expr]], exp.Expr]:
+    if build is None:
+        return lambda args: _build_default(name, args)
+
+    def found(args: list[exp.Expr]) -> exp.Expr:
+        made = build(args)
+        if made is None and name not in SparkText.Parser.FUNCTIONS and name.lower() not in SAME:
+            # DuckDB may have a function of that name with other semantics.
+            raise make_unsupported_error(
+                name.lower(), f"the function table does not list it with {len(args)} arguments"
+            )
+        return made or _build_default(name, args)
+
+    return found
+
+
+_SPECIAL_SYNTAX = frozenset(("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY"))
+"""Functions with special syntax, as in `EXTRACT(DAY FROM x)`: all others are parsed as plain calls."""
+
+
+class _SparkToDuckdb(SparkText):
+    """Spark's dialect, which parses functions of the table to DuckDB expressions, and all others to plain calls."""
+
+    class Parser(SparkText.Parser):
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            name.upper(): _make_parser_builder(name.upper(), BUILDERS.get(name)) for name in (*BUILDERS, *SAME)
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse for name, parse in SparkText.Parser.FUNCTION_PARSERS.items() if name in _SPECIAL_SYNTAX
+        }
+        # `transform` is a function of lists here, not a script.
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse for name, parse in SparkText.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name != "TRANSFORM"
+        }

@@ -1,0 +1,352 @@
+"""The data source `tamis`, for `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis`.
+
+Spark runs it in separate Python processes: one plans the query, others read. Spark keeps the filters it pushed into a
+DataFrame or view, and applies them again to other queries of the same DataFrame: after `df.where("k = 3")`, a
+`df.count()` would count only the rows with k = 3. So filters are pushed only if the option `pushdown` declares that a
+DataFrame is used for one query; the option `filter` belongs to the DataFrame and is always safe. With `pushdown`, later
+versions of Spark also push limits and columns; until then a schema given by the user prunes columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tamis.engines.spark.handler import quoted
+from tamis.engines.spark.spark_types import asked_schema, fit_rows, row_schema, spark_schema
+from tamis.engines.spark.worker import packed_tasks, read_packed, reader_text
+from tamis.errors import ExpressionError, InvalidArgument, TamisError
+from tamis.expr.bind import bind
+from tamis.expr.literals import literal
+from tamis.expr.nodes import FALSE, Call, Column, Expr, not_
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
+from tamis.scan.planning.task_data import get_task_reader
+from tamis.table import Table, open_table, source_of
+
+
+class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look into pyspark
+    """The data source `tamis`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tamis"
+
+    def schema(self) -> StructType:
+        return spark_schema(row_schema(SourceOptions.of(self.options).open().schema))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = SourceOptions.of(self.options)
+        return PushingReader(options, schema) if options.pushdown else PlainReader(options, schema)
+
+
+class PlainReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the columns of a schema, and the rows that match the option `filter`."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        # All attributes are plain data, because Spark sends the reader to other processes.
+        self.options = options
+        self.schema_text = schema.json()
+        self.pushed: list[dict[str, Any]] = []
+        self.limit: int | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        table = self.options.open()
+        where: list[Any] = [expression_from_json(each) for each in self.pushed]
+        if self.options.filter is not None:
+            where.append(parse_sql(self.options.filter))
+        columns = columns_of_schema(self._schema(), table)
+        scan = table.scan(where, columns, self.limit)
+        reader = get_task_reader(scan)
+        text = reader_text(reader)
+        tasks = scan.plan().tasks
+        return [InputPartition((text, packed)) for packed in packed_tasks(reader, enough(tasks, self.limit))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return  # Spark creates an empty partition if there are none
+        asked = self._schema()
+        for batch in read_packed(*partition.value):
+            yield fit_rows(batch, asked_schema(batch.schema, asked))
+
+    def _schema(self) -> StructType:
+        return StructType.fromJson(json.loads(self.schema_text))
+
+
+class PushingReader(PlainReader):
+    """Accepts each of Spark's filters that the table supports: for a single query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        table = self.options.open()
+        # This query must not see commits between this call and the next one.
+        self.options = self.options.pinned(table)
+        for each in filters:
+            expression = from_filter(each)
+            if expression is None or not _can_bind(expression, table):
+                yield each  # Spark applies it
+            else:
+                self.pushed.append(expression_to_json(expression))
+
+    if hasattr(DataSourceReader, "pushLimit"):
+
+        def pushLimit(self, limit: int) -> bool:  # noqa: N802
+            """Accept a limit, as later versions of Spark push it; Spark still applies it itself."""
+            self.limit = limit
+            return True
+
+    if hasattr(DataSourceReader, "pruneColumns"):
+
+        def pruneColumns(self, required: StructType) -> StructType:  # noqa: N802
+            """Accept the required columns, as later versions of Spark push them."""
+            self.schema_text = required.json()
+            return required
+
+
+def _can_bind(expression: Expr, table: Table) -> bool:
+    try:
+        bind(expression, table.schema, table.name)
+    except ExpressionError:
+        return False
+    return True
+
+
+def enough(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
+    """Yield tasks until they are guaranteed to hold as many rows as the limit."""
+    certain = 0
+    for task in tasks:
+        yield task
+        certain += 0 if task.residual else task.row_count
+        if limit is not None and certain >= limit:
+            return
+
+
+def columns_of_schema(schema: StructType, table: Table) -> list[str]:
+    """Return the quoted columns of a table that a schema requests, after checking their names and types."""
+    stored = row_schema(table.schema)
+    if not schema.fields:
+        raise InvalidArgument("the schema has no columns: name at least one")
+    names = []
+    for wanted in schema.fields:
+        known = [each for each in stored if each.name.casefold() == wanted.name.casefold()]
+        exact = [each for each in known if each.name == wanted.name] or known
+        if len(exact) != 1:
+            raise InvalidArgument(
+                f"the schema has the column {wanted.name!r}, which {table.name} does not have. Columns: "
+                f"{', '.join(table.schema.names)}"
+            )
+        own = spark_schema(pa.schema(exact)).fields[0]
+        if own.dataType.simpleString().casefold() != wanted.dataType.simpleString().casefold():
+            raise InvalidArgument(
+                f"the schema has {wanted.name} as {wanted.dataType.simpleString()}, but in {table.name} it is "
+                f"{own.dataType.simpleString()}: use that type, and cast the column afterwards"
+            )
+        names.append(quoted(exact[0].name))
+    return names
+
+
+# --- The options of the data source `tamis`: the table, its version, and a filter -------------------------------------
+#
+# | option                        | meaning                                                             |
+# |-------------------------------|---------------------------------------------------------------------|
+# | `path`                        | the table, as in `load(path)`; with a catalog, its name             |
+# | `filter`                      | SQL text, for filters that Spark does not push (OR, functions)      |
+# | `version`, `timestamp`        | a version of a Delta table                                          |
+# | `snapshot_id`, `ref`, `timestamp` | a snapshot of an Iceberg table                                  |
+# | `catalog`, `catalog.…`        | the name, or the properties, of a catalog of Iceberg tables         |
+# | `format`                      | `delta`, `iceberg`, `hive` or `parquet`, instead of detecting it    |
+# | `pushdown`                    | `true`: Spark's filters prune too; for DataFrames of one query only |
+# | `index`                       | the location of the statistics index, or `false` to use none        |
+# | `merge_schema`, `allow_outside`, `relocate`, `partitioning.…` | as the arguments of `tamis.open` of these names |
+# | `int96`                       | `instant` or `local`, as the argument of `tamis.open`               |
+# | `storage.…`                   | a storage option, such as `storage.aws_region`                      |
+#
+# Names are case-insensitive, with or without underscores; `versionAsOf` and `timestampAsOf` are accepted too.
+
+_NAMES = (
+    "path",
+    "filter",
+    "version",
+    "timestamp",
+    "snapshot_id",
+    "ref",
+    "catalog",
+    "format",
+    "pushdown",
+    "index",
+    "merge_schema",
+    "allow_outside",
+    "relocate",
+    "int96",
+)
+_STORAGE, _CATALOG, _PARTITIONING = "storage.", "catalog.", "partitioning."
+
+_SPELLINGS = {name.replace("_", ""): name for name in _NAMES} | {"versionasof": "version", "timestampasof": "timestamp"}
+"""Accepted option names, in lower case and without underscores: also Spark's `mergeSchema` and `versionAsOf`."""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The parsed options of a read."""
+
+    path: str
+    filter: str | None = None
+    version: int | None = None
+    timestamp: str | None = None
+    format: str | None = None
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    snapshot_id: int | None = None
+    ref: str | None = None
+    catalog: str | None = None
+    catalog_properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    pushdown: bool = False
+    index: str | bool | None = None
+    merge_schema: bool = False
+    allow_outside: bool = False
+    relocate: bool = True
+    partitioning: tuple[tuple[str, str], ...] = ()
+    int96: Any = "instant"
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> SourceOptions:
+        given: dict[str, Any] = {}
+        for name, value in options.items():
+            lowered = str(name).lower()
+            has_prefix = lowered.startswith((_STORAGE, _CATALOG, _PARTITIONING))
+            known = lowered if has_prefix else _SPELLINGS.get(lowered.replace("_", ""))
+            if known is None:
+                raise InvalidArgument(
+                    f"the data source tamis has no option {name!r}. Options: {', '.join(_NAMES)}, {_STORAGE}… for "
+                    f"storage options (such as {_STORAGE}aws_region), {_CATALOG}… for catalog properties, and "
+                    f"{_PARTITIONING}… for the types of partition columns"
+                )
+            if known in given:
+                raise InvalidArgument(f"the option {known} is given twice, once as {name!r}")
+            given[known] = value
+        if not given.get("path"):
+            raise InvalidArgument("the data source tamis needs the path of a table: .load('s3://bucket/table')")
+        index = given.get("index")
+        return SourceOptions(
+            given["path"],
+            given.get("filter"),
+            _parse_number(given, "version"),
+            given.get("timestamp"),
+            given.get("format"),
+            _select_prefixed(given, _STORAGE),
+            _parse_number(given, "snapshot_id"),
+            given.get("ref"),
+            given.get("catalog"),
+            _select_prefixed(given, _CATALOG),
+            _parse_boolean(given, "pushdown", default=False),
+            _BOOLEANS.get(str(index).strip().lower(), index),
+            _parse_boolean(given, "merge_schema", default=False),
+            _parse_boolean(given, "allow_outside", default=False),
+            _parse_boolean(given, "relocate", default=True),
+            _select_prefixed(given, _PARTITIONING),
+            str(given.get("int96", "instant")).strip().lower(),
+        )
+
+    def open(self) -> Table:
+        properties = dict(self.catalog_properties)
+        if properties and self.catalog is not None:
+            properties["name"] = self.catalog
+        return open_table(
+            self.path,
+            self.format,
+            self.version,
+            self.timestamp,
+            self.snapshot_id,
+            self.ref,
+            dict(self.storage) or None,
+            properties or self.catalog,
+            partitioning=dict(self.partitioning) or None,
+            merge_schema=self.merge_schema,
+            allow_outside=self.allow_outside,
+            relocate=self.relocate,
+            index=self.index,
+            int96=self.int96,
+        )
+
+    def pinned(self, table: Table) -> SourceOptions:
+        """Return options that open the same version of the table again, regardless of later commits."""
+        if table.format == "iceberg":
+            return self._pin_iceberg(table)
+        return self if table.version is None else replace(self, version=table.version, timestamp=None)
+
+    def _pin_iceberg(self, table: Table) -> SourceOptions:
+        """Return options that open the metadata file: it never changes, and the schema of a snapshot may differ."""
+        # Imported lazily: Iceberg's dependencies are optional.
+        from tamis.formats.iceberg.table import IcebergTable
+
+        source = source_of(table)
+        assert isinstance(source, IcebergTable)
+        given = source.storage.given
+        storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
+        path = source.metadata.file_location
+        return replace(self, path=path, storage=storage, format="iceberg", catalog=None, catalog_properties=())
+
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+def _parse_boolean(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    found = _BOOLEANS.get(str(given.get(name, default)).strip().lower())
+    if found is None:
+        raise InvalidArgument(f"the option {name} must be true or false, not {given[name]!r}")
+    return found
+
+
+def _parse_number(given: Mapping[str, Any], name: str) -> int | None:
+    value = given.get(name)
+    if value is not None and not str(value).strip().isdigit():
+        raise InvalidArgument(f"the option {name} must be a nonnegative integer, not {value!r}")
+    return None if value is None else int(value)
+
+
+def _select_prefixed(given: Mapping[str, Any], start: str) -> tuple[tuple[str, str], ...]:
+    """Return the options whose names start with a prefix, without it."""
+    return tuple((name.removeprefix(start), value) for name, value in given.items() if name.startswith(start))
+
+
+# --- Convert the filters that Spark pushes into a data source to expressions ------------------------------------------
+#
+# They are conjuncts: comparisons of a column with a constant, IN, NULL tests, string prefixes and the like, and NOT of
+# one of these. Their semantics are the same as here, including NULL and NaN.
+
+_COMPARISONS = {
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "StringStartsWith": "startswith",
+    "StringEndsWith": "endswith",
+    "StringContains": "contains",
+}
+_NULL_TESTS = {"IsNull": "is_null", "IsNotNull": "is_not_null"}
+
+
+def from_filter(given: Any) -> Expr | None:
+    """Return the expression of a filter of `pyspark.sql.datasource`; None if it is unsupported."""
+    kind = type(given).__name__
+    if kind == "Not":
+        inner = from_filter(given.child)
+        return None if inner is None else not_(inner)
+    if kind not in (*_COMPARISONS, *_NULL_TESTS, "In"):
+        return None
+    column = Column(tuple(given.attribute), exact=True)
+    if kind in _NULL_TESTS:
+        return Call(_NULL_TESTS[kind], (column,))
+    try:
+        items = [literal(item) for item in (given.value if kind == "In" else (given.value,))]
+    except TamisError:
+        return None  # a constant of an unsupported type
+    if kind == "In":
+        return Call("in", (column, *items)) if items else FALSE
+    return Call(_COMPARISONS[kind], (column, *items))

@@ -1,0 +1,482 @@
+"""Native scans: Spark's own Parquet reader reads an exact list of files, below the filter and the partition values.
+
+That reader skips row groups and pages in the JVM, and is the fastest one for files that match the table's schema.
+`tamis.engines.spark.native_scan` decides which files do, and finds their physical column names;
+`tamis.engines.spark.worker` reads all others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.engines.spark.columns import EPOCH, ColumnCompiler, Constants, sql_type
+from tamis.engines.spark.handler import quoted
+from tamis.engines.spark.sessions import import_functions, is_connect
+from tamis.engines.spark.spark_types import about_null, has_nested_requirement, row_schema, spark_schema, spark_type
+from tamis.errors import EvaluationError, format_count
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.nodes import Column, Expr, Literal, and_, find_columns
+from tamis.expr.sql.printer import to_display_sql
+from tamis.formats.delta.table import DeltaTable
+from tamis.formats.jobs import Arguments, Engine, Item, Job, can_serialise, read_table, storage_to_arguments
+from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, TableSource
+from tamis.io.storage import Storage
+from tamis.io.threads import run_in_threads
+from tamis.parquet.footer.field_names import ColumnMapping, MappedField
+from tamis.scan.planning.physical_names import AskedColumns, Stored, columns_told_apart
+from tamis.scan.planning.projection import Path, narrow
+from tamis.skipping.metadata import make_constant_bounds
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.prune import prune
+
+_SCHEMES = {"s3": "s3a"}
+"""Spark's schemes for the object stores that it reads in the same way as Tamis."""
+
+_ZEROS = {
+    pa.bool_(): "false",
+    pa.int8(): "0Y",
+    pa.int16(): "0S",
+    pa.int32(): "0",
+    pa.int64(): "0L",
+    pa.float32(): "0.0F",
+    pa.float64(): "0.0D",
+    pa.string(): "''",
+    pa.binary(): "X''",
+    pa.date32(): "DATE'1970-01-01'",
+    types.TIMESTAMP: "TIMESTAMP'1970-01-01 00:00:00Z'",
+    types.TIMESTAMP_NTZ: EPOCH,
+}
+
+
+def reads_table(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
+    """Return whether a native scan returns the same values for the needed columns as Tamis does."""
+    if _path_prefix(source.storage) is None:
+        return False
+    if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
+        return False  # Spark would not find a column whose case differs in a file
+    if str(spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false")).lower() == "true":
+        return False  # INT96 timestamps would shift by the session's time zone, except those written by Spark
+    if isinstance(source, DeltaTable) and _has_widened(source):
+        return False
+    if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
+        return False  # columns that differ only by case are ambiguous for Spark
+    schema = narrow(source.schema, needed)
+    if has_nested_requirement(schema) or not all(_is_stored_alike(field.type) for field in schema):
+        return False
+    return all(field.nullable or _make_zero(field.type) is not None for field in row_schema(schema))
+
+
+def _make_zero(data_type: pa.DataType) -> str | None:
+    """Return a SQL constant of a type, which Spark knows is not NULL; None for unsupported types."""
+    if pa.types.is_decimal(data_type):
+        digits = f"0.{'0' * data_type.scale}" if data_type.scale else "0"
+        return f"CAST({digits}BD AS DECIMAL({data_type.precision},{data_type.scale}))"
+    return _ZEROS.get(data_type)
+
+
+def _has_widened(source: DeltaTable) -> bool:
+    features = source.snapshot.protocol.reader_features or ()
+    return any(feature.startswith(("typeWidening", "variant")) for feature in features)
+
+
+def _is_stored_alike(data_type: pa.DataType) -> bool:
+    """Return whether Parquet and Spark agree on a type and on how its values are read."""
+    if pa.types.is_dictionary(data_type):
+        return _is_stored_alike(data_type.value_type)
+    if pa.types.is_timestamp(data_type):
+        return data_type.unit in ("ms", "us")
+    if data_type.num_fields:
+        return all(_is_stored_alike(data_type.field(index).type) for index in range(data_type.num_fields))
+    others = (pa.types.is_float16, pa.types.is_time, pa.types.is_duration, pa.types.is_null, pa.types.is_interval)
+    return not (
+        isinstance(data_type, pa.ExtensionType) or data_type == pa.date64() or any(is_(data_type) for is_ in others)
+    )
+
+
+def _path_prefix(storage: Storage) -> str | None:
+    """Return the prefix that makes a path a URI for Spark; None if Spark would read the storage differently."""
+    if storage.filesystem.type_name == "local":
+        return "file://"
+    scheme, found, _ = storage.uri.partition("://")
+    has_options = storage.given is None or bool(storage.given[1])
+    # Spark does not have the credentials that were passed to Tamis.
+    return f"{_SCHEMES[scheme]}://" if found and scheme in _SCHEMES and not has_options else None
+
+
+class OwnReader:
+    """Creates DataFrames that read files of a scan natively."""
+
+    def __init__(self, spark: Any, source: TableSource, predicate: Predicate, projection: tuple[Path, ...]) -> None:
+        self._spark = spark
+        self._functions = import_functions(spark)
+        self._source = source
+        self._predicate = predicate
+        self._projection = projection
+
+    def frame(self, listing: FileListing, names: Names, *, matches: bool) -> Any:
+        """Return the matching rows of files with the physical column names `names`.
+
+        With `matches`, the files are fully matched and no row is tested.
+        """
+        residual = None if matches else self._find_residual(listing)
+        tested = [column.path for column in find_columns(residual)] if residual is not None else []
+        needed = narrow(self._source.schema, (*self._projection, *tested))
+        partitions = [name for name in needed.names if name in self._source.partition_columns]
+        of_files = row_schema(pa.schema([field for field in needed if field.name not in partitions]))
+        physical = {field.name: names.get(field.name, field.name) for field in of_files}
+        read = pa.schema([field.with_name(name) for field in of_files if (name := physical[field.name]) is not None])
+        frame = self._read(listing.files["path"].to_pylist(), read)
+        own = [self._to_logical_column(field, physical[field.name]) for field in of_files]
+        if partitions:
+            values = row_schema(narrow(needed, [(name,) for name in partitions]))
+            frame = self._add_partition_values(frame, own, listing, values)
+        elif any(name != column for column, name in physical.items()):
+            frame = frame.select(*own)
+        if residual is not None:
+            frame = frame.where(self.condition(residual))
+        return self._project(frame, needed)
+
+    def _to_logical_column(self, field: pa.Field, physical: str | None) -> Any:
+        """Return a column under its logical name; NULL if the files do not have it."""
+        if physical is None:
+            return self._functions.lit(None).cast(spark_type(field.type)).alias(field.name)
+        return self._functions.col(quoted(physical)).alias(field.name)
+
+    def condition(self, predicate: Expr) -> Any:
+        """Return a filter over rows as a Column; raise `EvaluationError` if it has no equivalent or may fail."""
+        functions = self._functions
+
+        def raw(column: Column) -> Any:
+            return functions.col(".".join(quoted(part) for part in column.path))
+
+        def read(column: Column) -> Any:
+            data_type = column.type or types.NULL
+            if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+                return functions.timestamp_add("MICROSECOND", functions.unix_micros(raw(column)), functions.expr(EPOCH))
+            if pa.types.is_floating(data_type):
+                # Bounds in files ignore NaN and are unreliable for zeros, but Spark's reader trusts them. So it must
+                # not see a comparison of the column itself.
+                return raw(column) + functions.lit(0.0).cast(sql_type(data_type))
+            return raw(column)
+
+        compiled = ColumnCompiler(functions, read, instant=raw).compile(predicate)
+        if compiled.failed is not None:
+            raise EvaluationError(
+                f"{to_display_sql(predicate)} may fail for a row, and Spark would not raise the same error as Tamis"
+            )
+        return compiled.value
+
+    def can_test(self) -> bool:
+        """Return whether each conjunct of the filter has an equivalent in Spark."""
+        try:
+            self.condition(self._predicate.expr)
+        except EvaluationError:
+            return False
+        return True
+
+    def _find_residual(self, listing: FileListing) -> Expr | None:
+        """Return the residual filter: the conjuncts that partition values do not prove."""
+        conjuncts = self._predicate.conjuncts
+        count = listing.files.num_rows
+        one_row = pa.repeat(pa.scalar(1, types.LONG), count)
+        units = {"row_count": one_row}
+        for name in listing.partitions.column_names:
+            values = listing.partitions[name].combine_chunks()
+            units |= make_constant_bounds(Column((name,), type=values.type), values, one_row)
+        matched = prune(pa.record_batch(units), conjuncts).fully_matched
+        residual = [
+            each.predicate
+            for each, is_matched in zip(conjuncts, matched, strict=True)
+            if len(is_matched) < count or not pc.all(is_matched, min_count=0).as_py()
+        ]
+        return and_(*residual) if residual else None
+
+    def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:
+        prefix = _path_prefix(self._source.storage)
+        for path in paths:
+            self._source.storage.check_links(path)
+        # The first two options disable the datetime rebase of old dates; the last one disables partition discovery
+        # from paths.
+        options = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED", "recursiveFileLookup": "true"}
+        # Files that cannot be read are errors, whatever the session's settings are.
+        options |= {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+        nullable = pa.schema([field.with_nullable(True) for field in schema])
+        reader = self._spark.read.schema(spark_schema(nullable)).options(**options)
+        with listed_by_the_driver(self._spark, len(paths), is_local=prefix == "file://"):
+            return reader.parquet(*(f"{prefix}{path}" for path in paths))
+
+    def _add_partition_values(self, frame: Any, own: Sequence[Any], listing: FileListing, schema: pa.Schema) -> Any:
+        """Add the partition values of files to their rows: as constants if all files have the same, else by a join."""
+        functions = self._functions
+        columns = [listing.partitions[name].cast(schema.field(name).type) for name in schema.names]
+        values = pa.table(columns, schema.names)
+        if values.group_by(values.column_names, use_threads=False).aggregate([]).num_rows == 1:
+            # The condition only makes the column nullable in the schema, even if this constant is not NULL.
+            always = functions.lit(1) == functions.lit(1)
+            constants = [functions.when(always, self._make_constant(values[name][0])) for name in schema.names]
+            named = [value.alias(name) for value, name in zip(constants, schema.names, strict=True)]
+            return frame.select(*own, *named)
+        prefix = "tamis"
+        while any(name.casefold().startswith(prefix) for name in self._source.schema.names):
+            prefix += "_"
+        key, key_of_row, is_known = f"{prefix} file", f"{prefix} file of row", f"{prefix} partition"
+        value_names = [f"{prefix} value {number}" for number in range(len(schema))]
+        keys = pa.array([path.lstrip("/") for path in listing.files["path"].to_pylist()])
+        small = pa.table(
+            [*values.columns, keys, pa.repeat(pa.scalar(True), len(values))], [*value_names, key, is_known]
+        )
+        nullable = pa.schema([field.with_nullable(True) for field in small.schema])
+        known = functions.broadcast(self._spark.createDataFrame(small, spark_schema(nullable)))
+        keyed = frame.select(*own, self._file_key(frame).alias(key_of_row))
+        joined = keyed.join(known, functions.col(quoted(key_of_row)) == functions.col(quoted(key)), "left")
+        unmatched = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
+        is_matched = functions.when(functions.col(quoted(is_known)), functions.lit(True)).otherwise(
+            unmatched.cast("boolean")
+        )
+        of_files = [functions.col(quoted(name)) for name in keyed.columns if name != key_of_row]
+        found = [
+            functions.col(quoted(given)).alias(name) for given, name in zip(value_names, schema.names, strict=True)
+        ]
+        return joined.where(is_matched).select(*of_files, *found)
+
+    def _make_constant(self, value: pa.Scalar) -> Any:
+        literal = Literal(to_physical_value(value), value.type)
+        is_instant = pa.types.is_timestamp(value.type) and value.type.tz is not None
+        constants = Constants(self._functions)
+        return constants.moment(literal) if is_instant else constants.column(literal)
+
+    def _file_key(self, frame: Any) -> Any:
+        """Return a Column with the path of a row's file, without the scheme of Spark's URI."""
+        functions = self._functions
+        path = frame.metadataColumn("_metadata").getField("file_path")
+        # In a path a plus is literal, but `url_decode` would decode it to a space.
+        decoded = functions.url_decode(functions.replace(path, functions.lit("+"), functions.lit("%2B")))
+        return functions.regexp_replace(decoded, "^[A-Za-z][A-Za-z0-9+.-]*:/*", "")
+
+    def _project(self, frame: Any, read: pa.Schema) -> Any:
+        """Return the columns of the scan in their order; required columns are declared not NULL, and checked.
+
+        `read` may have more fields of a struct than the scan returns, because the filter needs them.
+        """
+        functions = self._functions
+        output = narrow(self._source.schema, self._projection)
+        required = [field for field in row_schema(output) if not field.nullable]
+        for field in required:
+            broken = functions.raise_error(functions.lit(about_null(field.name))).cast("boolean")
+            is_null = functions.col(quoted(field.name)).isNull()
+            frame = frame.where(functions.when(is_null, broken).otherwise(functions.lit(True)))
+        columns = [
+            self._build_column(each, row_schema(output).field(each.name), read.field(each.name).type) for each in output
+        ]
+        return frame.select(*columns)
+
+    def _build_column(self, field: pa.Field, stored: pa.Field, read: pa.DataType) -> Any:
+        functions = self._functions
+        column = self._narrow_struct(functions.col(quoted(field.name)), read, field.type)
+        if not field.nullable:
+            # The constant is never used: it only lets Spark infer that the column is not NULL.
+            column = functions.coalesce(column, functions.expr(_make_zero(stored.type)))
+        return column.alias(field.name)
+
+    def _narrow_struct(self, column: Any, read: pa.DataType, wanted: pa.DataType) -> Any:
+        """Return a struct with only the wanted fields."""
+        if read == wanted or not pa.types.is_struct(wanted):
+            return column
+        fields = [
+            self._narrow_struct(column.getField(each.name), read.field(each.name).type, each.type).alias(each.name)
+            for each in wanted
+        ]
+        return self._functions.when(column.isNotNull(), self._functions.struct(*fields))
+
+
+# --- Control how Spark lists the files of a DataFrame -----------------------------------------------------------------
+#
+# For more than 32 files, Spark starts a task for each, about 7 ms each, before the DataFrame exists. Listing local
+# files one after another in the driver is faster.
+
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+MOST_FILES = 10_000
+
+_lock = Lock()
+"""The setting belongs to the whole session, so only one thread at a time may change it temporarily."""
+
+
+@contextmanager
+def listed_by_the_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
+    """Let the driver list this number of files within this context, if that is faster; then restore the setting.
+
+    A Connect server lists files when it computes rows, so the setting has no effect there.
+    """
+    if not is_local or files > MOST_FILES or is_connect(spark):
+        yield
+        return
+    with _lock:
+        before = spark.conf.get(_THRESHOLD, None)
+        was_set = _THRESHOLD in spark.conf.getAll
+        if before is not None and int(before) >= files:
+            yield
+            return
+        spark.conf.set(_THRESHOLD, str(files))
+        try:
+            yield
+        finally:
+            if was_set:
+                spark.conf.set(_THRESHOLD, before)
+            else:
+                spark.conf.unset(_THRESHOLD)
+
+
+# --- Find the files that a native Spark scan reads correctly, and their physical column names -------------------------
+#
+# The physical names of columns in files may differ from the logical ones, and older files may lack columns. A native
+# scan reads such files by their physical names, and renames the columns. Files with the same names are read together.
+
+MOST_READ_HERE = 4096
+"""The footers of up to this many files are read in this process, to check whether a native scan supports them; those of
+more files in executors."""
+
+MOST_NAMINGS = 4
+"""The number of different sets of physical column names for which native scans are used, one scan for each set."""
+
+NOT_READABLE = -1
+
+Names = Mapping[str, str | None]
+"""Physical column names by logical names; None for a column that the file lacks, and which is NULL there."""
+
+_GLOB = re.compile(r"[{}\[\]*?\\]")
+"""Characters that Spark interprets as glob patterns."""
+
+
+@dataclass(frozen=True)
+class ReadableFiles:
+    """For each file of a listing, the index of its physical names, or `NOT_READABLE`."""
+
+    naming: npt.NDArray[np.int64]
+    names: Sequence[Names]
+
+    @staticmethod
+    def none(count: int) -> ReadableFiles:
+        return ReadableFiles(np.full(count, NOT_READABLE), ())
+
+
+def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine) -> ReadableFiles:
+    """Return which files a native scan reads correctly.
+
+    These have no deleted rows, paths without special characters, and the types of the table. Delta's writers
+    guarantee the types; for other formats, they are checked in the footers.
+    """
+    paths = [path for path in needed if path[0] not in source.partition_columns]
+    is_plain = _find_plain_files(files)
+    if isinstance(source, DeltaTable) and (source.field_names is None or not source.field_names.by_id):
+        names = _find_names_in_log(source.field_names, narrow(source.schema, paths).names)
+        return (
+            ReadableFiles.none(len(is_plain))
+            if names is None
+            else ReadableFiles(np.where(is_plain, 0, NOT_READABLE), [names])
+        )
+    return _check_footers(source, files, paths, is_plain, engine)
+
+
+def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
+    paths = files["path"]
+    has_glob = pc.match_substring_regex(paths, _GLOB.pattern)
+    # Spark ignores files whose names start or end like this.
+    is_hidden = pc.match_substring_regex(paths, r"(^|/)[._][^/]*$|\._COPYING_$")
+    plain = pc.invert(pc.or_(has_glob, is_hidden))
+    if "deletion_vector" in files.column_names:
+        plain = pc.and_(plain, pc.is_null(files["deletion_vector"]))
+    if "deletes" in files.column_names:
+        plain = pc.and_(plain, pc.equal(pc.fill_null(pc.list_value_length(files["deletes"]), 0), 0))
+    if FILE_FORMAT in files.column_names:
+        plain = pc.and_(plain, pc.equal(files[FILE_FORMAT].cast(pa.string()), PARQUET))
+    return np.array(plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain)
+
+
+def _find_names_in_log(names: ColumnMapping | None, columns: Sequence[str]) -> Names | None:
+    """Return the physical column names of all files, from the log; None if nested fields are renamed."""
+    if names is None:
+        return {}
+    physical = {each.name: (str(key), each) for key, each in names.fields.items()}
+    wanted = [physical[name] for name in columns]
+    is_distinct = len({key.casefold() for key, _ in physical.values()}) == len(physical)
+    if not is_distinct or any(_has_renamed_fields(each) for _, each in wanted):
+        return None
+    return {each.name: key for key, each in wanted}
+
+
+def _has_renamed_fields(field: MappedField) -> bool:
+    return any(key != inner.name or _has_renamed_fields(inner) for key, inner in field.inner.items())
+
+
+def _check_footers(
+    source: TableSource, files: pa.Table, paths: Sequence[Path], is_plain: npt.NDArray[np.bool_], engine: Engine
+) -> ReadableFiles:
+    candidates = np.flatnonzero(is_plain)
+    asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, columns_told_apart(files))
+    chosen = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
+    if len(candidates) <= MOST_READ_HERE:
+        found = stored_names(source.storage, chosen, asked)
+    elif can_serialise(source.storage):
+        found = stored_names_in(engine, source.storage, chosen, asked, source.name)
+    else:
+        return ReadableFiles.none(files.num_rows)
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(kind for kind in found if kind is not None))}
+    naming = np.full(files.num_rows, NOT_READABLE)
+    naming[candidates] = [NOT_READABLE if kind is None else kinds[kind] for kind in found]
+    if len(kinds) > MOST_NAMINGS:
+        counts = np.bincount(naming[naming >= 0], minlength=len(kinds))
+        naming[~np.isin(naming, np.argsort(-counts, kind="stable")[:MOST_NAMINGS])] = NOT_READABLE
+    return ReadableFiles(naming, [dict(zip(asked.schema.names, kind, strict=True)) for kind in kinds])
+
+
+# --- Read physical column names from footers, here or in Spark's executors: see `tamis.scan.planning.physical_names`
+
+FILES_OF_A_TASK = 512
+
+FUNCTION = "tamis.engines.spark.native_scan:names_of_piece"
+
+_OUTPUT = (("is_readable", types.BOOLEAN), ("names", pa.list_(types.STRING)))
+
+
+def stored_names(storage: Storage, files: pa.Table, asked: AskedColumns) -> list[Stored | None]:
+    """Return the physical column names of each file; None if a native scan would read it differently."""
+    wanted = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
+    return run_in_threads(lambda file: asked.names_in_file(storage, *file), wanted, storage.threads)
+
+
+def stored_names_in(
+    engine: Engine, storage: Storage, files: pa.Table, asked: AskedColumns, name: str
+) -> list[Stored | None]:
+    """Return the same as `stored_names`, computed in an engine's executors."""
+    arguments = {**storage_to_arguments(storage), "asked": asked.to_json()}
+    what = f"read {format_count(files.num_rows, 'footer')} of {name}"
+    job = Job(FUNCTION, arguments, pa.schema(_OUTPUT), what, storage.counters)
+    starts = range(0, files.num_rows, FILES_OF_A_TASK)
+    slices = [files.slice(start, FILES_OF_A_TASK).combine_chunks() for start in starts]
+    found: list[Stored | None] = []
+    for _, batch in engine.run(job, [Item.from_table(each, each.num_rows) for each in slices]):
+        pairs = zip(batch["is_readable"].to_pylist(), batch["names"].to_pylist(), strict=True)
+        found += [tuple(names) if is_readable else None for is_readable, names in pairs]
+    return found
+
+
+def names_of_piece(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the physical column names of some files. It is the function of a job."""
+    found = stored_names(arguments.storage, read_table(item), arguments.memoise(_parse_columns))
+    columns = [[names is not None for names in found], [None if names is None else list(names) for names in found]]
+    yield pa.record_batch(columns, schema=pa.schema(_OUTPUT))
+
+
+def _parse_columns(arguments: Arguments) -> AskedColumns:
+    return AskedColumns.from_json(arguments["asked"])

@@ -1,0 +1,147 @@
+"""Uniform access to classic and Connect sessions of Spark. PySpark is imported lazily."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from tamis.errors import (
+    EngineError,
+    InvalidArgument,
+    MissingDependency,
+    MissingFile,
+    TamisError,
+    UnsupportedFeature,
+    add_article,
+)
+
+MIN_PYSPARK_VERSION = (4, 1)
+
+
+def check_session(spark: object) -> Any:
+    """Return the session if it can be used; else raise an error."""
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependency("a Spark session needs pyspark: pip install 'tamis[spark]'") from error
+    if not isinstance(spark, SparkSession) and not is_connect(spark):
+        raise InvalidArgument(f"spark must be a SparkSession, not {add_article(type(spark).__name__)}")
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < MIN_PYSPARK_VERSION:
+        raise UnsupportedFeature(f"PySpark {pyspark.__version__} is too old: pip install 'pyspark>=4.1'")
+    if is_stopped(spark):
+        raise EngineError(STOPPED)
+    return spark
+
+
+def is_stopped(spark: Any) -> bool:
+    """Return whether a session was stopped, so that each of its calls would fail with a Java stack trace."""
+    if is_connect(spark):
+        return bool(spark.is_stopped)
+    # Classic sessions have no API for this; `SparkContext.stop` sets `_jsc` to None.
+    return getattr(spark.sparkContext, "_jsc", spark) is None
+
+
+def is_connect(spark: object) -> bool:
+    """Return whether a session is a client of a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def import_functions(spark: object) -> Any:
+    """Return the module of functions that create columns for a session.
+
+    `pyspark.sql.functions` creates columns of the process's default kind, and a session may be of the other kind.
+    """
+    return import_module("pyspark.sql.connect.functions" if is_connect(spark) else "pyspark.sql.functions")
+
+
+def new_observation(spark: object) -> Any:
+    """Return a new Observation for `DataFrame.observe`."""
+    module = import_module("pyspark.sql.connect.observation" if is_connect(spark) else "pyspark.sql.observation")
+    return module.Observation()
+
+
+# --- Translate Spark's errors into short messages: what happened, and what to do --------------------------------------
+
+_NO_MODULE = re.compile(r"No module named '?([\w.]+)'?")
+_PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)): (.*)$", re.MULTILINE)
+_WORKER_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|worker died|SIGKILL|exit code 137")
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) (?:shut down|stopped)")
+_GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.?(?: SQLSTATE.*)?$", re.MULTILINE)
+
+STOPPED = "the Spark session was stopped: create a new one, and pass that to Tamis"
+
+MAX_MESSAGE_LENGTH = 300
+
+
+@contextmanager
+def translate_errors(title: str) -> Iterator[None]:
+    """Raise Spark's errors as errors of Tamis, with the original error as their cause."""
+    try:
+        yield
+    except spark_exceptions() as error:
+        raise translate_error(str(error), title) from error
+
+
+def spark_exceptions() -> tuple[type[Exception], ...]:
+    """Return the exception classes that Spark raises.
+
+    For JVM exceptions without a class in PySpark, py4j raises its own. Connect clients may lack py4j.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:
+        return (PySparkException,)
+    return (PySparkException, Py4JError)
+
+
+def translate_error(text: str, title: str) -> TamisError:
+    """Return the error that the message of a failed Spark job describes.
+
+    >>> translate("… ModuleNotFoundError: No module named 'xxhash'", "tamis: read 2 parts").args[0][:58]
+    "the package 'xxhash' is not installed on Spark's workers, "
+    >>> translate("An error occurred while calling o7.x.\\n: java.io.IOException: No space left", "tamis: plan").args[0]
+    "the Spark job 'tamis: plan' failed: java.io.IOException: No space left"
+    >>> translate("[PATH_NOT_FOUND] Path does not exist: file:/t/a.parquet. SQLSTATE: 42K03", "tamis: read t").args[0]
+    "the file 'file:/t/a.parquet' is gone"
+    """
+    if _STOPPED.search(text):
+        return EngineError(STOPPED)
+    gone = _GONE.search(text)
+    if gone is not None:
+        return MissingFile(f"the file '{gone[1]}' is gone")
+    missing = _NO_MODULE.search(text)
+    if missing is not None:
+        package = missing[1].split(".")[0]
+        if package == "tamis":
+            return MissingDependency(
+                f"tamis is missing or outdated on Spark's workers, and '{title}' needs it: install it there, or send "
+                "it with tamis.engines.spark.register(spark)"
+            )
+        return MissingDependency(
+            f"the package {package!r} is not installed on Spark's workers, and '{title}' needs it: install it there "
+            "(packages with native code cannot be shipped)"
+        )
+    python_errors = _PYTHON_ERROR.findall(text)
+    if python_errors:
+        kind, message = python_errors[-1]
+        return EngineError(f"the Spark job '{title}' failed: {kind}: {_truncate(message)}")
+    if _WORKER_DIED.search(text):
+        return EngineError(
+            f"the Spark job '{title}' failed: its Python workers died repeatedly, maybe for lack of memory. "
+            "See spark.executor.memoryOverhead"
+        )
+    # The first line of py4j's message only announces the second one.
+    lines = (line.strip(" :\t") for line in text.splitlines() if not line.startswith("An error occurred while calling"))
+    first = next(filter(None, lines), "Spark gave no reason")
+    return EngineError(f"the Spark job '{title}' failed: {_truncate(first)}")
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]} …"

@@ -1,0 +1,230 @@
+"""The code that runs in Spark's executors: a job over the items of a task, which returns results as rows of bytes.
+
+Spark imports `JobRunner` by name; it carries the name of the job's function and JSON arguments, never code. Each result
+is a row with an Arrow batch as bytes, so that types arrive which Spark does not support. A Tamis error is a row too:
+otherwise Spark would report a failed task, retry it, and wrap the error in a Java stack trace.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tamis import errors
+from tamis.engines.spark.spark_types import fit_rows, row_schema, spark_schema
+from tamis.errors import TamisError
+from tamis.formats.jobs import Arguments, Item, find_function, read_table
+from tamis.io.counters import IoCounts
+from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
+from tamis.scan.planning.tasks import ScanTask, put_together
+from tamis.scan.reading.pipeline import run_tasks
+from tamis.scan.reading.run import estimate_bytes
+from tamis.scan.reading.task_reader import TaskReader
+
+BATCH, ERROR, DONE = "batch", "error", "done"
+
+RESULT_SCHEMA = (
+    "number bigint, position bigint, kind string, payload binary, listings bigint, requests bigint, bytes_read bigint"
+)
+_RESULT = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("position", pa.int64()),
+        ("kind", pa.string()),
+        ("payload", pa.binary()),
+        ("listings", pa.int64()),
+        ("requests", pa.int64()),
+        ("bytes_read", pa.int64()),
+    ]
+)
+"""`position` orders the batches of an item. The last row of each item has its I/O counts."""
+
+MOST_ROWS = 256 * 1024
+"""The number of rows in one result value: Spark's limit is 2 GiB, and much less is better."""
+
+
+@dataclass(frozen=True)
+class JobRunner:
+    """Runs a job over the items of a task: a function for `mapInArrow`."""
+
+    function: str
+    arguments: str = field(repr=False)
+    __name__: str = "tamis"
+    """The name that Spark shows in its plans."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        function = find_function(self.function)
+        arguments = Arguments(self.arguments)
+        for batch in batches:
+            for number, item in zip(batch["number"].to_pylist(), batch["item"].to_pylist(), strict=True):
+                before = arguments.counts()
+                position = 0
+                try:
+                    for found in function(arguments, item):
+                        for start in range(0, max(1, found.num_rows), MOST_ROWS):
+                            yield _make_row(number, position, BATCH, _to_bytes(found.slice(start, MOST_ROWS)))
+                            position += 1
+                except TamisError as error:
+                    yield _make_row(number, position, ERROR, error_to_bytes(error))
+                    return
+                yield _make_row(number, position, DONE, b"", arguments.counts() - before)
+
+
+def _make_row(number: int, position: int, kind: str, payload: bytes, spent: IoCounts | None = None) -> pa.RecordBatch:
+    spent = spent or IoCounts()
+    values = (number, position, kind, payload, spent.listing_calls, spent.requests, spent.bytes_read)
+    return pa.record_batch(
+        [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)], schema=_RESULT
+    )
+
+
+def _to_bytes(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def batch_from_bytes(payload: pa.Buffer) -> pa.RecordBatch:
+    """Return the batch in the payload of a result row."""
+    with pa.ipc.open_stream(payload) as reader:
+        return reader.read_next_batch()
+
+
+def error_to_bytes(error: TamisError) -> bytes:
+    """Return an error as JSON: the nearest class in `tamis.errors`, its message and its attributes."""
+    name = next(each.__name__ for each in type(error).__mro__ if vars(errors).get(each.__name__) is each)
+    facts = {key: value for key, value in vars(error).items() if isinstance(value, str | int | float | None)}
+    return json.dumps({"class": name, "message": str(error), "facts": facts}).encode()
+
+
+def error_from_bytes(payload: bytes) -> TamisError:
+    """Return the error that `error_to_bytes` serialised."""
+    fields = json.loads(payload)
+    kind = vars(errors).get(fields["class"])
+    if not (isinstance(kind, type) and issubclass(kind, TamisError)):
+        kind = TamisError
+    # Bypass the constructor, which would add its attributes to the message again.
+    error = kind.__new__(kind, fields["message"])
+    Exception.__init__(error, fields["message"])
+    vars(error).update(fields["facts"])
+    return error
+
+
+# --- Functions for Spark's workers that report clearly if a package is missing there ----------------------------------
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Batches = Iterator[pa.RecordBatch]
+
+
+def on_workers(module: str, function: str, arguments: str, name: str) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` that calls a function of tamis with the arguments and the batches.
+
+    PySpark serialises a nested function as code, but imports a module-level one by name, which fails with a Java stack
+    trace if tamis is missing. So the returned function is nested, and uses nothing from outside of itself.
+    """
+
+    def call(batches: Batches) -> Batches:
+        from importlib import import_module
+
+        try:
+            found = getattr(import_module(module), function)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").split(".")[0]
+            alternative = ", or send it with tamis.engines.spark.register(spark)" if missing == "tamis" else ""
+            raise ModuleNotFoundError(
+                f"{missing} is not installed on Spark's workers, which need it to read the table: install it there"
+                f"{alternative}"
+            ) from error
+        return found(arguments, batches)  # type: ignore[no-any-return]
+
+    call.__name__ = name
+    return call
+
+
+# --- Arrow tasks: Tamis's own reader reads row groups or single pages in Spark's Python workers -----------------------
+#
+# Only data is sent to the workers: tasks as Arrow tables, and the reader's settings as JSON.
+
+PIECES = 64
+SMALLEST, LARGEST = 1024 * 1024, 64 * 1024 * 1024
+"""The number of Spark tasks over which the bytes to read are distributed, and the bounds of the bytes of a task."""
+
+INPUT = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("tasks", pa.binary(), nullable=False)])
+
+
+def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the scan tasks in one Spark task."""
+    for batch in batches:
+        for given in batch.column("tasks").to_pylist():
+            yield from read_packed(arguments, given)
+
+
+def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of serialised tasks, in the schema that Spark expects."""
+    reader = reader_from_json(Arguments(arguments))
+    schema = row_schema(reader.output_schema)
+    for found in read_tasks(reader, tasks_from_table(read_table(given))):
+        yield fit_rows(found, schema)
+
+
+def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of tasks, in a worker."""
+    groups = put_together(tasks)
+    if reader.storage.is_local:
+        # Spark already runs one task on each core.
+        for group in groups:
+            yield from reader.read(group)
+        return
+    yield from run_tasks(groups, reader.read, estimate_bytes)
+
+
+def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
+    """Return a lazy DataFrame of the filtered rows of tasks."""
+    groups = packed_tasks(reader, tasks)
+    given = pa.table([pa.array(range(len(groups)), pa.int32()), pa.array(groups, pa.binary())], schema=INPUT)
+    # Spark shows the name in its plan.
+    runner = on_workers(__name__, read_batches.__name__, reader_text(reader), re.sub(r"\W+", "_", title))
+    return (
+        spark.createDataFrame(given, spark_schema(INPUT))
+        .repartitionById(max(1, len(groups)), "task")
+        .mapInArrow(runner, spark_schema(row_schema(reader.output_schema)))
+    )
+
+
+def reader_text(reader: TaskReader) -> str:
+    """Return the settings of a reader as JSON, for `read_packed`."""
+    return json.dumps(reader_to_json(reader), allow_nan=False)
+
+
+def packed_tasks(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
+    """Return the serialised tasks of a scan, in groups of about the same number of bytes to read."""
+    return [packed(reader, group) for group in pack(tasks)]
+
+
+def packed(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
+    """Return serialised tasks of a scan."""
+    return Item.from_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
+
+
+def pack(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:
+    """Group tasks, in their order, into about the same numbers of bytes; a row group is never split."""
+    given = list(tasks)
+    total = sum(task.bytes for task in given)
+    most = min(LARGEST, max(SMALLEST, total // PIECES))
+    groups: list[list[ScanTask]] = []
+    size = 0
+    for task in given:
+        if not groups or size + task.bytes > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(task)
+        size += task.bytes
+    return groups

@@ -1,0 +1,364 @@
+"""Expressions as SQL in Spark's dialect, which `tamis.expr.sql.parse` parses back into the same expression.
+
+The text is exact for everything that SQL can express. Other literals print as the nearest form: durations,
+decimals of more than 38 digits in a wider type than they need, one of several types with the same values
+(`large_string`), and the unit of a NULL timestamp with a time zone.
+
+Brackets are added where precedence requires them, and where they prevent a call from being parsed as a literal: see
+`tamis.expr.sql.parse`. Nothing recurses, and the work is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from functools import cache, lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import TypeMismatch
+from tamis.expr.datetime_text import NANOSECONDS, format_date, format_interval, format_time, format_timestamp
+from tamis.expr.literals import cast_literal, literal
+from tamis.expr.nodes import Call, Column, Expr, Literal, transform
+from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
+
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _PRIMARY = range(1, 9)
+
+_BINARY = {
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _COMPARISON),
+    **dict.fromkeys(("+", "-"), _SUM),
+    **dict.fromkeys(("*", "/", "%"), _PRODUCT),
+}
+
+_SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
+"""Functions with a second syntax, as in `substring(a FROM 1)`: conditions among their arguments need brackets."""
+
+_Part = str | tuple[Expr, int]
+"""Text, or an expression with the precedence below which it needs brackets."""
+
+
+def to_sql(expr: Expr, max_items: int | None = None) -> str:
+    """Return the SQL text of an expression; `max_items` shortens longer IN lists, which is for display only.
+
+    >>> from tamis.expr.sql import parse_sql
+    >>> to_sql(parse_sql("NOT (a = 1 AND `b c` - (2 - x.y) IN (1, 2, 3))"))
+    'NOT (a = 1 AND `b c` - (2 - x.y) IN (1, 2, 3))'
+    >>> to_sql(parse_sql("a IN (1, 2, 3, 4)"), max_items=2)
+    'a IN (1, 2, … 2 more)'
+    """
+    fragments: list[str] = []
+    stack: list[_Part] = [(expr, 0)]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, str):
+            fragments.append(part)
+            continue
+        node, needed = part
+        match node:
+            case Column(path):
+                fragments.append(".".join(map(_quote_name if node.exact else _format_name, path)))
+            case Literal():
+                text = format_literal(node)
+                fragments.append(f"({text})" if _continues_interval(fragments, text) else text)
+            case Call():
+                precedence, parts = _layout(node, max_items)
+                stack.extend(reversed(parts) if precedence >= needed else [")", *reversed(parts), "("])
+    return "".join(fragments)
+
+
+def _continues_interval(fragments: list[str], text: str) -> bool:
+    """Return whether `INTERVAL '1' DAY + text` would be parsed as one interval."""
+    follows = len(fragments) > 1 and fragments[-1] == " + " and fragments[-2].startswith("INTERVAL ")
+    return follows and (text[0].isdigit() or text[0] == "'" or text.startswith("INTERVAL "))
+
+
+# --- Calls ----------------------------------------------------------------------------------------------------------
+
+
+MAX_DISPLAY_ITEMS = 5
+MAX_DISPLAY_CHARACTERS = 400
+
+
+def to_display_sql(expr: Expr) -> str:
+    """Return the text of an expression for display: literals without types, long lists and long texts shortened.
+
+    >>> from tamis.expr.nodes import Column, Literal
+    >>> shown(Call("<", (Column(("a",)), Literal(5, pa.int8()))))
+    'a < 5'
+    """
+    text = to_sql(transform(expr, _simplify_literals), max_items=MAX_DISPLAY_ITEMS)
+    if len(text) <= MAX_DISPLAY_CHARACTERS:
+        return text
+    return f"{text[:MAX_DISPLAY_CHARACTERS]} … ({len(text) - MAX_DISPLAY_CHARACTERS:,} more characters)"
+
+
+def _simplify_literals(node: Expr) -> Expr:
+    """Return numeric literals in types that print without a cast or a suffix."""
+    match node:
+        case Literal(value=int() as value) if pa.types.is_integer(node.type):
+            return Literal(value, types.LONG if abs(value) < 2**63 else pa.decimal128(38, 0))
+        case Literal(value=float() as value) if math.isfinite(value) and "e" not in repr(value):
+            return _to_decimal_literal(Decimal(repr(value)))
+        case Literal(value=Decimal() as value):
+            return _to_decimal_literal(value)
+        case Call("in", (value, *items)):
+            # The items that are shown, and one more. Of the rest only the number is printed.
+            plain = [
+                _simplify_literals(item) if isinstance(item, Literal) else item
+                for item in items[: MAX_DISPLAY_ITEMS + 1]
+            ]
+            return Call("in", (value, *plain, *items[MAX_DISPLAY_ITEMS + 1 :]))
+        case _:
+            return node
+
+
+def _to_decimal_literal(value: Decimal) -> Literal:
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -exponent) if isinstance(exponent, int) else 0
+    return Literal(value, pa.decimal128(min(38, max(len(digits), scale, 1)), scale))
+
+
+def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
+    """Return the precedence of a call, and its parts in order."""
+    match node:
+        case Call("and" | "or" as function, (_, _, *_) as args):
+            precedence = _AND if function == "and" else _OR
+            return precedence, _join_parts([(arg, precedence + 1) for arg in args], f" {function.upper()} ")
+        case Call("not", (Call("in" | "like" | "<=>") as inner,)) if negated := _predicate_parts(
+            inner, max_items, "NOT "
+        ):
+            return _COMPARISON, negated
+        case Call("not", (arg,)):
+            return _NOT, ["NOT ", (arg, _PRIMARY)]
+        case Call("is_null", (arg,)):
+            return _COMPARISON, [(arg, _SUM), " IS NULL"]
+        case Call("is_not_null", (arg,)):
+            return _COMPARISON, [(arg, _SUM), " IS NOT NULL"]
+        case Call("in" | "like") if predicate := _predicate_parts(node, max_items, ""):
+            return _COMPARISON, predicate
+        case Call(function, (left, right)) if function in _BINARY:
+            precedence = _BINARY[function]
+            # Comparisons do not chain; the other operators are left-associative.
+            left_precedence = _SUM if precedence == _COMPARISON else precedence
+            return precedence, [(left, left_precedence), f" {function} ", (right, precedence + 1)]
+        case Call("negate", (Literal() | Call("cast" | "try_cast") as arg,)):
+            # A minus before a literal, or before the cast of one, would become part of it.
+            return _SIGN, ["-(", (arg, 0), ")"]
+        case Call("negate", (arg,)):
+            return _SIGN, ["-", (arg, _PRIMARY)]
+        case Call("cast" | "try_cast" as function, (value, Literal(str() as target))):
+            return _PRIMARY, _cast_parts(function, value, target)
+        case Call("case", (_, _, _, *rest)) if len(rest) % 2 == 0:
+            return _PRIMARY, _case_parts(node.args)
+        case Call("sql", (Literal(str() as text), *_)):
+            return _PRIMARY, [f"({text})"]
+        case Call(function, args):
+            needed = _SUM if function in _SPECIAL_SYNTAX else 0
+            return _PRIMARY, [
+                f"{_format_function_name(function)}(",
+                *_join_parts([(arg, needed) for arg in args], ", "),
+                ")",
+            ]
+
+
+def _predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:
+    match node:
+        case Call("in", (value, _, *_)):
+            return [(value, _SUM), f" {negation}IN (", *_item_parts(node.args[1:], max_items), ")"]
+        case Call("like", (value, pattern)):
+            return [(value, _SUM), f" {negation}LIKE ", (pattern, _SUM)]
+        case Call("like", (value, pattern, Literal(str()) as escape)):
+            return [(value, _SUM), f" {negation}LIKE ", (pattern, _SUM), " ESCAPE ", (escape, 0)]
+        case Call("<=>", (left, right)):
+            return [(left, _SUM), " IS DISTINCT FROM ", (right, _SUM)]
+        case _:
+            return None
+
+
+def _item_parts(items: tuple[Expr, ...], max_items: int | None) -> list[_Part]:
+    if max_items is None or len(items) <= max_items:
+        return _join_parts([(item, 0) for item in items], ", ")
+    shown: list[_Part] = [(item, 0) for item in items[:max_items]]
+    return _join_parts([*shown, f"… {len(items) - max_items} more"], ", ")
+
+
+def _join_parts(parts: list[_Part], separator: str) -> list[_Part]:
+    spread: list[_Part] = [separator] * (2 * len(parts) - 1)
+    spread[::2] = parts
+    return spread
+
+
+def _cast_parts(function: str, value: Expr, target: str) -> list[_Part]:
+    try:
+        # A literal that converts to that type would be parsed as a literal of it.
+        is_literal = isinstance(value, Literal) and cast_literal(value, type_from_name(target)) is not None
+    except TypeMismatch:
+        is_literal = False
+    opening, closing = ("((", ")") if is_literal else ("(", "")
+    return [f"{function.upper()}{opening}", (value, 0), f"{closing} AS {target.upper()})"]
+
+
+def _case_parts(args: tuple[Expr, ...]) -> list[_Part]:
+    parts: list[_Part] = ["CASE"]
+    for condition, value in zip(args[0:-1:2], args[1:-1:2], strict=True):
+        parts += [" WHEN ", (condition, 0), " THEN ", (value, 0)]
+    if args[-1] != Literal(None):
+        parts += [" ELSE ", (args[-1], 0)]
+    return [*parts, " END"]
+
+
+# --- Names ----------------------------------------------------------------------------------------------------------
+
+_SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HARMLESS_KEYWORDS = frozenset(
+    {"DATE", "TIME", "TIMESTAMP", "COMMENT", "FORMAT", "INDEX", "OFFSET", "PERCENT", "ROW", "ROWS", "TEXT", "UUID"}
+)
+"""Keywords that are common column names, and that can only be names in an expression: they need no quotes."""
+
+
+@cache
+def _load_keywords() -> frozenset[str]:
+    # The import takes a seventh of a second, and filters that are not text need it only when they are printed.
+    from sqlglot.dialects.spark import Spark
+
+    return frozenset(Spark.Tokenizer.KEYWORDS) | {"ANY", "IF", "SESSION_USER", "CURRENT_ROLE"}
+
+
+@lru_cache(maxsize=4096)
+def _format_name(name: str) -> str:
+    return name if _is_simple(name) else _quote_name(name)
+
+
+def _is_simple(name: str) -> bool:
+    upper = name.upper()
+    return _SIMPLE_NAME.fullmatch(name) is not None and (upper in _HARMLESS_KEYWORDS or upper not in _load_keywords())
+
+
+def _quote_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _format_function_name(name: str) -> str:
+    return name if _SIMPLE_NAME.fullmatch(name) else _quote_name(name)
+
+
+# --- Literals -------------------------------------------------------------------------------------------------------
+
+
+def format_literal(value: Literal) -> str:
+    """Return the SQL text of a literal."""
+    data_type = value.type
+    if value.is_null:
+        return "NULL" if data_type == types.NULL else f"CAST(NULL AS {_null_type_name(data_type)})"
+    if data_type == types.LONG:
+        return str(value.value)
+    if is_text(data_type):
+        return _quote_text(value.value)
+    if pa.types.is_boolean(data_type):
+        return "TRUE" if value.value else "FALSE"
+    if is_bytes(data_type):
+        return f"X'{value.value.hex().upper()}'"
+    if pa.types.is_integer(data_type):
+        return f"CAST({value.value} AS {type_name(data_type).upper()})"
+    if pa.types.is_floating(data_type):
+        return _format_float(value.value, data_type)
+    if pa.types.is_decimal(data_type):
+        return _format_decimal(value.value, data_type)
+    return _format_temporal(value.value, data_type)
+
+
+def _null_type_name(data_type: pa.DataType) -> str:
+    if is_text(data_type):
+        return "STRING"
+    if is_bytes(data_type):
+        return "BINARY"
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        return "TIMESTAMP"
+    name = type_name(data_type)
+    return name.upper() if _SIMPLE_NAME.match(name) and "[" not in name else name
+
+
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _quote_text(text: str) -> str:
+    if text.isprintable() and "\\" not in text and "'" not in text:
+        return f"'{text}'"
+    return "'" + "".join(_ESCAPES.get(character) or _escape_invisible(character) for character in text) + "'"
+
+
+def _escape_invisible(character: str) -> str:
+    code = ord(character)
+    if character.isprintable() or 0xD800 <= code <= 0xDFFF:
+        return character
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+def _format_float(value: float, data_type: pa.DataType) -> str:
+    name = type_name(data_type).upper()
+    if not np.isfinite(value):
+        text = "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return f"CAST('{text}' AS {name})"
+    text = repr(value)
+    if data_type != types.DOUBLE:
+        shortest = str(np.float32(value))
+        text = shortest if float(np.float32(float(shortest))) == value else text
+        return text.replace("e+", "e") + "F"
+    return text.replace("e+", "e") if "e" in text else text + "D"
+
+
+def _format_decimal(value: Decimal, data_type: pa.DataType) -> str:
+    text = format(value, "f")
+    parsed = literal(Decimal(text) if "." in text else int(text))
+    return text if parsed.type == data_type else f"CAST({text} AS {type_name(data_type).upper()})"
+
+
+def _format_temporal(value: object, data_type: pa.DataType) -> str:
+    match value:
+        case int() if pa.types.is_date(data_type):
+            return f"DATE '{format_date(value)}'"
+        case int() if pa.types.is_timestamp(data_type):
+            return _format_timestamp_literal(value, data_type)
+        case int() if pa.types.is_time(data_type):
+            return _format_time_literal(value, data_type.unit)
+        case int() if pa.types.is_duration(data_type):
+            return _format_interval_literal((0, 0, value * (NANOSECONDS // UNITS_PER_SECOND[data_type.unit])))
+        case (int() as months, int() as days, int() as nanoseconds):
+            return _format_interval_literal((months, days, nanoseconds))
+        case _:
+            return f"CAST({_quote_text(str(value))} AS {type_name(data_type).upper()})"
+
+
+def _format_timestamp_literal(value: int, data_type: pa.DataType) -> str:
+    # An instant has an explicit zone, so that an engine with another session time zone reads the same instant.
+    keyword, zone = ("TIMESTAMP_NTZ", "") if data_type.tz is None else ("TIMESTAMP", "Z")
+    match data_type.unit:
+        case "us":
+            return f"{keyword} '{format_timestamp(value, 'us')}{zone}'"
+        case "ns":
+            # Nine digits mark the unit as nanoseconds.
+            return f"{keyword} '{format_timestamp(value, 'ns', digits=9)}{zone}'"
+        case unit:
+            return f"CAST('{format_timestamp(value, unit)}{zone}' AS TIMESTAMP_{unit.upper()})"
+
+
+def _format_time_literal(value: int, unit: str) -> str:
+    match unit:
+        case "us":
+            return f"TIME '{format_time(value, 'us')}'"
+        case "ns":
+            return f"TIME '{format_time(value, 'ns', digits=9)}'"
+        case _:
+            return f"CAST('{format_time(value, unit)}' AS TIME_{unit.upper()})"
+
+
+def _format_interval_literal(value: tuple[int, int, int]) -> str:
+    text = format_interval(value)
+    if (value[0] and any(value[1:])) or value[2] % 1_000 or value[1] * value[2] < 0:
+        # An INTERVAL literal has either months or days and times, of one sign, and no nanoseconds.
+        return f"CAST('{text}' AS INTERVAL)"
+    amount, _, unit = text.partition(" ")
+    return f"INTERVAL '{text}'" if " " in unit else f"INTERVAL '{amount}' {unit.removesuffix('s').upper()}"

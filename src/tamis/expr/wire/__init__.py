@@ -1,0 +1,1 @@
+"""Expressions that travel: exact JSON (`expression_json`), and the portable `PartitionFilter`."""

@@ -1,0 +1,282 @@
+"""The translation of expressions to a database's SQL. An expression that the database would evaluate differently has
+none, and stays in Tamis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tamis import types
+from tamis.expr.functions.table import COMPARISONS, type_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold
+from tamis.expr.patterns import ANY_CHARACTER, ANY_TEXT, DEFAULT_ESCAPE, LikePattern, parse_like
+from tamis.formats.database.database_query import DatabaseColumn
+from tamis.formats.database.dialects import Dialect, find_type_family, is_writable
+
+MAX_IN_LIST_ITEMS = 1000
+"""The longest IN list that is pushed down."""
+
+_OPERATORS: dict[str, type[exp.Expr]] = {
+    "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE, "<=>": exp.NullSafeEQ,
+}  # fmt: skip
+
+_EQUALITIES = frozenset(("=", "<>", "<=>"))
+
+
+@dataclass(frozen=True, slots=True)
+class TypedSql:
+    """A translated expression: its SQL tree, its type in Tamis, and how the database compares it."""
+
+    sql: exp.Expr
+    type: pa.DataType
+    compares: bool
+    is_bytewise: bool = False
+    literal: Literal | None = None
+
+    @property
+    def family(self) -> str | None:
+        return find_type_family(self.type) if self.compares else None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A column of a query's source: its SQL reference and its properties."""
+
+    sql: exp.Expr
+    column: DatabaseColumn
+
+
+class Translator:
+    """The translator of expressions over the columns of a source."""
+
+    def __init__(self, dialect: Dialect, columns: Mapping[str, SourceColumn]) -> None:
+        self._dialect = dialect
+        self._columns = columns
+
+    def translate_predicate(self, expr: Expr) -> exp.Expr | None:
+        """Translate a condition; None if the database would evaluate it differently."""
+        typed = fold(expr, self._translate_node)
+        return typed.sql if typed is not None and _is_condition(typed.type) else None
+
+    def translate(self, expr: Expr) -> TypedSql | None:
+        """Translate a value; None if the database would compute it differently."""
+        return fold(expr, self._translate_node)
+
+    def collate_bytewise(self, typed: TypedSql) -> exp.Expr:
+        """Write a value such that the database compares and orders it as Tamis does."""
+        if typed.family != "text" or typed.literal is not None:
+            return typed.sql
+        return exp.Collate(this=_parenthesize(typed.sql), expression=_write_collation(self._dialect))
+
+    def translate_column(self, name: str) -> TypedSql | None:
+        """Translate a column of the source."""
+        return self._translate_column(Column((name,)))
+
+    def translate_equality(self, left: TypedSql | None, right: TypedSql | None) -> exp.Expr | None:
+        """Write an equality of two values; None if the database would evaluate it differently."""
+        found = None if left is None or right is None else self._translate_comparison("=", left, right)
+        return None if found is None else found.sql
+
+    # --- Nodes --------------------------------------------------------------------------------------------------------
+
+    def _translate_node(self, node: Expr, args: tuple[TypedSql | None, ...]) -> TypedSql | None:
+        match node:
+            case Column():
+                return self._translate_column(node)
+            case Literal():
+                return self._translate_literal(node)
+            case Call() if any(arg is None for arg in args):
+                return None
+            case Call(function):
+                return self._translate_call(function, node, tuple(arg for arg in args if arg is not None))
+
+    def _translate_column(self, node: Column) -> TypedSql | None:
+        if len(node.path) > 1 or node.path[0] not in self._columns:
+            return None
+        named = self._columns[node.path[0]]
+        compares = named.column.is_comparable and find_type_family(named.column.type) in self._dialect.families
+        return TypedSql(named.sql.copy(), named.column.type, compares, named.column.is_bytewise)
+
+    def _translate_literal(self, node: Literal) -> TypedSql | None:
+        if node.is_null:
+            return TypedSql(
+                exp.Null(), node.type, find_type_family(node.type) in (None, *self._dialect.families), literal=node
+            )
+        family = find_type_family(node.type)
+        if family is None or family not in self._dialect.families:
+            return None
+        written = self._dialect.write(node, family)
+        return None if written is None else TypedSql(written, node.type, True, literal=node)
+
+    def _translate_call(self, function: str, node: Call, args: tuple[TypedSql, ...]) -> TypedSql | None:
+        if function in COMPARISONS:
+            return self._translate_comparison(function, *args)
+        match function, args:
+            case "and" | "or", _ if all(_is_condition(arg.type) for arg in args):
+                return _make_condition(_join_balanced(exp.And if function == "and" else exp.Or, _list_sql(args)))
+            case "not", (arg,) if _is_condition(arg.type):
+                return _make_condition(exp.Not(this=_parenthesize(arg.sql)))
+            case "is_null", (arg,):
+                return _make_condition(exp.Is(this=_parenthesize(arg.sql), expression=exp.Null()))
+            case "is_not_null", (arg,):
+                return _make_condition(exp.Not(this=exp.Is(this=_parenthesize(arg.sql), expression=exp.Null())))
+            case "in", (arg,):
+                return self._translate_in(arg, node.args[1:])
+            case "like" | "startswith" | "endswith" | "contains", (arg, *_):
+                return self._translate_pattern_match(arg, _parse_pattern(node))
+            case _:
+                return self._translate_function(function, node, args) if function in self._dialect.functions else None
+
+    def _translate_comparison(self, function: str, left: TypedSql, right: TypedSql) -> TypedSql | None:
+        if not self._are_comparable(left, right):
+            return None
+        is_plain = function in _EQUALITIES and all(each.is_bytewise or each.literal for each in (left, right))
+        sides = (left.sql, right.sql) if is_plain else (self.collate_bytewise(left), self.collate_bytewise(right))
+        return _make_condition(_OPERATORS[function](this=_parenthesize(sides[0]), expression=_parenthesize(sides[1])))
+
+    def _are_comparable(self, *operands: TypedSql) -> bool:
+        """Return whether values compare in the database as they do in Tamis. NULL is comparable with every value."""
+        families = {typed.family for typed in operands if not _is_null_literal(typed)}
+        return len(families) == 1 and None not in families
+
+    def _translate_in(self, value: TypedSql, items: tuple[Expr, ...]) -> TypedSql | None:
+        if len(items) > MAX_IN_LIST_ITEMS or value.family is None:
+            return None
+        written = [self._translate_literal(item) if isinstance(item, Literal) else None for item in items]
+        operands = [typed for typed in written if typed is not None]
+        if len(operands) < len(items) or not self._are_comparable(value, *operands):
+            return None
+        tested = value.sql if value.is_bytewise else self.collate_bytewise(value)
+        return _make_condition(exp.In(this=_parenthesize(tested), expressions=_list_sql(operands)))
+
+    def _translate_pattern_match(self, value: TypedSql, pattern: LikePattern | None) -> TypedSql | None:
+        if pattern is None or value.family != "text":
+            return None
+        if not is_writable("".join(part for part in pattern.parts if isinstance(part, str))):
+            return None
+        tested = _parenthesize(self.collate_bytewise(value))
+        if not self._dialect.has_like:
+            return _make_condition(exp.Glob(this=tested, expression=exp.Literal.string(_format_glob(pattern))))
+        like = exp.Like(this=tested, expression=exp.Literal.string(_format_like(pattern)))
+        return _make_condition(exp.Escape(this=like, expression=exp.Literal.string(_ESCAPE)))
+
+    def _translate_function(self, function: str, node: Call, args: tuple[TypedSql, ...]) -> TypedSql | None:
+        match function, args:
+            case "length", (arg,) if arg.family == "text":
+                return TypedSql(exp.cast(exp.Length(this=arg.sql), "bigint"), types.LONG, True)
+            case "substring", (arg, *_) if arg.family == "text":
+                return _translate_substring(arg, node)
+            case "cast", (arg, _) if arg.family is not None and _is_widening_cast(type_of(node), arg.type):
+                # Values of one family compare whatever their widths, and the cast would prevent the use of an index.
+                return TypedSql(arg.sql, type_of(node) or arg.type, True, literal=arg.literal)
+            case "coalesce", _ if self._are_comparable(*args) and (found := type_of(node)) is not None:
+                return TypedSql(exp.Coalesce(this=args[0].sql, expressions=_list_sql(args[1:])), found, True)
+            case "case", _ if (found := type_of(node)) is not None:
+                return self._translate_case(args, found)
+            case _:
+                return None
+
+    def _translate_case(self, args: tuple[TypedSql, ...], found: pa.DataType) -> TypedSql | None:
+        conditions, values, otherwise = args[0:-1:2], args[1:-1:2], args[-1]
+        if not all(_is_condition(each.type) for each in conditions) or not self._are_comparable(*values, otherwise):
+            return None
+        branches = [
+            exp.If(this=condition.sql, true=value.sql) for condition, value in zip(conditions, values, strict=True)
+        ]
+        return TypedSql(exp.Case(ifs=branches, default=otherwise.sql), found, True)
+
+
+_ESCAPE = "!"
+"""The escape character of LIKE patterns. No database gives it another meaning, as some do to `\\`."""
+
+
+def _format_like(pattern: LikePattern) -> str:
+    return "".join(
+        part.sign if not isinstance(part, str) else f"{_ESCAPE}{part}" if part in ("%", "_", _ESCAPE) else part
+        for part in pattern.parts
+    )
+
+
+def _format_glob(pattern: LikePattern) -> str:
+    signs = {ANY_TEXT: "*", ANY_CHARACTER: "?"}
+    return "".join(
+        signs[part] if not isinstance(part, str) else f"[{part}]" if part in ("*", "?", "[") else part
+        for part in pattern.parts
+    )
+
+
+def _parse_pattern(node: Call) -> LikePattern | None:
+    match node:
+        case Call("like", (_, Literal(str() as text))):
+            return parse_like(text, DEFAULT_ESCAPE)
+        case Call("like", (_, Literal(str() as text), Literal(str() as escape))):
+            return parse_like(text, escape)
+        case Call("startswith", (_, Literal(str() as text))):
+            return LikePattern((*text, ANY_TEXT))
+        case Call("endswith", (_, Literal(str() as text))):
+            return LikePattern((ANY_TEXT, *text))
+        case Call("contains", (_, Literal(str() as text))):
+            return LikePattern((ANY_TEXT, *text, ANY_TEXT))
+        case _:
+            return None
+
+
+def _translate_substring(text: TypedSql, node: Call) -> TypedSql | None:
+    """Translate `substring` from position 1 on, where databases agree; smaller positions mean different things."""
+    match node.args:
+        case (_, Literal(int() as start), Literal(int() as length)) if (
+            start >= 1 and length >= 0 and start + length < 2**31
+        ):
+            numbers = {"start": exp.Literal.number(start), "length": exp.Literal.number(length)}
+            return TypedSql(exp.Substring(this=text.sql, **numbers), types.STRING, True)
+        case _:
+            return None
+
+
+def _is_widening_cast(target: pa.DataType | None, source: pa.DataType) -> bool:
+    """Return whether a cast only widens a type within its kind, so that no value changes."""
+    if target is None:
+        return False
+    if pa.types.is_integer(source) and pa.types.is_signed_integer(target):
+        return bool(target.bit_width >= source.bit_width)
+    return bool(pa.types.is_float32(source) and pa.types.is_float64(target))
+
+
+def _write_collation(dialect: Dialect) -> exp.Expr:
+    return exp.to_identifier(dialect.collation, quoted=True)
+
+
+def _is_condition(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_boolean(data_type) or pa.types.is_null(data_type))
+
+
+def _is_null_literal(typed: TypedSql) -> bool:
+    return typed.literal is not None and typed.literal.is_null
+
+
+_ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Null, exp.Boolean, exp.Cast)
+
+
+def _parenthesize(sql: exp.Expr) -> exp.Expr:
+    return sql if isinstance(sql, _ATOMS) else exp.Paren(this=sql)
+
+
+def _join_balanced(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
+    """Join conditions with AND or OR as a balanced tree: a chain of thousands would be as deep as it is long."""
+    while len(parts) > 1:
+        pairs = zip(parts[0::2], parts[1::2], strict=False)
+        rest = parts[-1:] if len(parts) % 2 else []
+        parts = [_parenthesize(kind(this=left, expression=right)) for left, right in pairs] + rest
+    return parts[0]
+
+
+def _make_condition(sql: exp.Expr) -> TypedSql:
+    return TypedSql(_parenthesize(sql), types.BOOLEAN, True)
+
+
+def _list_sql(operands: tuple[TypedSql, ...] | list[TypedSql]) -> list[exp.Expr]:
+    return [typed.sql for typed in operands]

@@ -1,0 +1,67 @@
+"""Opening a database by URI, path or connection."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from tamis.errors import InvalidArgument, TableNotFound, add_article
+from tamis.formats.database.connection import Database
+
+_POSTGRESQL = ("postgresql://", "postgres://")
+_SUFFIXES = {".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite", ".duckdb": "duckdb", ".ddb": "duckdb"}
+
+
+def open_database(target: str | os.PathLike[str] | Any) -> Database:
+    """Open a database: `postgresql://…`, `sqlite:///path`, `duckdb:///path`, a path, or a DuckDB connection."""
+    if type(target).__name__ == "DuckDBPyConnection":
+        return _open_duckdb(target)
+    if not isinstance(target, str | os.PathLike):
+        kind = add_article(type(target).__name__)
+        raise InvalidArgument(f"expected a database URI, a path or a DuckDB connection, found {kind}")
+    text = os.fspath(target)
+    if text.startswith(_POSTGRESQL):
+        from tamis.formats.database.postgresql import PostgreSQLDatabase
+
+        return PostgreSQLDatabase(text)
+    scheme, sign, rest = text.partition("://")
+    known = scheme if sign else _SUFFIXES.get(Path(text).suffix.lower())
+    if known not in ("sqlite", "duckdb"):
+        raise InvalidArgument(
+            f"unsupported database {_redact_password(text)!r}: "
+            "expected postgresql://user@host/name, sqlite:///path or duckdb:///path"
+        )
+    file = _find_file(unquote(rest)) if sign else Path(text).expanduser()
+    if not file.is_file():
+        raise TableNotFound(f"database file not found: '{file}'")
+    return _open_duckdb(str(file)) if known == "duckdb" else _open_sqlite(str(file))
+
+
+def _find_file(path: str) -> Path:
+    """Return the file of `sqlite:///a.db`, which is relative, or of `sqlite:////srv/a.db`, which is absolute.
+
+    Users often omit the fourth slash: an existing absolute path takes precedence.
+    """
+    if path.startswith("//"):
+        return Path(path[1:])
+    return Path(path[1:]) if path.startswith("/") and not Path(path).is_file() else Path(path)
+
+
+def _redact_password(text: str) -> str:
+    """Return a URI without the part that may contain a password."""
+    scheme, sign, rest = text.partition("://")
+    return f"{scheme}{sign}{rest.rpartition('@')[2]}" if sign else text
+
+
+def _open_sqlite(path: str) -> Database:
+    from tamis.formats.database.sqlite import SQLiteDatabase
+
+    return SQLiteDatabase(path)
+
+
+def _open_duckdb(given: Any) -> Database:
+    from tamis.formats.database.duckdb_file import DuckDBDatabase
+
+    return DuckDBDatabase(given)

@@ -1,0 +1,328 @@
+"""Cached batches of files of a log, with their decoded partition values, statistics and live masks.
+
+The first plan reads a part of the log batch by batch, with all columns that it needs. Small results are cached: paths
+and sizes, typed partition values, and the decoded statistics of the columns and files that a plan asked for. Statistics
+as JSON and maps of partition values, which are most of a log, are not kept. A later plan that needs more statistics
+reads the JSON again, and then decodes the missing columns for all files, so that the next plan need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.expr.nodes import Column
+from tamis.formats.delta.checkpoint.checkpoint_rows import KeepRowGroup
+from tamis.formats.delta.log.actions import DELETION_VECTOR
+from tamis.formats.delta.planning.log_fragments import KEY_COLUMNS, FilePart
+from tamis.formats.delta.planning.partition_values import get_partition_strings, parse_partition_values
+from tamis.formats.delta.schema import TableMetadata
+from tamis.formats.delta.statistics.file_statistics import extract_num_records, make_statistics_metadata
+from tamis.io.weighted_cache import WeightedCache
+from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
+
+FILE_BATCH_CACHE = WeightedCache(capacity=512 * 1024 * 1024)
+"""The files of logs that this process has read and decoded."""
+
+MIN_SHARE_TO_DECODE_ALL = 0.25
+"""Where a plan needs at least this share of a batch's files, the statistics of the whole batch are decoded."""
+
+STATISTICS_BYTES_PER_FILE = 64
+"""The approximate size of a column's decoded statistics, per file."""
+
+STATISTICS = ("stats", "stats_parsed")
+PARTITION_VALUES = ("partition_values", "partition_values_parsed")
+
+Bits = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedStatistics:
+    """The decoded statistics of a column for some files: `rows` are their positions, ascending; None for all files."""
+
+    rows: Rows | None
+    arrays: Mapping[str, pa.Array]
+
+    def select(self, wanted: Rows) -> dict[str, pa.Array] | None:
+        """Return the statistics of the wanted files; None where those of some files are not decoded."""
+        if self.rows is None:
+            if all(len(array) == len(wanted) for array in self.arrays.values()):
+                return dict(self.arrays)
+            indices = pa.array(wanted)
+        else:
+            positions = np.searchsorted(self.rows, wanted)
+            if len(wanted) and (positions[-1] >= len(self.rows) or not np.array_equal(self.rows[positions], wanted)):
+                return None
+            indices = pa.array(positions)
+        return {name: array.take(indices) for name, array in self.arrays.items()}
+
+    def merge(self, other: DecodedStatistics) -> DecodedStatistics:
+        """Return the union of both."""
+        if self.rows is None or other.rows is None or self.arrays.keys() != other.arrays.keys():
+            return other if other.rows is None and self.rows is not None else self
+        rows, positions = np.unique(np.concatenate([self.rows, other.rows]), return_index=True)
+        indices = pa.array(positions)
+        both = {name: pa.concat_arrays([array, other.arrays[name]]) for name, array in self.arrays.items()}
+        return DecodedStatistics(rows, {name: array.take(indices) for name, array in both.items()})
+
+    @property
+    def weight(self) -> int:
+        own = 0 if self.rows is None else self.rows.nbytes
+        return own + sum(int(array.nbytes) for array in self.arrays.values())
+
+
+@dataclass(frozen=True, eq=False)
+class FileBatch:
+    """A batch of the files of one part. It is thread-safe."""
+
+    number: int
+    """The position of the batch in its part."""
+    metadata: TableMetadata
+    files: pa.RecordBatch
+    """`path` and `size`, and `deletion_vector` where some file has one."""
+    partitions: pa.Table
+    """The typed partition values; NULL where `wrong` has a string."""
+    invalid: Mapping[str, pa.StringArray] = field(default_factory=dict, repr=False)
+    """Partition columns with strings that are invalid for their types: see `TypedPartitionValues`."""
+    known: dict[Column | None, DecodedStatistics] = field(default_factory=dict, repr=False)
+    """The decoded statistics by column; the key None holds the row counts, since no column can have that name."""
+    _live: dict[Hashable, Bits] = field(default_factory=dict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def rows(self) -> int:
+        return int(self.files.num_rows)
+
+    def live(self, part: FilePart) -> Bits:
+        """Return a mask of the files that are live in the version of `part`.
+
+        `part` has the same source as this batch, but may have other newer commits.
+        """
+        with self._lock:
+            mask = self._live.get(part.key)
+        if mask is None:
+            found = part.find_live(self._select_key_columns())
+            mask = np.ones(self.rows, bool) if found is None else np.asarray(found)
+            with self._lock:
+                # Only for one version: a mask takes a byte per file, and few programs alternate between versions.
+                self._live.clear()
+                self._live[part.key] = mask
+        return mask.copy()
+
+    def _select_key_columns(self) -> pa.RecordBatch:
+        vectors = self._get_deletion_vectors()
+        return pa.record_batch([self.files.column("path"), vectors], names=list(KEY_COLUMNS))
+
+    def _get_deletion_vectors(self) -> pa.StructArray:
+        has_any = "deletion_vector" in self.files.schema.names
+        return self.files.column("deletion_vector") if has_any else pa.nulls(self.rows, DELETION_VECTOR)
+
+    def read_partition_values(self, log: LogColumns) -> pa.RecordBatch:
+        """Return the partition values as the log's strings, by logical name; an empty string is NULL."""
+        values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
+        return pa.record_batch(get_partition_strings(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
+
+    def statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
+        """Return the row counts of some files, and their statistics of `columns`."""
+        found: dict[str, pa.Array] = {}
+        if not len(wanted):
+            return found
+        missing: list[Column | None] = []
+        for column in (None, *columns):
+            known = self.known.get(column)
+            own = None if known is None else known.select(wanted)
+            if own is None:
+                missing.append(column)
+            else:
+                found |= own
+        if missing:
+            rows = None if log.decode_all or len(wanted) >= MIN_SHARE_TO_DECODE_ALL * self.rows else wanted
+            decoded = self._decode([column for column in missing if column is not None], rows, log)
+            for column in missing:
+                new = DecodedStatistics(rows, _select_column(decoded, column))
+                found |= new.select(wanted) or {}
+                with self._lock:
+                    before = self.known.get(column)
+                    self.known[column] = new if before is None else new.merge(before)
+        return found
+
+    def _decode(self, columns: Sequence[Column], rows: Rows | None, log: LogColumns) -> dict[str, pa.Array]:
+        batch = log.batch(self.number, self.rows, STATISTICS)
+        texts, parsed = (batch.column(name) if name in batch.schema.names else None for name in STATISTICS)
+        if rows is not None:
+            indices = pa.array(rows)
+            texts, parsed = (None if each is None else each.take(indices) for each in (texts, parsed))
+        if not columns:
+            return {ROW_COUNT.name: extract_num_records(texts, parsed)}
+        return make_statistics_metadata(texts, parsed, columns, self.metadata)
+
+    def select_files(self, wanted: Rows, row_counts: pa.Array | None) -> pa.Table:
+        """Return the files at these positions, with their row counts where known."""
+        rows = pa.array(wanted)
+        files = self.files if len(wanted) == self.rows else self.files.take(rows)
+        has_vectors = "deletion_vector" in files.schema.names
+        records = pa.nulls(len(wanted), types.LONG) if row_counts is None else row_counts
+        return pa.table(
+            {
+                "path": files.column("path"),
+                "size": files.column("size"),
+                "deletion_vector": files.column("deletion_vector")
+                if has_vectors
+                else pa.nulls(len(wanted), DELETION_VECTOR),
+                "num_records": records,
+                "logical_rows": compute_logical_rows(records, self.count_deleted(rows)) if has_vectors else records,
+            }
+        )
+
+    def count_deleted(self, rows: pa.Array) -> pa.Array:
+        """Return the number of deleted rows of the files at these positions; null where a vector has no cardinality."""
+        if "deletion_vector" not in self.files.schema.names:
+            return pa.array(np.zeros(len(rows), np.int64))
+        vectors = self.files.column("deletion_vector").take(rows)
+        return pc.if_else(vectors.is_valid(), pc.struct_field(vectors, "cardinality"), pa.scalar(0, types.LONG))
+
+    @property
+    def weight(self) -> int:
+        wrong = sum(int(texts.nbytes) for texts in self.invalid.values())
+        known = sum(each.weight for each in self.known.values())
+        return int(self.files.nbytes + self.partitions.nbytes + wrong + known)
+
+
+def compute_logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
+    """Return the row counts of files after deletes; null where a vector would delete more rows than there are."""
+    left = pc.subtract(records, deleted)
+    return pc.if_else(pc.less(left, 0), pa.scalar(None, types.LONG), left)
+
+
+class LogColumns(Protocol):
+    """Access of a batch of files to columns of the log."""
+
+    @property
+    def decode_all(self) -> bool:
+        """Whether to decode the statistics of all files of a batch where only some are needed."""
+        ...
+
+    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch: ...
+
+    def done(self) -> None:
+        """Release the current batch: it is not read again."""
+        ...
+
+    def close(self) -> None:
+        """Release everything: later batches are not read either."""
+        ...
+
+
+@dataclass(slots=True)
+class ReadColumns:
+    """Columns of the log that are in memory because they were just read."""
+
+    read: pa.RecordBatch | None
+    decode_all: bool = False
+
+    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
+        assert self.read is not None, "the batch was done"
+        return self.read
+
+    def done(self) -> None:
+        self.read = None
+
+    def close(self) -> None:
+        self.read = None
+
+
+class LazyLogColumns:
+    """Columns of a part of the log, read lazily, batch by batch.
+
+    Going back to an earlier batch reads the part again.
+    """
+
+    def __init__(self, part: FilePart, *, decode_all: bool = False) -> None:
+        self._part = part
+        self._decode_all = decode_all
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._batch: pa.RecordBatch | None = None
+        self._number = -1
+        self._columns: Sequence[str] | None = None
+
+    @property
+    def decode_all(self) -> bool:
+        return self._decode_all
+
+    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
+        is_past = number < self._number or (number == self._number and self._batch is None)
+        if is_past or columns != self._columns:
+            self._columns, self._number = columns, -1
+            self._batches = self._part.read_source(columns)
+        for _ in range(number - self._number):
+            self._batch = next(self._batches, None)
+        self._number = number
+        if self._batch is None or self._batch.num_rows != rows:
+            # Cached statistics belong to files by position, so the batches must be the same as before.
+            raise CorruptFile(f"'{self._part.location}' changed while it was in use: it lists other files than before")
+        return self._batch
+
+    def done(self) -> None:
+        self._batch = None
+
+    def close(self) -> None:
+        # A reader holds the bytes of its current row group.
+        self._batches, self._batch, self._columns = iter(()), None, None
+
+
+def _make_key(part: FilePart, metadata: TableMetadata) -> Hashable:
+    return ("files", part.source_key, metadata.schema_text, metadata.partition_columns, metadata.mapping_mode)
+
+
+def get_cached_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:
+    """Return the cached batches of a part; None where it is not cached."""
+    try:
+        found: list[FileBatch] = FILE_BATCH_CACHE.get(_make_key(part, metadata))
+    except KeyError:
+        return None
+    return found
+
+
+def has_room_for_statistics(files: int, columns: int) -> bool:
+    """Whether the cache has room for the statistics of so many files and columns without evicting others."""
+    return FILE_BATCH_CACHE.has_room(files * columns * STATISTICS_BYTES_PER_FILE)
+
+
+def cache_batches(part: FilePart, metadata: TableMetadata, batches: list[FileBatch]) -> None:
+    """Cache the batches of a part, with all that is decoded so far, if they fit."""
+    FILE_BATCH_CACHE.put(_make_key(part, metadata), batches, sum(batch.weight for batch in batches))
+
+
+def read_batches(
+    part: FilePart, metadata: TableMetadata, columns: Sequence[str], keep_row_group: KeepRowGroup | None = None
+) -> Iterator[tuple[FileBatch, LogColumns]]:
+    """Yield the batches of a part as they are read, each with the columns of the log that were read for it."""
+    for number, batch in enumerate(part.read_source(columns, keep_row_group)):
+        yield _make_batch(number, metadata, batch), ReadColumns(batch)
+
+
+def _make_batch(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBatch:
+    values, parsed = (batch.column(name) if name in batch.schema.names else None for name in PARTITION_VALUES)
+    partitions = parse_partition_values(values, parsed, metadata)
+    names = ["path", "size"]
+    if batch.column("deletion_vector").null_count < batch.num_rows:
+        names.append("deletion_vector")
+    return FileBatch(number, metadata, batch.select(names), partitions.values, partitions.wrong)
+
+
+def _select_column(decoded: Mapping[str, pa.Array], column: Column | None) -> dict[str, pa.Array]:
+    """Return the decoded statistics of one column (None: the row counts), by metadata name."""
+    if column is None:
+        return {ROW_COUNT.name: decoded[ROW_COUNT.name]}
+    names = [metadata_name(kind, column.path) for kind in KINDS]
+    return {name: decoded[name] for name in names if name in decoded}

@@ -1,0 +1,223 @@
+"""A Delta table at one version, as a source of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from tamis import types
+from tamis.errors import InvalidArgument, format_count
+from tamis.expr.nodes import Column
+from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
+from tamis.formats.delta.paths import resolve_paths
+from tamis.formats.delta.planning.checkpoint_job import find_unread_parts, prune_files_in
+from tamis.formats.delta.planning.file_request import LIMIT, Request
+from tamis.formats.delta.planning.prune_files import PrunedFiles, prune_files, report_levels
+from tamis.formats.delta.schema import DeltaField
+from tamis.formats.delta.snapshot import Snapshot
+from tamis.formats.function_results import UNKNOWN
+from tamis.formats.jobs import SPARK, Planning
+from tamis.formats.source import FileIndex, FileListing, to_single_array
+from tamis.io.listing import look_up_sizes
+from tamis.io.ranges import never_changes
+from tamis.io.storage import Storage
+from tamis.parquet.footer.field_names import ColumnMapping, MappedField
+from tamis.skipping.predicate import Predicate
+
+
+@dataclass(frozen=True)
+class DeltaTable:
+    """A Delta table at the version of a snapshot; later commits do not change it."""
+
+    snapshot: Snapshot
+    allow_outside: bool = False
+    """Whether to read files that are outside of the table's directory."""
+    planning: Planning | None = None
+    """The engine that prunes checkpoint parts; None: this process."""
+    index: FileIndex | None = None
+    """An index with more statistics of the files than the log has."""
+
+    @staticmethod
+    def open(
+        storage: Storage,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        allow_outside: bool = False,
+        planning: Planning | None = None,
+    ) -> DeltaTable:
+        return DeltaTable(
+            Snapshot.load(storage.allowing_outside(allow_outside), version, timestamp), allow_outside, planning
+        )
+
+    @property
+    def storage(self) -> Storage:
+        return self.snapshot.storage
+
+    @property
+    def name(self) -> str:
+        return self.snapshot.metadata.name or self.storage.root.rstrip("/").rsplit("/", 1)[-1] or self.storage.uri
+
+    @property
+    def format(self) -> str:
+        return "delta"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.snapshot.metadata.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self.snapshot.metadata.partition_columns
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @cached_property
+    def field_names(self) -> ColumnMapping | None:
+        metadata = self.snapshot.metadata
+        if metadata.mapping_mode == "none":
+            return None
+        by_id = metadata.mapping_mode == "id"
+        return _make_field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
+
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
+        """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
+        request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
+        chosen = self._choose_files(request)
+        if request.skipping == LIMIT and limit is not None and chosen.fully_matched.all():
+            chosen = chosen.take(_choose_enough(chosen, limit))
+        return self._make_listing(chosen, request, levels)
+
+    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+        """Return the files that may hold a matching row, with their statistics of `columns`."""
+        request = Request.of(predicate, self.snapshot.metadata, levels, None, with_rows=True)
+        chosen = prune_files(self.snapshot, replace(request, statistics_columns=tuple(columns)))
+        return self._make_listing(chosen, request, levels)
+
+    def _make_listing(self, chosen: PrunedFiles, request: Request, levels: Collection[str]) -> FileListing:
+        files = chosen.files
+        metadata = self.snapshot.metadata
+        mark = never_changes(f"{metadata.id} {metadata.created_time}")
+        paths = pa.chunked_array(
+            [resolve_paths(self.storage, each, allow_outside=self.allow_outside) for each in files["path"].chunks],
+            types.STRING,
+        )
+        self.storage.check_all_links(paths)
+        sizes, notes = files["size"], [] if self.snapshot.note is None else [self.snapshot.note]
+        unsized = int(pc.sum(pc.fill_null(pc.less_equal(sizes, 0), True)).as_py() or 0)
+        if unsized:
+            sizes = look_up_sizes(self.storage, to_single_array(paths), to_single_array(sizes))
+            notes.append(f"looked up the size of {format_count(unsized, 'file')}, which the log does not have")
+        listed = pa.table(
+            {
+                "path": paths,
+                "size": pc.fill_null(sizes, UNKNOWN),
+                "modified_ns": pa.repeat(pa.scalar(mark, types.LONG), len(files)),
+                "deletion_vector": files["deletion_vector"],
+                "num_records": files["num_records"],
+                **{name: files[name] for name in files.column_names if ":" in name},
+            }
+        )
+        rows = files["logical_rows"].combine_chunks() if request.with_rows else None
+        reports = report_levels(chosen, request, bool(self.partition_columns), notes)
+        partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
+        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.fully_matched, chosen.unreadable)
+        if self.index is None or not request.by_statistics:
+            return listing
+        return self.index.narrow(listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path)
+
+    def _choose_files(self, request: Request) -> PrunedFiles:
+        engine = None
+        if self.planning is not None:
+            parts = find_unread_parts(self.snapshot, in_memory=self.planning.mode != SPARK)
+            engine = self.planning.choose_engine(self.storage, len(parts), sum(part.size for part in parts))
+        if engine is None:
+            return prune_files(self.snapshot, request)
+        return prune_files_in(engine, self.snapshot, request, self.name)
+
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
+        """Return the deleted rows of the files with deletion vectors, by position in `files`."""
+        has_vector = np.flatnonzero(np.asarray(pc.is_valid(files["deletion_vector"])))
+        if not len(has_vector):
+            return {}
+        descriptors = parse_descriptors(files["deletion_vector"].take(pa.array(has_vector)))
+        found = read_deletion_bitmaps(storage, descriptors, allow_outside=self.allow_outside)
+        return dict(zip(has_vector.tolist(), found, strict=True))
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        return self.snapshot.history(limit)
+
+    def refresh(self) -> DeltaTable:
+        newest = self.snapshot.refresh()
+        return self if newest is self.snapshot else replace(self, snapshot=newest)
+
+    def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> DeltaTable:
+        if version is not None and not version.isdecimal():
+            raise InvalidArgument(f"the version of a Delta table is a number, not {version!r}")
+        wanted = None if version is None else int(version)
+        return replace(self, snapshot=Snapshot.load(self.storage, wanted, timestamp))
+
+    def is_same_state(self, other: object) -> bool:
+        if not isinstance(other, DeltaTable) or self.storage.uri != other.storage.uri:
+            return False
+        mine, theirs = self.snapshot, other.snapshot
+        return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
+
+
+def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:
+    """Return the files that together hold `limit` rows, those with known row counts first."""
+    rows = chosen.files["logical_rows"].combine_chunks()
+    is_known = np.asarray(rows.is_valid())
+    known = np.flatnonzero(is_known)
+    before = np.cumsum(np.asarray(rows.filter(rows.is_valid()), np.int64)) - np.asarray(rows.drop_null(), np.int64)
+    needed = known[before < limit]
+    total = int(np.sum(np.asarray(rows.drop_null(), np.int64)))
+    return needed if total >= limit else np.concatenate([known, np.flatnonzero(~is_known)])
+
+
+@lru_cache(maxsize=64)
+def _make_field_names(
+    schema_text: str, by_id: bool, fields: tuple[DeltaField, ...], partition_columns: tuple[str, ...]
+) -> ColumnMapping:
+    """Return the field names of a schema: the same object for the same schema, so that caches keyed by it hit."""
+    return ColumnMapping(_map_fields(fields, by_id, from_log=partition_columns), by_id)
+
+
+def _map_fields(
+    fields: Sequence[DeltaField], by_id: bool, from_log: Collection[str] = ()
+) -> dict[Hashable, MappedField]:
+    """Return the names of fields by key. Fields in `from_log` are never read from files, which may have anything under
+    their names."""
+    return {
+        _get_key(each, by_id): MappedField(
+            each.name,
+            _map_children(each, by_id),
+            physical_name=each.physical_name if by_id and each.name not in from_log else None,
+        )
+        for each in fields
+    }
+
+
+def _map_children(field: DeltaField, by_id: bool) -> dict[Hashable, MappedField]:
+    if field.kind == "struct":
+        return _map_fields(field.children, by_id)
+    # The parts of lists and maps have fixed names: `element`, `key`, `value`.
+    return {each.name: MappedField(each.name, _map_children(each, by_id)) for each in field.children}
+
+
+def _get_key(field: DeltaField, by_id: bool) -> Hashable:
+    return field.field_id if by_id else field.physical_name

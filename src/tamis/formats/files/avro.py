@@ -1,0 +1,451 @@
+"""A reader of Avro object container files: it parses the container, and polars decodes the records column by column.
+
+A container is a header (metadata with schema and codec, and a sync marker of 16 bytes) followed by blocks: record
+count, byte count, compressed records, and the sync marker again. Some writers write a block per record, on which polars
+is slow, and some use codecs that polars lacks. So this module decompresses all blocks and passes them to polars as one
+uncompressed block, under an equivalent schema that polars supports: see `avro_schema`. What polars still rejects is
+decoded record by record: see `avro_rows`.
+
+A damaged file may contain any length, so every length is checked against the available bytes before use.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import CorruptFile, UnsupportedFeature, format_count, to_one_line
+from tamis.formats.files.avro_rows import decode_rows
+from tamis.formats.files.avro_schema import arrow_type, resolve, to_polars_schema, unwrap_nullable
+from tamis.formats.source import to_single_array
+
+_MAGIC = b"Obj\x01"
+_SYNC_MARKER_SIZE = 16
+_MAX_DIGITS = 9
+MOST_BYTES = 2**30
+"""The largest decompressed size of the blocks of one file: a small file can claim any size."""
+
+PART_BYTES = 64 * 1024 * 1024
+"""The number of bytes of a large file that are decompressed at a time."""
+
+
+@dataclass(frozen=True)
+class AvroFile:
+    """A decompressed Avro file, or a part of one."""
+
+    location: str
+    metadata: Mapping[str, bytes]
+    count: int
+    """The number of records."""
+    body: bytes
+    """The records, one after another."""
+
+    @cached_property
+    def schema(self) -> Any:
+        """The resolved schema of a record, as JSON without references to named types."""
+        try:
+            return resolve(json.loads(self.metadata["avro.schema"]))
+        except (KeyError, ValueError, RecursionError) as error:
+            raise CorruptFile(f"'{self.location}' has an invalid Avro schema: {to_one_line(error)}") from error
+
+    def text(self, name: str) -> str | None:
+        """Return an entry of the file metadata as text, or None."""
+        found = self.metadata.get(name)
+        return None if found is None else found.decode(errors="replace")
+
+    def number(self, name: str) -> int | None:
+        """Return an entry of the file metadata that is an id, or None."""
+        found = self.text(name)
+        if found is None:
+            return None
+        if not (found.isascii() and found.isdecimal() and len(found) <= _MAX_DIGITS):
+            raise CorruptFile(
+                f"'{self.location}' has the {name} {found[:80]!r}, expected a number: the file is damaged"
+            )
+        return int(found)
+
+    def read(self) -> pa.Table:
+        """Decode all records. Maps become lists of `key` and `value`, and times become plain numbers."""
+        text = to_polars_schema(self.schema)
+        found = None if text is None else self._read_with_polars(text)
+        return decode_enumerations(self._read_by_record() if found is None else found, self.schema, self.location)
+
+    def read_fields(self, is_wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[pa.Table, Any]:
+        """Decode the wanted fields of the records and of the records directly inside them, and return their schema.
+
+        Skipping the other fields saves two thirds of the time. Where skipping is not possible, all fields are returned.
+        """
+        if self.schema["type"] != "record":
+            return self._read_by_record(), self.schema
+        flattened = FlattenedRecord.of(self.schema, is_wanted)
+        text = to_polars_schema(flattened.schema)
+        found = None if text is None else self._read_with_polars(text, flattened.names)
+        if found is None:
+            return self._read_by_record(), self.schema
+        return flattened.rebuild(found), flattened.wanted_schema
+
+    def _read_with_polars(self, schema: str, names: list[str] | None = None) -> pa.Table | None:
+        """Decode the records with polars; None if polars cannot decode them."""
+        import polars
+        from polars.exceptions import PanicException, PolarsError
+
+        if not self.count:
+            return None
+        try:
+            found = polars.read_avro(BytesIO(_write_single_block(schema, self.count, self.body)), columns=names)
+        except (PolarsError, PanicException, OSError, ValueError):
+            # Decoding the records one by one finds out whether the file is damaged.
+            return None
+        return found.to_arrow() if found.height == self.count else None
+
+    def _read_by_record(self) -> pa.Table:
+        return decode_rows(self.body, self.count, self.schema, self.location)
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema with logical types, and with Iceberg's field ids as metadata."""
+        try:
+            return pa.schema(list(arrow_type(self.schema)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptFile(
+                f"'{self.location}' has an Avro schema with invalid types: {to_one_line(error)}"
+            ) from error
+
+
+def open_avro(content: bytes | pa.Buffer, location: str) -> AvroFile:
+    """Parse and decompress an Avro file. All lengths are checked."""
+    (file,) = open_avro_parts(content, location, None)
+    return file
+
+
+def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None) -> Iterator[AvroFile]:
+    """Yield an Avro file in parts of about `most` bytes (None: as one part), at least one.
+
+    So a large file is not decompressed as a whole.
+    """
+    data = memoryview(content).cast("B")
+    if bytes(data[:4]) != _MAGIC:
+        raise CorruptFile(f"'{location}' is not an Avro file: its magic bytes are wrong")
+    reader = _Reader(data, 4, location)
+    metadata = reader.metadata()
+    sync_marker = reader.take(_SYNC_MARKER_SIZE)
+    codec = metadata.get("avro.codec", b"null").decode(errors="replace")
+    decompress = _CODECS.get(codec)
+    if decompress is None:
+        raise UnsupportedFeature(
+            f"'{location}' is compressed with the unsupported codec {codec!r}. Codecs: {', '.join(_CODECS)}"
+        )
+    count, size, blocks = 0, 0, []
+    while not reader.is_at_end:
+        records, length = reader.number(), reader.number()
+        block = reader.take(length)
+        try:
+            body = decompress(block, MOST_BYTES - size)
+        except (zlib.error, pa.ArrowException, OSError, ValueError, EOFError) as error:
+            raise CorruptFile(f"'{location}' has a block with invalid {codec} data: {to_one_line(error)}") from error
+        size += len(body)
+        if records < 0 or size > MOST_BYTES:
+            raise CorruptFile(
+                f"'{location}' claims more data than an Avro file of {len(data)} bytes can hold: the file is damaged"
+            )
+        if reader.take(_SYNC_MARKER_SIZE) != sync_marker:
+            raise CorruptFile(f"'{location}' has a block without a sync marker: the file is damaged or truncated")
+        count += records
+        blocks.append(body)
+        if most is not None and size >= most and not reader.is_at_end:
+            yield _make_part(location, metadata, count, blocks)
+            count, size, blocks = 0, 0, []
+    yield _make_part(location, metadata, count, blocks)
+
+
+def _make_part(location: str, metadata: Mapping[str, bytes], count: int, blocks: list[bytes]) -> AvroFile:
+    file = AvroFile(location, metadata, count, b"".join(blocks))
+    if count > len(file.body) and count > 0:
+        # Records without any bytes carry no data, and a damaged file could claim any number of them.
+        raise CorruptFile(f"'{location}' claims {count} records in {len(file.body)} bytes: the file is damaged")
+    return file
+
+
+class _Reader:
+    """A sequential reader that checks every length."""
+
+    def __init__(self, data: memoryview, position: int, location: str) -> None:
+        self._data = data
+        self._position = position
+        self._location = location
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._position >= len(self._data)
+
+    def take(self, length: int) -> memoryview:
+        end = self._position + length
+        if length < 0 or end > len(self._data):
+            raise CorruptFile(
+                f"'{self._location}' claims {length} bytes at offset {self._position}, but has {len(self._data)}: "
+                "the file is damaged or truncated"
+            )
+        found = self._data[self._position : end]
+        self._position = end
+        return found
+
+    def number(self) -> int:
+        """Read a zigzag varint."""
+        data, position = self._data, self._position
+        value = shift = 0
+        for byte in data[position : position + 10]:
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self._position = position
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+        raise CorruptFile(f"'{self._location}' has an invalid number at offset {self._position}: the file is damaged")
+
+    def metadata(self) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        while (count := self.number()) != 0:
+            if count < 0:
+                count = -count
+                self.number()  # the size of the block in bytes, only needed to skip it
+            if count > len(self._data):
+                raise CorruptFile(f"'{self._location}' claims {count} metadata entries: the file is damaged")
+            for _ in range(count):
+                name = bytes(self.take(self.number())).decode(errors="replace")
+                found[name] = bytes(self.take(self.number()))
+        return found
+
+
+def _decompress_deflate(block: memoryview, room: int) -> bytes:
+    inflater = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+    found = inflater.decompress(block, room + 1)
+    if not inflater.eof and len(found) <= room:
+        raise EOFError("the data is truncated")
+    return found
+
+
+def _decompress_snappy(block: memoryview, room: int) -> bytes:
+    """Decompress Snappy data, which starts with its decompressed size; Avro appends a checksum."""
+    content, checksum = block[:-4], bytes(block[-4:])
+    size = shift = 0
+    for byte in content[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > room:
+        return _raise_too_large(room)
+    found = bytes(pa.decompress(pa.py_buffer(content), size, codec="snappy"))
+    if zlib.crc32(found).to_bytes(4, "big") != checksum:
+        raise ValueError("the checksum does not match")
+    return found
+
+
+def _decompress_zstandard(block: memoryview, room: int) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(block)), "zstd") as stream:
+        return bytes(stream.read(room + 1))
+
+
+def _raise_too_large(room: int) -> bytes:
+    raise ValueError(f"the decompressed data is larger than {room} bytes")
+
+
+_CODECS: dict[str, Callable[[memoryview, int], bytes]] = {
+    "null": lambda block, room: bytes(block),
+    "deflate": _decompress_deflate,
+    "snappy": _decompress_snappy,
+    "zstandard": _decompress_zstandard,
+}
+
+
+def _write_single_block(schema: str, count: int, body: bytes) -> bytes:
+    """Return an Avro file with one uncompressed block."""
+    sync_marker = bytes(_SYNC_MARKER_SIZE)
+    entries = {"avro.schema": schema.encode(), "avro.codec": b"null"}
+    header = b"".join(
+        _encode_number(len(name)) + name.encode() + _encode_number(len(value)) + value
+        for name, value in entries.items()
+    )
+    parts: Iterable[bytes] = (
+        _MAGIC,
+        _encode_number(len(entries)),
+        header,
+        _encode_number(0),
+        sync_marker,
+        _encode_number(count),
+        _encode_number(len(body)),
+        body,
+        sync_marker,
+    )
+    return b"".join(parts)
+
+
+def _encode_number(value: int) -> bytes:
+    """Encode a non-negative number as a zigzag varint."""
+    rest = value << 1
+    found = bytearray()
+    while rest >= 0x80:
+        found.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)
+
+
+# --- Avro records whose nested records are flattened, which does not change their bytes -------------------------------
+#
+# polars can skip columns, but not fields of a column. So the fields of a nested record become columns, the wanted
+# columns are read, and the nested records are rebuilt from them.
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of a record: a column, or a nested record with its wanted fields."""
+
+    schema: Mapping[str, Any]
+    column: str | None
+    nested: Sequence[_Field] = ()
+
+    @property
+    def wanted_schema(self) -> Mapping[str, Any]:
+        if self.column is not None:
+            return self.schema
+        return {**self.schema, "type": {**self.schema["type"], "fields": [each.schema for each in self.nested]}}
+
+
+@dataclass(frozen=True)
+class FlattenedRecord:
+    """A flattened record, and how to rebuild the original."""
+
+    schema: Any
+    """The schema of the same bytes, as a record of columns."""
+    _fields: Sequence[_Field]
+    """The wanted fields."""
+
+    @staticmethod
+    def of(schema: Any, is_wanted: Callable[[Mapping[str, Any]], bool]) -> FlattenedRecord:
+        columns: list[dict[str, Any]] = []
+
+        def add_column(field: Mapping[str, Any]) -> _Field:
+            name = f"c{len(columns)}"
+            columns.append({"name": name, "type": field["type"]})
+            return _Field(field, name)
+
+        fields = []
+        for field in schema["fields"]:
+            kind = field["type"]
+            if isinstance(kind, Mapping) and kind["type"] == "record":
+                nested = [(each, add_column(each)) for each in kind["fields"] if not _is_empty(each["type"])]
+                empty = [(each, _Field(each, None)) for each in kind["fields"] if _is_empty(each["type"])]
+                wanted = [flattened for each, flattened in (*nested, *empty) if is_wanted(each)]
+                flattened = _Field(field, None, wanted)
+            else:
+                flattened = add_column(field)
+            if is_wanted(field):
+                fields.append(flattened)
+        return FlattenedRecord({"type": "record", "name": "flattened", "fields": columns}, fields)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the wanted columns."""
+        each = (inner for field in self._fields for inner in (field, *field.nested))
+        return [field.column for field in each if field.column is not None]
+
+    @property
+    def wanted_schema(self) -> Any:
+        return {"type": "record", "name": "wanted", "fields": [field.wanted_schema for field in self._fields]}
+
+    def rebuild(self, columns: pa.Table) -> pa.Table:
+        """Rebuild the records from the wanted columns."""
+        arrays = [_rebuild_array(field, columns) for field in self._fields]
+        return pa.table(arrays, [field.schema["name"] for field in self._fields])
+
+
+def _is_empty(schema: Any) -> bool:
+    """Return whether a type is a record without fields. It takes no bytes, so polars can ignore it."""
+    return isinstance(schema, Mapping) and schema["type"] == "record" and not schema["fields"]
+
+
+def _rebuild_array(field: _Field, columns: pa.Table) -> pa.Array:
+    if field.column is not None:
+        return to_single_array(columns[field.column])
+    if not field.nested:
+        return pa.Array.from_buffers(pa.struct([]), columns.num_rows, [None])
+    arrays = [_rebuild_array(each, columns) for each in field.nested]
+    return pa.StructArray.from_arrays(arrays, [each.schema["name"] for each in field.nested])
+
+
+# --- Avro enumerations: a record stores the index of a symbol in the schema's list ------------------------------------
+
+
+def decode_enumerations(table: pa.Table, schema: Any, location: str) -> pa.Table:
+    """Replace the enumeration indices in decoded records of a resolved schema by their symbols."""
+    if not _has_enumeration(schema):
+        return table
+    columns = [
+        _decode_symbols(column.combine_chunks(), field["type"], location)
+        for column, field in zip(table.columns, schema["fields"], strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def _has_enumeration(schema: Any) -> bool:
+    inner, _ = unwrap_nullable(schema)
+    if isinstance(inner, list):
+        return False  # a union of several types is not a table column
+    match inner["type"]:
+        case "enum":
+            return True
+        case "record":
+            return any(_has_enumeration(field["type"]) for field in inner["fields"])
+        case "array":
+            return _has_enumeration(inner["items"])
+        case "map":
+            return _has_enumeration(inner["values"])
+        case _:
+            return False
+
+
+def _decode_symbols(values: pa.Array, schema: Any, location: str) -> pa.Array:
+    if not _has_enumeration(schema):
+        return values
+    inner, _ = unwrap_nullable(schema)
+    match inner["type"]:
+        case "enum":
+            return _take_symbols(values, inner["symbols"], location)
+        case "record":
+            children = [
+                _decode_symbols(values.field(index), field["type"], location)
+                for index, field in enumerate(inner["fields"])
+            ]
+            names = [field.name for field in values.type]
+            return pa.StructArray.from_arrays(children, names, mask=values.is_null())
+        case "array":
+            child = _decode_symbols(values.values, inner["items"], location)
+        case _:
+            keys, items = values.values.field(0), values.values.field(1)
+            child = pa.StructArray.from_arrays(
+                [keys, _decode_symbols(items, inner["values"], location)], ["key", "value"]
+            )
+    kind = pa.large_list(child.type) if pa.types.is_large_list(values.type) else pa.list_(child.type)
+    validity, offsets = values.buffers()[:2]
+    return pa.Array.from_buffers(
+        kind, len(values), [validity, offsets], null_count=values.null_count, offset=values.offset, children=[child]
+    )
+
+
+def _take_symbols(indices: pa.Array, symbols: list[str], location: str) -> pa.Array:
+    try:
+        return pa.array(symbols, types.STRING).take(indices)
+    except pa.ArrowIndexError as error:
+        raise CorruptFile(
+            f"'{location}' has an enumeration value outside its {format_count(len(symbols), 'symbol')}: the file is "
+            "damaged"
+        ) from error

@@ -1,0 +1,185 @@
+"""Plain functions over a Hive-style table, for programs with planners of their own: in threads or in Spark executors.
+
+`table_info` returns the directories that a filter keeps. `list_partition_files` lists their files, anywhere and in any
+order. Filters compare the texts of partition values, as `PartitionFilter` describes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import InvalidArgument, TableNotFound, add_article, suggest_arguments, wrong_argument
+from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
+from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN
+from tamis.formats.hive.layout import (
+    HiveLayout,
+    list_leaf_files,
+    make_file_table,
+    make_level_filter,
+    make_not_found_error,
+)
+from tamis.formats.hive.names import split_directory_name
+from tamis.formats.hive.partition_types import add_partition_columns
+from tamis.formats.hive.tree import DirectoryTree
+from tamis.io.listing import find_file
+from tamis.io.storage import Storage, open_storage
+from tamis.parquet.footer.footer import load_footer
+from tamis.parquet.footer.leaves import Int96
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """The schema, partition columns and directories of a table.
+
+    `directories` has a row for each leaf directory: its `path` below the table's root (empty for a table without
+    partitions), then the text of every partition column, null for NULL.
+    """
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    directories: pa.Table
+
+
+@suggest_arguments("tamis.hive.table_info")
+def table_info(
+    uri: str | os.PathLike[str],
+    filter: PartitionFilter | None = None,
+    *,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    int96: Int96 = "instant",
+) -> TableInfo:
+    """Return the schema, the partition columns and the directories that the filter keeps. Others are not listed.
+
+    `int96` is that of `tamis.open`.
+    """
+    _check_filter(filter)
+    storage = open_storage(uri, storage_options)
+    _check_int96(int96)
+    layout = HiveLayout.discover(storage, partitioning)
+    sample = layout.sample_file
+    if sample is None:
+        raise TableNotFound(f"no data files in '{storage.uri}'")
+    data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.get_arrow_schema(int96)
+    layout = layout.adopt_stored_types(data_schema)
+    columns = tuple(layout.partition_schema.names)
+    filter = None if filter is None else resolve_columns(filter, columns, f"'{storage.uri}'")
+    directories = layout.list_directories(keep_raw=None if filter is None else make_level_filter(filter, columns))
+    relative = _last_names(directories.paths, len(columns))
+    rows = pa.table([relative, *directories.raw.columns], names=["path", *columns])
+    if filter is not None and not columns and not _is_kept(filter, {}):
+        rows = rows.slice(0, 0)
+    return TableInfo(add_partition_columns(data_schema, layout.partition_schema), columns, rows)
+
+
+def _check_int96(int96: object) -> None:
+    if int96 not in get_args(Int96):
+        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
+
+
+def _check_filter(filter: object) -> None:
+    if filter is not None and not isinstance(filter, PartitionFilter):
+        raise InvalidArgument(
+            f"filter is {add_article(type(filter).__name__)}, not a PartitionFilter: give "
+            "tamis.PartitionFilter.eq('region', 'eu'), for example; tamis.open(…).scan(where=…) takes SQL text"
+        )
+
+
+def _last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
+    """Return the last names of each path. A file system may spell the root otherwise than it was given."""
+    if count == 0:
+        return pa.repeat(pa.scalar("", pa.string()), len(paths))
+    return pc.struct_field(pc.extract_regex(paths, rf"(?P<path>[^/]+(?:/[^/]+){{{count - 1}}})$"), "path")
+
+
+@suggest_arguments("tamis.hive.list_partition_files")
+def list_partition_files(
+    uri: str | os.PathLike[str],
+    directory: str,
+    filter: PartitionFilter | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> pa.RecordBatch:
+    """Return the data files of one leaf directory, ordered by path; none if the filter rejects it.
+
+    `directory` is a `path` of `table_info(…).directories`. Columns: `path` in the file system, `size`,
+    `modification_time` in ms, `num_records` (-1: unknown without footers), `partition_values` as JSON.
+    """
+    _check_filter(filter)
+    storage = open_storage(uri, storage_options)
+    if not isinstance(directory, str):
+        raise wrong_argument("directory", "a path of table_info(…).directories", directory)
+    values = _parse_directory(directory)
+    if filter is not None and not _is_kept(resolve_columns(filter, values, f"'{storage.uri}'"), values):
+        return _empty_batch()
+    files = _list_files(storage, directory.removesuffix("/") if values else "")
+    files = files.take(pc.sort_indices(files["path"]))
+    milliseconds = pc.fill_null(pc.divide(files["modified_ns"].combine_chunks(), 1_000_000), UNKNOWN)
+    return pa.record_batch(
+        [
+            files["path"].combine_chunks(),
+            files["size"].combine_chunks(),
+            milliseconds,
+            pa.repeat(pa.scalar(UNKNOWN, pa.int64()), files.num_rows),
+            pa.repeat(pa.scalar(json.dumps(values, ensure_ascii=False), pa.string()), files.num_rows),
+        ],
+        schema=FILE_COLUMNS,
+    )
+
+
+def _list_files(storage: Storage, directory: str) -> pa.Table:
+    path = f"{storage.root}/{directory}" if directory else storage.root
+    tree = DirectoryTree(storage)
+    try:
+        deeper = tree.list_children([path]).partitions["path"]
+    except TableNotFound:
+        return _find_single_file(storage)
+    if len(deeper):
+        raise InvalidArgument(
+            f"'{storage.place(path)}' is not a leaf directory: it has '{storage.place(deeper[0].as_py())}'. "
+            "Give a path of table_info(…).directories"
+        )
+    return list_leaf_files(tree, pa.array([path], pa.string()), descend=bool(directory))
+
+
+def _find_single_file(storage: Storage) -> pa.Table:
+    file = find_file(storage, storage.root)
+    if file is None:
+        raise make_not_found_error(storage)
+    return make_file_table([file])
+
+
+def _empty_batch() -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in FILE_COLUMNS], schema=FILE_COLUMNS)
+
+
+def _parse_directory(directory: str) -> dict[str, str | None]:
+    """Return the partition values in the path of a directory; none for the table's root, which is empty or `.`.
+
+    Only `column=value` names are accepted: no `..`, encoded or not, no absolute path, nothing that could lead out of
+    the table.
+    """
+    if directory in ("", "."):
+        return {}
+    parts = [split_directory_name(name) for name in directory.removesuffix("/").split("/")]
+    values = {part[0]: part[1] for part in parts if part is not None and part[0]}
+    # A backslash is part of a name here, but separates names on other systems.
+    if len(values) != len(parts) or "\0" in directory or ".." in re.split(r"[\\/]", directory):
+        raise InvalidArgument(
+            f"{directory!r} is not a partition directory: give a path below the table's root, such as "
+            "'region=eu/day=2024-03-01', from table_info(…).directories"
+        )
+    return values
+
+
+def _is_kept(partition_filter: PartitionFilter, values: Mapping[str, str | None]) -> bool:
+    row = pa.array([values], pa.struct([(column, pa.string()) for column in values]))
+    return bool(partition_filter.evaluate(row)[0].as_py())

@@ -1,0 +1,285 @@
+"""A Hive-style table: directories `name=value` with Parquet files, a flat directory of them, or a single file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from tamis import types
+from tamis.errors import TableNotFound, UnsupportedFeature
+from tamis.expr.nodes import Column, find_columns
+from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
+from tamis.formats.hive.layout import FILE_COLUMNS, HiveLayout, Keep, PartitionDirectories, make_level_filter
+from tamis.formats.hive.partition_types import add_partition_columns
+from tamis.formats.jobs import Planning
+from tamis.formats.source import FileIndex, FileListing
+from tamis.io.open_files import OpenFiles
+from tamis.io.storage import Storage
+from tamis.io.threads import run_in_threads
+from tamis.parquet.footer.footer import load_footer
+from tamis.parquet.footer.leaves import Int96
+from tamis.skipping.metadata import make_constant_bounds
+from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
+from tamis.types import replace_view_types, type_name
+
+NOT_A_PARTITION_COLUMN = "not a partition column"
+
+_NO_PARTITION_VALUES = pa.Table.from_arrays([pa.nulls(1, pa.string())], names=[""])
+"""The partition values of a table without partitions: one row, in which every column is missing."""
+
+
+@dataclass(frozen=True)
+class HiveTable:
+    """A table whose only metadata are its directories. Each directory is listed once and then cached."""
+
+    storage: Storage
+    layout: HiveLayout
+    schema: pa.Schema
+    version: int | None = None
+    planning: Planning | None = None
+    """The engine that lists directories and reads footers; None: this process."""
+    index: FileIndex | None = None
+    """An index with statistics of the files."""
+    has_all_columns: bool = True
+    """Whether the schema is that of all files, or only of the first one."""
+    reopen: Callable[[], HiveTable] | None = field(default=None, compare=False, repr=False)
+    """Opens the same location again, with the same options."""
+
+    @staticmethod
+    def open(
+        storage: Storage,
+        partitioning: Mapping[str, str | pa.DataType] | None = None,
+        *,
+        merge_schema: bool = False,
+        int96: Int96 = "instant",
+        planning: Planning | None = None,
+        find_index: Callable[[], FileIndex | None] | None = None,
+    ) -> HiveTable:
+        layout = HiveLayout.discover(storage, partitioning, planning)
+        sample = layout.sample_file
+        if sample is None:
+            raise TableNotFound(f"no data files in '{storage.uri}'")
+        index = None if find_index is None or layout.is_single_file else find_index()
+        # An index has the schema without physical types, so it does not show which columns are INT96.
+        data_schema = None if index is None or int96 != "instant" else index.schema_of(sample)
+        if data_schema is None:
+            footer, _ = load_footer(storage, sample.path, sample.size, sample.modified_ns)
+            data_schema = footer.schema.get_arrow_schema(int96)
+        if merge_schema:
+            others = _read_schemas(storage, layout, int96)
+            data_schema = merge_schemas([(data_schema, storage.place(sample.path)), *others])
+        layout = layout.adopt_stored_types(data_schema)
+        schema = add_partition_columns(data_schema, layout.partition_schema)
+        repeated = [name for name, count in Counter(schema.names).items() if count > 1]
+        if repeated:
+            raise UnsupportedFeature(
+                f"'{storage.place(sample.path)}' has several columns named {repeated[0]!r}: rename all but one"
+            )
+
+        def reopen() -> HiveTable:
+            # Files that are open may have been replaced.
+            return HiveTable.open(
+                replace(storage, open_files=OpenFiles()),
+                partitioning,
+                merge_schema=merge_schema,
+                int96=int96,
+                planning=planning,
+                find_index=find_index,
+            )
+
+        has_all_columns = merge_schema or layout.is_single_file
+        return HiveTable(
+            storage,
+            layout,
+            schema,
+            planning=planning,
+            index=index,
+            has_all_columns=has_all_columns,
+            reopen=reopen,
+        )
+
+    def refresh(self) -> HiveTable:
+        """Open the table again, with its current directories and files."""
+        assert self.reopen is not None, "not made with HiveTable.open"
+        return self.reopen()
+
+    @property
+    def name(self) -> str:
+        return self.storage.root.rstrip("/").rsplit("/", 1)[-1] or self.storage.uri
+
+    @property
+    def format(self) -> str:
+        return "parquet" if self.layout.is_single_file else "hive"
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return tuple(self.layout.partition_schema.names)
+
+    @property
+    def field_names(self) -> None:
+        """None: files have the table's column names."""
+        return None
+
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
+        return {}
+
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
+        """Prune directories before they are listed, then list the files of those that remain."""
+        pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
+        keep_raw = None
+        if predicate.partition_filter is not None:
+            resolved = resolve_columns(predicate.partition_filter, self.partition_columns, self.name)
+            keep_raw = pruner.make_filter(resolved, self.partition_columns)
+        directories = self.layout.list_directories(pruner.keep, keep_raw=keep_raw)
+        for column in predicate.mentioned:
+            if column.path[0] in directories.unreadable:
+                raise directories.unreadable[column.path[0]]
+        found = self.layout.list_files(directories)
+        if keep_raw is not None and not self.partition_columns and not keep_raw(_NO_PARTITION_VALUES)[0].as_py():
+            found = found.slice(0, 0)
+        count = len(FILE_COLUMNS)
+        files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
+        partitions = pa.table(found.columns[count:], names=directories.values.column_names)
+        reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
+        size = pc.sum(files["size"]).as_py() or 0
+        is_on = "files" in levels
+        outcomes = _make_file_outcomes(predicate, self.partition_columns) if is_on else ()
+        notes = [each for each in (None if is_on else SWITCHED_OFF, self.layout.note) if each]
+        note = "; ".join(notes) or None
+        reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
+        listing = FileListing(files, partitions, tuple(reports), unreadable=directories.unreadable)
+        return listing if self.index is None else self.index.narrow(listing, predicate, levels, with_rows=with_rows)
+
+
+def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[pa.Schema, str]]:
+    """Return the distinct schemas of all files, each with the location of the first file that has it."""
+
+    def read(file: dict[str, Any]) -> pa.Schema:
+        footer, _ = load_footer(storage, file["path"], file["size"], file["modified_ns"])
+        return footer.schema.get_arrow_schema(int96).remove_metadata()
+
+    files = layout.list_files(layout.list_directories()).select(list(FILE_COLUMNS)).to_pylist()
+    distinct: dict[pa.Schema, str] = {}
+    for schema, file in zip(run_in_threads(read, files, storage.threads), files, strict=True):
+        distinct.setdefault(schema, storage.place(file["path"]))
+    return list(distinct.items())
+
+
+def _make_file_outcomes(predicate: Predicate, partition_columns: Collection[str]) -> tuple[ConjunctOutcome, ...]:
+    """Return outcomes without skipped files: a listing has partition values only, which have pruned directories."""
+    return tuple(
+        ConjunctOutcome(each.text, 0, None if names <= set(partition_columns) else NO_STATISTICS)
+        for each in predicate.conjuncts
+        for names in ({column.path[0] for column in find_columns(each.predicate)},)
+    )
+
+
+class _DirectoryPruner:
+    """Decides level by level which directories to list, and records the outcome of each conjunct."""
+
+    def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
+        self._conjuncts = predicate.partition_conjuncts
+        self._columns = {field.name: Column((field.name,), type=field.type) for field in partitions}
+        self._enabled = enabled
+        self._outcomes: tuple[ConjunctOutcome, ...] = ()
+        self._filtered: tuple[ConjunctOutcome, ...] = ()
+
+    def keep(self, values: pa.Table) -> pa.BooleanArray:
+        """Return a mask of the directories to keep, by the partition values known at their level."""
+        if not self._enabled or not values.num_rows:
+            return pa.repeat(pa.scalar(True), values.num_rows)
+        one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
+        units = {"row_count": one_row}
+        for name in values.column_names:
+            units |= make_constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
+        pruned = prune(pa.record_batch(units), self._conjuncts, with_matches=False)
+        self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
+        return pruned.selection
+
+    def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
+        """Return a function that applies a partition filter at each level and records its outcome."""
+        evaluate = make_level_filter(partition_filter, columns)
+
+        def keep(raw: pa.Table) -> pa.BooleanArray:
+            kept = evaluate(raw)
+            text = f"partition filter {partition_filter.to_json()}"
+            outcome = ConjunctOutcome(text, len(kept) - kept.true_count, None)
+            self._filtered = merge_outcomes(self._filtered, (outcome,))
+            return kept
+
+        return keep
+
+    def report(self, directories: PartitionDirectories, note: str | None) -> LevelReport:
+        """Return the report of the partition level. A skipped directory counts once: what is below it is not listed."""
+        skipped = sum(level.total - level.kept for level in directories.levels)
+        kept = directories.num_directories
+        by_predicate = tuple(
+            outcome
+            if any(column.path[0] in self._columns for column in find_columns(conjunct.predicate))
+            else ConjunctOutcome(outcome.predicate, outcome.skipped, NOT_A_PARTITION_COLUMN)
+            for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
+        )
+        notes = [each for each in (None if self._enabled else SWITCHED_OFF, note) if each]
+        outcomes = (*by_predicate, *self._filtered)
+        return LevelReport("partitions", kept + skipped, kept, by_predicate=outcomes, note="; ".join(notes) or None)
+
+
+# --- Schema merging: one schema with every column that some file has, in a type that holds the values of all files
+#
+# Types are widened as by Arrow's permissive promotion: int to bigint, int to double, decimals to more digits. A column
+# that is a string in one file and a number in another has no common type, and is an error that names both files.
+
+
+def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
+    """Return the columns of all schemas in order of appearance. Each schema comes with the location of a file.
+
+    Names are matched without regard to case; the first spelling is used.
+    """
+    fields: dict[str, pa.Field] = {}
+    locations: dict[str, str] = {}
+    for schema, location in schemas:
+        _check_distinct(schema, location)
+        for found in schema:
+            key = found.name.lower()
+            # Nullable: the column is NULL for a file that lacks it.
+            plain = pa.field(found.name, replace_view_types(found.type))
+            if key not in fields:
+                fields[key], locations[key] = plain, location
+            elif plain.type != fields[key].type:
+                fields[key] = _merge_fields(fields[key], plain, locations[key], location)
+    return pa.schema(fields.values())
+
+
+def _check_distinct(schema: pa.Schema, location: str) -> None:
+    folded = [name.lower() for name in schema.names]
+    repeated = [name for name, key in zip(schema.names, folded, strict=True) if folded.count(key) > 1]
+    if repeated:
+        raise UnsupportedFeature(
+            f"'{location}' has columns {', '.join(map(repr, repeated))} that differ only by case, and names are "
+            "matched without regard to it: open the table without merge_schema, or rename one"
+        )
+
+
+def _merge_fields(known: pa.Field, found: pa.Field, known_location: str, location: str) -> pa.Field:
+    try:
+        merged = pa.unify_schemas(
+            [pa.schema([known]), pa.schema([found.with_name(known.name)])], promote_options="permissive"
+        )
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise UnsupportedFeature(
+            f"column {known.name!r} is {type_name(known.type)} in '{known_location}' and {type_name(found.type)} in "
+            f"'{location}': no type holds both, so rewrite one of the files"
+        ) from error
+    return merged.field(0)

@@ -1,0 +1,159 @@
+"""A scan's request for the files of a snapshot, and the table layout that it needs. Both are serializable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.table.metadata import TableMetadata
+
+from tamis.expr.nodes import Column
+from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.formats.iceberg.partitioning.partition_bounds import project_conjuncts
+from tamis.formats.iceberg.partitioning.specs import (
+    Spec,
+    find_field_chain,
+    make_specs,
+    map_columns_by_id,
+    resolve_filter,
+)
+from tamis.formats.iceberg.schema import arrow_schema
+from tamis.formats.source import absent_column_name
+from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
+from tamis.skipping.rewrite import Conjunct
+
+_LEVELS = ("manifests", "partitions", "files")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns and the partition specs of a table."""
+
+    schema: Mapping[str, Any]
+    """The schema as JSON of the metadata file."""
+    described_specs: Sequence[Mapping[str, Any]]
+    former: Sequence[Mapping[str, Any]] = ()
+    """Dropped columns that are partition sources, each from the newest schema that has it."""
+
+    @staticmethod
+    def of(table: TableMetadata, schemas: Sequence[Mapping[str, Any]]) -> Layout:
+        """Create the layout of a table; `schemas` are all its schemas, the one that is read first."""
+        specs = [
+            {
+                "spec_id": spec.spec_id,
+                "fields": [
+                    {
+                        "field_id": field.field_id,
+                        "source_id": field.source_id,
+                        "name": field.name,
+                        "transform": str(field.transform),
+                    }
+                    for field in spec.fields
+                ],
+            }
+            for spec in table.specs().values()
+        ]
+        sources = {
+            field["source_id"]: None for spec in specs for field in spec["fields"] if field["transform"] == "identity"
+        }
+        dropped = [each for each in sources if find_field_chain(schemas[:1], each) is None]
+        former = [chain[-1] for each in dropped if (chain := find_field_chain(schemas[1:], each)) is not None]
+        return Layout(schemas[0], specs, former)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": dict(self.schema), "specs": list(self.described_specs), "former": list(self.former)}
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> Layout:
+        return Layout(given["schema"], given["specs"], given["former"])
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        return arrow_schema(self.schema)
+
+    @cached_property
+    def columns(self) -> dict[int, Column]:
+        """The columns by field id."""
+        return map_columns_by_id(self.schema, self.arrow)
+
+    @cached_property
+    def ids(self) -> dict[tuple[str, ...], int]:
+        return {column.path: field_id for field_id, column in self.columns.items()}
+
+    @cached_property
+    def specs(self) -> dict[int, Spec]:
+        dropped = arrow_schema({"fields": self.former})
+        former = {
+            given["id"]: pa.field(str(given["id"]), own.type) for given, own in zip(self.former, dropped, strict=True)
+        }
+        return make_specs(self.described_specs, self.columns, former)
+
+    @cached_property
+    def identity_columns(self) -> dict[str, Column]:
+        """The columns, also inside structs, that are identity-partitioned in some spec: by `absent_column_name`."""
+        return {absent_column_name(column.path): column for spec in self.specs.values() for _, column in spec.identity}
+
+    @cached_property
+    def former_columns(self) -> dict[str, pa.Field]:
+        """The dropped columns that were identity-partitioned in some spec, by field id."""
+        return {column.name: column for spec in self.specs.values() for _, column in spec.former_identity}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The filter of a scan, and the levels by which files are pruned."""
+
+    layout: Layout
+    predicate: Predicate
+    by_manifests: bool
+    by_partitions: bool
+    by_statistics: bool
+    described: tuple[Column, ...] = ()
+    """Columns whose statistics are returned with the kept files. They are not serialized."""
+
+    @staticmethod
+    def of(layout: Layout, predicate: Predicate, levels: Collection[str]) -> Request:
+        by_manifests, by_partitions, by_statistics = (name in levels for name in _LEVELS)
+        return Request(layout, predicate, by_manifests, by_partitions, by_statistics and bool(predicate.columns))
+
+    def to_json(self) -> dict[str, Any]:
+        levels = (self.by_manifests, self.by_partitions, self.by_statistics)
+        return {
+            "layout": self.layout.to_json(),
+            "predicate": predicate_to_json(self.predicate),
+            "levels": [name for name, is_on in zip(_LEVELS, levels, strict=True) if is_on],
+        }
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> Request:
+        layout = Layout.from_json(given["layout"])
+        return Request.of(layout, predicate_from_json(given["predicate"]), given["levels"])
+
+    @cached_property
+    def tested(self) -> dict[int, Column]:
+        """The columns of the filter that may have statistics, by field id."""
+        ids = self.layout.ids
+        return {ids[column.path]: column for column in self.predicate.columns if column.path in ids}
+
+    @cached_property
+    def described_ids(self) -> dict[int, Column]:
+        """The described columns that may have statistics, by field id."""
+        ids = self.layout.ids
+        return {ids[column.path]: column for column in self.described if column.path in ids}
+
+    @cached_property
+    def partition_filters(self) -> Mapping[int, PartitionFilter]:
+        """The partition filter for each spec; empty if the predicate has none."""
+        partition_filter = self.predicate.partition_filter
+        return {} if partition_filter is None else resolve_filter(partition_filter, self.layout.specs, "the table")
+
+    @cached_property
+    def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:
+        return {spec_id: project_conjuncts(self.predicate, spec) for spec_id, spec in self.layout.specs.items()}
+
+    def conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
+        """Return the conjuncts of the filter, projected to the partition values of a spec."""
+        return self._conjuncts[spec.spec_id]

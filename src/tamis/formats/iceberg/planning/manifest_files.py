@@ -1,0 +1,471 @@
+"""Pruning the data files of manifests: by partition values, then by statistics, one partition spec at a time.
+
+A group is some manifests of one spec. Its entries are read as columns, and the bounds of files that partition values
+rule out are never decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.expr.nodes import Column
+from tamis.formats.iceberg.manifests.manifest_entries import Entries, read_manifest
+from tamis.formats.iceberg.manifests.manifest_pruning import explain_unused_conjuncts, get_spec
+from tamis.formats.iceberg.manifests.single_values import decode_values
+from tamis.formats.iceberg.partitioning.partition_bounds import (
+    Metadata,
+    compute_partition_bounds,
+    drop_inverted_bounds,
+    normalize_float_bounds,
+    tighten_bounds,
+)
+from tamis.formats.iceberg.partitioning.partition_keys import PartitionTexts, encode_dropped_keys, encode_partition_keys
+from tamis.formats.iceberg.partitioning.specs import Spec
+from tamis.formats.iceberg.planning.file_request import Layout, Request
+from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, Outcomes, Sizes
+from tamis.formats.source import IDENTITY_VALUES, absent_column_name, to_single_array
+from tamis.io.storage import Storage
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.prune import ConjunctOutcome, prune
+
+MAX_FILES_PER_GROUP = 16 * 1024
+"""The largest number of files in a group, unless one manifest has more: small arrays have a high overhead."""
+
+FORMER_VALUES = "former_values"
+"""Like `identity_values`, but of dropped columns: equality deletes may still compare them."""
+
+UNREADABLE = "unreadable"
+"""The columns of a file whose partition value is invalid for their type: see `FileListing.unreadable`."""
+
+DESCRIBED = "described:"
+"""The prefix of columns with statistics that are returned with files on request."""
+
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An entry of a manifest list: a manifest to read."""
+
+    path: str
+    length: int
+    spec_id: int
+    sequence_number: int
+    snapshot_id: int | None
+    files: int | None
+
+    @staticmethod
+    def from_table(table: pa.Table) -> list[Manifest]:
+        columns = (table[name].to_pylist() for name in
+                   ("path", "length", "spec_id", "sequence_number", "added_snapshot_id", "files"))  # fmt: skip
+        return [Manifest(*each) for each in zip(*columns, strict=True)]
+
+
+def group_manifests(manifests: Sequence[Manifest]) -> list[list[Manifest]]:
+    """Group manifests by spec, so that each group has enough files."""
+    found: list[list[Manifest]] = []
+    for spec_id in dict.fromkeys(manifest.spec_id for manifest in manifests):
+        pending: list[Manifest] = []
+        files = 0
+        for manifest in (each for each in manifests if each.spec_id == spec_id):
+            own = manifest.files if manifest.files is not None else MAX_FILES_PER_GROUP
+            if pending and files + own > MAX_FILES_PER_GROUP:
+                found.append(pending)
+                pending, files = [], 0
+            pending.append(manifest)
+            files += own
+        if pending:
+            found.append(pending)
+    return found
+
+
+def make_file_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
+    """Return the schema of the kept files; `more` are field ids whose undecoded statistics are returned too."""
+    fields = [
+        ("location", types.STRING),
+        ("file_format", types.STRING),
+        ("content", pa.int8()),
+        ("record_count", types.LONG),
+        ("size", types.LONG),
+        ("snapshot_id", types.LONG),
+        ("sequence_number", types.LONG),
+        ("spec_id", pa.int32()),
+        ("partition_key", types.BINARY),
+        ("partition_values", types.STRING),
+        ("matched", types.BOOLEAN),
+    ]
+    if any(spec.dropped for spec in layout.specs.values()):
+        fields.append(("dropped_key", types.BINARY))
+    current_types = {name: column.type for name, column in layout.identity_columns.items()}
+    former_types = {name: column.type for name, column in layout.former_columns.items()}
+    for name, data_types in ((IDENTITY_VALUES, current_types), (FORMER_VALUES, former_types)):
+        if data_types:
+            fields.append((name, _make_values_type(data_types)))
+    if current_types:
+        fields.append((UNREADABLE, types.STRING))
+    for field_id in more:
+        fields += [(f"{kind}:{field_id}", types.BINARY) for kind in ("lower", "upper")]
+        fields += [(f"{kind}:{field_id}", types.LONG) for kind in ("nulls", "values")]
+    return pa.schema(fields)
+
+
+def _make_values_type(data_types: Mapping[str, pa.DataType]) -> pa.StructType:
+    """Return the type of identity partition values by column name; a value is null if the file's spec lacks it."""
+    return pa.struct([(name, pa.struct([("value", data_type)])) for name, data_type in data_types.items()])
+
+
+class FilePruner:
+    """The pruner of the data files in manifests. It is thread-safe."""
+
+    def __init__(self, request: Request, more: Collection[int] = ()) -> None:
+        self._request = request
+        self._more = tuple(more)
+        self.schema = make_file_schema(request.layout, more)
+
+    @property
+    def _needs_nan_counts(self) -> bool:
+        """Whether NaN counts are read: only floats have them, and they are rarely needed."""
+        of_filter = (*self._request.tested.values(), *self._request.described_ids.values())
+        return bool(self._more) or any(each.type is None or pa.types.is_floating(each.type) for each in of_filter)
+
+    def prune(self, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
+        """Return the kept files of a group of manifests, and the metrics of all its files."""
+        spec = get_spec(self._request.layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
+        tested = self._request.tested if self._request.by_statistics else ()
+        wanted = (*self._more, *tested, *self._request.described_ids)
+        entries = [read_entries(storage, each, wanted, with_nans=self._needs_nan_counts) for each in group]
+        tuples = join_entries(spec, entries, storage.place(group[0].path))
+        _check_data_files(tuples.files, storage.place(group[0].path))
+        found, metrics = self._prune_entries(spec, tuples)
+        return found, replace(metrics, wrong_lengths=sum(own.is_length_wrong for own in entries))
+
+    def _prune_entries(self, spec: Spec, given: PartitionedFiles) -> tuple[pa.Table, FileMetrics]:
+        request = self._request
+        conjuncts = request.conjuncts(spec)
+        files, typed = given.files, given.typed
+        self._check_filter_values(spec, given)
+        if "dropped_key" in self.schema.names:
+            files = files.append_column("dropped_key", given.dropped_keys)
+        total = Sizes.of(files["size"])
+        matched = np.zeros((files.num_rows, len(conjuncts)), bool)
+        chosen = np.arange(files.num_rows)
+        of_partitions: Outcomes = ()
+        known: Metadata = {}
+        if request.by_partitions and conjuncts and spec.fields:
+            rows = to_single_array(files["record_count"])
+            # A field with unknown values keeps every file.
+            right = {field_id: values for field_id, values in typed.items() if field_id not in given.wrong}
+            known = compute_partition_bounds(spec, right, rows, request.predicate.columns)
+            pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
+            of_partitions = explain_unused_conjuncts(pruned.outcomes, spec, request)
+            left = np.asarray(pruned.selection)
+            chosen, matched = chosen[left], _stack_columns(pruned.fully_matched, int(left.sum()))
+            known = {name: values.filter(pruned.selection) for name, values in known.items()}
+        if request.predicate.partition_filter is not None:
+            chosen, matched, known, of_filter = self._apply_partition_filter(
+                spec, typed, given.keys, chosen, matched, known
+            )
+            of_partitions += of_filter
+        files = files if len(chosen) == files.num_rows else files.take(pa.array(chosen))
+        after_partitions = Sizes.of(files["size"])
+        of_statistics: Outcomes = ()
+        if request.by_statistics:
+            rows = to_single_array(files["record_count"])
+            units = {ROW_COUNT.name: rows, **compute_statistics_bounds(files, request.tested, rows)}
+            pruned = prune(pa.record_batch(tighten_bounds(units, known, tuple(request.tested.values()))), conjuncts)
+            of_statistics = pruned.outcomes
+            left = np.asarray(pruned.selection)
+            chosen, matched = chosen[left], matched[left] | _stack_columns(pruned.fully_matched, int(left.sum()))
+            files = files.filter(pruned.selection)
+        metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
+        found = self._describe_files(spec, files, given, chosen, matched)
+        if self._request.described:
+            rows = to_single_array(files["record_count"])
+            for name, values in compute_statistics_bounds(files, self._request.described_ids, rows).items():
+                found = found.append_column(DESCRIBED + name, values)
+        return found, metrics
+
+    def _apply_partition_filter(
+        self,
+        spec: Spec,
+        typed: Mapping[int, pa.Array],
+        keys: pa.Array,
+        chosen: npt.NDArray[np.int64],
+        matched: Bits,
+        known: Metadata,
+    ) -> tuple[npt.NDArray[np.int64], Bits, Metadata, Outcomes]:
+        """Apply the partition filter, which compares partition values as text."""
+        partition_filter = self._request.partition_filters[spec.spec_id]
+        indices = pa.array(chosen)
+        own = {field_id: values.take(indices) for field_id, values in typed.items()}
+        admitted = PartitionTexts.of(spec, own, keys.take(indices)).apply_filter(partition_filter)
+        kept = np.asarray(admitted)
+        text = f"partition filter {partition_filter.to_json()}"
+        outcome = ConjunctOutcome(text, int((~kept).sum()), None)
+        known = {name: values.filter(admitted) for name, values in known.items()}
+        return chosen[kept], matched[kept], known, (outcome,)
+
+    def _describe_files(
+        self,
+        spec: Spec,
+        files: pa.Table,
+        given: PartitionedFiles,
+        chosen: npt.NDArray[np.int64],
+        matched: Bits,
+    ) -> pa.Table:
+        if not len(chosen):
+            return self.schema.empty_table()
+        indices = pa.array(chosen)
+        own = {field_id: values.take(indices) for field_id, values in given.typed.items()}
+        keys = given.keys.take(indices)
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            "spec_id": pa.repeat(pa.scalar(spec.spec_id, pa.int32()), len(chosen)),
+            "partition_key": keys,
+            "partition_values": PartitionTexts.of(spec, own, keys).to_json(),
+            "matched": pa.array(np.all(matched, axis=1)),
+        }
+        if IDENTITY_VALUES in self.schema.names:
+            wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
+            identity = {
+                absent_column_name(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
+                for field, column in spec.identity
+            }
+            columns[UNREADABLE] = _describe_unreadable(spec, wrong, given.location, len(chosen))
+            columns[IDENTITY_VALUES] = self._make_values(IDENTITY_VALUES, identity, len(chosen))
+        if FORMER_VALUES in self.schema.names:
+            former = {name: values.take(indices) for name, values in given.former.items()}
+            columns[FORMER_VALUES] = self._make_values(FORMER_VALUES, former, len(chosen))
+        return pa.table(
+            [
+                columns[field.name]
+                if field.name in columns
+                else files[field.name].cast(field.type)
+                if field.name in files.column_names
+                else pa.nulls(len(chosen), field.type)
+                for field in self.schema
+            ],
+            schema=self.schema,
+        )
+
+    def _make_values(self, name: str, found: Mapping[str, pa.StructArray], rows: int) -> pa.StructArray:
+        kind = self.schema.field(name).type
+        children = [found[child.name] if child.name in found else pa.nulls(rows, child.type) for child in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+
+    def _check_filter_values(self, spec: Spec, given: PartitionedFiles) -> None:
+        """Raise if the filter needs a partition value that is invalid for its type."""
+        predicate = self._request.predicate
+        mentioned = {column.path[0] for column in predicate.mentioned}
+        for field, column in spec.identity:
+            if field.field_id in given.wrong and column.path[0] in mentioned:
+                raise _make_value_error(column, given.location)
+        if predicate.partition_filter is not None:
+            given.check_texts()
+
+
+def _make_value_error(column: Column, location: str) -> CorruptFile:
+    kind = "value" if column.type is None else types.type_name(column.type)
+    return CorruptFile(
+        f"'{location}' has a partition value of column {column.name!r} that is not a valid {kind}. Queries that do not "
+        "need the column still work"
+    )
+
+
+def _describe_unreadable(spec: Spec, wrong: Mapping[int, pa.BooleanArray], location: str, rows: int) -> pa.Array:
+    """Return the unreadable columns of each file, as JSON with the reasons; null if there are none."""
+    found: list[dict[str, str]] = [{} for _ in range(rows)] if wrong else []
+    for field, column in spec.identity:
+        if field.field_id in wrong:
+            for row in np.flatnonzero(np.asarray(wrong[field.field_id])).tolist():
+                found[row][column.path[0]] = str(_make_value_error(column, location))
+    if not found:
+        return pa.nulls(rows, types.STRING)
+    return pa.array([json.dumps(each) if each else None for each in found], types.STRING)
+
+
+def _wrap_values(values: pa.Array, is_wrong: pa.BooleanArray | None) -> pa.StructArray:
+    """Wrap the known values of a column that files may lack; null where unknown."""
+    return pa.StructArray.from_arrays([values], ["value"], mask=is_wrong)
+
+
+def read_entries(
+    storage: Storage,
+    manifest: Manifest,
+    statistics: Collection[int],
+    *,
+    of_compared: bool = False,
+    with_nans: bool = True,
+) -> Entries:
+    """Read the live entries of a manifest, with statistics of some columns."""
+    return read_manifest(
+        storage,
+        manifest.path,
+        manifest.length,
+        manifest.files,
+        spec_id=manifest.spec_id,
+        sequence_number=manifest.sequence_number,
+        snapshot_id=manifest.snapshot_id,
+        statistics=statistics,
+        of_compared=of_compared,
+        with_nans=with_nans,
+    )
+
+
+@dataclass(frozen=True)
+class PartitionedFiles:
+    """Files of one spec with their partition tuples. Rarely needed properties are computed lazily."""
+
+    files: pa.Table
+    typed: Mapping[int, pa.Array]
+    """The values of partition fields, by field id."""
+    wrong: Mapping[int, pa.BooleanArray]
+    """Masks of the values that are invalid for their types, for the fields that have any: see `Spec.wrong`."""
+    location: str
+    _spec: Spec
+    _parts: Sequence[tuple[Mapping[int, pa.Array], Entries]]
+    """The typed values and entries of each manifest: raw values may have other types in each."""
+
+    def check_texts(self) -> None:
+        """Raise if a partition filter would compare a value that is invalid for its type."""
+        for field in self._spec.prunable_fields:
+            if field.field_id in self.wrong and field.source is not None:
+                raise _make_value_error(field.source, self.location)
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """The tuples as bytes: see `partition_keys`."""
+        return pa.concat_arrays(
+            [encode_partition_keys(self._spec, typed, own.partition, own.files.num_rows) for typed, own in self._parts]
+        )
+
+    @cached_property
+    def dropped_keys(self) -> pa.Array:
+        return pa.concat_arrays(
+            [encode_dropped_keys(self._spec, own.partition, own.files.num_rows) for _, own in self._parts]
+        )
+
+    @cached_property
+    def former(self) -> Mapping[str, pa.StructArray]:
+        """The identity partition values of dropped columns: see `Spec.former_values`."""
+        each = [self._spec.former_values(own.partition, self.location) for _, own in self._parts]
+        return {
+            column.name: pa.concat_arrays([own[column.name] for own in each])
+            for _, column in self._spec.former_identity
+        }
+
+
+def join_entries(spec: Spec, entries: Sequence[Entries], location: str) -> PartitionedFiles:
+    """Join the entries of manifests of one spec. Partition value types may differ, because columns were promoted."""
+    typed = [spec.convert_values(own.partition, location) for own in entries]
+    wrong = [spec.find_invalid(own.partition, values) for own, values in zip(entries, typed, strict=True)]
+    return PartitionedFiles(
+        pa.concat_tables([own.files for own in entries], promote_options="permissive"),
+        {field.field_id: pa.concat_arrays([own[field.field_id] for own in typed]) for field in spec.prunable_fields},
+        {
+            field_id: pa.concat_arrays(
+                [
+                    each[field_id] if field_id in each else pa.repeat(False, own.files.num_rows)
+                    for each, own in zip(wrong, entries, strict=True)
+                ]
+            )
+            for field_id in dict.fromkeys(field_id for each in wrong for field_id in each)
+        },
+        location,
+        spec,
+        list(zip(typed, entries, strict=True)),
+    )
+
+
+def _stack_columns(matched: Sequence[pa.BooleanArray], rows: int) -> Bits:
+    found = np.zeros((rows, len(matched)), bool)
+    for position, each in enumerate(matched):
+        found[:, position] = np.asarray(each)
+    return found
+
+
+def _check_data_files(files: pa.Table, location: str) -> None:
+    if pc.any(pc.not_equal(files["content"], 0), min_count=0).as_py():
+        raise CorruptFile(f"'{location}' is a data manifest, but contains delete files")
+
+
+# --- File statistics as metadata of units: bounds and counts of the columns of a filter -------------------------------
+#
+# Bounds may be inexact: strings and bytes are truncated to 16 by default, and upper bounds are then rounded up. Missing
+# counts are unknown. So are impossible statistics, which some writers produce:
+#
+# | statistics                                | unknown                                                            |
+# |-------------------------------------------|--------------------------------------------------------------------|
+# | a negative count                          | the count                                                          |
+# | more NULLs and NaN than rows              | both counts                                                        |
+# | a value count that is not the row count   | the null count, except for a struct field whose values are all     |
+# |                                           | NULL: where the struct is NULL, so is the field                    |
+# | NULL or NaN in all rows, and bounds       | the counts and the bounds, because one of them is wrong            |
+
+
+def compute_statistics_bounds(
+    files: pa.Table, columns: Mapping[int, Column], row_count: pa.Array
+) -> dict[str, pa.Array]:
+    """Return the bounds and counts of columns, given by field id, from the statistics of files."""
+    found: dict[str, pa.Array] = {}
+    for field_id, column in columns.items():
+        if column.type is None or pa.types.is_nested(column.type):
+            continue
+        low, high = _decode_bounds(files, field_id, column.type)
+        is_float = pa.types.is_floating(column.type)
+        nulls, nans, values = (_read_counts(files, kind, field_id) for kind in ("nulls", "nans", "values"))
+        if len(column.path) > 1:
+            # With fewer values than rows, the others are NULL because a struct around them is. Bounds imply that there
+            # is a non-null value.
+            has_none = pc.and_kleene(pc.equal(nulls, values), pc.less(values, row_count))
+            has_none = pc.and_(pc.fill_null(has_none, False), pc.and_(low.is_null(), high.is_null()))
+            nulls, values = (pc.if_else(has_none, row_count, each) for each in (nulls, values))
+        nulls = _null_where(pc.not_equal(values, row_count), nulls)
+        nulls, nans = (_null_where(pc.greater(each, row_count), each) for each in (nulls, nans))
+        others = pc.add(pc.fill_null(nulls, 0), pc.fill_null(nans, 0) if is_float else 0)
+        nulls, nans = (_null_where(pc.greater(others, row_count), each) for each in (nulls, nans))
+        is_contradictory = pc.and_kleene(pc.or_(low.is_valid(), high.is_valid()), pc.equal(others, row_count))
+        low, high, nulls, nans = (_null_where(is_contradictory, each) for each in (low, high, nulls, nans))
+        found |= {
+            metadata_name("lower", column.path): low,
+            metadata_name("upper", column.path): high,
+            metadata_name("null_count", column.path): nulls,
+        }
+        if is_float:
+            found[metadata_name("nan_count", column.path)] = nans
+    return found
+
+
+def _decode_bounds(files: pa.Table, field_id: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    names = [f"{kind}:{field_id}" for kind in ("lower", "upper")]
+    given = [
+        decode_values(to_single_array(files[name]), data_type) if name in files.column_names else None for name in names
+    ]
+    low, high = (pa.nulls(len(files), data_type) if each is None else each for each in given)
+    if pa.types.is_floating(data_type):
+        low, high = normalize_float_bounds(low, high)
+    return drop_inverted_bounds(low, high)
+
+
+def _read_counts(files: pa.Table, kind: str, field_id: int) -> pa.Array:
+    name = f"{kind}:{field_id}"
+    if name not in files.column_names:
+        return pa.nulls(len(files), types.LONG)
+    counts = to_single_array(files[name]).cast(types.LONG)
+    return _null_where(pc.less(counts, 0), counts)
+
+
+def _null_where(is_wrong: pa.Array, values: pa.Array) -> pa.Array:
+    """Replace wrong values by null. A value whose check is unknown is kept."""
+    if not pc.any(is_wrong, min_count=0).as_py():
+        return values
+    return pc.if_else(pc.fill_null(is_wrong, False), pa.scalar(None, values.type), values)

@@ -1,0 +1,186 @@
+"""An Iceberg table at one snapshot, as the source of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from tamis.expr.nodes import Column
+from tamis.formats.iceberg.deletes.deleted_rows import DeleteReader
+from tamis.formats.iceberg.manifests.manifest_list import ManifestList, read_manifest_list
+from tamis.formats.iceberg.metadata.open_metadata import OpenedTable
+from tamis.formats.iceberg.metadata.snapshots import SelectedSnapshot, choose_snapshot, read_history
+from tamis.formats.iceberg.metadata.table_metadata import Metadata
+from tamis.formats.iceberg.partitioning.partition_fields import partition_field_names, read_partition_fields
+from tamis.formats.iceberg.partitioning.specs import Spec
+from tamis.formats.iceberg.planning.file_request import Layout, Request
+from tamis.formats.iceberg.planning.plan_files import find_files_for_limit, make_listing, plan_files
+from tamis.formats.iceberg.schema import arrow_schema, make_field_names
+from tamis.formats.jobs import Planning
+from tamis.formats.source import FileIndex, FileListing
+from tamis.io.storage import Storage
+from tamis.parquet.footer.field_names import ColumnMapping
+from tamis.skipping.predicate import Predicate
+
+
+@dataclass(frozen=True)
+class IcebergTable:
+    """An Iceberg table at a snapshot. Later commits do not change it."""
+
+    opened: OpenedTable
+    chosen: SelectedSnapshot
+    planning: Planning | None = None
+    """Decides whether executors prune the manifests; None: this process does."""
+    index: FileIndex | None = None
+
+    @staticmethod
+    def open(
+        opened: OpenedTable,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        planning: Planning | None = None,
+    ) -> IcebergTable:
+        return IcebergTable(opened, choose_snapshot(opened.metadata, snapshot_id, ref, timestamp), planning)
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.opened.metadata
+
+    @property
+    def storage(self) -> Storage:
+        return self.opened.storage
+
+    @property
+    def name(self) -> str:
+        return self.opened.name
+
+    @property
+    def names_in_catalog(self) -> tuple[str, ...]:
+        return self.opened.names_in_catalog
+
+    @property
+    def format(self) -> str:
+        return "iceberg"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self.chosen.schema)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Empty: files contain all columns, and `identity_values` of a listing has the values that they lack."""
+        return ()
+
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """The fields of the current partition spec: see `tamis.formats.iceberg.partitioning.partition_fields`."""
+        return partition_field_names(self._specs[0])
+
+    def read_partition_fields(self, files: pa.Table) -> pa.Table:
+        return read_partition_fields(files, self._specs)
+
+    @property
+    def _specs(self) -> list[Spec]:
+        """The partition specs, the current one first."""
+        current = self.metadata.table.default_spec_id
+        return sorted(self.layout.specs.values(), key=lambda spec: spec.spec_id != current)
+
+    @property
+    def version(self) -> int | None:
+        """The snapshot id; None if the table has no snapshot."""
+        return self.chosen.snapshot_id
+
+    @cached_property
+    def field_names(self) -> ColumnMapping:
+        return make_field_names(self.chosen.schema, self.metadata.name_mapping)
+
+    @cached_property
+    def manifests(self) -> ManifestList:
+        return read_manifest_list(self.metadata, self.chosen.snapshot, self.opened.relocation)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout.of(self.metadata.table, self._schemas)
+
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
+        """Return the files that may hold a matching row, pruned by manifests, partition values and statistics."""
+        listing = self._make_listing(Request.of(self.layout, predicate, levels))
+        assert listing.rows is not None
+        assert listing.matched is not None
+        if limit is not None and listing.matched.all():
+            return listing.take(find_files_for_limit(listing.rows, limit))
+        return listing
+
+    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+        """Return the files that may hold a matching row, with statistics of columns."""
+        return self._make_listing(replace(Request.of(self.layout, predicate, levels), described=tuple(columns)))
+
+    def _make_listing(self, request: Request) -> FileListing:
+        relocation = self.opened.relocation
+        _ = request.partition_filters  # raises for a column that no spec has, even if no manifest is read
+        plan = plan_files(self.manifests, request, relocation, self.planning, self.name)
+        notes = (self.metadata.note, self.field_names.mapping_error)
+        listing = make_listing(plan, relocation, "; ".join(each for each in notes if each) or None)
+        self.storage.check_all_links(listing.files["path"])
+        return listing
+
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
+        """Return the rows that deletion vectors and delete files delete."""
+        return self._deletes.deleted_rows(storage, files, row_groups)
+
+    @cached_property
+    def _deletes(self) -> DeleteReader:
+        return DeleteReader(self._schemas, self.metadata.name_mapping, self.name)
+
+    @property
+    def _schemas(self) -> list[Mapping[str, Any]]:
+        """All schemas of the table: the one that is read first, then the newest."""
+        return [self.chosen.schema, *(schema for _, schema in sorted(self.metadata.schemas.items(), reverse=True))]
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        return read_history(self.metadata, self.version, limit)
+
+    def refresh(self) -> IcebergTable:
+        """Return the table at the newest snapshot of its branch."""
+        newest = self.opened.reopen()
+        branch = self.chosen.branch
+        chosen = choose_snapshot(newest.metadata, ref=branch)
+        new, old = newest.metadata, self.metadata
+        is_same = chosen.snapshot_id == self.version and (new.table, new.schemas) == (old.table, old.schemas)
+        return self if is_same else replace(self, opened=newest, chosen=chosen)
+
+    def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> IcebergTable:
+        """Return the table at a snapshot id, a branch, a tag or a timestamp."""
+        newest = self.opened.reopen()
+        is_id = version is not None and version.isdecimal() and version not in newest.metadata.table.refs
+        chosen = choose_snapshot(
+            newest.metadata,
+            snapshot_id=int(version) if is_id and version is not None else None,
+            ref=None if is_id else version,
+            timestamp=timestamp,
+        )
+        return replace(self, opened=newest, chosen=chosen)
+
+    def at_ref(self, ref: str) -> IcebergTable:
+        """Return the table at the snapshot of a branch or a tag."""
+        newest = self.opened.reopen()
+        return replace(self, opened=newest, chosen=choose_snapshot(newest.metadata, ref=ref))
+
+    def is_same_state(self, other: object) -> bool:
+        if not isinstance(other, IcebergTable) or self.storage.uri != other.storage.uri:
+            return False
+        mine, theirs = self.metadata.table, other.metadata.table
+        is_same_table = (mine.table_uuid, self.metadata.schemas) == (theirs.table_uuid, other.metadata.schemas)
+        return is_same_table and (self.version, self.chosen.schema) == (other.version, other.chosen.schema)

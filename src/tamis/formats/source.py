@@ -1,0 +1,324 @@
+"""The interface of a table format: its schema, and its files, pruned by the format's own metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from tamis.errors import TableError
+from tamis.expr.nodes import Column
+from tamis.formats.jobs import Planning
+from tamis.io.listing import FileEntry
+from tamis.io.storage import Storage
+from tamis.parquet.footer.field_names import ColumnMapping
+from tamis.parquet.footer.leaves import FieldPath
+from tamis.skipping.metrics import LevelReport
+from tamis.skipping.predicate import Predicate
+
+LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary")
+"""The levels of pruning, in the order of reports; each can be switched off."""
+
+_ICEBERG_ONLY = frozenset({"manifests"})
+
+
+def levels_of_format(table_format: str) -> tuple[str, ...]:
+    """Return the levels that tables of a format have.
+
+    >>> levels_of("delta")
+    ('partitions', 'files', 'row_groups', 'bloom', 'pages', 'dictionary')
+    """
+    return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
+
+
+PARQUET = "parquet"
+
+FILE_FORMAT, IDENTITY_VALUES = "file_format", "identity_values"
+
+
+@dataclass(frozen=True, slots=True)
+class FileListing:
+    """The files that may hold a matching row, one Arrow row each, and how the others were pruned.
+
+    `files` has `path` (in the file system), `size` and `modified_ns`, and further columns that the format needs later;
+    `partitions` has the typed partition values of the same files, in columns of any name. A table with files that are
+    not Parquet has `file_format`, and `num_records` for those. `identity_values` has the values of columns that
+    a file may lack: a struct of structs with the field `value`, where a null struct means unknown. Its names are those
+    of `absent_column_name`.
+    """
+
+    files: pa.Table
+    partitions: pa.Table
+    levels: tuple[LevelReport, ...]
+    rows: pa.Array | None = None
+    """How many rows each file has after deletes, null where unknown; None where it was not requested."""
+    matched: npt.NDArray[np.bool_] | None = None
+    """Whether a file is fully matched: every row satisfies the filter. None where unknown."""
+    unreadable: Mapping[str, TableError] = field(default_factory=dict)
+    """Partition columns with a value that their type cannot represent, with the error. They are not in `partitions`."""
+
+    def require(self, columns: Iterable[str]) -> FileListing:
+        """Return the listing, or raise the error of the first of the partition columns that is unreadable."""
+        for column in columns:
+            if column in self.unreadable:
+                raise self.unreadable[column]
+        return self
+
+    def slice(self, start: int, count: int) -> FileListing:
+        """Return a range of the files."""
+        return replace(
+            self,
+            files=self.files.slice(start, count),
+            partitions=self.partitions.slice(start, count),
+            rows=None if self.rows is None else self.rows.slice(start, count),
+            matched=None if self.matched is None else self.matched[start : start + count],
+        )
+
+    def take(self, indices: npt.NDArray[np.int64]) -> FileListing:
+        """Return the files at some indices."""
+        chosen = pa.array(indices)
+        return replace(
+            self,
+            files=self.files.take(chosen),
+            partitions=self.partitions.take(chosen),
+            rows=None if self.rows is None else self.rows.take(chosen),
+            matched=None if self.matched is None else self.matched[indices],
+        )
+
+
+def absent_column_name(path: FieldPath) -> str:
+    """Return the name of a column, or of a field inside structs, in `identity_values`.
+
+    >>> absent_name(("day",)), absent_name(("at", "day")), absent_name(("[day]",))
+    ('day', '["at", "day"]', '["[day]"]')
+    """
+    return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
+
+
+def parse_absent_column_name(name: str) -> str | FieldPath:
+    """Return the column, or the path of the field inside structs, with a name of `absent_column_name`.
+
+    >>> absent_key("day"), absent_key('["at", "day"]'), absent_key('["[day]"]')
+    ('day', ('at', 'day'), '[day]')
+    """
+    path = tuple(json.loads(name)) if name.startswith("[") else (name,)
+    return path if len(path) > 1 else path[0]
+
+
+def read_absent_values(files: pa.Table, column: str = IDENTITY_VALUES) -> list[dict[str | FieldPath, pa.Scalar]]:
+    """Return the values of columns that each file may lack, from a column like `identity_values`."""
+    found: list[dict[str | FieldPath, pa.Scalar]] = [{} for _ in range(files.num_rows)]
+    if column in files.column_names:
+        given = files[column].combine_chunks()
+        for name, each in zip(given.type.names, given.flatten(), strict=True):
+            (values,) = each.flatten()
+            key = parse_absent_column_name(name)
+            for file in np.flatnonzero(np.asarray(each.is_valid())).tolist():
+                found[file][key] = values[file]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRowGroups:
+    """Metadata of row groups from an index, without footers. Row groups are in the order of the files."""
+
+    is_indexed: npt.NDArray[np.bool_]
+    """Which of the files are in the index; the other attributes are about those."""
+    rows: Sequence[Sequence[int]]
+    """How many rows each row group of each file has."""
+    sizes: npt.NDArray[np.int64]
+    """The compressed bytes of the columns that are needed, for each row group."""
+    metadata: Mapping[str, pa.Array]
+    """In the layout of `tamis.skipping.metadata`, a row for each row group."""
+
+
+class FileIndex(Protocol):
+    """A statistics index of a table's files, in addition to the metadata of its format."""
+
+    def narrow(
+        self,
+        listing: FileListing,
+        predicate: Predicate,
+        levels: Collection[str],
+        *,
+        with_rows: bool = False,
+        key_of: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None,
+    ) -> FileListing:
+        """Return the files of a listing that may hold a matching row. Files without a current entry are kept.
+
+        `key_of` maps the path of a column to its physical path in files, where they differ.
+        """
+        ...
+
+    def row_groups(
+        self,
+        files: pa.Table,
+        columns: Sequence[Column],
+        needed: Sequence[tuple[str, ...]],
+        mentioned: Sequence[Column],
+    ) -> IndexedRowGroups | None:
+        """Return the metadata of row groups, as footers would have it: bounds of `columns`, sizes of `needed`.
+
+        A file in which `mentioned` columns have other types than in the table is not in the result: see
+        `check_compatible_types`.
+        """
+        ...
+
+    def knows(self, files: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return which files have a current entry."""
+        ...
+
+    def schema_of(self, file: FileEntry) -> pa.Schema | None:
+        """Return the schema of a file, if the index has it as the footer does; None where the footer must be read."""
+        ...
+
+
+class TableSource(Protocol):
+    """A format's implementation of a table, at one version."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def storage(self) -> Storage: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns whose values are in metadata, and not in files."""
+        ...
+
+    @property
+    def version(self) -> int | None: ...
+
+    @property
+    def planning(self) -> Planning | None:
+        """The engine that makes plans; None: this process."""
+        ...
+
+    @property
+    def index(self) -> FileIndex | None:
+        """The statistics index; None without one."""
+        ...
+
+    @property
+    def field_names(self) -> ColumnMapping | None:
+        """The physical column names of files, where they differ from those of the table."""
+        ...
+
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
+        """List the files that may hold a matching row. With a `limit`, files with that many matching rows are enough.
+
+        With `with_rows` the listing has the row counts of files, where the format knows them.
+        """
+        ...
+
+    def refresh(self) -> TableSource:
+        """Return the table as it is now, at its newest version; itself where the format knows of no change."""
+        ...
+
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
+        """Return the positions of deleted rows in some files of a listing, by the indices of the files.
+
+        With `row_groups`, deleted rows of other row groups may be missing.
+        """
+        ...
+
+
+@runtime_checkable
+class HasFileStatistics(Protocol):
+    """A table whose format has statistics of files."""
+
+    def list_files_with_statistics(
+        self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]
+    ) -> FileListing:
+        """List files as `list_files` does with rows, and with the format's statistics of columns in each file.
+
+        The statistics are further columns of `files`, in the layout of `tamis.skipping.metadata`. They are about all
+        `num_records` rows of a file, deleted ones included. What is unknown is null, or has no column.
+        """
+        ...
+
+
+@runtime_checkable
+class HasPartitionFields(Protocol):
+    """A table that is partitioned by values that its format computes of columns, and not only by columns."""
+
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """The names of what the table is partitioned by."""
+        ...
+
+    def read_partition_fields(self, files: pa.Table) -> pa.Table:
+        """Return the typed partition values of some files of a listing."""
+        ...
+
+
+@runtime_checkable
+class SampledSchema(Protocol):
+    """A table whose schema may come from one of its files, so that others may have further columns."""
+
+    @property
+    def has_all_columns(self) -> bool:
+        """Whether the schema has the columns of all files."""
+        ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A table whose format keeps versions."""
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """Return the versions up to this one that still exist, newest first."""
+        ...
+
+    def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> TableSource:
+        """Return the table at another version: by its number or name, or the one at a timestamp."""
+        ...
+
+    def is_same_state(self, other: object) -> bool:
+        """Whether another is the same table at the same version, and not one that replaced it."""
+        ...
+
+
+@runtime_checkable
+class HasRefs(Protocol):
+    """A table whose format names versions: branches and tags."""
+
+    def at_ref(self, ref: str) -> TableSource:
+        """Return the table at the version of a branch or a tag."""
+        ...
+
+
+@runtime_checkable
+class HasCatalogNames(Protocol):
+    """A table that may have a name in a catalog."""
+
+    @property
+    def names_in_catalog(self) -> Sequence[str]:
+        """Its names in its catalog, with and without the name of the catalog: policies match each."""
+        ...
+
+
+# --- Conversion of chunked columns to single arrays -------------------------------------------------------------------
+
+
+def to_single_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array. `combine_chunks` would copy a column that has one chunk."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,277 @@
+"""The statistics index of a table: build it, show its status, drop it.
+
+    tamis.index.build("orders")                              # every column, footers only
+    tamis.index.build("orders", bloom=["customer"])          # and a Bloom filter of each file for one of them
+    tamis.open("orders").scan("customer = 'c-42'")           # finds it and uses it
+
+A second build reads only new files. See docs/index.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.engines.local import LocalEngine
+from tamis.engines.spark.jobs import SparkEngine
+from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, suggest_arguments, wrong_argument
+from tamis.expr.nodes import TRUE
+from tamis.formats.delta.schema import DeltaField
+from tamis.formats.delta.table import DeltaTable
+from tamis.formats.hive.table import HiveTable
+from tamis.formats.jobs import Engine, can_serialise
+from tamis.formats.source import TableSource
+from tamis.index.building import BuildResult, Progress, Subject, build_index
+from tamis.index.finding import store_for
+from tamis.index.spec import Asked, choose_columns, names_given
+from tamis.index.store import IndexStore
+from tamis.index.table_index import TableIndex
+from tamis.io.storage import open_storage
+from tamis.parquet.footer.leaves import Int96
+from tamis.skipping.predicate import Predicate
+from tamis.table import open_source
+
+__all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """An index, compared with the current files of the table."""
+
+    location: str
+    exists: bool
+    built_at: str | None = None
+    columns: tuple[str, ...] = ()
+    bloom: tuple[str, ...] = ()
+    count_nan: tuple[str, ...] = ()
+    files: int = 0
+    """The files in the index."""
+    rows: int = 0
+    parts: int = 0
+    index_bytes: int = 0
+    table_files: int = 0
+    """The files of the table."""
+    fresh_files: int = 0
+    """The files of the table whose entries in the index are up to date."""
+    version: int | None = None
+    """The version of a Delta table for which the index was built."""
+    is_useful: bool = True
+    """False for an Iceberg table: its manifests have the statistics of its files."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every file of the table is in the index."""
+        return self.exists and self.fresh_files == self.table_files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `--json` prints them."""
+        return asdict(self) | {"is_complete": self.is_complete}
+
+
+@suggest_arguments("tamis.index.build")
+def build(
+    uri: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    bloom: Sequence[str] | None = None,
+    count_nan: Sequence[str] | None = None,
+    false_positives: float | None = None,
+    engine: str | Engine | Any = "local",
+    location: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    int96: Int96 = "instant",
+) -> BuildResult:
+    """Build the index of a table, or bring it up to date.
+
+    `columns` are those whose bounds are indexed, by default all that have an order. For those in `bloom` the values are
+    read too, for a Bloom filter of each file with a share of `false_positives`; for those in `count_nan` NaN are
+    counted, without which `x > 5` skips no file of floats. An argument that is not given keeps what the existing index
+    has. `engine` is `local`, `spark` (the active session), a Spark session or an engine. `location` is the folder of
+    the index, for `tamis.open(…, index=…)`; by default it is beside the table, where `tamis.open` finds it. `progress`
+    is called with the state of the build. The other arguments are those of `tamis.open`.
+
+    A build that is killed leaves the index unchanged, and the next build continues from there.
+    """
+    if progress is not None and not callable(progress):
+        raise wrong_argument("progress", "a function of the progress", progress)
+    reopen = partial(
+        open_source,
+        uri,
+        format,
+        storage_options=storage_options,
+        partitioning=partitioning,
+        merge_schema=merge_schema,
+        allow_outside=allow_outside,
+        index=False,
+        int96=int96,
+    )
+    source = reopen()
+    if source.format == "parquet":
+        raise UnsupportedFeature(
+            f"'{source.storage.uri}' is a single file, whose footer has all statistics: index a folder"
+        )
+    if source.format == "iceberg":
+        raise UnsupportedFeature(
+            f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: it needs "
+            "no index"
+        )
+    store = store_for(source.storage, location, storage_options)
+    if not (can_serialise(source.storage) and can_serialise(store.storage)):
+        raise InvalidArgument(
+            f"an index of '{source.storage.uri}' is built in other processes, to which a file system object in "
+            "storage_options cannot be sent: give the options by name"
+        )
+    asked = _requested_index(
+        store, names_given(columns, "columns"), names_given(bloom, "bloom"), names_given(count_nan, "count_nan")
+    )
+    if false_positives is not None:
+        asked = replace(asked, false_positives=false_positives)
+    return build_index(_make_subject(source, asked, reopen), store, _make_engine(engine), progress)
+
+
+@suggest_arguments("tamis.index.status")
+def status(
+    uri: str | os.PathLike[str],
+    *,
+    location: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    int96: Int96 = "instant",
+) -> IndexStatus:
+    """Return what is indexed, and how many files of the table the index describes. A damaged index is an error."""
+    source = open_source(
+        uri,
+        format,
+        storage_options=storage_options,
+        partitioning=partitioning,
+        merge_schema=merge_schema,
+        allow_outside=allow_outside,
+        index=False,
+        int96=int96,
+    )
+    store = store_for(source.storage, location, storage_options)
+    current = store.read_current()
+    if current is None:
+        return IndexStatus(store.place, exists=False, is_useful=source.format != "iceberg")
+    index = TableIndex(store, source.storage, table_id=_table_id(source), is_required=True)
+    files = source.list_files(Predicate(TRUE), ()).files
+    return IndexStatus(
+        store.place,
+        exists=True,
+        built_at=current.built_at,
+        columns=tuple(".".join(column.path) for column in current.spec.columns),
+        bloom=tuple(".".join(column.path) for column in current.spec.columns if column.has_bloom),
+        count_nan=tuple(".".join(column.path) for column in current.spec.columns if column.counts_nan),
+        files=current.files,
+        rows=current.rows,
+        parts=len(current.parts),
+        index_bytes=sum(part.size for part in current.parts),
+        table_files=files.num_rows,
+        fresh_files=int(np.count_nonzero(index.rows_of(files) >= 0)),
+        version=current.table_version,
+    )
+
+
+@suggest_arguments("tamis.index.drop")
+def drop(
+    uri: str | os.PathLike[str],
+    *,
+    location: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Remove the index of a table, even a damaged one, and return whether there was one. The table is not read."""
+    return store_for(open_storage(uri, storage_options), location, storage_options).drop()
+
+
+def _requested_index(
+    store: IndexStore,
+    columns: tuple[str, ...] | None,
+    bloom: tuple[str, ...] | None,
+    count_nan: tuple[str, ...] | None,
+) -> Asked:
+    """Return what to index: the given columns, else those of the existing index."""
+    current = store.read_readable()
+    before = Asked() if current is None else current.asked
+    return replace(
+        before,
+        columns=before.columns if columns is None else columns,
+        bloom=before.bloom if bloom is None else bloom,
+        count_nan=before.count_nan if count_nan is None else count_nan,
+    )
+
+
+def _make_subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
+    if isinstance(source, DeltaTable):
+        metadata = source.snapshot.metadata
+        spec = choose_columns(
+            asked,
+            source.schema,
+            source.partition_columns,
+            source.name,
+            key_of=metadata.to_physical_path,
+            unordered=_collated_columns(metadata.fields),
+            table_id=metadata.id,
+        )
+        return Subject(source, asked, spec)
+    spec = choose_columns(asked, source.schema, source.partition_columns, source.name)
+    sample = source.layout.sample_file if isinstance(source, HiveTable) else None
+    return Subject(source, asked, spec, sample, reopen)
+
+
+def _table_id(source: TableSource) -> str | None:
+    return source.snapshot.metadata.id if isinstance(source, DeltaTable) else None
+
+
+def _collated_columns(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
+    """Return the text columns of a Delta table with a collation, which are not compared byte by byte."""
+    found = set()
+    waiting: list[tuple[tuple[str, ...], DeltaField]] = [((), field) for field in fields]
+    while waiting:
+        around, field = waiting.pop()
+        path = (*around, field.name)
+        if field.collation is not None:
+            found.add(path)
+        waiting += [(path, child) for child in field.children]
+    return found
+
+
+def _make_engine(given: object) -> Engine:
+    if given == "local":
+        return LocalEngine()
+    if given == "spark":
+        return SparkEngine(_active_session())
+    if isinstance(given, str):
+        raise InvalidArgument(f"engine is 'local', 'spark', a Spark session or an engine, not {given!r}")
+    if hasattr(given, "run") and hasattr(given, "name"):
+        return given
+    if type(given).__module__.startswith("pyspark."):
+        return SparkEngine(given)
+    raise wrong_argument("engine", "'local', 'spark', a Spark session or an engine", given)
+
+
+def _active_session() -> Any:
+    """Return the Spark session of this process; make one where there is none."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependency("an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
+    found = SparkSession.getActiveSession()
+    if found is None:
+        # Without the progress bar of Spark on the same terminal.
+        builder = SparkSession.builder.appName("tamis").config("spark.ui.showConsoleProgress", "false")
+        found = builder.getOrCreate()
+    return found

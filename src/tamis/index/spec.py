@@ -1,0 +1,262 @@
+"""What an index describes: which columns, in which types, and of which of them it knows the values.
+
+Columns are known by a *key*: the path that files have for them, which never changes. For most tables it is the path of
+the table; where columns are mapped, a column that was renamed keeps its key, and one that was dropped and added again
+under its old name has another.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from tamis import types
+from tamis.errors import CorruptFile, InvalidArgument, to_one_line, wrong_argument
+from tamis.expr.builder import col
+from tamis.expr.names import resolve
+from tamis.expr.nodes import Column
+from tamis.parquet.footer.leaves import FieldPath
+from tamis.skipping.metadata import KINDS, metadata_name
+
+FORMAT = 1
+"""The version of what is written. An index of a later one is not read."""
+
+DEFAULT_FALSE_POSITIVES = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody asked to index: names as given, so that the next build does the same without being told again."""
+
+    columns: tuple[str, ...] | None = None
+    """None for every column that has an order."""
+    bloom: tuple[str, ...] = ()
+    count_nan: tuple[str, ...] = ()
+    false_positives: float = DEFAULT_FALSE_POSITIVES
+
+    def to_dict(self) -> dict[str, Any]:
+        columns = None if self.columns is None else list(self.columns)
+        return {
+            "columns": columns,
+            "bloom": list(self.bloom),
+            "count_nan": list(self.count_nan),
+            "false_positives": self.false_positives,
+        }
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> Asked:
+        columns = given["columns"]
+        return Asked(
+            None if columns is None else tuple(columns),
+            tuple(given["bloom"]),
+            tuple(given["count_nan"]),
+            float(given["false_positives"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedColumn:
+    """A column of the table, in the table's type."""
+
+    key: FieldPath
+    path: FieldPath
+    """In the table, when the index was built."""
+    type: pa.DataType
+    has_bloom: bool = False
+    counts_nan: bool = False
+
+    @property
+    def column(self) -> Column:
+        return Column(self.path, type=self.type)
+
+    def name(self, kind: str) -> str:
+        """What a piece of its metadata is called in the index: `lower:a.b`."""
+        return metadata_name(kind, self.key)
+
+
+@dataclass(frozen=True)
+class IndexSpec:
+    """The columns of an index."""
+
+    columns: tuple[IndexedColumn, ...]
+    false_positives: float = DEFAULT_FALSE_POSITIVES
+    """How often a Bloom filter may take a value for present that is not there."""
+    table_id: str | None = None
+    """Of tables that have one: another table at the same place has another."""
+
+    @cached_property
+    def by_key(self) -> dict[FieldPath, IndexedColumn]:
+        return {column.key: column for column in self.columns}
+
+    @property
+    def valued(self) -> tuple[IndexedColumn, ...]:
+        """The columns whose values are read."""
+        return tuple(column for column in self.columns if column.has_bloom or column.counts_nan)
+
+    def to_dict(self) -> dict[str, Any]:
+        kinds = pa.schema([pa.field(str(number), column.type) for number, column in enumerate(self.columns)])
+        return {
+            "columns": [
+                {
+                    "key": list(column.key),
+                    "path": list(column.path),
+                    "bloom": column.has_bloom,
+                    "count_nan": column.counts_nan,
+                }
+                for column in self.columns
+            ],
+            "types": b64encode(kinds.serialize().to_pybytes()).decode(),
+            "false_positives": self.false_positives,
+            "table_id": self.table_id,
+        }
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> IndexSpec:
+        try:
+            kinds = pa.ipc.read_schema(pa.py_buffer(b64decode(given["types"])))
+            columns = tuple(
+                IndexedColumn(
+                    tuple(each["key"]), tuple(each["path"]), field.type, bool(each["bloom"]), bool(each["count_nan"])
+                )
+                for each, field in zip(given["columns"], kinds, strict=True)
+            )
+            return IndexSpec(columns, float(given["false_positives"]), given["table_id"])
+        except (KeyError, TypeError, ValueError, pa.ArrowException, OSError) as error:
+            raise CorruptFile(f"the columns of an index are damaged: {to_one_line(error)}") from error
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for indexes that say the same of a file, whatever the table calls its columns."""
+        said = self.to_dict() | {"format": FORMAT}
+        said["columns"] = [{name: value for name, value in each.items() if name != "path"} for each in said["columns"]]
+        return xxhash.xxh64_hexdigest(json.dumps(said, sort_keys=True).encode())
+
+
+def choose_columns(
+    asked: Asked,
+    schema: pa.Schema,
+    partition_columns: Collection[str],
+    table: str,
+    *,
+    key_of: Callable[[FieldPath], FieldPath] = tuple,
+    unordered: Collection[FieldPath] = (),
+    table_id: str | None = None,
+) -> IndexSpec:
+    """The columns that were asked for, found in the table. `unordered` are those whose order is not that of bounds."""
+    known = {
+        column.path: column for column in _ordered_leaves(schema, partition_columns) if column.path not in unordered
+    }
+    if asked.columns is None:
+        chosen = list(known)
+    else:
+        chosen = [_known(name, "columns", known, schema, partition_columns, table) for name in asked.columns]
+    bloom = [_known(name, "bloom", known, schema, partition_columns, table) for name in asked.bloom]
+    counted = [_known(name, "count_nan", known, schema, partition_columns, table) for name in asked.count_nan]
+    for path in bloom:
+        if pa.types.is_boolean(known[path].type):
+            raise InvalidArgument(f"column {_shown(path)!r} is a boolean, of which a Bloom filter tells nothing")
+    for path in counted:
+        if not pa.types.is_floating(known[path].type):
+            raise InvalidArgument(
+                f"column {_shown(path)!r} is {types.type_name_with_article(known[path].type)}, which has no NaN: "
+                "leave it out of count_nan"
+            )
+    if not isinstance(asked.false_positives, int | float) or isinstance(asked.false_positives, bool):
+        raise wrong_argument("false_positives", "a share between 0 and 1", asked.false_positives)
+    if not 0.0 < asked.false_positives < 1.0:
+        raise InvalidArgument(f"false_positives is a share between 0 and 1, not {asked.false_positives!r}")
+    paths = dict.fromkeys([*chosen, *bloom, *counted])
+    if not paths:
+        raise InvalidArgument(f"'{table}' has no column with an order, so there is nothing to index")
+    return IndexSpec(
+        tuple(
+            IndexedColumn(
+                key_of(path),
+                path,
+                known[path].type,
+                has_bloom=path in bloom,
+                # Who reads values sees NaN as well.
+                counts_nan=path in counted or (path in bloom and bool(pa.types.is_floating(known[path].type))),
+            )
+            for path in paths
+        ),
+        asked.false_positives,
+        table_id,
+    )
+
+
+def _ordered_leaves(schema: pa.Schema, partition_columns: Collection[str]) -> list[IndexedColumn]:
+    """The columns that have bounds: reached through structs alone, and of a type that has an order."""
+    found = []
+    stack: list[tuple[FieldPath, pa.DataType]] = [
+        ((field.name,), field.type) for field in reversed(list(schema)) if field.name not in partition_columns
+    ]
+    while stack:
+        path, data_type = stack.pop()
+        if pa.types.is_dictionary(data_type):
+            data_type = data_type.value_type
+        if pa.types.is_struct(data_type):
+            stack.extend(((*path, child.name), child.type) for child in reversed(list(data_type)))
+        elif types.is_ordered(data_type):
+            found.append(IndexedColumn(path, path, types.replace_view_types(data_type)))
+    return found
+
+
+def _known(
+    name: str,
+    where: str,
+    known: Mapping[FieldPath, IndexedColumn],
+    schema: pa.Schema,
+    partition_columns: Collection[str],
+    table: str,
+) -> FieldPath:
+    if not isinstance(name, str):
+        raise InvalidArgument(f"{where} takes names of columns, not {name!r}")
+    node = col(name).node
+    assert isinstance(node, Column)
+    path = resolve(node, schema, table, where=where).path
+    if path[0] in partition_columns:
+        raise InvalidArgument(f"{name!r} is a partition column, which needs no index: leave it out of {where}")
+    if path not in known:
+        raise InvalidArgument(f"column {name!r} has no order that bounds could tell: leave it out of {where}")
+    return path
+
+
+def names_given(names: Sequence[str] | str | None, what: str) -> tuple[str, ...] | None:
+    """Names as a tuple; one text is a mistake that would be taken for its letters."""
+    if isinstance(names, str):
+        raise InvalidArgument(f"{what} is a list of names, not one text: {what}=[{names!r}]")
+    if names is None:
+        return None
+    if not isinstance(names, Iterable) or isinstance(names, Mapping):
+        raise wrong_argument(what, "a list of names", names)
+    found = tuple(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise wrong_argument(f"each item of {what}", "the name of a column", name)
+    return found
+
+
+def _shown(path: FieldPath) -> str:
+    return ".".join(path)
+
+
+# --- The pieces of metadata that an index has of a column, and their types --------------------------------------------
+
+
+def types_of_kinds(data_type: pa.DataType) -> Mapping[str, pa.DataType]:
+    """By kind, of a column of some type: only floats have NaN.
+
+    >>> [kind for kind in types_of_kinds(pa.int8())]
+    ['lower', 'upper', 'null_count', 'lower_exact', 'upper_exact']
+    """
+    by_kind = {"lower": data_type, "upper": data_type, "null_count": types.LONG, "nan_count": types.LONG}
+    kinds = [kind for kind in KINDS if kind != "nan_count" or pa.types.is_floating(data_type)]
+    return {kind: by_kind.get(kind, types.BOOLEAN) for kind in kinds}

@@ -1,0 +1,322 @@
+"""Footers of Parquet files: read with few requests, and cached.
+
+A footer is at the end of its file, followed by four bytes with its length and four bytes of magic. One read of the last
+64 KiB contains most footers completely; for a larger one exactly the missing bytes are read. A second read of a local
+file is cheap, so there the first read is a quarter of that.
+
+The result is pyarrow's `FileMetaData`, validated for safe use: see `tamis.parquet.footer.validation`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
+from tamis.io.ranges import RangedFile, is_never_changed
+from tamis.io.storage import Storage
+from tamis.parquet.footer.field_names import ColumnMapping
+from tamis.parquet.footer.leaves import FileSchema, get_file_schema
+from tamis.parquet.footer.validation import RowGroupPositions, validate_footer
+
+TAIL_LENGTH = 64 * 1024
+LOCAL_TAIL_LENGTH = 16 * 1024
+"""The number of bytes at the end of a file that are read first."""
+
+FILE_SUFFIXES = (".parquet", ".parq", ".pq")
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+_TRAILER = 8  # the length of the footer, then the magic
+_SHORTEST_FILE = len(MAGIC) + _TRAILER
+
+
+MAX_WHOLE_FILE_BYTES = 32 * 1024
+"""The size in bytes up to which a file is read completely with its footer; callers get the content for reuse."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Footer:
+    """The footer of one file, with a cache for values derived from it. It is thread-safe."""
+
+    content: bytes
+    """The bytes in the file, without length and magic."""
+    metadata: pq.FileMetaData
+    schema: FileSchema
+    names: ColumnMapping | None = None
+    """The column mapping of the table, if the schema has logical names."""
+    row_group_positions: RowGroupPositions | None = field(default=None, repr=False)
+    _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def serialized_size(self) -> int:
+        return int(self.metadata.serialized_size)
+
+    def renamed(self, names: ColumnMapping) -> Footer:
+        """Return the same footer with a schema in logical names."""
+        return self.get_cached(
+            ("renamed", names),
+            lambda: replace(self, schema=names.with_logical_names(self.schema), names=names, _cache={}),
+        )
+
+    def get_cached(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """Return the cached result of `work_out`. Results must not be None and should be smaller than the footer."""
+        found: T | None = self._cache.get(key)
+        if found is None:
+            # Two threads may both compute it; their results are equal.
+            found = self._cache[key] = work_out()
+        return found
+
+
+def read_footer(storage: Storage, path: str, size: int, modified_ns: int | None) -> pq.FileMetaData:
+    """Return the metadata of a file, cached by size and modification time.
+
+    A file without a known modification time (None) is read each time.
+    """
+    return load_footer(storage, path, size, modified_ns)[0].metadata
+
+
+def load_footer(
+    storage: Storage, path: str, size: int, modified_ns: int | None, names: ColumnMapping | None = None
+) -> tuple[Footer, pa.Buffer | None]:
+    """Return the footer of a file, cached like `read_footer`, and the whole file if it is small and was read now.
+
+    With `names` its schema has logical names.
+    """
+    # A cached footer may have been read for a caller with other permissions for links.
+    storage.check_links(path)
+    footer, content = _load(storage, path, size, modified_ns)
+    if names is None:
+        return footer, content
+    names.check(footer.schema, storage.place(path))
+    return footer.renamed(names), content
+
+
+def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:
+    key = (storage.filesystem.type_name, path, size, modified_ns)
+    footer = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
+    if footer is not None:
+        return footer, None
+    content, tail = _read_footer_bytes(storage, path, size, modified_ns)
+    footer = footer_from_bytes(content, storage.place(path))
+    if modified_ns is not None:
+        FOOTERS.put(key, storage.filesystem, footer)
+    return footer, tail if size <= MAX_WHOLE_FILE_BYTES else None
+
+
+def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
+    """Read the footer; also return the end of the file that was read with it."""
+    location = storage.place(path)
+    # Readers of data check that the file is the one that was listed; for the footer alone it does not matter.
+    with RangedFile(storage, path, size, modified_ns if is_never_changed(modified_ns) else None) as file:
+        _check_size(size, location)
+        is_short = storage.is_local and size > MAX_WHOLE_FILE_BYTES
+        tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)
+        length = _read_footer_length(tail[-_TRAILER:].to_pybytes(), size, location)
+        missing = length + _TRAILER - tail.size
+        if missing > 0:
+            before = file.read([(size - length - _TRAILER, missing)])[0]
+            return before.to_pybytes() + tail[:-_TRAILER].to_pybytes(), tail
+        return tail[-_TRAILER - length : -_TRAILER].to_pybytes(), tail
+
+
+def describe_empty_file(location: str) -> str:
+    return (
+        f"the file '{location}' is empty: it has 0 bytes, but a Parquet file without rows has a footer. "
+        "Its writer did not finish: write it again"
+    )
+
+
+def _suggest_fix(location: str) -> str:
+    if location.lower().endswith(FILE_SUFFIXES):
+        return "If its writer did not finish, write it again"
+    return "If it is not table data, hide it with a name that starts with _ or ."
+
+
+def _check_size(size: int, location: str) -> None:
+    if not size:
+        raise CorruptFile(describe_empty_file(location))
+    if size < _SHORTEST_FILE:
+        raise CorruptFile(
+            f"'{location}' is not a Parquet file: it has {size} bytes, expected at least {_SHORTEST_FILE}. "
+            f"{_suggest_fix(location)}"
+        )
+
+
+def _read_footer_length(trailer: bytes, size: int, location: str) -> int:
+    magic = trailer[4:]
+    if magic == ENCRYPTED_MAGIC:
+        raise UnsupportedFeature(
+            f"'{location}' has an encrypted footer, which is not supported; decrypt the file first"
+        )
+    if magic != MAGIC:
+        raise CorruptFile(
+            f"'{location}' is not a Parquet file, or is truncated: it does not end in PAR1. {_suggest_fix(location)}"
+        )
+    length = int.from_bytes(trailer[:4], "little")
+    if not 0 < length <= size - _SHORTEST_FILE:
+        raise CorruptFile(
+            f"'{location}' is damaged: its footer has {length} bytes in a file of {size}; write the file again"
+        )
+    return length
+
+
+def parse_footer(footer: bytes, location: str) -> pq.FileMetaData:
+    """Parse the bytes of a footer, without length and magic; `location` names the file in messages."""
+    return footer_from_bytes(footer, location).metadata
+
+
+def footer_from_bytes(content: bytes, location: str) -> Footer:
+    """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages."""
+    metadata = _parse(content, location)
+    schema = get_file_schema(metadata, location)
+    validated, places = validate_footer(content, schema.types, f"'{location}'")
+    metadata = metadata if validated is content else _parse(validated, location)
+    # One column of each row group is enough to detect a wrong number of rows; others are checked when read.
+    leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
+    for number in range(metadata.num_row_groups if schema.types else 0):
+        check_value_count(metadata, schema, number, leaf, location)
+    return Footer(content, metadata, schema, row_group_positions=places)
+
+
+def check_value_count(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:
+    """Raise if a column has fewer values than its row group has rows, or more without being repeated."""
+    group = metadata.row_group(row_group)
+    rows, values = group.num_rows, group.column(leaf).num_values
+    if values == rows or (values > rows and schema.types[leaf].repetition_level):
+        return
+    name = schema.parquet.column(leaf).path
+    raise CorruptFile(
+        f"the footer of '{location}' has {rows:,} rows in row group {row_group}, but {values:,} values in its column "
+        f"{name!r}; write the file again"
+    )
+
+
+def _parse(footer: bytes, location: str) -> pq.FileMetaData:
+    try:
+        return _read_metadata(footer)
+    except NotImplementedError as error:
+        wide = _find_wide_integers(footer) if "more than 64 bits" in str(error) else []
+        if not wide:
+            raise UnsupportedFeature(f"'{location}' cannot be read: {to_one_line(error)}") from error
+        names, casts = " and ".join(map(repr, wide)), ", ".join(f"{name!r}: polars.Decimal(38, 0)" for name in wide)
+        raise UnsupportedFeature(
+            f"'{location}' cannot be read, because Arrow has no integers of 128 bits ({names}): write it again with "
+            f"decimals, as in polars.read_parquet(…).cast({{{casts}}}).write_parquet(…), or without "
+            f"{'them' if len(wide) > 1 else 'the column'}"
+        ) from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptFile(f"the footer of '{location}' is damaged: {to_one_line(error)}") from error
+
+
+def _read_metadata(footer: bytes) -> pq.FileMetaData:
+    source = pa.BufferReader(footer + len(footer).to_bytes(4, "little") + MAGIC)
+    # No list or string in a footer can be longer than the footer itself.
+    limits = {"thrift_string_size_limit": len(footer), "thrift_container_size_limit": len(footer)}
+    return open_reader(source, **limits).metadata
+
+
+def _find_wide_integers(footer: bytes) -> list[str]:
+    """Return the columns that hold 128 bits without a logical type, as Polars writes such integers."""
+    try:
+        # Without the embedded Arrow schema, pyarrow derives the types from Parquet's.
+        schema = _read_metadata(footer.replace(b"ARROW:schema", b"ARROW.schema")).schema
+    except (pa.ArrowException, OSError, ValueError):
+        return []
+    leaves = [schema.column(number) for number in range(len(schema))]
+    wide = [leaf for leaf in leaves if leaf.length == 16 and leaf.logical_type.type == "NONE"]
+    return list(dict.fromkeys(leaf.path.partition(".")[0] for leaf in wide))
+
+
+_Key = tuple[str, str, int, int | None]
+
+
+class _Sized(Protocol):
+    @property
+    def serialized_size(self) -> int: ...
+
+
+F = TypeVar("F", bound=_Sized)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry(Generic[F]):
+    filesystem: pafs.FileSystem
+    footer: F
+    weight: int
+
+
+class FooterCache(Generic[F]):
+    """A thread-safe LRU cache of footers, limited in bytes.
+
+    Keys contain the type of the file system. pyarrow compares the file systems themselves (endpoint, credentials),
+    because they are not hashable.
+    """
+
+    MEMORY_PER_BYTE = 10
+    """Memory per byte of a footer in the file: the byte itself, and 9 more for the parsed form of many small chunks."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._weight = 0
+        self._entries: OrderedDict[_Key, _Entry[F]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: _Key, filesystem: pafs.FileSystem) -> F | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.filesystem != filesystem:
+                return None
+            self._entries.move_to_end(key)
+            return entry.footer
+
+    def put(self, key: _Key, filesystem: pafs.FileSystem, footer: F) -> None:
+        entry = _Entry(filesystem, footer, footer.serialized_size * self.MEMORY_PER_BYTE)
+        if entry.weight > self.capacity:
+            return
+        with self._lock:
+            replaced = self._entries.pop(key, None)
+            self._weight += entry.weight - (replaced.weight if replaced else 0)
+            self._entries[key] = entry
+            while self._weight > self.capacity:
+                self._weight -= self._entries.popitem(last=False)[1].weight
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._weight = 0
+
+    @property
+    def weight(self) -> int:
+        """The estimated memory of the cached footers in bytes."""
+        return self._weight
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+FOOTERS: FooterCache[Footer] = FooterCache(capacity=256 * 1024 * 1024)
+"""The footer cache of this process."""
+
+# --- pyarrow's low-level Parquet reader, the one that `pyarrow.parquet.ParquetFile` wraps -----------------------------
+#
+# `ParquetFile` also builds a lookup of columns by name. That takes as long as opening a small file, and callers that
+# address leaf columns by number do not need it.
+
+
+def open_reader(source: object, *, pool: pa.MemoryPool | None = None, **options: Any) -> pq.ParquetReader:
+    """Open a reader for a file that the caller closes; `options` are those of `ParquetFile`."""
+    reader = pq.ParquetReader(pool)
+    # `ParquetFile` has another default for the first option. `tamis.parquet.footer.leaves` explains the second.
+    defaults = {"arrow_extensions_enabled": True, "coerce_int96_timestamp_unit": "us"}
+    reader.open(source, **defaults | options)
+    return reader

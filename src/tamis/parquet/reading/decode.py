@@ -1,0 +1,408 @@
+"""Decoding of pages to Arrow arrays, through pyarrow.
+
+Before pyarrow sees a page, its header is read here and all counts are checked: the pages fill their buffers, they hold
+as many values as there must be rows, and exactly that many rows come out.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pyarrow as pa
+
+from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
+from tamis.io.ranges import PrefetchedFile
+from tamis.parquet.footer.chunks import (
+    CODECS,
+    DICTIONARY_PAGE,
+    PLAIN,
+    PLAIN_DICTIONARY,
+    RLE,
+    RLE_DICTIONARY,
+    UNCOMPRESSED,
+    ChunkLayout,
+)
+from tamis.parquet.footer.footer import open_reader
+from tamis.parquet.footer.schema_path import REQUIRED, LeafSchema
+from tamis.parquet.footer.thrift import (
+    BINARY,
+    END_OF_STRUCT,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    encode_fields,
+    encode_list,
+    encode_struct,
+)
+from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
+from tamis.parquet.reading.page_header import PageHeader, check_page_fits, decode_page_header, encode_plain_page_header
+
+
+def decode_pages(
+    schema: LeafSchema,
+    field: pa.Field,
+    layout: ChunkLayout,
+    dictionary: pa.Buffer | None,
+    data: Sequence[pa.Buffer],
+    num_rows: int,
+    location: str,
+    *,
+    row_counts: Sequence[int] | None = None,
+    created_by: bytes | None = None,
+    may_stay_coded: bool = False,
+) -> pa.ChunkedArray:
+    """Decode the rows of some pages of a chunk, in order, as `field.type`.
+
+    Each buffer of `data` holds one or more consecutive pages with their headers; a whole chunk with its dictionary is
+    one such buffer. `dictionary` may be longer than the page at its start. `field` is the Arrow field narrowed to this
+    leaf, see `narrow_field`. `row_counts` are the rows of each data page, where known. A mismatch raises CorruptFile.
+
+    With `may_stay_coded`, dictionary-encoded strings may be returned as a dictionary array with unchecked indices.
+    `decode_dictionary_texts` decodes the rows that are needed; the other rows are never decoded.
+    """
+    what = f"column {layout.leaf} in row group {layout.row_group} of '{location}'"
+    _check_codec(layout.codec, what)
+    headers = [header for buffer in data for header in _read_page_headers(buffer, layout, what)]
+    if dictionary is not None:
+        header = _read_dictionary_header(dictionary, layout.codec, what)
+        dictionary = dictionary.slice(0, header.page_length)
+        headers.insert(0, header)
+    _check_uncompressed_size(headers, layout, what)
+    _check_counts(headers, num_rows, row_counts, schema, what)
+    if num_rows == 0:
+        return pa.chunked_array([], field.type)
+    pages = Pages(
+        codec=layout.codec,
+        encodings=layout.encodings,
+        # pyarrow stops at the number of rows and would not notice excess rows. With one more it reads to the end.
+        num_rows=num_rows + 1,
+        num_values=sum(header.num_values for header in headers if header.is_data),
+        uncompressed_size=sum(header.length + header.uncompressed_size for header in headers),
+    )
+    keep_dictionary = may_stay_coded and _is_text(field.type) and all(map(_is_dictionary_encoded, headers))
+    file = build_one_column_file(schema, field, dictionary, data, pages, created_by)
+    column = _read(file, what, keep_dictionary=keep_dictionary)
+    if len(column) != num_rows:
+        raise CorruptFile(f"{what} has {len(column)} rows in its pages, expected {num_rows}; write the file again")
+    if keep_dictionary:
+        return column
+    return column if column.type.equals(field.type) else _cast(column, field.type, what)
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    """Return whether values are strings or bytes, or lists of them: the types that a dictionary makes smaller."""
+    inner = data_type.value_type if pa.types.is_list(data_type) else data_type
+    return bool(pa.types.is_string(inner) or pa.types.is_binary(inner))
+
+
+def _is_dictionary_encoded(header: PageHeader) -> bool:
+    return not header.is_data or header.encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
+
+
+def decode_dictionary_texts(rows: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray | None:
+    """Decode a dictionary array; None if an index is out of range or a string is invalid."""
+    try:
+        rows.validate(full=True)
+        return rows.cast(data_type)
+    except pa.ArrowException:
+        return None
+
+
+def decode_dictionary(
+    page: pa.Buffer,
+    layout: ChunkLayout,
+    schema: LeafSchema,
+    field: pa.Field,
+    location: str,
+    *,
+    created_by: bytes | None = None,
+) -> pa.Array:
+    """Decode the values of a dictionary page, in order and without NULLs.
+
+    `field` is the field of the leaf itself, without the groups around it, see `find_leaf_value_field`. A dictionary is
+    a page of plain values, so pyarrow decodes it under the header of a data page, as a required column.
+    """
+    what = f"the dictionary of column {layout.leaf} in row group {layout.row_group} of '{location}'"
+    _check_codec(layout.codec, what)
+    header = _read_dictionary_header(page, layout.codec, what)
+    _check_uncompressed_size([header], layout, what)
+    if header.encoding not in (PLAIN, PLAIN_DICTIONARY):
+        raise CorruptFile(f"{what} has the encoding {header.encoding}, expected PLAIN; write the file again")
+    smallest = schema.leaf.min_plain_bytes
+    if header.num_values * smallest > header.uncompressed_size:
+        raise CorruptFile(
+            f"{what} claims {header.num_values} values in {header.uncompressed_size} bytes; write the file again"
+        )
+    if header.num_values == 0:
+        return pa.array([], field.type)
+    new_header = encode_plain_page_header(header)
+    body = page.slice(header.length, header.compressed_size)
+    pages = Pages(
+        codec=layout.codec,
+        encodings=(PLAIN, RLE),
+        num_rows=header.num_values + 1,
+        num_values=header.num_values,
+        uncompressed_size=len(new_header) + header.uncompressed_size,
+    )
+    required = LeafSchema((replace(schema.leaf, repetition=REQUIRED),))
+    buffers = [pa.py_buffer(new_header), body]
+    column = _read(build_one_column_file(required, field.with_nullable(False), None, buffers, pages, created_by), what)
+    if len(column) != header.num_values or column.null_count:
+        raise CorruptFile(f"{what} has {len(column)} values, expected {header.num_values}; write the file again")
+    if not column.type.equals(field.type):
+        column = _cast(column, field.type, what)
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def find_leaf_value_field(field: pa.Field) -> pa.Field:
+    """Return the field of a leaf's values, without the lists and structs around it, from the field narrowed to it.
+
+    >>> leaf_value_field(pa.field("a", pa.list_(pa.struct({"x": pa.string()}))))
+    pyarrow.Field<x: string>
+    """
+    while True:
+        data_type = field.type
+        if isinstance(data_type, pa.BaseExtensionType):
+            if not pa.types.is_nested(data_type.storage_type):
+                return field
+            data_type = data_type.storage_type
+        elif pa.types.is_dictionary(data_type):
+            return field.with_type(data_type.value_type)
+        if not pa.types.is_nested(data_type):
+            return field
+        field = data_type.field(0)
+
+
+def _read_page_headers(buffer: pa.Buffer, layout: ChunkLayout, what: str) -> list[PageHeader]:
+    codec = layout.codec
+    headers = []
+    view = as_bytes(buffer)
+    position, end = 0, buffer.size
+    values = 0
+    # The `slack` bytes at the end of a chunk may not be pages of that chunk.
+    while position < end and not (end - position <= layout.slack and values >= layout.num_values):
+        header = decode_page_header(view, what, position)
+        check_page_fits(header, end - position, what)
+        _check_sizes(header, codec, what)
+        headers.append(header)
+        position += header.page_length
+        values += header.num_values if header.is_data else 0
+    return headers
+
+
+def as_bytes(buffer: pa.Buffer) -> bytes:
+    """Return a view that is indexed like bytes, without a copy; Arrow's own view has signed numbers."""
+    return memoryview(buffer).cast("B")  # type: ignore[return-value]
+
+
+def _read_dictionary_header(buffer: pa.Buffer, codec: int, what: str) -> PageHeader:
+    header = decode_page_header(as_bytes(buffer), what)
+    if header.type != DICTIONARY_PAGE:
+        raise CorruptFile(
+            f"{what} has a page of type {header.type}, expected its dictionary page; write the file again"
+        )
+    check_page_fits(header, buffer.size, what)
+    _check_sizes(header, codec, what)
+    return header
+
+
+def _check_codec(codec: int, what: str) -> None:
+    name = CODECS[codec] if 0 <= codec < len(CODECS) else f"codec {codec}"
+    if name in _UNSUPPORTED_CODECS or name not in CODECS:
+        raise UnsupportedFeature(
+            f"{what} is compressed with {name}, which is not supported; write the file with another codec"
+        )
+
+
+# pyarrow raises the same error for an unsupported codec as for a damaged page.
+_UNSUPPORTED_CODECS = ("LZO",)
+
+
+def _check_sizes(header: PageHeader, codec: int, what: str) -> None:
+    if codec == UNCOMPRESSED and header.compressed_size != header.uncompressed_size:
+        raise CorruptFile(
+            f"{what} has an uncompressed page of {header.compressed_size} bytes, expected {header.uncompressed_size}; "
+            "write the file again"
+        )
+
+
+def _check_uncompressed_size(headers: Sequence[PageHeader], layout: ChunkLayout, what: str) -> None:
+    """Raise if pages decompress to more than the chunk states, because batches were sized by that number.
+
+    Writers count differently, so a small excess is allowed.
+    """
+    uncompressed = sum(header.uncompressed_size for header in headers)
+    if uncompressed > max(layout.total_uncompressed_size, MAX_BATCH_BYTES):
+        raise CorruptFile(
+            f"{what} has pages of {uncompressed} uncompressed bytes in a chunk of {layout.total_uncompressed_size}; "
+            "write the file again"
+        )
+
+
+def _check_counts(
+    headers: Sequence[PageHeader], num_rows: int, row_counts: Sequence[int] | None, schema: LeafSchema, what: str
+) -> None:
+    data = [header for header in headers if header.is_data]
+    if row_counts is not None and len(row_counts) != len(data):
+        raise CorruptFile(
+            f"{what} has {len(data)} pages, and {len(row_counts)} in its offset index; write the file again"
+        )
+    # One value per row, except for lists: only data pages of version 2 count their rows.
+    row_totals = [header.num_rows if schema.is_repeated else header.num_values for header in data]
+    if row_counts is not None:
+        for found, expected in zip(row_totals, row_counts, strict=True):
+            if found is not None and found != expected:
+                raise CorruptFile(
+                    f"{what} has a page of {found} rows, and {expected} in its offset index; write it again"
+                )
+    known = [count for count in row_totals if count is not None]
+    if len(known) == len(row_totals) and sum(known) != num_rows:
+        raise CorruptFile(f"{what} has {sum(known)} rows in its pages, expected {num_rows}; write the file again")
+
+
+def _read(file: SyntheticFile, what: str, *, keep_dictionary: bool = False) -> pa.ChunkedArray:
+    try:
+        options = {"page_checksum_verification": True, "read_dictionary": [0] if keep_dictionary else None}
+        return open_reader(file.open(), **options).read_all(use_threads=False).column(0)
+    except NotImplementedError as error:
+        raise UnsupportedFeature(f"{what} cannot be decoded: {to_one_line(error)}") from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptFile(f"{what} cannot be decoded: {to_one_line(error)}") from error
+
+
+def _cast(column: pa.ChunkedArray, target: pa.DataType, what: str) -> pa.ChunkedArray:
+    try:
+        return column.cast(target)
+    except pa.ArrowException as error:
+        raise CorruptFile(f"{what} is {column.type} where {target} was expected: {to_one_line(error)}") from error
+
+
+# --- A Parquet file in memory with some pages of one column, for pyarrow to decode ------------------------------------
+#
+# pyarrow cannot read single pages, but it decodes any file: the unchanged dictionary page and data pages of the
+# original file, with a new footer that describes only them.
+
+_MAGIC = b"PAR1"
+_VERSION = 2
+_ARROW_SCHEMA = b"ARROW:schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The metadata of pages that their footer must contain."""
+
+    codec: int
+    encodings: tuple[int, ...]
+    num_rows: int
+    num_values: int
+    uncompressed_size: int
+    """The uncompressed size, headers included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticFile:
+    """The consecutive buffers of a file."""
+
+    buffers: tuple[pa.Buffer, ...]
+    size: int
+
+    def open(self) -> pa.NativeFile | PrefetchedFile:
+        """Open the file for pyarrow.
+
+        pyarrow reads a chunk as a whole, so several buffers are copied into one in any case; copying here avoids calls
+        into Python. Only a single large buffer is worth a file object that serves it without a copy.
+        """
+        if self.size <= _MIN_ZERO_COPY_BYTES or len(self.buffers) > _BUFFERS_WITH_ONE_PAGE_BUFFER:
+            return pa.BufferReader(b"".join(self.buffers))
+        start, ranges = 0, []
+        for buffer in self.buffers:
+            ranges.append((start, buffer))
+            start += buffer.size
+        return PrefetchedFile(ranges, self.size, "pages")
+
+
+_MIN_ZERO_COPY_BYTES = 1024 * 1024
+_BUFFERS_WITH_ONE_PAGE_BUFFER = 3  # the magic, the pages, the footer
+
+
+def build_one_column_file(
+    schema: LeafSchema,
+    field: pa.Field | None,
+    dictionary: pa.Buffer | None,
+    data: Sequence[pa.Buffer],
+    pages: Pages,
+    created_by: bytes | None = None,
+) -> SyntheticFile:
+    """Build a file from a leaf's dictionary page and data pages, both with their headers.
+
+    `field` is the Arrow field as which the leaf is read, narrowed to it; without it the Parquet schema decides.
+    `created_by` is that of the original file, by which readers recognise bugs of old writers.
+    """
+    buffers = [_MAGIC_BUFFER, *((dictionary,) if dictionary is not None else ()), *data]
+    start = len(_MAGIC)
+    end = sum(buffer.size for buffer in buffers)
+    data_start = start + (dictionary.size if dictionary is not None else 0)
+    frame = _make_frame(schema, field, pages.codec, pages.encodings, created_by)
+    numbers = (
+        (5, I64, pages.num_values),
+        (6, I64, pages.uncompressed_size),
+        (7, I64, end - start),
+        (9, I64, data_start),
+        (11, I64, None if dictionary is None else start),
+    )
+    chunk = frame.before_numbers + encode_fields(numbers, after=4) + END_OF_STRUCT
+    column = _BEFORE_CHUNK + chunk + END_OF_STRUCT
+    row_group = encode_struct(
+        (
+            (1, LIST, encode_list(STRUCT, [column])),
+            (2, I64, pages.uncompressed_size),
+            (3, I64, pages.num_rows),
+        )
+    )
+    rows = encode_fields(((3, I64, pages.num_rows), (4, LIST, encode_list(STRUCT, [row_group]))), after=2)
+    footer = frame.before_rows + rows + frame.after_rows
+    tail = pa.py_buffer(footer + len(footer).to_bytes(4, "little") + _MAGIC)
+    return SyntheticFile((*buffers, tail), end + tail.size)
+
+
+_MAGIC_BUFFER = pa.py_buffer(_MAGIC)
+_BEFORE_CHUNK = encode_fields(((2, I64, 0), (3, STRUCT, b"")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The bytes that all footers of one column share, independent of its pages."""
+
+    before_rows: bytes
+    after_rows: bytes
+    before_numbers: bytes
+    """The bytes within the metadata of the chunk."""
+
+
+@lru_cache(maxsize=1024)
+def _make_frame(
+    schema: LeafSchema, field: pa.Field | None, codec: int, encodings: tuple[int, ...], created_by: bytes | None
+) -> _Frame:
+    root = encode_struct(((4, BINARY, b"schema"), (5, I32, 1)))
+    elements = encode_list(STRUCT, [root, *(element.encode() for element in schema.elements)])
+    arrow_schema = None if field is None else _encode_arrow_schema(field)
+    column_fields = (
+        (1, I32, schema.leaf.physical),
+        (2, LIST, encode_list(I32, encodings)),
+        (3, LIST, encode_list(BINARY, [element.name for element in schema.elements])),
+        (4, I32, codec),
+    )
+    return _Frame(
+        encode_fields(((1, I32, _VERSION), (2, LIST, elements))),
+        encode_fields(((5, LIST, arrow_schema), (6, BINARY, created_by)), after=4) + END_OF_STRUCT,
+        encode_fields(column_fields),
+    )
+
+
+def _encode_arrow_schema(field: pa.Field) -> bytes:
+    serialized = base64.b64encode(pa.schema([field]).serialize())
+    return encode_list(STRUCT, [encode_struct(((1, BINARY, _ARROW_SCHEMA), (2, BINARY, serialized)))])

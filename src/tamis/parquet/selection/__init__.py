@@ -1,0 +1,1 @@
+"""Sets of rows: `RowSelection` (`row_selection`) over half-open runs (`runs`), and Roaring bitmaps."""

@@ -1,1 +1,0 @@
-"""Connectors: lake tables, databases and in-memory tables, as the optimizer rules use them."""

@@ -1,0 +1,456 @@
+"""The lake connector: Delta, Iceberg and Hive-style tables, and single files.
+
+| pushed      | effect                                                                                                 |
+|-------------|--------------------------------------------------------------------------------------------------------|
+| filter      | prunes, and the scan tests every row; conjuncts with unsupported functions stay above                  |
+| projection  | columns and struct fields are pushed; expressions stay above                                           |
+| aggregation | count, min, max and sum, by keys that are constant within files                                   |
+| limit       | that many rows, from as few files as hold them                                                         |
+| top-n       | a few more rows than that, read in the order of bounds; the node stays above                       |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from tamis.errors import EvaluationError, ExpressionError
+from tamis.expr.evaluate import can_evaluate
+from tamis.expr.functions.table import FUNCTIONS, type_of
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, walk
+from tamis.expr.sql.printer import to_display_sql
+from tamis.formats.delta.table import DeltaTable
+from tamis.formats.source import FileListing, TableSource
+from tamis.query.connectors.connector import (
+    Connector,
+    Handle,
+    Properties,
+    PushedAggregation,
+    PushedFilter,
+    PushedProjection,
+    PushedRows,
+)
+from tamis.query.connectors.lake_clustering import is_clustered
+from tamis.query.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, Path, TopRows
+from tamis.query.connectors.lake_reading import (
+    ListingCache,
+    build_scan,
+    find_properties,
+    find_satisfied_predicate,
+    read_handle,
+)
+from tamis.query.plan.column_ids import is_deterministic
+from tamis.query.plan.nodes import AggregateCall, Named, Output, SortKey
+from tamis.query.plan.paths import collect_paths, replace_paths
+from tamis.query.sql.table_versions import split_table_state
+from tamis.scan.aggregation.measures import Function, Measure, can_compare, can_group, can_sum
+from tamis.scan.reading.bloom_join_filter import KeySieve
+from tamis.scan.reading.residual import Residual
+from tamis.scan.scan import Scan
+from tamis.skipping.predicate import make_predicate
+from tamis.types import LONG, STRING
+
+MAX_CACHED_HANDLES = 1000
+"""The number of handles whose properties are cached."""
+
+
+class LakeConnector(Connector):
+    """A connector for opened lake tables, by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._tables: dict[tuple[str, ...], LakeHandle] = {}
+        self._properties: dict[LakeHandle, tuple[TableSource, Properties]] = {}
+        self._clustering: dict[tuple[LakeHandle, Column], tuple[TableSource, bool | None]] = {}
+        self._listings = ListingCache()
+
+    def add(self, name: tuple[str, ...], source: TableSource) -> LakeHandle:
+        """Register a table under a name, and replace the one that had this name."""
+        handle = self._tables[name] = LakeHandle.of(name, source)
+        return handle
+
+    def table(self, name: tuple[str, ...]) -> LakeHandle | None:
+        return self._tables.get(name)
+
+    def columns(self, handle: Handle) -> pa.Schema:
+        return _as_lake(handle).schema
+
+    def describe(self, handle: Handle) -> str:
+        given = _as_lake(handle)
+        state = "" if split_table_state(given.name[-1]) is None else f" at version {given.version}"
+        parts = [f"{given.source.format} table {given.source.name!r}{state}"]
+        if given.aggregation is not None:
+            parts.append("summed while reading" if given.sums_rows else "aggregated from metadata where possible")
+        parts.append(f"columns {', '.join(each.name for each in given.columns) or 'none'}")
+        if given.predicate != TRUE:
+            parts.append(f"where {to_display_sql(given.predicate)}")
+        if given.pruning != TRUE:
+            parts.append(f"pruned by {_shorten(to_display_sql(given.pruning))}")
+        if given.bloom_filters:
+            parts.append(f"Bloom join filter on {', '.join(column.name for column, _ in given.bloom_filters)}")
+        if given.limit is not None:
+            parts.append(f"at most {given.limit} rows")
+        if given.top is not None:
+            parts.append(f"about the first {given.top.count} rows by {given.top.column.name}")
+        return "; ".join(parts)
+
+    def satisfied(self, handle: Handle) -> Expr:
+        return find_satisfied_predicate(_as_lake(handle))
+
+    def properties(self, handle: Handle) -> Properties:
+        """Return the properties of a handle, from a listing of its files, cached for each handle."""
+        given = _as_lake(handle)
+        source, known = self._properties.get(given, (None, None))
+        # A directory that is opened again has equal handles, but its files may differ.
+        if known is None or source is not given.source:
+            if len(self._properties) >= MAX_CACHED_HANDLES:
+                self._properties.clear()
+            known = find_properties(given, self._listings)
+            self._properties[given] = given.source, known
+        return known
+
+    def is_clustered(self, handle: Handle, column: Expr) -> bool | None:
+        given = _as_lake(handle)
+        found = given.column(column.path[0]) if isinstance(column, Column) and len(column.path) == 1 else None
+        if found is None or given.aggregation is not None:
+            return None
+        key = given, found.column
+        source, known = self._clustering.get(key, (None, None))
+        if source is not given.source:
+            if len(self._clustering) >= MAX_CACHED_HANDLES:
+                self._clustering.clear()
+            known = is_clustered(given, found.column, self._listings)
+            self._clustering[key] = given.source, known
+        return known
+
+    def listing(self, handle: LakeHandle) -> FileListing:
+        """Return the files that may hold a row of a handle; the listing is cached."""
+        return self._listings.of(handle)
+
+    # --- Pushdown -----------------------------------------------------------------------------------------------------
+
+    def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
+        given = _as_lake(handle)
+        if given.is_limited:
+            return None
+        own, others = [], []
+        for conjunct in split_conjuncts(predicate):
+            found = _to_table_columns(conjunct, given)
+            if found is None:
+                others.append(conjunct)
+            else:
+                own.append(found)
+        if not own:
+            return None
+        before = [] if given.predicate == TRUE else split_conjuncts(given.predicate)
+        both = and_(*dict.fromkeys((*before, *(each for each in own if each != TRUE))))
+        return PushedFilter(replace(given, predicate=both), and_(*others))
+
+    def push_pruning(self, handle: Handle, predicate: Expr) -> LakeHandle | None:
+        given = _as_lake(handle)
+        if given.is_limited or given.aggregation is not None:
+            return None
+        own = _to_table_columns(predicate, given)
+        if own is None:
+            return None
+        return replace(given, pruning=own if given.pruning == TRUE else and_(given.pruning, own))
+
+    def push_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> LakeHandle | None:
+        given = _as_lake(handle)
+        if given.is_limited or given.aggregation is not None or not isinstance(column, Column):
+            return None
+        found = given.column(column.path[0]) if len(column.path) == 1 else None
+        if found is None or found.type != keys.type:
+            return None
+        return replace(given, bloom_filters=(*given.bloom_filters, (found, keys)))
+
+    def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
+        given = _as_lake(handle)
+        if given.aggregation is not None:
+            return None
+        wanted = [_resolve_path(path, given) for path in collect_paths(output.expr for output in outputs)]
+        if given.top is not None and not any(_is_inside(given.top.column.path, each.path) for each in wanted):
+            # The top-n needs its sort column, even if the outputs do not.
+            wanted.append(given.top.column)
+        columns = tuple(dict.fromkeys(wanted))
+        if columns == given.columns:
+            return None
+        names = _make_distinct([each.name for each in columns])
+        named = tuple(replace(each, name=name) for each, name in zip(columns, names, strict=True))
+        by_path = {_to_handle_path(given, each.path): each for each in named}
+        replacements = {path: Column((each.name,), type=each.type) for path, each in by_path.items()}
+        return PushedProjection(
+            replace(given, columns=named),
+            tuple(Output(each.name, each.type) for each in named),
+            tuple(Named(output.name, replace_paths(output.expr, replacements)) for output in outputs),
+        )
+
+    def push_aggregation(
+        self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
+    ) -> PushedAggregation | None:
+        given = _as_lake(handle)
+        if given.is_limited or given.aggregation is not None or not (keys or aggregates):
+            return None
+        if any(map(is_average, aggregates)):
+            parts = PartialAggregates.of(aggregates)
+            pushed = self.push_aggregation(handle, partial, keys, parts.calls)
+            return None if pushed is None else replace(pushed, values=parts.values(pushed.columns[len(keys) :]))
+        own_keys = [_find_key(key, given) for key in keys]
+        measures = [_to_measure(call, given) for call in aggregates]
+        if None in own_keys or None in measures:
+            return None
+        keys_of_table = [key for key in own_keys if key is not None]
+        known = tuple(measure for measure in measures if measure is not None)
+        names = _make_distinct([*(key.name for key in keys), *(call.name for call in aggregates)])
+        columns = [
+            *(LakeColumn(name, key.path, key.type) for name, key in zip(names, keys_of_table, strict=False)),
+            *(LakeColumn(name, (), each.type) for name, each in zip(names[len(keys) :], known, strict=True)),
+        ]
+        made = replace(given, columns=tuple(columns), aggregation=Aggregation(tuple(keys_of_table), known))
+        return PushedAggregation(made, tuple(Output(each.name, each.type) for each in columns))
+
+    def sums_rows(self, handle: Handle) -> bool:
+        return True
+
+    def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
+        given = _as_lake(handle)
+        if given.aggregation is not None or given.top is not None:
+            return None
+        if given.limit is not None and given.limit <= count:
+            return PushedRows(given, guaranteed=True)
+        return PushedRows(replace(given, limit=count), guaranteed=True)
+
+    def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
+        given = _as_lake(handle)
+        if given.is_limited or given.aggregation is not None or not keys:
+            return None
+        first = keys[0]
+        if not isinstance(first.expr, Column) or len(first.expr.path) != 1:
+            return None
+        column = given.column(first.expr.path[0])
+        if column is None or not can_compare(column.type) or _has_collation(column, given):
+            return None
+        top = TopRows(column, first.descending, first.nulls_first, count, with_ties=len(keys) > 1)
+        return PushedRows(replace(given, top=top), guaranteed=False)
+
+    # --- Reading ------------------------------------------------------------------------------------------------------
+
+    def to_scan(self, handle: Handle) -> Scan | None:
+        """Return the scan that reads a handle, with the columns of the table.
+
+        Return None for aggregations and top-n, which need more than a scan.
+        """
+        given = _as_lake(handle)
+        if given.aggregation is not None or given.top is not None:
+            return None
+        return build_scan(given, self._listings)
+
+    def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
+        return read_handle(_as_lake(handle), self._listings)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def _as_lake(handle: Handle) -> LakeHandle:
+    assert isinstance(handle, LakeHandle), f"expected a LakeHandle, found {handle!r}"
+    return handle
+
+
+# --- Filters ----------------------------------------------------------------------------------------------------------
+
+
+def _to_table_columns(conjunct: Expr, handle: LakeHandle) -> Expr | None:
+    """Return a conjunct over columns of the table; None if the scan cannot evaluate it."""
+    if not is_deterministic(conjunct):
+        return None
+    calls = (node for node in walk(conjunct) if isinstance(node, Call))
+    if any(call.function not in FUNCTIONS for call in calls):
+        return None
+    keys = None if handle.aggregation is None else {key.path for key in handle.aggregation.keys}
+    columns = find_columns(conjunct)
+    if keys is not None and not columns:
+        # Such a conjunct drops groups, not rows: without keys there is one group even for no rows.
+        return None
+    replacements: dict[Path, Column] = {}
+    for column in columns:
+        found = handle.column(column.path[0])
+        if found is None or (keys is not None and found.path not in keys):
+            return None
+        replacements[found.name,] = found.column
+    own = replace_paths(conjunct, replacements)
+    try:
+        source = handle.source
+        predicate = make_predicate(own, source.schema, source.name, source.partition_columns)
+    except ExpressionError:
+        # The engine above the scan may support it.
+        return None
+    return own if _can_evaluate(predicate.expr, source.schema) else None
+
+
+def _can_evaluate(expr: Expr, schema: pa.Schema) -> bool:
+    """Return whether the scan supports the argument types: an engine may convert where it does not (`upper(7)`)."""
+    if can_evaluate(expr):
+        return True
+    names = {column.path[0] for column in find_columns(expr)}
+    fields = [each for each in schema if each.name in names]
+    one_row = pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in fields], [each.name for each in fields])
+    try:
+        Residual(split_conjuncts(expr)).filter(one_row)
+    except EvaluationError:
+        return False
+    return True
+
+
+# --- Projections ------------------------------------------------------------------------------------------------------
+
+
+def _resolve_path(path: Path, handle: LakeHandle) -> LakeColumn:
+    """Return the column or struct field that a path names; the innermost struct if the path continues into a list."""
+    column = handle.column(path[0])
+    assert column is not None, f"no column {path[0]!r} in {handle}"
+    found = column
+    for name in path[1:]:
+        index = found.type.get_field_index(name) if pa.types.is_struct(found.type) else -1
+        if index < 0:
+            break
+        found = LakeColumn(f"{found.name}.{name}", (*found.path, name), found.type.field(index).type)
+    return found
+
+
+def _to_handle_path(handle: LakeHandle, path: Path) -> Path:
+    """Return the path of a table column or field, under the column names of a handle."""
+    column = next(each for each in handle.columns if _is_inside(path, each.path))
+    return (column.name, *path[len(column.path) :])
+
+
+def _is_inside(path: Path, other: Path) -> bool:
+    return path[: len(other)] == other
+
+
+def _make_distinct(names: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for name in names:
+        number, own = 1, name
+        while own in found:
+            number += 1
+            own = f"{name}_{number}"
+        found[own] = None
+    return list(found)
+
+
+# --- Aggregation ------------------------------------------------------------------------------------------------------
+
+
+def _find_key(key: Named, handle: LakeHandle) -> Column | None:
+    """Return the column of a key if metadata can group by it: it has one value within each file. Else None."""
+    if not isinstance(key.expr, Column) or len(key.expr.path) != 1:
+        return None
+    column = handle.column(key.expr.path[0])
+    if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
+        return None
+    return column.column if column.path[0] in find_constant_columns(handle.source) else None
+
+
+def find_constant_columns(source: TableSource) -> Collection[str]:
+    """Return the columns that have a single value within most files."""
+    if source.format != "iceberg":
+        return source.partition_columns
+    # Imported lazily: Iceberg's dependencies are optional.
+    from tamis.formats.iceberg.table import IcebergTable
+
+    return source.layout.identity_columns if isinstance(source, IcebergTable) else ()
+
+
+def _to_measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:
+    if call.filter is not None:
+        return None
+    match call.function, call.args:
+        case "count", ():
+            return Measure("count")
+        case "count", (Literal() as value,) if not value.is_null and not call.distinct:
+            return Measure("count")
+        case ("count" | "min" | "max" | "sum") as function, (Column() as argument,):
+            column = handle.column(argument.path[0])
+            if column is None:
+                return None
+            found = _resolve_path(argument.path, handle)
+            if len(found.path) != len(column.path) + len(argument.path) - 1:
+                return None
+            return _measure_column(function, found, handle, is_distinct=call.distinct)
+        case _:
+            return None
+
+
+def _measure_column(function: Function, column: LakeColumn, handle: LakeHandle, *, is_distinct: bool) -> Measure | None:
+    if function == "count":
+        # The null counts of leaf columns do not reveal whether a struct is NULL.
+        return None if is_distinct or pa.types.is_nested(column.type) else Measure("count", column.column)
+    if function == "sum":
+        return Measure("sum", column.column) if can_sum(column.type) and not is_distinct else None
+    is_ordered = can_compare(column.type) and not _has_collation(column, handle)
+    return Measure(function, column.column) if is_ordered else None
+
+
+def _has_collation(column: LakeColumn, handle: LakeHandle) -> bool:
+    """Return whether strings of a column compare by a collation instead of byte by byte."""
+    return isinstance(handle.source, DeltaTable) and column.path in handle.source.snapshot.metadata.collations
+
+
+# --- Averages from sums and counts, which can be combined across files ------------------------------------------------
+#
+#     avg(x)  ─▶  CAST(sum(x) AS double) / CAST(count(x) AS double)
+#
+# The average of decimals has four more digits after the decimal point than they have, as in Spark.
+# DuckDB computes averages without keys like this; averages of groups may differ in their last bit.
+
+
+def is_average(call: AggregateCall) -> bool:
+    return call.function == "avg" and not call.distinct and len(call.args) == 1
+
+
+@dataclass(frozen=True)
+class PartialAggregates:
+    """The distinct aggregates without averages, and the positions of those that each requested one is computed from."""
+
+    calls: tuple[AggregateCall, ...]
+    positions: tuple[tuple[int, ...], ...]
+    scales: tuple[int | None, ...]
+    """For each requested average of decimals, the scale of these decimals; else None."""
+
+    @staticmethod
+    def of(aggregates: Sequence[AggregateCall]) -> PartialAggregates:
+        found: dict[AggregateCall, int] = {}
+        positions = []
+        for call in aggregates:
+            functions = ("sum", "count") if is_average(call) else (call.function,)
+            parts = (replace(call, name="", function=function) for function in functions)
+            positions.append(tuple(found.setdefault(part, len(found)) for part in parts))
+        calls = tuple(replace(call, name=f"{call.function}({_format_arguments(call)})") for call in found)
+        return PartialAggregates(calls, tuple(positions), tuple(map(_find_scale, aggregates)))
+
+    def values(self, columns: Sequence[Output]) -> tuple[Expr, ...]:
+        """Return the requested aggregates as expressions over the columns of the partial results."""
+        return tuple(
+            _to_value([Column((columns[position].name,), type=columns[position].type) for position in positions], scale)
+            for positions, scale in zip(self.positions, self.scales, strict=True)
+        )
+
+
+def _find_scale(call: AggregateCall) -> int | None:
+    averaged = type_of(call.args[0]) if is_average(call) else None
+    return averaged.scale if averaged is not None and pa.types.is_decimal(averaged) else None
+
+
+def _format_arguments(call: AggregateCall) -> str:
+    return ", ".join(each.name if isinstance(each, Column) else to_display_sql(each) for each in call.args) or "*"
+
+
+def _to_value(parts: Sequence[Column], scale: int | None) -> Expr:
+    if len(parts) == 1:
+        return parts[0]
+    quotient = Call("/", tuple(Call("cast", (part, Literal("double", STRING))) for part in parts))
+    return quotient if scale is None else Call("round", (quotient, Literal(scale + 4, LONG)))

@@ -1,0 +1,214 @@
+"""EXPLAIN output as text and as JSON: the plan before and after optimization, the rules applied, and the scans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tamis.errors import InvalidArgument, format_count
+from tamis.expr.nodes import Expr
+from tamis.expr.sql.printer import to_display_sql
+from tamis.query.connectors.connector import Connector
+from tamis.query.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    Join,
+    Limit,
+    Named,
+    Node,
+    Project,
+    Sort,
+    SortKey,
+    Sql,
+    TableScan,
+    TopN,
+    Union,
+    Values,
+    get_outputs,
+    get_sources,
+    walk_plan,
+)
+from tamis.query.plan.optimizer import RuleMetrics
+from tamis.query.policies.redaction import REDACTED_PLAN_NOTE, is_redacted, redact_plan
+
+FORMATS = ("text", "json")
+_SHOWN_TEXT = 160
+
+
+def explain(
+    query: str,
+    before: Node,
+    after: Node,
+    accounts: Sequence[RuleMetrics],
+    connectors: Mapping[str, Connector],
+    format: str = "text",
+    names: Sequence[str] | None = None,
+) -> str:
+    """Return how a query will run, as text or as JSON. For a table under a policy it shows only the original plan.
+
+    `names` are the names of the returned columns; None if only the engine knows them.
+    """
+    if format not in FORMATS:
+        raise InvalidArgument(f"no format {format!r}. Formats: {', '.join(FORMATS)}")
+    found = collect_facts(query, before, after, accounts, connectors, names)
+    return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _format_text(found)
+
+
+def collect_facts(
+    query: str,
+    before: Node,
+    after: Node,
+    accounts: Sequence[RuleMetrics],
+    connectors: Mapping[str, Connector],
+    names: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return the content of `explain` as nested values."""
+    if is_redacted(before):
+        asked = redact_plan(before)
+        return {
+            "query": query,
+            "returns": _describe_result(asked, names),
+            "before": plan_to_dict(asked, {}),
+            "note": REDACTED_PLAN_NOTE,
+        }
+    return {
+        "query": query,
+        "returns": _describe_result(before, names),
+        "before": plan_to_dict(before, connectors),
+        "after": plan_to_dict(after, connectors),
+        "rules": [
+            {"rule": each.name, "applied": each.applied, "milliseconds": round(each.seconds * 1000, 3)}
+            for each in accounts
+        ],
+        "scans": [_describe_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)],
+    }
+
+
+def _describe_result(plan: Node, names: Sequence[str] | None) -> list[dict[str, str]]:
+    """Return the names of the result columns with their column ids, which are unique while names may repeat."""
+    column_ids = [output.name for output in get_outputs(plan)]
+    return [{"name": name, "column": column} for name, column in zip(names or column_ids, column_ids, strict=False)]
+
+
+def plan_to_dict(plan: Node, connectors: Mapping[str, Connector]) -> dict[str, Any]:
+    """Return a plan as nested values."""
+    return {
+        "node": type(plan).__name__,
+        "what": _describe_node(plan, connectors),
+        "columns": [output.name for output in get_outputs(plan)],
+        "sources": [plan_to_dict(source, connectors) for source in get_sources(plan)],
+    }
+
+
+def format_plan(plan: Node, connectors: Mapping[str, Connector] | None = None) -> str:
+    """Return a plan as text: one line per node, with sources indented."""
+    return "\n".join(_format_lines(plan_to_dict(plan, connectors or {}), 0))
+
+
+def _format_text(found: Mapping[str, Any]) -> str:
+    returned = [_format_alias(each["column"], each["name"]) for each in found["returns"]]
+    lines = ["Query", f"  {' '.join(found['query'].split())}"]
+    lines += [f"  returns {', '.join(returned)}"] if returned else []
+    lines += ["", "Logical plan", *_format_lines(found["before"], 1)]
+    if "note" in found:
+        return "\n".join([*lines, "", found["note"]])
+    lines += ["", "Optimized plan", *_format_lines(found["after"], 1), "", "Rules"]
+    used = [each for each in found["rules"] if each["applied"]]
+    width = max((len(each["rule"]) for each in used), default=0)
+    lines += [f"  {each['rule']:<{width}}  {each['applied']:>3} ×  {each['milliseconds']:.1f} ms" for each in used]
+    if not used:
+        lines.append("  none applied")
+    lines += ["", "Scans"]
+    for scan in found["scans"]:
+        known = [f"{'' if scan['rows_are_exact'] else 'at most '}{format_count(scan['rows'], 'row')}"
+                 if scan["rows"] is not None else "", f"{scan['bytes']:,} bytes"
+                 if scan["bytes"] is not None else ""]  # fmt: skip
+        size = ", ".join(filter(None, known))
+        lines.append(f"  {scan['reads']}{f' ({size})' if size else ''}")
+    if not found["scans"]:
+        lines.append("  none")
+    return "\n".join(lines)
+
+
+def _format_lines(tree: Mapping[str, Any], depth: int) -> list[str]:
+    lines = [f"{'  ' * depth}{tree['node']}{' ' if tree['what'] else ''}{tree['what']}"]
+    for source in tree["sources"]:
+        lines += _format_lines(source, depth + 1)
+    return lines
+
+
+def _describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> dict[str, Any]:
+    connector = connectors[scan.connector]
+    known = connector.properties(scan.handle)
+    return {
+        "connector": scan.connector,
+        "reads": connector.describe(scan.handle),
+        "rows": known.rows,
+        "rows_are_exact": known.rows_are_exact,
+        "bytes": known.bytes,
+    }
+
+
+# --- Nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _describe_node(node: Node, connectors: Mapping[str, Connector]) -> str:
+    match node:
+        case TableScan():
+            known = connectors.get(node.connector)
+            return repr(node.handle) if known is None else known.describe(node.handle)
+        case Filter():
+            return to_display_sql(node.predicate)
+        case Project():
+            return ", ".join(map(_format_output, node.outputs))
+        case Aggregate():
+            keys = f" by {', '.join(map(_format_output, node.keys))}" if node.keys else ""
+            return (", ".join(map(_format_call, node.aggregates)) or "distinct") + keys
+        case Join():
+            pairs = [f"{to_display_sql(one)} = {to_display_sql(other)}" for one, other in node.criteria]
+            conditions = " and ".join([*pairs, *([to_display_sql(node.filter)] if node.filter is not None else [])])
+            prunes = f", dynamic filter on the {node.dynamic_filter_side} side" if node.dynamic_filter_side else ""
+            return f"{node.kind}{f' on {conditions}' if conditions else ''}{prunes}"
+        case Sort():
+            return _format_order(node.keys)
+        case TopN():
+            return f"{node.count} by {_format_order(node.keys)}"
+        case Limit():
+            offset = f" after {node.offset}" if node.offset else ""
+            return f"{node.count}{offset}"
+        case Union():
+            return f"of {len(node.sources)}"
+        case Values():
+            return format_count(node.rows.num_rows, "row")
+        case Sql():
+            text = " ".join(node.text.split())
+            return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} …"
+
+
+def _format_output(each: Named) -> str:
+    return _format_alias(_format_expr(each.expr), each.name)
+
+
+def _format_alias(value: str, name: str) -> str:
+    return name if value in (name, f"`{name}`") else f"{value} as {name}"
+
+
+def _format_expr(expr: Expr) -> str:
+    return to_display_sql(expr)
+
+
+def _format_call(call: AggregateCall) -> str:
+    args = ", ".join(map(to_display_sql, call.args)) or "*"
+    kept = f" where {to_display_sql(call.filter)}" if call.filter is not None else ""
+    text = f"{call.function}({'distinct ' if call.distinct else ''}{args}){kept}"
+    return f"{text} as {call.name}"
+
+
+def _format_order(keys: Sequence[SortKey]) -> str:
+    return ", ".join(
+        f"{to_display_sql(key.expr)}{' descending' if key.descending else ''}"
+        f"{'' if key.nulls_first is not key.descending else ', nulls first' if key.nulls_first else ', nulls last'}"
+        for key in keys
+    )

@@ -1,0 +1,142 @@
+"""The optimizer: it applies the rules to a plan, round after round, until none of them changes anything.
+
+A rule receives a node and returns its replacement, or None. No rule may undo the progress of another: operations only
+move towards scans, and handles only accept more. If a rule or a connector breaks that contract, the optimizer stops
+after more rounds than a correct rule needs, with an error that names the rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tamis.errors import InvalidArgument, TamisError
+from tamis.expr.nodes import Expr
+from tamis.query.connectors.connector import Connector, Properties
+from tamis.query.plan.nodes import Node, TableScan, transform_up, walk_plan
+from tamis.query.plan.spark_semantics import is_equivalent_on_spark
+from tamis.query.plan.time_zones import depends_on_zone
+from tamis.query.policies.protected_reading import redact_errors
+
+ROUNDS_PER_NODE = 4
+"""The maximum number of rounds per node of a plan. An operation moves down one step per round."""
+
+MIN_ROUNDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What rules may use besides the plan."""
+
+    connectors: Mapping[str, Connector]
+    """The connectors by the names in scans."""
+    has_workers: bool = False
+    """Whether the engine reads on its own workers, which aggregate what they read."""
+    is_utc: bool = True
+    """Whether the engine's session time zone is UTC, as it is for tables."""
+    is_ansi: bool = True
+    """Whether overflows and invalid casts are errors in the engine."""
+
+    def is_equivalent_on_engine(self, *exprs: Expr) -> bool:
+        """Return whether connectors evaluate all of the expressions as the engine does."""
+        if not self.is_utc and any(map(depends_on_zone, exprs)):
+            return False
+        return not self.has_workers or all(is_equivalent_on_spark(expr, ansi=self.is_ansi) for expr in exprs)
+
+    def connector(self, name: str) -> Connector:
+        return self.connectors[name]
+
+    def properties(self, scan: TableScan) -> Properties:
+        """Return a scan's statistics. For a table under a policy, errors are redacted."""
+        connector = self.connectors[scan.connector]
+        if not scan.is_protected:
+            return connector.properties(scan.handle)
+        with redact_errors():
+            return connector.properties(scan.handle)
+
+    def is_clustered(self, scan: TableScan, column: Expr) -> bool | None:
+        """Return whether a scan's table is clustered by a column; None means unknown.
+
+        It is always unknown for a table under a policy.
+        """
+        return None if scan.is_protected else self.connectors[scan.connector].is_clustered(scan.handle, column)
+
+
+class Rule(Protocol):
+    """One rewrite of a plan. `explain` shows its `name`, and users switch it off by that name."""
+
+    name: str
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        """Return the replacement of a node; None if the rule does not apply."""
+        ...
+
+
+def is_final(rule: Rule) -> bool:
+    """Return whether a rule runs only when no other rule applies any more: its class sets `is_final = True`."""
+    return bool(getattr(rule, "is_final", False))
+
+
+@dataclass(slots=True)
+class RuleMetrics:
+    """Metrics of a rule for one plan."""
+
+    name: str
+    applied: int = 0
+    seconds: float = 0.0
+    changes: list[tuple[Node, Node]] = field(default_factory=list)
+    """Each changed node, before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """An optimized plan, with the metrics of each rule in the order in which the rules run."""
+
+    plan: Node
+    rule_metrics: tuple[RuleMetrics, ...]
+
+
+def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_off: Collection[str] = ()) -> Optimized:
+    """Apply every rule wherever it matches, until the plan no longer changes."""
+    unknown = sorted(set(switched_off) - {rule.name for rule in rules})
+    if unknown:
+        known = ", ".join(rule.name for rule in rules)
+        raise InvalidArgument(f"no rule {unknown[0]!r}. Rules: {known}")
+    accounts = {rule.name: RuleMetrics(rule.name) for rule in rules}
+    used = [rule for rule in rules if rule.name not in switched_off]
+    first = [rule for rule in used if not is_final(rule)]
+    last = [rule for rule in used if is_final(rule)]
+    most = MIN_ROUNDS + ROUNDS_PER_NODE * sum(1 for _ in walk_plan(plan))
+    for _ in range(most):
+        before = plan
+        for rule in first:
+            plan = _apply_everywhere(rule, plan, context, accounts[rule.name])
+        if plan is before or plan == before:
+            for rule in last:
+                plan = _apply_everywhere(rule, plan, context, accounts[rule.name])
+            if plan is before or plan == before:
+                return Optimized(plan, tuple(accounts.values()))
+    busiest = max(accounts.values(), key=lambda metrics: metrics.applied)
+    raise TamisError(
+        f"the rule {busiest.name!r} still changes the plan after {most} rounds: switch it off with "
+        f"rules={{{busiest.name!r}: False}}, and report the query"
+    )
+
+
+def _apply_everywhere(rule: Rule, plan: Node, context: Context, metrics: RuleMetrics) -> Node:
+    started = time.perf_counter()
+
+    def change(node: Node) -> Node:
+        changed = rule.apply(node, context)
+        if changed is None:
+            return node
+        metrics.applied += 1
+        metrics.changes.append((node, changed))
+        return changed
+
+    try:
+        return transform_up(plan, change)
+    finally:
+        metrics.seconds += time.perf_counter() - started

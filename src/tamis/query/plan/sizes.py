@@ -1,0 +1,99 @@
+"""Size estimates of nodes from table statistics, before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tamis.query.plan.nodes import (
+    Filter,
+    Join,
+    Limit,
+    Node,
+    Sql,
+    TableScan,
+    TopN,
+    Union,
+    Values,
+    get_sources,
+    walk_plan,
+)
+from tamis.query.plan.optimizer import Context
+
+MAX_BUILD_ROWS = 500_000
+"""A join side with more rows is not materialised to build a dynamic filter."""
+
+MAX_BUILD_BYTES = 64 * 1024 * 1024
+"""The same in bytes of files, if the number of rows is unknown."""
+
+MIN_SIZE_RATIO = 4
+"""A side is pruned only if it is more than this many times as large as the other: else reading all of it is fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An estimate of the size of a node's result, from metadata. None means unknown."""
+
+    rows: int | None
+    bytes: int | None
+
+    @property
+    def can_build(self) -> bool:
+        if self.rows is not None:
+            return self.rows <= MAX_BUILD_ROWS
+        return self.bytes is not None and self.bytes <= MAX_BUILD_BYTES
+
+    def is_much_smaller_than(self, other: Size) -> bool:
+        if self.rows is not None and other.rows is not None:
+            return MIN_SIZE_RATIO * self.rows < other.rows
+        if self.bytes is not None and other.bytes is not None:
+            return MIN_SIZE_RATIO * self.bytes < other.bytes
+        return True
+
+    @property
+    def sort_key(self) -> tuple[bool, int]:
+        return self.rows is None, self.rows if self.rows is not None else self.bytes or 0
+
+
+def estimate_size(node: Node, context: Context) -> Size:
+    match node:
+        case TableScan():
+            known = context.properties(node)
+            return Size(known.rows, known.bytes)
+        case Values():
+            return Size(node.rows.num_rows, node.rows.nbytes)
+        case Limit() | TopN():
+            below = estimate_size(node.source, context)
+            return Size(node.count if below.rows is None else min(node.count, below.rows), below.bytes)
+        case Join(kind="semi" | "anti"):
+            return estimate_size(node.left, context)
+        case _:
+            # A guess for joins: most are on a unique key of one side. The executor stops a side that grows too large.
+            sizes = [estimate_size(source, context) for source in get_sources(node)]
+            if isinstance(node, Union | Sql):
+                return Size(_sum(size.rows for size in sizes), _sum(size.bytes for size in sizes))
+            return Size(_largest(size.rows for size in sizes), _largest(size.bytes for size in sizes))
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else sum(number for number in found if number is not None)
+
+
+def _largest(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else max((number for number in found if number is not None), default=0)
+
+
+def is_filtered(node: Node, context: Context) -> bool:
+    """Return whether a node returns, or may return, fewer rows than the tables below it have."""
+    for each in walk_plan(node):
+        match each:
+            case TableScan():
+                if context.properties(each).is_filtered is not False:
+                    return True
+            case Filter() | Limit() | TopN() | Sql() | Join(kind="semi" | "anti"):
+                return True
+            case _:
+                pass
+    return False

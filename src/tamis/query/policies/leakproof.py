@@ -1,0 +1,77 @@
+"""Which of the user's conditions may be tested on rows that a policy hides.
+
+A condition runs below a policy only if it reveals nothing but its value: neither it nor any function in it ever fails,
+whatever the value. The error of `y = 20 AND 1 / (y - 20) = 0` would reveal that there is a hidden 20.
+
+    leakproof   a = 5   a <= 5   a <=> NULL   a IN (1, 2)   a IS NULL   s LIKE 'p%'   flag
+                and AND, OR, NOT of those; `a` is a column, or a field of one, of the type of the literals
+    not         functions, arithmetic, casts, columns compared with columns, everything else
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tamis.expr.evaluate import can_evaluate, may_call_fail, may_fail
+from tamis.expr.functions.table import COMPARISONS
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, walk
+from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
+
+_LOGIC = frozenset(("and", "or", "not"))
+
+
+def is_leakproof(predicate: Expr) -> bool:
+    """Whether a bound predicate can be tested on any row without revealing it.
+
+    >>> from tamis import types
+    >>> from tamis.expr.nodes import Literal
+    >>> y = Column(("y",), type=types.LONG)
+    >>> five = Literal(5, types.LONG)
+    >>> is_leakproof(Call("<", (y, five))), is_leakproof(Call("<", (Call("+", (y, five)), five)))
+    (True, False)
+    """
+    has_leakproof_form = fold(predicate, _has_leakproof_form, _conditions)
+    # Without the types of its columns a comparison might convert a value, and fail.
+    return has_leakproof_form and can_evaluate(predicate) and not may_fail(predicate)
+
+
+def policy_may_fail(expr: Expr) -> bool:
+    """Whether a row filter or a mask may fail on a value. The error would reveal hidden rows."""
+    return any(may_call_fail(node) and not _is_cast_to_text(node) for node in walk(expr) if isinstance(node, Call))
+
+
+def _is_cast_to_text(call: Call) -> bool:
+    match call:
+        case Call("cast", (_, Literal("string"))):
+            return True
+        case _:
+            return False
+
+
+def _conditions(node: Expr) -> tuple[Expr, ...]:
+    return node.args if isinstance(node, Call) and node.function in _LOGIC else ()
+
+
+def _has_leakproof_form(node: Expr, operands: tuple[bool, ...]) -> bool:
+    match node:
+        case Literal(type=data_type) | Column(type=data_type):
+            return data_type is not None and bool(pa.types.is_boolean(data_type) or pa.types.is_null(data_type))
+        case Call(function) if function in _LOGIC:
+            return all(operands)
+        case Call(function, (Column(), Literal()) | (Literal(), Column())) if function in COMPARISONS:
+            return True
+        case Call("is_null" | "is_not_null", (Column(),)) | Call("startswith", (Column(), Literal())):
+            return True
+        case Call("in", (Column(), *items)):
+            return all(isinstance(item, Literal) for item in items)
+        case Call("like", (Column(), Literal(str() as pattern))):
+            return _is_prefix(pattern, DEFAULT_ESCAPE)
+        case Call("like", (Column(), Literal(str() as pattern), Literal(str() as escape))):
+            return _is_prefix(pattern, escape)
+        case _:
+            return False
+
+
+def _is_prefix(pattern: str, escape: str) -> bool:
+    parsed = parse_like(pattern, escape)
+    return parsed.is_prefix or parsed.is_exact

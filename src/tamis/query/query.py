@@ -1,0 +1,363 @@
+"""Queries: planned when they are made, run when they are asked for rows.
+
+`Query` is what people hold. `CompiledQuery` is the plan behind it, which the engines run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tamis.engines.duckdb.run.errors import explain_failure, explain_rejection
+from tamis.engines.duckdb.run.run_plan import RunningQuery, UntranslatableQuery, find_result_schema
+from tamis.engines.duckdb.translate.generators import mark_maps
+from tamis.errors import EvaluationError, InvalidArgument, TamisError
+from tamis.expr.sql.refusals import refuse_reserved
+from tamis.query.connectors.connector import Connector
+from tamis.query.plan.direct_scan import DirectResult, find_direct_result
+from tamis.query.plan.explain import explain
+from tamis.query.plan.nodes import Aggregate, AggregateCall, Node, Sql, TableScan, walk_plan
+from tamis.query.plan.optimizer import Context, Optimized, optimize
+from tamis.query.rules import ALL
+from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
+from tamis.query.sql.grouping import refuse_maps
+from tamis.query.sql.name_errors import find_name_error, find_quoted_columns, has_unknown_function
+from tamis.query.sql.normalise_query import normalise_query
+from tamis.query.sql.parameters import Arguments, fill_parameters, number_parameters
+from tamis.query.sql.planner import PlannedQuery, plan_query, read_query
+from tamis.query.sql.scopes import QueryTime
+from tamis.query.sql.sources import Tables
+from tamis.query.sql.table_versions import move_versions_into_names
+from tamis.query.sql.trees import replace_current_user
+from tamis.scan.scan import Rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+logger = logging.getLogger("tamis")
+
+Rules = Mapping[str, bool] | bool
+
+_ON_SPARK = "tamis.engines.spark.queries"
+"""A layer above this one, found by its name."""
+
+
+class CompiledQuery:
+    """The plan of a query over the tables of a session.
+
+    `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
+    the principal, NULL without one; without `knows_principal` the engine answers it. The plan is one for the embedded
+    engine, or for Spark with `on_spark`: `zone` is the time zone of the Spark session, and with `is_ansi` it raises an
+    error for a value that does not fit its type.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        tables: Tables,
+        connectors: Mapping[str, Connector],
+        rules: Rules = True,
+        *,
+        arguments: Arguments | None = None,
+        principal: str | None = None,
+        knows_principal: bool = True,
+        on_spark: bool = False,
+        zone: tzinfo = UTC,
+        is_ansi: bool = True,
+    ) -> None:
+        if not isinstance(text, str):
+            raise InvalidArgument(f"a query is a text in SQL, not {text!r}")
+        self.text = text
+        self._tables = tables
+        self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi)
+        self._switched_off = disabled_rules(rules)
+        self._started_at = datetime.now(zone)
+        tree = read_query(number_parameters(text))
+        if not on_spark:
+            refuse_reserved(tree)
+        fill_parameters(tree, arguments)
+        tree = normalise_query(tree)
+        move_versions_into_names(tree, self._started_at)
+        self._tree = replace_current_user(tree, principal) if knows_principal else tree
+        tables.check(text, self._tree)
+        self._planned = plan_query(self._tree, tables, now=self._now)
+        scans = [node for node in walk_plan(self.plan) if isinstance(node, TableScan)]
+        types = [(output.name.rpartition(".")[2], output.type) for scan in scans for output in scan.columns]
+        maps = {name.casefold() for name, kind in types if kind is not None and pa.types.is_map(kind)}
+        maps -= {name.casefold() for name, kind in types if kind is None or not pa.types.is_map(kind)}
+        if maps and mark_maps(self._tree, maps):
+            self._planned = plan_query(self._tree, tables, now=self._now)
+        columns = {name for name, _ in types}
+        for comparison in find_quoted_columns(self._tree, columns):
+            # Engines accept it, and find nothing.
+            logger.warning(
+                "%s compares two texts, and not a column: double quotes make a text, so write a name as `name`",
+                comparison,
+            )
+
+    # --- Plans --------------------------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Node:
+        """The plan before the rules."""
+        return self._planned.plan
+
+    @property
+    def has_policies(self) -> bool:
+        """Whether policies decide what may be seen."""
+        return self._tables.has_policies
+
+    @property
+    def _now(self) -> QueryTime:
+        return QueryTime(self._started_at, on_spark=self._context.has_workers)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the columns; None where the engine decides them."""
+        return self._planned.names
+
+    @cached_property
+    def optimized(self) -> Optimized:
+        """The plan after the rules, with the effect of each rule."""
+        return self._optimize(self._planned)
+
+    def _optimize(self, planned: PlannedQuery) -> Optimized:
+        return optimize(planned.plan, ALL, self._context, switched_off=self._switched_off)
+
+    @cached_property
+    def plain(self) -> PlannedQuery:
+        """The query as one SQL text over its tables, for engines that do not accept the plan."""
+        return plan_query(self._tree, self._tables, now=self._now, plain=True)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the result, in the types of the embedded engine. No table is read for it."""
+        connectors = self._context.connectors
+        try:
+            return find_result_schema(self.plan, self.names, connectors)
+        except UntranslatableQuery:
+            try:
+                return find_result_schema(self.plain.plan, self.plain.names, connectors)
+            except UntranslatableQuery as error:
+                raise self.refusal(error.__cause__ or error, _not_accepted) from error
+
+    @property
+    def context(self) -> Context:
+        """What the rules know about the tables and the engine."""
+        return self._context
+
+    def on_spark(self, zone: tzinfo = UTC, *, is_ansi: bool = True) -> CompiledQuery:
+        """Return the same query with a plan for Spark, whose session is in a time zone."""
+        context = replace(self._context, has_workers=True, is_utc=zone is UTC, is_ansi=is_ansi)
+        if context == self._context and self._started_at.tzinfo == zone:
+            return self
+        found = CompiledQuery.__new__(CompiledQuery)
+        vars(found).update(vars(self))
+        for known in ("optimized", "plain", "schema"):
+            vars(found).pop(known, None)
+        found._context = context
+        found._started_at = self._started_at.astimezone(zone)
+        found._planned = plan_query(found._tree, found._tables, now=found._now)
+        return found
+
+    def explain(self, format: str = "text") -> str:
+        """Return the plan before and after the rules, the effect of each rule, and what each scan will read."""
+        found = self.optimized
+        connectors = self._context.connectors
+        return explain(self.text, self.plan, found.plan, found.rule_metrics, connectors, format, self.names)
+
+    # --- Mistakes -----------------------------------------------------------------------------------------------------
+
+    def check(self, spark: Any = None, *, only_if_doubtful: bool = False) -> None:
+        """Raise the error of the embedded engine, or of Spark, for a query that it does not accept.
+
+        The engine is loaded for that. With `only_if_doubtful` it is asked only where a name, a type or a function is
+        unknown here, which costs nothing in most queries.
+        """
+        if only_if_doubtful and not self._is_doubtful:
+            return
+        if spark is not None:
+            import_module(_ON_SPARK).check(spark, self)
+            return
+        _ = self.schema
+
+    @property
+    def _is_doubtful(self) -> bool:
+        if not any(isinstance(node, Sql) for node in walk_plan(self.plan)):
+            return False
+        is_known = not self._planned.binder_errors and not has_unknown_function(self._tree)
+        return not is_known or find_name_error(self._tree, self._tables) is not None
+
+    def refusal(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
+        """Return the error for a query that an engine does not accept, in terms of the query.
+
+        `otherwise` makes the error where only the engine's own message is known.
+        """
+        return explain_rejection(self._tree, self._tables, self._planned.binder_errors, error, otherwise)
+
+    def _failure(self, error: BaseException) -> TamisError:
+        return explain_failure(self._tree, self._planned.binder_errors, error)
+
+    # --- Rows ---------------------------------------------------------------------------------------------------------
+
+    def run(self) -> RunningQuery | DirectResult:
+        """Start the query on the embedded engine."""
+        return self._run_translated(self._planned, lambda: self.plain)
+
+    def count(self) -> int:
+        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        if self._compares_rows:
+            # The columns must be known, to refuse maps.
+            return sum(batch.num_rows for batch in self.run().batches())
+        running = self._run_translated(_count_of(self._planned), lambda: _count_of(self.plain))
+        (counted,) = (value for batch in running.batches() for value in batch.column(0).to_pylist())
+        return int(counted)
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return the rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
+        on_spark = import_module(_ON_SPARK)
+        return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark), is_ansi=on_spark.is_ansi(spark)))
+
+    def _run_translated(self, planned: PlannedQuery, plain: Callable[[], PlannedQuery]) -> RunningQuery | DirectResult:
+        try:
+            plan = self.optimized.plan if planned is self._planned else self._optimize(planned).plan
+            return self._run_plan(plan, planned.names)
+        except UntranslatableQuery as error:
+            logger.info("the engine does not accept the plan, so the query runs as text: %s", error)
+        try:
+            # Whatever is wrong with the plan, the engine may still accept the query as it was written.
+            return self._run_plan(self._optimize(plain()).plan, plain().names)
+        except UntranslatableQuery as error:
+            raise self.refusal(error.__cause__ or error, _not_accepted) from error
+
+    def _run_plan(self, plan: Node, names: Sequence[str] | None) -> RunningQuery | DirectResult:
+        running = self._start(apply_dynamic_filters(plan, self._context, self._run_to_table), names)
+        try:
+            self._refuse_compared_maps(running.schema)
+        except TamisError:
+            running.close()
+            raise
+        return running
+
+    def _start(self, plan: Node, names: Sequence[str] | None) -> RunningQuery | DirectResult:
+        connectors = self._context.connectors
+        return find_direct_result(plan, names, connectors) or RunningQuery(
+            plan, names, connectors, self._failure, is_guarded=self.has_policies
+        )
+
+    def _refuse_compared_maps(self, schema: pa.Schema) -> None:
+        """Raise for DISTINCT over maps. Only the engine knows the types of parts that stayed text."""
+        if self._compares_rows:
+            refuse_maps(schema.types, "DISTINCT and set operations compare rows")
+
+    @property
+    def _compares_rows(self) -> bool:
+        tree = self._tree
+        is_union_all = isinstance(tree, exp.Union) and not tree.args.get("distinct")
+        return bool(tree.args.get("distinct")) or (isinstance(tree, exp.SetOperation) and not is_union_all)
+
+    def _run_to_table(self, plan: Node, most_rows: int) -> pa.Table | None:
+        running = self._start(plan, None)
+        batches: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in running.batches():
+            rows += batch.num_rows
+            if rows > most_rows:
+                running.close()
+                return None
+            batches.append(batch)
+        return pa.Table.from_batches(batches, running.schema)
+
+
+def _count_of(planned: PlannedQuery) -> PlannedQuery:
+    """Return the plan that counts the rows of another."""
+    counted = AggregateCall("count", "count", type=pa.int64())
+    return replace(planned, plan=Aggregate(planned.plan, (), (counted,)), names=("count",))
+
+
+class Query(Rows):
+    """A query over the tables of a session. It reads nothing before one of its methods asks for rows.
+
+    `Session.sql` makes it.
+    """
+
+    def __init__(self, compiled: CompiledQuery) -> None:
+        self._compiled = compiled
+
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self._compiled.text
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result. No table is read for it."""
+        return self._compiled.schema
+
+    def explain(self, format: str = "text") -> str:
+        """Return the plan before and after the rules, the effect of each rule, and what each scan will read."""
+        return self._compiled.explain(format)
+
+    def count(self) -> int:
+        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        return self._compiled.count()
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, batch by batch."""
+        return self._compiled.run().batches()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as an Arrow reader, which knows their columns before the first batch."""
+        running = self._compiled.run()
+        return pa.RecordBatchReader.from_batches(running.schema, running.batches())
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as one Arrow table."""
+        running = self._compiled.run()
+        return pa.Table.from_batches(running.batches(), running.schema)
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Return the rows as a DuckDB relation, which runs the query each time it is used."""
+        return super().to_duckdb(connection)
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return the rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
+        return self._compiled.to_spark(spark)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a query cannot be pickled: send its text, or its rows, as in query.to_arrow()")
+
+    def __repr__(self) -> str:
+        return f"<tamis.Query {' '.join(self.text.split())}>"
+
+
+def compiled_query(query: Query) -> CompiledQuery:
+    """Return the plan behind a query."""
+    return query._compiled
+
+
+def _not_accepted(reason: str) -> EvaluationError:
+    return EvaluationError(f"the embedded engine does not accept the query: {reason}")
+
+
+def disabled_rules(rules: Rules) -> frozenset[str]:
+    """Return the names of the rules that `rules=` switches off."""
+    if isinstance(rules, bool):
+        return frozenset() if rules else frozenset(rule.name for rule in ALL)
+    if not isinstance(rules, Mapping):
+        raise InvalidArgument(f"rules= is True, False, or as in {{'push_limit_into_scan': False}}, not {rules!r}")
+    known = [rule.name for rule in ALL]
+    for name, is_on in rules.items():
+        if name not in known:
+            raise InvalidArgument(f"no rule {name!r}; there are {', '.join(known)}")
+        if not isinstance(is_on, bool):
+            raise InvalidArgument(f"rules= switches the rule {name!r} to True or False, not to {is_on!r}")
+    return frozenset(name for name, is_on in rules.items() if not is_on)

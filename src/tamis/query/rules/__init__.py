@@ -1,0 +1,49 @@
+"""The optimizer rules, in the order in which they run in each round."""
+
+from __future__ import annotations
+
+from tamis.query.plan.optimizer import Rule
+from tamis.query.rules.aggregates.push_aggregation_into_scan import PushAggregationIntoScan
+from tamis.query.rules.columns.extract_dereferences import ExtractDereferences
+from tamis.query.rules.columns.prune_columns import PruneColumns
+from tamis.query.rules.columns.push_projection_into_scan import PushProjectionIntoScan
+from tamis.query.rules.filters.drop_residual import DropResidual
+from tamis.query.rules.filters.merge_filters import MergeFilters
+from tamis.query.rules.filters.push_filter_into_scan import PushFilterIntoScan
+from tamis.query.rules.filters.push_filter_through_aggregate import PushFilterThroughAggregate
+from tamis.query.rules.filters.push_filter_through_filter import PushFilterThroughFilter
+from tamis.query.rules.filters.push_filter_through_join import PushFilterThroughJoin
+from tamis.query.rules.filters.push_filter_through_project import PushFilterThroughProject
+from tamis.query.rules.filters.push_filter_through_union import PushFilterThroughUnion
+from tamis.query.rules.joins.prune_with_dynamic_filters import PruneWithDynamicFilters
+from tamis.query.rules.joins.push_join_into_scan import PushJoinIntoScan
+from tamis.query.rules.limits.push_limit_into_scan import PushLimitIntoScan
+from tamis.query.rules.limits.push_limit_through_project import PushLimitThroughProject
+from tamis.query.rules.limits.push_limit_through_union import PushLimitThroughUnion
+from tamis.query.rules.limits.push_top_n_into_scan import PushTopNIntoScan
+
+ALL: tuple[Rule, ...] = (
+    # Filters first: a limit or an aggregation must not be pushed into a scan before them.
+    MergeFilters(),
+    PushFilterThroughProject(),
+    PushFilterThroughFilter(),
+    PushFilterThroughJoin(),
+    PushFilterThroughUnion(),
+    PushFilterThroughAggregate(),
+    PushFilterIntoScan(),
+    DropResidual(),
+    # Then columns, so that a scan returns only the columns that the query reads.
+    PruneColumns(),
+    ExtractDereferences(),
+    PushProjectionIntoScan(),
+    # Then operations that reduce the number of rows.
+    PushLimitThroughProject(),
+    PushLimitThroughUnion(),
+    PushLimitIntoScan(),
+    PushTopNIntoScan(),
+    PushJoinIntoScan(),
+    # Last, when no other rule fires: a pushed aggregation blocks filters above it, and dynamic filters need the sizes
+    # of filtered tables.
+    PushAggregationIntoScan(),
+    PruneWithDynamicFilters(),
+)

@@ -1,0 +1,1 @@
+"""Rules that push aggregations down."""

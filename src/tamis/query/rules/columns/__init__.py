@@ -1,0 +1,1 @@
+"""Rules that narrow columns: projection pushdown, column pruning, dereference pushdown."""

@@ -1,0 +1,207 @@
+"""Narrow nodes to the columns and struct fields that are read from them.
+
+Only projections and aggregations state which columns they need, so narrowing starts there and descends node by node.
+Each node adds the columns that it reads itself, for its filter or its sort keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tamis.expr.nodes import Column, Expr
+from tamis.query.plan.column_ids import ColumnIds
+from tamis.query.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Limit,
+    Named,
+    Node,
+    Output,
+    Project,
+    Sort,
+    Sql,
+    TableScan,
+    TopN,
+    Union,
+    Values,
+    get_outputs,
+    replace_sources,
+)
+from tamis.query.plan.paths import Path, collect_paths, drop_nested_paths, find_field_type, replace_paths
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """A narrower node, and the columns that replace paths in expressions above it."""
+
+    node: Node
+    replacements: dict[Path, Column]
+
+
+def narrow_project(project: Project, *, nested: bool) -> Node | None:
+    """Return the projection over narrower nodes; None if nothing below it can be narrowed.
+
+    Unread columns are dropped. With `nested`, unread struct fields are dropped too.
+    """
+    wanted = collect_paths(each.expr for each in project.outputs)
+    below = _narrow_below(project.source, wanted, nested)
+    if below is None or (nested and not below.replacements):
+        return None
+    outputs = tuple(Named(each.name, replace_paths(each.expr, below.replacements)) for each in project.outputs)
+    return Project(below.node, outputs, project.protects)
+
+
+def narrow_source(source: Node, exprs: Iterable[Expr], *, nested: bool) -> Narrowed | None:
+    """Return a node with only the columns that some expressions read; None if it has no others."""
+    found = _narrow(source, collect_paths(exprs), nested)
+    return None if found is None or (nested and not found.replacements) else found
+
+
+def _narrow_below(node: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
+    """Return the node over narrower sources; None if nothing changes.
+
+    The node may return more than the wanted paths, because it also reads columns itself.
+    """
+    match node:
+        case Filter():
+            needed = drop_nested_paths([*wanted, *collect_paths([node.predicate])])
+            found = _narrow(node.source, needed, nested)
+            if found is None:
+                return None
+            predicate = replace_paths(node.predicate, found.replacements)
+            return Narrowed(Filter(found.node, predicate, node.protects), found.replacements)
+        case Sort() | TopN():
+            needed = drop_nested_paths([*wanted, *collect_paths(key.expr for key in node.keys)])
+            found = _narrow(node.source, needed, nested)
+            if found is None:
+                return None
+            keys = tuple(replace(key, expr=replace_paths(key.expr, found.replacements)) for key in node.keys)
+            return Narrowed(replace(node, source=found.node, keys=keys), found.replacements)
+        case Limit():
+            found = _narrow(node.source, wanted, nested)
+            return None if found is None else Narrowed(replace_sources(node, (found.node,)), found.replacements)
+        case Join():
+            return _narrow_join(node, wanted, nested)
+        case Project():
+            return _narrow_outputs(node, wanted, nested)
+        case Union():
+            return _narrow_union(node, wanted)
+        case Aggregate():
+            return _narrow_aggregate(node, wanted)
+        case _:
+            return None
+
+
+def _narrow(source: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
+    """Return a node with only the wanted paths and those that it reads itself; None if it has no others.
+
+    A projection is added only above leaves, which cannot narrow their output themselves. Projections in the middle of
+    a plan would block filter pushdown.
+    """
+    outputs = {output.name: output for output in get_outputs(source)}
+    paths = _find_paths(wanted, outputs, nested)
+    whole = {path[0] for path in paths if len(path) == 1}
+    if len(whole) == len(paths) == len(outputs):
+        return None
+    if not isinstance(source, TableScan | Values | Sql):
+        return _narrow_below(source, wanted, nested)
+    if isinstance(source, Sql) and not source.columns:
+        return None
+    named, replacements = _name_paths(paths, outputs)
+    # Columns keep their order.
+    order = {name: position for position, name in enumerate(outputs)}
+    ordered = sorted(named, key=lambda pair: order[pair[1][0]])
+    return Narrowed(Project(source, tuple(name for name, _ in ordered)), replacements)
+
+
+def _find_paths(wanted: list[Path], outputs: dict[str, Output], nested: bool) -> list[Path]:
+    """Return the outermost wanted paths, each cut to its column unless it leads to a struct field (with `nested`)."""
+    found = []
+    for path in wanted:
+        is_field = nested and len(path) > 1 and find_field_type(outputs, path) is not None
+        found.append(path if is_field else path[:1])
+    return drop_nested_paths(found)
+
+
+def _name_paths(
+    paths: Sequence[Path], outputs: dict[str, Output]
+) -> tuple[list[tuple[Named, Path]], dict[Path, Column]]:
+    column_ids = ColumnIds(outputs)
+    named: list[tuple[Named, Path]] = []
+    replacements: dict[Path, Column] = {}
+    for path in paths:
+        data_type = find_field_type(outputs, path)
+        name = path[0] if len(path) == 1 else column_ids.allocate(".".join(path))
+        named.append((Named(name, Column(path, type=data_type)), path))
+        if len(path) > 1:
+            replacements[path] = Column((name,), type=data_type)
+    return named, replacements
+
+
+def _narrow_outputs(project: Project, wanted: list[Path], nested: bool) -> Narrowed | None:
+    """Return a projection with fewer outputs, and with fields instead of structs that it only forwards."""
+    outputs = {output.name: output for output in get_outputs(project)}
+    meanings = {each.name: each.expr for each in project.outputs}
+    paths = [
+        path if isinstance(meanings.get(path[0]), Column) else path[:1] for path in _find_paths(wanted, outputs, nested)
+    ]
+    paths = drop_nested_paths(paths)
+    if len(paths) == len(outputs) and all(len(path) == 1 for path in paths):
+        return None
+    named, replacements = _name_paths(paths, outputs)
+    order = {name: position for position, name in enumerate(outputs)}
+    kept = []
+    for each, path in sorted(named, key=lambda pair: order[pair[1][0]]):
+        meaning = meanings[path[0]]
+        if len(path) > 1:
+            assert isinstance(meaning, Column)
+            meaning = Column((*meaning.path, *path[1:]), type=each.expr.type if isinstance(each.expr, Column) else None)
+        kept.append(Named(each.name, meaning))
+    return Narrowed(Project(project.source, tuple(kept), project.protects), replacements)
+
+
+def _narrow_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | None:
+    own = [*(expr for pair in join.criteria for expr in pair), *([join.filter] if join.filter is not None else [])]
+    needed = drop_nested_paths([*wanted, *collect_paths(own)])
+    sides: list[Node] = []
+    replacements: dict[Path, Column] = {}
+    for side in (join.left, join.right):
+        names = {output.name for output in get_outputs(side)}
+        found = _narrow(side, [path for path in needed if path[0] in names], nested)
+        sides.append(side if found is None else found.node)
+        replacements |= {} if found is None else found.replacements
+    if sides[0] is join.left and sides[1] is join.right:
+        return None
+    criteria = tuple(
+        (replace_paths(one, replacements), replace_paths(other, replacements)) for one, other in join.criteria
+    )
+    condition = None if join.filter is None else replace_paths(join.filter, replacements)
+    made = replace(join, left=sides[0], right=sides[1], criteria=criteria, filter=condition)
+    return Narrowed(made, replacements)
+
+
+def _narrow_union(union: Union, wanted: list[Path]) -> Narrowed | None:
+    names = {path[0] for path in wanted}
+    positions = [position for position, column in enumerate(union.columns) if column.name in names]
+    if len(positions) == len(union.columns):
+        return None
+    sources = []
+    for source in union.sources:
+        outputs = get_outputs(source)
+        own = (outputs[position] for position in positions)
+        sources.append(Project(source, tuple(Named(each.name, Column((each.name,), type=each.type)) for each in own)))
+    return Narrowed(Union(tuple(sources), tuple(union.columns[position] for position in positions)), {})
+
+
+def _narrow_aggregate(aggregate: Aggregate, wanted: list[Path]) -> Narrowed | None:
+    """Return an aggregation without the aggregates that are not read; its keys stay, because they define the groups."""
+    names = {path[0] for path in wanted}
+    kept = tuple(each for each in aggregate.aggregates if each.name in names)
+    if not kept and not aggregate.keys:
+        # The result is one row: any single aggregate keeps it.
+        kept = aggregate.aggregates[:1]
+    if len(kept) == len(aggregate.aggregates):
+        return None
+    return Narrowed(replace(aggregate, aggregates=kept), {})

@@ -1,0 +1,1 @@
+"""Rules that push predicates down, through each kind of node and into scans."""

@@ -1,0 +1,1 @@
+"""Rules for joins: pushdown into one connector, and dynamic filters from the smaller side."""

@@ -1,0 +1,406 @@
+"""Dynamic filters: run the smaller side of a join first, and prune the scans of the other side by its keys.
+
+The rule marks a join: `prunes` names the side to prune. The executor runs the other side first, and calls `pruned` with
+the keys it found to get the marked side with dynamic filters. For each criterion, the filter is
+
+- an IN list of all keys, if there are at most `MAX_LISTED_KEYS`;
+- else up to `MAX_KEY_RANGES` ranges that contain all keys, split at the widest gaps between keys.
+
+Both prune partitions, files, row groups and pages. Rows are tested with lists of up to `MAX_TESTED_KEYS` keys. For more
+keys, a Bloom join filter (see `tamis.scan.reading.bloom_join_filter`) drops most rows, if the keys are numbers or
+timestamps.
+
+Which side may be pruned depends on the join kind: never the side whose unmatched rows an outer join keeps. Pruning pays
+off if the table is much larger than the other side and clustered by the key: by its partitions, by the bounds of its
+files, or by the row groups or pages inside of them.
+A dynamic filter is pushed into scans only. It is an optimization: a scan that does not support it works without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.functions.table import strip_widening_casts, type_of
+from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, and_, or_
+from tamis.query.plan.column_ids import substitute
+from tamis.query.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Named,
+    Node,
+    Project,
+    Sort,
+    TableScan,
+    Union,
+    Values,
+    get_outputs,
+    get_sources,
+    replace_sources,
+)
+from tamis.query.plan.optimizer import Context
+from tamis.query.plan.sizes import MAX_BUILD_ROWS, Size, estimate_size, is_filtered
+from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
+from tamis.query.rules.scan_expressions import ScanNames
+from tamis.scan.reading.bloom_join_filter import KeySieve
+
+Side: TypeAlias = OneOf["left", "right"]
+
+PRUNABLE_SIDES: dict[str, tuple[Side, ...]] = {
+    "inner": ("left", "right"),
+    "left": ("right",),
+    "right": ("left",),
+    "semi": ("left", "right"),
+    "anti": ("right",),
+    "full": (),
+    "cross": (),
+}
+"""For each join kind, the sides whose unmatched rows do not contribute to the result."""
+
+
+class PruneWithDynamicFilters:
+    name = "prune_with_dynamic_filters"
+    is_final = True
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Join(criteria=criteria) if criteria:
+                chosen = _choose_side(node, context)
+                return None if chosen == node.dynamic_filter_side else replace(node, dynamic_filter_side=chosen)
+            case _:
+                return None
+
+
+def _choose_side(join: Join, context: Context) -> Side | None:
+    sides: list[tuple[Size, Side]] = []
+    for side in PRUNABLE_SIDES[join.kind]:
+        own, other = (join.left, join.right) if side == "left" else (join.right, join.left)
+        size = estimate_size(other, context)
+        # The keys of an unfiltered table rarely prune anything.
+        if not size.can_build or not is_filtered(other, context):
+            continue
+        scans = [
+            scan
+            for pair in join.criteria
+            for scan, column in _find_scans(own, pair[0] if side == "left" else pair[1])
+            if may_prune(scan, column, context)
+        ]
+        # Compare with what the scans read, not with the number of rows that joins produce.
+        if any(size.is_much_smaller_than(estimate_size(scan, context)) for scan in scans):
+            sides.append((size, side))
+    if not sides:
+        return None
+    return min(sides, key=lambda each: each[0].sort_key)[1]
+
+
+def may_prune(scan: TableScan, column: Column, context: Context) -> bool:
+    """Return whether a dynamic filter on a column can prune anything in a scan.
+
+    If the table is not clustered by the column, it prunes nothing: then the engine joins as fast without running one
+    side first.
+    """
+    own = ScanNames.of(scan, context).to_handle_expr(column)
+    return context.is_clustered(scan, own) is not False
+
+
+# --- During execution -------------------------------------------------------------------------------------------------
+
+
+def push_dynamic_filters(join: Join, keys: pa.Table, context: Context) -> Node:
+    """Return the side that a marked join prunes, with dynamic filters in its scans.
+
+    `keys` holds the keys of the other side, one column for each criterion.
+    """
+    side = join.left if join.dynamic_filter_side == "left" else join.right
+    for number, pair in enumerate(join.criteria):
+        # A key that the narrower type cannot represent equals none of its values.
+        target = strip_widening_casts(pair[0] if join.dynamic_filter_side == "left" else pair[1])
+        if not isinstance(target, Column):
+            continue
+        predicate = build_key_predicate(target, keys.column(number))
+        if predicate is not None:
+            found = _DynamicFilter(predicate, build_bloom_filter(target, keys.column(number)))
+            side = _push_dynamic_filter(side, target, found, context) or side
+    return side
+
+
+@dataclass(frozen=True, slots=True)
+class _DynamicFilter:
+    """A dynamic filter on a column: a predicate for pruning, and a Bloom join filter if there are many keys."""
+
+    predicate: Expr
+    bloom_filter: KeySieve | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Descent:
+    """The sources of a node (by index) into which a filter on one of its columns may go, and the column there."""
+
+    into: tuple[tuple[int, Column], ...]
+
+
+def _find_scans(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
+    """Return the scans that a filter on a column would reach, with the column in each of them."""
+    found: list[tuple[TableScan, Column]] = []
+    column = strip_widening_casts(key)
+    waiting = [(node, column)] if isinstance(column, Column) else []
+    while waiting:
+        current, own = waiting.pop()
+        if isinstance(current, TableScan):
+            found.append((current, own))
+        sources = get_sources(current)
+        waiting += [(sources[number], inner) for number, inner in _descend(current, own).into]
+    return found
+
+
+def _descend(node: Node, column: Column) -> _Descent:
+    column_id = column.path[0]
+    match node:
+        # The error of a policy that fails would reveal which rows it was evaluated on.
+        case Filter(protects=True) if policy_may_fail(node.predicate):
+            return _Descent(())
+        case Project(protects=True) if any(policy_may_fail(each.expr) for each in node.outputs):
+            return _Descent(())
+        case Filter() | Sort():
+            return _Descent(((0, column),))
+        case Project():
+            meaning = next((each.expr for each in node.outputs if each.name == column_id), None)
+            if not isinstance(meaning, Column) or (node.protects and meaning.path != (column_id,)):
+                return _Descent(())
+            return _Descent(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
+        case Aggregate():
+            meaning = next((each.expr for each in node.keys if each.name == column_id), None)
+            if not isinstance(meaning, Column):
+                return _Descent(())
+            return _Descent(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
+        case Union():
+            position = next((position for position, each in enumerate(node.columns) if each.name == column_id), None)
+            return (
+                _Descent(())
+                if position is None or len(column.path) > 1
+                else _descend_into_union(node, position, column)
+            )
+        case Join():
+            return _descend_into_join(node, column)
+        case _:
+            return _Descent(())
+
+
+def _descend_into_union(union: Union, position: int, column: Column) -> _Descent:
+    outputs = [get_outputs(source)[position] for source in union.sources]
+    return _Descent(
+        tuple(
+            (number, Column((output.name,), type=output.type))
+            for number, output in enumerate(outputs)
+            if output.type is not None and output.type == column.type
+        )
+    )
+
+
+def _descend_into_join(join: Join, column: Column) -> _Descent:
+    """Descend to the column's own side, if the join preserves its values, and to equal columns of the other side."""
+    is_left = any(output.name == column.path[0] for output in get_outputs(join.left))
+    keeps = ("inner", "cross", "left", "semi", "anti") if is_left else ("inner", "cross", "right")
+    if join.kind not in keeps:
+        return _Descent(())
+    into = [(0 if is_left else 1, column)]
+    if join.kind in ("inner", "semi"):
+        for left, right in join.criteria:
+            own, other = (left, right) if is_left else (right, left)
+            if own == column and isinstance(other, Column) and type_of(own) == type_of(other):
+                into.append((1 if is_left else 0, other))
+    return _Descent(tuple(into))
+
+
+def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
+    """Return the node with a dynamic filter in the scans that it reaches; None if no scan supports it."""
+    if isinstance(node, TableScan):
+        return _push_into_scan(node, column, dynamic, context)
+    sources = list(get_sources(node))
+    has_changed = False
+    for number, own in _descend(node, column).into:
+        predicate = _rewrite_for(dynamic.predicate, column, own)
+        if predicate is None:
+            continue
+        changed = _push_dynamic_filter(sources[number], own, _DynamicFilter(predicate, dynamic.bloom_filter), context)
+        if changed is not None:
+            sources[number] = changed
+            has_changed = True
+    return replace_sources(node, tuple(sources)) if has_changed else None
+
+
+def _rewrite_for(predicate: Expr, column: Column, other: Column) -> Expr | None:
+    """Return the predicate with a column replaced by another one that has the same values; None if it is nested."""
+    if column.path == other.path:
+        return predicate
+    return None if len(column.path) > 1 else substitute(predicate, {column.path[0]: other})
+
+
+def _is_tested_by_row(predicate: Expr) -> bool:
+    """Return whether a predicate is cheap enough to test each row: an equality or a short IN list."""
+    match predicate:
+        case Call("in", (_, *items)):
+            return len(items) <= MAX_TESTED_KEYS
+        case Call("or" | "and"):
+            return False
+        case _:
+            return True
+
+
+def _push_into_scan(scan: TableScan, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
+    if (scan.is_protected and not is_leakproof(dynamic.predicate)) or not context.is_equivalent_on_engine(
+        dynamic.predicate
+    ):
+        return None
+    connector = context.connector(scan.connector)
+    names = ScanNames.of(scan, context)
+    predicate = names.to_handle_expr(dynamic.predicate)
+    handle = None if _is_tested_by_row(predicate) else connector.push_pruning(scan.handle, predicate)
+    if handle is None:
+        pushed = connector.push_filter(scan.handle, predicate)
+        # A residual filter, or extra columns for one, would be of no use here.
+        handle = None if pushed is None or pushed.projections else pushed.handle
+    if dynamic.bloom_filter is not None:
+        before = scan.handle if handle is None else handle
+        handle = connector.push_join_keys(before, names.to_handle_expr(column), dynamic.bloom_filter) or handle
+    return None if handle is None else replace(scan, handle=handle)
+
+
+# --- Dynamic filters of joins: predicates on a join column, built from the key values of the other side ---------------
+
+MAX_LISTED_KEYS = 1000
+"""Up to this many keys become an IN list. More become ranges: comparing each with row group bounds costs too much."""
+
+MAX_TESTED_KEYS = 100
+"""Rows are tested with IN lists of up to this many keys. More keys only prune, and feed a Bloom join filter."""
+
+MAX_KEY_RANGES = 16
+"""The most ranges of a predicate. Building each takes about 2 ms, before anything is pruned."""
+
+
+def build_key_predicate(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
+    """Return a predicate that is TRUE wherever a column equals one of the keys; None if the type is not supported.
+
+    NULL keys match nothing. Floats are not supported, because 0.0 equals -0.0 and NaN equals itself.
+    """
+    values = _cast_keys(keys, column.type)
+    if values is None:
+        return None
+    distinct = pc.unique(values.drop_null())
+    if isinstance(distinct, pa.ChunkedArray):
+        distinct = distinct.combine_chunks()
+    if not len(distinct):
+        return FALSE
+    ordered = distinct.take(pc.array_sort_indices(distinct))
+    if len(ordered) <= MAX_LISTED_KEYS:
+        items = tuple(_to_literal(value) for value in ordered)
+        return Call("=", (column, items[0])) if len(items) == 1 else Call("in", (column, *items))
+    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in _split_into_ranges(ordered)))
+
+
+def build_bloom_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> KeySieve | None:
+    """Return a Bloom join filter of the keys; None if an IN list suffices or the type is not supported."""
+    values = _cast_keys(keys, column.type)
+    if values is None or not KeySieve.can_hold(values.type):
+        return None
+    distinct = pc.unique(values)
+    return KeySieve(distinct) if len(distinct) > MAX_TESTED_KEYS else None
+
+
+def _cast_keys(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) -> pa.Array | None:
+    """Return the keys in the type of the column, without keys that this type cannot represent.
+
+    Return None if the types are not supported.
+    """
+    if data_type is None or not types.is_ordered(data_type) or pa.types.is_floating(data_type):
+        return None
+    if pa.types.is_boolean(data_type):
+        return None
+    values = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    if values.type == data_type:
+        return values
+    if types.is_text(values.type) and types.is_text(data_type):
+        return values.cast(data_type)
+    if not (pa.types.is_integer(values.type) and pa.types.is_integer(data_type)):
+        return None
+    if pa.types.is_uint64(values.type) or pa.types.is_uint64(data_type):
+        return None
+    smallest, largest = types.integer_range(data_type)
+    values = values.cast(types.LONG)
+    fits = pc.and_(pc.greater_equal(values, smallest), pc.less_equal(values, largest))
+    return values.filter(fits).cast(data_type)
+
+
+def _to_literal(value: pa.Scalar) -> Literal:
+    return Literal(to_physical_value(value), value.type)
+
+
+def _between(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
+    if first == last:
+        return Call("=", (column, _to_literal(first)))
+    return and_(Call(">=", (column, _to_literal(first))), Call("<=", (column, _to_literal(last))))
+
+
+def _split_into_ranges(ordered: pa.Array) -> list[tuple[int, int]]:
+    """Return the positions of the first and last key of each range, split at the widest gaps."""
+    cuts = np.zeros(0, np.int64)
+    numbers = _to_numbers(ordered)
+    if numbers is not None:
+        gaps = np.diff(numbers)
+        widest = np.argsort(-gaps, kind="stable")[: MAX_KEY_RANGES - 1]
+        # Adjacent integers are never split.
+        cuts = np.sort(widest[gaps[widest] > 1])
+    firsts = [0, *(cuts + 1).tolist()]
+    lasts = [*cuts.tolist(), len(ordered) - 1]
+    return list(zip(firsts, lasts, strict=True))
+
+
+def _to_numbers(ordered: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    """Return keys as numbers with about the same distances; None for strings and binary, which have no distance."""
+    if pa.types.is_decimal(ordered.type):
+        numbers: np.ndarray[tuple[int], np.dtype[np.float64]] = np.array([float(each) for each in ordered.to_pylist()])
+        return numbers
+    if pa.types.is_integer(ordered.type) or pa.types.is_temporal(ordered.type):
+        plain = (
+            ordered.cast(pa.int32()) if ordered.type.bit_width == 32 and pa.types.is_temporal(ordered.type) else ordered
+        )
+        return np.asarray(plain.cast(types.LONG) if not pa.types.is_uint64(plain.type) else plain, np.float64)
+    return None
+
+
+# --- Dynamic filters: the smaller side of a join runs first, and its keys prune the other side ------------------------
+
+Run = Callable[[Node, int], "pa.Table | None"]
+"""Runs a plan to an Arrow table whose columns are named by column ids; None if it has more rows than the limit."""
+
+
+def apply_dynamic_filters(plan: Node, context: Context, run: Run) -> Node:
+    """Return the plan with dynamic filters applied: in such a join the smaller side is replaced by its rows."""
+    if isinstance(plan, Join) and plan.dynamic_filter_side is not None:
+        plan = _apply_dynamic_filter(plan, context, run)
+    sources = tuple(apply_dynamic_filters(source, context, run) for source in get_sources(plan))
+    return replace_sources(plan, sources)
+
+
+def _apply_dynamic_filter(join: Join, context: Context, run: Run) -> Node:
+    plain = replace(join, dynamic_filter_side=None)
+    small = join.right if join.dynamic_filter_side == "left" else join.left
+    side = 1 if join.dynamic_filter_side == "left" else 0
+    outputs = get_outputs(small)
+    passed = tuple(Named(output.name, Column((output.name,), type=output.type)) for output in outputs)
+    keys = tuple(Named(f"key {number}", pair[side]) for number, pair in enumerate(join.criteria))
+    rows = run(apply_dynamic_filters(Project(small, (*passed, *keys)), context, run), MAX_BUILD_ROWS)
+    if rows is None:
+        return plain
+    held = Values(rows.select(range(len(outputs))), outputs)
+    other = push_dynamic_filters(join, rows.select(range(len(outputs), rows.num_columns)), context)
+    return replace(plain, left=other, right=held) if side else replace(plain, left=held, right=other)

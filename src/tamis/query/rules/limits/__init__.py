@@ -1,0 +1,1 @@
+"""Rules that push limits and top-n down."""

@@ -1,0 +1,454 @@
+"""The planner: it turns SQL into a logical plan, as far as plan nodes support it.
+
+    SELECT region, sum(amount) AS total FROM orders WHERE day > '2024-01-01' GROUP BY region ORDER BY total LIMIT 3
+
+    TableScan(orders) ─▶ Filter(day > …) ─▶ Aggregate(region; sum(amount)) ─▶ TopN(sum, 3) ─▶ Project(region, total)
+
+A SELECT with unsupported SQL stays text, over plans of the tables and subqueries that it reads from:
+`tamis.query.sql.unsupported`. Sorts and limits are below the last projection, nearer to the scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlglot import exp
+
+from tamis.errors import ExpressionError, ParseError
+from tamis.expr.functions.table import type_of
+from tamis.expr.nodes import Column, Expr
+from tamis.expr.sql.syntax import MAX_NESTING, parse_statement, with_large_stack
+from tamis.query.plan.column_ids import ColumnIds, is_deterministic
+from tamis.query.plan.nodes import (
+    UNLIMITED,
+    Aggregate,
+    Filter,
+    Limit,
+    Named,
+    Node,
+    Output,
+    Project,
+    Sort,
+    SortKey,
+    Sql,
+    TopN,
+    Union,
+    get_outputs,
+)
+from tamis.query.sql.conditions import check_conditions
+from tamis.query.sql.grouping import Grouping, has_aggregates, refuse_maps
+from tamis.query.sql.scopes import Field, QueryTime, Scope, UnsupportedSql, find_references
+from tamis.query.sql.sources import (
+    CommonTableExpression,
+    PlannedSource,
+    Tables,
+    add_commons,
+    expand_argument_stars,
+    plan_from,
+)
+from tamis.query.sql.subqueries import ScalarSubqueries, add_where
+from tamis.query.sql.trees import refuse_engine_syntax, to_sql_text
+from tamis.query.sql.unsupported import UnsupportedSqlPlanner
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """The plan of a query, and the names of its columns; None if only the engine knows them."""
+
+    plan: Node
+    names: tuple[str, ...] | None
+    binder_errors: tuple[ExpressionError, ...] = ()
+    """Errors that Tamis' binder found in unsupported SQL. They explain why, if the engine rejects it too."""
+
+
+def read_query(text: str) -> exp.Query:
+    """Parse a query; raise `ParseError` if the text is another statement."""
+    tree = parse_statement(text, lambda tree: tree)
+    if isinstance(tree, exp.Values):
+        tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
+    if not isinstance(tree, exp.Query):
+        raise ParseError(f"{tree.key.upper()} is not a query", hint="Only queries run here: SELECT, WITH, VALUES")
+    refuse_engine_syntax(tree)
+    return tree
+
+
+def plan_query(tree: exp.Query, tables: Tables, *, now: QueryTime | None = None, plain: bool = False) -> PlannedQuery:
+    """Plan a query. With `plain` the plan is a single SQL text over all rows of its tables, for the engine to try."""
+
+    def work() -> PlannedQuery:
+        return _Planner(tables, tree, now or QueryTime(datetime.now(UTC))).whole(plain=plain)
+
+    try:
+        return work()
+    except RecursionError:
+        return with_large_stack(work, MAX_NESTING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An item of a SELECT list with its label: a syntax tree, or the value of a column that a star expands to."""
+
+    label: str
+    tree: exp.Expr | None
+    value: Expr | None = None
+
+
+_SUPPORTED_CLAUSES = {"with_", "expressions", "hint", "distinct", "from_", "joins", "where", "group", "having", "order",
+                      "limit", "offset"}  # fmt: skip
+
+
+class _Planner:
+    def __init__(self, tables: Tables, tree: exp.Query, now: QueryTime) -> None:
+        self.tables = tables
+        self.now = now
+        self.column_ids = ColumnIds()
+        self.commons_planned = 0
+        self._tree = tree
+        self._rest = UnsupportedSqlPlanner(self, tree)
+        self._doubts: list[ExpressionError] = []
+
+    def whole(self, *, plain: bool) -> PlannedQuery:
+        if not plain:
+            try:
+                planned = self._plan_supported(self._tree, {})
+                known = tuple(field.name for field in planned.fields)
+                if not known:
+                    raise ParseError("the query has no columns", hint="Select at least one, or count the rows")
+                return PlannedQuery(planned.node, known, tuple(self._doubts))
+            except UnsupportedSql as reason:
+                self._record_doubt(reason)
+                self.column_ids = ColumnIds()
+            try:
+                text, inputs, output_names = self._rest.write_partial_select(self._tree, add_commons(self._tree, {}))
+                return PlannedQuery(Sql(text, inputs, ()), output_names, tuple(self._doubts))
+            except UnsupportedSql:
+                pass
+        # The failed attempt must not reserve column ids.
+        self.column_ids = ColumnIds()
+        text, inputs = self._rest.text(self._tree, {}, plain=plain)
+        try:
+            names = tuple(self._rest.names(self._tree))
+        except UnsupportedSql:
+            names = None
+        return PlannedQuery(Sql(text, inputs, ()), names, tuple(self._doubts))
+
+    def _record_doubt(self, reason: UnsupportedSql) -> None:
+        if isinstance(reason.__cause__, ExpressionError):
+            self._doubts.append(reason.__cause__)
+
+    def query(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        for attempt in (self._plan_supported, self._plan_as_text):
+            try:
+                return attempt(tree, commons)
+            except UnsupportedSql as reason:
+                self._record_doubt(reason)
+        return self._rest.plan_as_text(tree, commons)
+
+    def _plan_as_text(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        return self._rest.plan_partial_select(tree, add_commons(tree, commons))
+
+    def _plan_supported(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        commons = add_commons(tree, commons)
+        match tree:
+            case exp.Select():
+                return self._plan_select(tree, commons)
+            case exp.Union() if not tree.args.get("distinct"):
+                return self._finish(tree, self._plan_union(tree, commons))
+            case exp.Union():
+                return self._finish(tree, _distinct(self._plan_union(tree, commons)))
+            case exp.Intersect() | exp.Except():
+                return self._finish(tree, self._plan_set_difference(tree, commons))
+            case exp.Subquery(this=exp.Query() as inner):
+                check_clauses(tree, {"this", "with_", "order", "limit", "offset"})
+                return self._finish(tree, self.query(inner, commons))
+            case _:
+                raise UnsupportedSql(tree.key)
+
+    # --- SELECT -------------------------------------------------------------------------------------------------------
+
+    def _plan_select(self, tree: exp.Select, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        check_clauses(tree, _SUPPORTED_CLAUSES)
+        if tree.args.get("from_") is None:
+            raise UnsupportedSql("no FROM")
+        node, scope = plan_from(self, tree, commons)
+        check_conditions(tree, scope)
+        expand_argument_stars(tree, scope)
+        where = tree.args.get("where")
+        if where is not None:
+            node = add_where(self, node, scope, where.this, commons)
+        beside = ScalarSubqueries(self, commons)
+        tree = beside.replace_subqueries(tree)
+        items = self._expand_items(tree, scope)
+        if has_aggregates(tree):
+            return self._plan_grouped(tree, node, scope, items, beside)
+        node = beside.join_to(node)
+        scope = scope.with_fields(beside.fields) if beside.fields else scope
+        fields: list[Field] = []
+        for item in items:
+            value = item.value if item.tree is None else self._resolve(item.tree, scope.with_aliases(fields))
+            assert value is not None
+            fields.append(Field(item.label, value, type_of(value)))
+        if tree.args.get("distinct") is not None:
+            return self._distinct(tree, node, fields)
+        keys = [self._plan_sort_key(each, fields, scope) for each in _get_sort_items(tree)]
+        return self._add_projection(self._add_sort_and_limit(tree, node, keys), fields)
+
+    def _resolve(self, tree: exp.Expr, scope: Scope) -> Expr:
+        return scope.resolve_expression(tree, self.now)
+
+    def _plan_grouped(
+        self, tree: exp.Select, node: Node, scope: Scope, items: Sequence[_Item], beside: ScalarSubqueries
+    ) -> PlannedSource:
+        grouping = Grouping(scope, self.column_ids, self.now)
+        grouping.add_joined_values(beside.fields)
+        self._add_grouping_keys(tree, grouping, scope, items)
+        fields: list[Field] = []
+        for item in items:
+            if item.tree is None:
+                assert item.value is not None
+                value = grouping.rewrite_over_groups(item.value)
+            else:
+                value = grouping.resolve(item.tree, fields)
+            fields.append(Field(item.label, value, type_of(value)))
+        having = tree.args.get("having")
+        kept = None
+        if having is not None:
+            refuse_ambiguous_alias(having.this, fields, scope)
+            kept = grouping.resolve(having.this, fields)
+        keys = []
+        is_distinct = tree.args.get("distinct") is not None
+        if not is_distinct:
+            keys = [self._plan_sort_key(each, fields, scope, grouping) for each in _get_sort_items(tree)]
+        node = beside.join_to(Aggregate(node, tuple(grouping.keys), tuple(grouping.calls)))
+        if kept is not None:
+            node = Filter(node, kept)
+        if is_distinct:
+            return self._distinct(tree, node, fields)
+        return self._add_projection(self._add_sort_and_limit(tree, node, keys), fields)
+
+    def _add_grouping_keys(self, tree: exp.Select, grouping: Grouping, scope: Scope, items: Sequence[_Item]) -> None:
+        group = tree.args.get("group")
+        if group is None:
+            return
+        check_clauses(group, {"expressions"})
+        for each in group.expressions:
+            item = None
+            if (position := parse_position(each)) is not None:
+                item = items[position - 1] if 0 < position <= len(items) else None
+                if item is None:
+                    raise UnsupportedSql(f"no column {position}")
+            elif isinstance(each, exp.Column) and not each.table and scope.find((each.name,)) is None:
+                item = next((item for item in items if item.label.casefold() == each.name.casefold()), None)
+            if item is None:
+                grouping.add_key(self._resolve(each, scope), each.name or "key")
+            elif item.tree is None:
+                assert item.value is not None
+                grouping.add_key(item.value, item.label)
+            else:
+                grouping.add_key(self._resolve(item.tree, scope), item.label)
+
+    def _distinct(self, tree: exp.Select, node: Node, fields: Sequence[Field]) -> PlannedSource:
+        check_clauses(tree.args["distinct"], set())
+        return self._finish(tree, _distinct(self._add_projection(node, fields)))
+
+    def _expand_items(self, tree: exp.Select, scope: Scope) -> list[_Item]:
+        found: list[_Item] = []
+        for each in tree.expressions:
+            match each:
+                case exp.Star():
+                    found += _expand_star(each, scope.expand_star())
+                case exp.Column(this=exp.Star() as star):
+                    parts = [
+                        each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None
+                    ]
+                    inner = [] if any(star.args.values()) else scope.expand_struct_star(parts)
+                    found += [_Item(name, tree) for name, tree in inner] or _expand_star(
+                        star, scope.expand_relation_star(parts)
+                    )
+                case exp.Alias():
+                    found.append(_Item(each.alias, each.this))
+                case exp.Aliases():
+                    raise UnsupportedSql("several names for one expression")
+                case _:
+                    found.append(_Item(make_label(each, scope), each))
+        return found
+
+    def _add_projection(self, node: Node, fields: Sequence[Field]) -> PlannedSource:
+        outputs: list[Named] = []
+        used: set[str] = set()
+        named: list[Field] = []
+        for field in fields:
+            match field.value:
+                case Column((column_id,)) if column_id not in used:
+                    pass
+                case _:
+                    column_id = self.column_ids.allocate(field.name)
+            used.add(column_id)
+            outputs.append(Named(column_id, field.value))
+            named.append(Field.of(field.name, column_id, field.type))
+        passed = [Named(output.name, Column((output.name,))) for output in get_outputs(node)]
+        if passed == outputs:
+            return PlannedSource(node, tuple(named))
+        return PlannedSource(Project(node, tuple(outputs)), tuple(named))
+
+    # --- Order and limit ----------------------------------------------------------------------------------------------
+
+    def _plan_sort_key(
+        self, ordered: exp.Ordered, fields: Sequence[Field], scope: Scope, grouping: Grouping | None = None
+    ) -> SortKey:
+        """Return a sort key over the columns below the projection. SELECT aliases precede source columns."""
+        check_clauses(ordered, {"this", "desc", "nulls_first"})
+        tree = ordered.this
+        found = None
+        if (position := parse_position(tree)) is not None:
+            if not 0 < position <= len(fields):
+                raise UnsupportedSql(f"no column {position}")
+            found = fields[position - 1].value
+        elif isinstance(tree, exp.Column) and not tree.table:
+            meant = {field.value for field in fields if field.name == tree.name}
+            meant = meant or {field.value for field in fields if field.name.casefold() == tree.name.casefold()}
+            if len(meant) > 1:
+                raise UnsupportedSql(f"{tree.name} has several meanings")
+            found = meant.pop() if meant else None
+        elif isinstance(tree, exp.Var):
+            raise UnsupportedSql("ORDER BY ALL")
+        if found is None:
+            refuse_ambiguous_alias(tree, fields, scope)
+            within = scope.with_aliases(fields)
+            found = self._resolve(tree, within) if grouping is None else grouping.resolve(tree, fields)
+        if not is_deterministic(found):
+            raise UnsupportedSql("a sort key that is not deterministic")
+        refuse_maps([type_of(found)], "ORDER BY compares values")
+        return SortKey(found, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
+
+    def _add_sort_and_limit(self, tree: exp.Expr, node: Node, keys: Sequence[SortKey]) -> Node:
+        """Add the sort and the limit of a query to a node."""
+        count, offset = self._parse_limit_and_offset(tree)
+        if keys and count is not None and not offset:
+            return TopN(node, tuple(keys), count)
+        node = Sort(node, tuple(keys)) if keys else node
+        return node if count is None and not offset else Limit(node, UNLIMITED if count is None else count, offset)
+
+    def _parse_limit_and_offset(self, tree: exp.Expr) -> tuple[int | None, int]:
+        limit, offset = tree.args.get("limit"), tree.args.get("offset")
+        if limit is not None:
+            check_clauses(limit, {"expression"})
+        if offset is not None:
+            check_clauses(offset, {"expression"})
+        is_all = limit is not None and limit.expression.name.upper() == "ALL"
+        count = None if limit is None or is_all else _parse_row_count(limit.expression)
+        return count, 0 if offset is None else _parse_row_count(offset.expression)
+
+    def _finish(self, tree: exp.Expr, planned: PlannedSource) -> PlannedSource:
+        """Add the sort and the limit to a plan that already has its columns: a set operation or DISTINCT."""
+        scope = Scope().with_fields(planned.fields)
+        keys = [self._plan_sort_key(each, planned.fields, scope) for each in _get_sort_items(tree)]
+        return PlannedSource(self._add_sort_and_limit(tree, planned.node, keys), planned.fields)
+
+    # --- Set operations -----------------------------------------------------------------------------------------------
+
+    def _plan_union(self, tree: exp.Union, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        _check_set_clauses(tree)
+        sources = [self.query(tree.expression, commons)]
+        left = tree.this
+        while type(left) is exp.Union and not (left.args.get("distinct") or has_modifiers(left)):
+            _check_set_clauses(left)
+            sources.append(self.query(left.expression, commons))
+            left = left.this
+        sources.append(self.query(left, commons))
+        sources.reverse()
+        width = len(sources[0].fields)
+        if any(len(source.fields) != width for source in sources):
+            raise UnsupportedSql("a union of different widths")
+        columns = []
+        for index, field in enumerate(sources[0].fields):
+            types = {source.fields[index].type for source in sources}
+            columns.append(Output(self.column_ids.allocate(field.name), types.pop() if len(types) == 1 else None))
+        names = [field.name for field in sources[0].fields]
+        nodes = tuple(self._add_projection(source.node, source.fields).node for source in sources)
+        fields = (Field.of(name, each.name, each.type) for name, each in zip(names, columns, strict=True))
+        return PlannedSource(Union(nodes, tuple(columns)), tuple(fields))
+
+    def _plan_set_difference(
+        self, tree: exp.SetOperation, commons: Mapping[str, CommonTableExpression]
+    ) -> PlannedSource:
+        _check_set_clauses(tree)
+        sides = [self.query(each, commons) for each in (tree.this, tree.expression)]
+        refuse_maps([field.type for field in sides[0].fields], f"{tree.key.upper()} compares rows")
+        operator = tree.key.upper() + ("" if tree.args.get("distinct") else " ALL")
+        column_ids = [self.column_ids.allocate(field.name) for field in sides[0].fields]
+        return self._rest.set_operation(operator, sides, column_ids)
+
+    def values(self, tree: exp.Values) -> PlannedSource:
+        return self._rest.values(tree)
+
+
+def _distinct(planned: PlannedSource) -> PlannedSource:
+    refuse_maps([field.type for field in planned.fields], "DISTINCT and set operations compare rows")
+    keys = [Named(output.name, Column((output.name,), type=output.type)) for output in get_outputs(planned.node)]
+    return PlannedSource(Aggregate(planned.node, tuple(keys), ()), planned.fields)
+
+
+def has_modifiers(tree: exp.Expr) -> bool:
+    return any(tree.args.get(key) for key in exp.QUERY_MODIFIERS) or tree.args.get("with_") is not None
+
+
+def _check_set_clauses(tree: exp.Expr) -> None:
+    check_clauses(tree, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
+
+
+def check_clauses(tree: exp.Expr, keys: set[str]) -> None:
+    """Raise `UnsupportedSql` if a tree has clauses other than the supported ones."""
+    for key, value in tree.args.items():
+        if key not in keys and value:
+            raise UnsupportedSql(f"{key} of {tree.key}")
+
+
+def _get_sort_items(tree: exp.Expr) -> list[exp.Ordered]:
+    order = tree.args.get("order")
+    if order is None:
+        return []
+    check_clauses(order, {"expressions"})
+    return list(order.expressions)
+
+
+def _parse_row_count(tree: exp.Expr) -> int:
+    if not isinstance(tree, exp.Literal) or tree.is_string or not tree.name.isdecimal():
+        raise UnsupportedSql("a limit that is not a number")
+    return int(tree.name)
+
+
+def parse_position(tree: exp.Expr) -> int | None:
+    """Return the column position that a bare number in ORDER BY or GROUP BY means; None for other expressions."""
+    is_position = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
+    return int(tree.name) if is_position else None
+
+
+def _expand_star(star: exp.Star, fields: Sequence[Field]) -> list[_Item]:
+    check_clauses(star, {"except_"})
+    excepted = star.args.get("except_") or ()
+    left_out = {each.name.casefold() for each in excepted}
+    if not left_out <= {field.name.casefold() for field in fields}:
+        # The engine will reject it and explain why.
+        raise UnsupportedSql("a star with EXCEPT of an unknown column")
+    return [_Item(field.name, None, field.value) for field in fields if field.name.casefold() not in left_out]
+
+
+def make_label(tree: exp.Expr, scope: Scope) -> str:
+    """Return the label of an item without an alias: the name of its column or field, or its text."""
+    if isinstance(tree, exp.Column | exp.Dot):
+        for top, parts in find_references(exp.Paren(this=tree.copy())):
+            found = scope.find(parts) if isinstance(top.parent, exp.Paren) else None
+            return parts[-1] if found is None or found[1] else found[0].name
+    return to_sql_text(tree)
+
+
+def refuse_ambiguous_alias(tree: exp.Expr, fields: Sequence[Field], scope: Scope) -> None:
+    """Raise `UnsupportedSql` if a name is both a source column and another value's alias: engines disagree on it."""
+    for column in tree.find_all(exp.Column):
+        meant = {field.value for field in fields if field.name.casefold() == column.name.casefold()}
+        found = scope.find((column.name,)) if meant and not column.table else None
+        if found is not None and {found[0].value} != meant:
+            raise UnsupportedSql(f"{column.name} has two meanings")

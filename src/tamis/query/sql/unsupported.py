@@ -1,0 +1,682 @@
+"""Unsupported SQL, which runs as text: windows, lateral views, subqueries in expressions, grouping sets and the like.
+
+In the text each table is replaced by its own plan. The plan has only the columns that the query mentions and, where
+outer joins allow it, the conditions on that table alone, so that pruning works below the text. Subqueries that can be
+planned on their own are planned. The conditions stay in the text as well: they are copied, not moved.
+
+    SELECT rank() OVER (ORDER BY o.amount) FROM orders o WHERE o.day = DATE '2024-01-01'
+
+    SELECT rank() OVER (ORDER BY o.amount)
+    FROM (SELECT `orders.amount` AS `amount`, `orders.day` AS `day` FROM `input_1`) AS o WHERE o.day = DATE '2024-01-01'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tamis.engines.duckdb.run.evaluate import SIGNED_TYPES, is_binary, is_formatted_differently
+from tamis.errors import TableNotFound
+from tamis.expr.evaluate import may_fail
+from tamis.expr.nodes import Column, Expr, and_
+from tamis.query.plan.column_ids import is_deterministic
+from tamis.query.plan.nodes import Filter, Named, Node, Output, Project, Sql, Values
+from tamis.query.plan.to_sql import quote_spark_name
+from tamis.query.sql.scopes import (
+    Field,
+    Relation,
+    Scope,
+    UnsupportedSql,
+    find_references,
+    make_column_tree,
+    name_fields,
+    refuse_case_collisions,
+)
+from tamis.query.sql.sources import (
+    CommonTableExpression,
+    PlannedSource,
+    QueryPlanner,
+    get_table_parts,
+    has_plain_name,
+    is_common,
+    plan_common,
+    plan_from,
+)
+from tamis.query.sql.trees import (
+    find_filterable_tables,
+    find_inner_commons,
+    has_free_star,
+    may_have_several_columns,
+    shorten_names,
+    split_block,
+    split_conjuncts,
+    to_sql_text,
+)
+
+
+@dataclass
+class _Inputs:
+    """The plans that a SQL text reads from."""
+
+    text: str
+    """The text of the whole query, which must not contain any generated name."""
+    generated_names: list[str]
+    """All names generated for the query."""
+    found: list[tuple[str, Node]] = field(default_factory=list)
+
+    def add(self, node: Node) -> exp.Table:
+        number = len(self.generated_names) + 1
+        while f"input_{number}" in self.text:
+            number += 1
+        name = f"input_{number}"
+        self.generated_names.append(name)
+        self.found.append((name, node))
+        return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+    def name_of_common(self) -> str:
+        """Return a new name for a common table expression, with spaces so that it is not the name of a table."""
+        name = f"common {len(self.generated_names) + 1} of the query"
+        self.generated_names.append(name)
+        return name
+
+
+_NO_PLAN = Values(pa.table({}), ())
+_MORE_COLUMNS = ("joins", "laterals", "pivots", "sample")
+"""Clauses of a query in brackets that change its columns."""
+
+
+class UnsupportedSqlPlanner:
+    """Makes `Sql` nodes for unsupported SQL."""
+
+    def __init__(self, queries: QueryPlanner, statement: exp.Expr) -> None:
+        self._queries = queries
+        self._statement = statement
+        self._generated_names: list[str] = []
+
+    # --- Blocks -------------------------------------------------------------------------------------------------------
+
+    def text(
+        self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression], *, plain: bool = False
+    ) -> tuple[str, tuple[tuple[str, Node], ...]]:
+        """Return the text of a query, and the plans that it reads from."""
+        root = exp.Paren(this=tree.copy())
+        inputs = self._make_inputs()
+        self._rewrite(root.this, commons, {}, inputs, plain=plain)
+        return to_sql_text(root.this), tuple(inputs.found)
+
+    def write_partial_select(
+        self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
+    ) -> tuple[str, tuple[tuple[str, Node], ...], tuple[str, ...]]:
+        """Return the text of a SELECT over one plan of its FROM and WHERE, that plan, and the names of its columns."""
+        inputs = self._make_inputs()
+        # The text needs the name before the plan exists.
+        table = inputs.add(_NO_PLAN)
+        found = make_partial_select(self._queries, tree, commons, table)
+        return to_sql_text(found.tree), ((table.name, found.node),), found.names
+
+    def plan_partial_select(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        """Return the result of `upper` as a node."""
+        text, inputs, names = self.write_partial_select(tree, commons)
+        return self._wrap(text, inputs, names)
+
+    def plan_as_text(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        """Return a query as a node; raise `UnsupportedSql` if the names of its columns are unknown."""
+        names = self.names(tree)
+        if not self._is_closed(tree, commons):
+            raise UnsupportedSql("a correlated subquery")
+        text, inputs = self.text(tree, commons)
+        return self._wrap(text, inputs, names)
+
+    def _wrap(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> PlannedSource:
+        column_ids = [self._queries.column_ids.allocate(name) for name in names]
+        columns = ", ".join(quote_spark_name(column_id) for column_id in column_ids)
+        return _make_sql_node(f"SELECT * FROM ({text}) AS `rest`({columns})", inputs, names, column_ids)
+
+    def set_operation(self, operator: str, sides: Sequence[PlannedSource], column_ids: Sequence[str]) -> PlannedSource:
+        """Return INTERSECT or EXCEPT of two plans as a node."""
+        if len(sides[0].fields) != len(sides[1].fields):
+            raise UnsupportedSql("sides of different widths")
+        inputs = self._make_inputs()
+        texts = []
+        for side in sides:
+            columns = [exp.alias_(make_field_tree(each), name, quoted=True)
+                       for each, name in zip(side.fields, column_ids, strict=True)]  # fmt: skip
+            texts.append(to_sql_text(exp.Select(expressions=columns, from_=exp.From(this=inputs.add(side.node)))))
+        names = [each.name for each in sides[0].fields]
+        return _make_sql_node(f" {operator} ".join(texts), tuple(inputs.found), names, column_ids)
+
+    def values(self, tree: exp.Values) -> PlannedSource:
+        """Return the rows of VALUES as a node."""
+        rows = tree.expressions
+        width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
+        if any((len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width for row in rows):
+            raise UnsupportedSql("rows of different widths")
+        if next(tree.find_all(exp.Query, exp.Column), None) is not None:
+            raise UnsupportedSql("rows that are not constant")
+        names = [f"col{index + 1}" for index in range(width)]
+        column_ids = [self._queries.column_ids.allocate(name) for name in names]
+        bare = tree.copy()
+        columns = [exp.to_identifier(name, quoted=True) for name in column_ids]
+        bare.set("alias", exp.TableAlias(this=exp.to_identifier("given", quoted=True), columns=columns))
+        select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare))
+        return _make_sql_node(to_sql_text(select), (), names, column_ids)
+
+    @cached_property
+    def _statement_text(self) -> str:
+        return to_sql_text(self._statement).lower()
+
+    def _make_inputs(self) -> _Inputs:
+        return _Inputs(self._statement_text, self._generated_names)
+
+    def _is_closed(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> bool:
+        """Return whether a query uses only names of its own sources. If the answer is wrong, the engine reports it."""
+        tables = list(tree.find_all(exp.Table))
+        aliases = list(tree.find_all(exp.TableAlias))
+        inner = {each.name.casefold() for each in (*tables, *aliases, *tree.find_all(exp.CTE))}
+        inner |= {each.alias.casefold() for each in tree.find_all(exp.Alias)}
+        inner |= {column.name.casefold() for each in aliases for column in each.columns}
+        own_commons = find_inner_commons(tree)
+        has_known_columns = True
+        for table in tables:
+            if is_common(table, commons) or table.name.casefold() in own_commons:
+                # Its column names are not resolved here.
+                has_known_columns = False
+            elif has_plain_name(table):
+                inner |= {each.name.casefold() for each in self._plan_source(table, commons).fields}
+        return all(
+            parts[0].casefold() in inner or (len(parts) == 1 and not has_known_columns)
+            for _, parts in find_references(tree)
+        )
+
+    def names(self, tree: exp.Expr) -> list[str]:
+        """Return the column names of a query; raise `UnsupportedSql` if only the engine knows them."""
+        while isinstance(tree, exp.SetOperation | exp.Subquery):
+            if isinstance(tree, exp.Subquery) and any(tree.args.get(key) for key in _MORE_COLUMNS):
+                raise UnsupportedSql("a query in brackets with joins")
+            tree = tree.this
+        if not isinstance(tree, exp.Select):
+            raise UnsupportedSql(f"the names of {tree.key}")
+        names = []
+        for each in tree.expressions:
+            if isinstance(each, exp.Aliases) or has_free_star(each):
+                raise UnsupportedSql("names that the engine gives")
+            if may_have_several_columns(each):
+                raise UnsupportedSql("columns of a function")
+            match each:
+                case exp.Alias() | exp.Column():
+                    names.append(each.alias or each.name)
+                case exp.Dot(expression=exp.Identifier() as last):
+                    names.append(last.name)
+                case _:
+                    names.append(to_sql_text(each))
+        return names
+
+    # --- Text ---------------------------------------------------------------------------------------------------------
+
+    def _rewrite(
+        self,
+        tree: exp.Expr,
+        commons: Mapping[str, CommonTableExpression],
+        kept: Mapping[str, str],
+        inputs: _Inputs,
+        *,
+        plain: bool,
+    ) -> None:
+        """Replace tables and subqueries by inputs. `kept` maps the common table expressions of the text to new names.
+
+        No table has such a name, so an engine cannot confuse them with one.
+        """
+        clause = tree.args.get("with_")
+        for each in [] if clause is None else clause.expressions:
+            and_itself = {**kept, each.alias.casefold(): inputs.name_of_common()}
+            is_recursive = each.parent.recursive
+            self._rewrite_nested(each.this, commons, and_itself if is_recursive else kept, inputs, plain=plain)
+            kept = and_itself
+            alias = each.args["alias"]
+            alias.set("this", exp.to_identifier(kept[each.alias.casefold()], quoted=True))
+        tables, nested = split_block(tree)
+        for query in nested:
+            self._rewrite_nested(query, commons, kept, inputs, plain=plain)
+        conditions = {} if plain else self._find_conditions(tree, tables, commons, kept)
+        for table in tables:
+            if table.args.get("db") is not None and not table.alias and has_plain_name(table):
+                shorten_names(tree, get_table_parts(table))
+            self._replace_table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
+
+    def _rewrite_nested(
+        self,
+        query: exp.Expr,
+        commons: Mapping[str, CommonTableExpression],
+        kept: Mapping[str, str],
+        inputs: _Inputs,
+        *,
+        plain: bool,
+    ) -> None:
+        uses_text = any(table.name.casefold() in kept for table in query.find_all(exp.Table))
+        if not plain and not uses_text:
+            try:
+                planned = self._queries.query(query, commons)
+            except UnsupportedSql:
+                pass
+            else:
+                query.replace(_make_select(inputs.add(planned.node), planned.fields))
+                return
+        if commons:
+            commons = {name: each for name, each in commons.items() if name not in kept}
+        self._rewrite(query, commons, kept, inputs, plain=plain)
+
+    def _replace_table(
+        self,
+        table: exp.Table,
+        commons: Mapping[str, CommonTableExpression],
+        kept: Mapping[str, str],
+        inputs: _Inputs,
+        condition: _Condition | None,
+        *,
+        plain: bool,
+    ) -> None:
+        if not has_plain_name(table):
+            return
+        if table.args.get("db") is None and table.name.casefold() in kept:
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+            table.set("this", exp.to_identifier(kept[table.name.casefold()], quoted=True))
+            return
+        if condition is not None:
+            planned, predicate = condition.planned, condition.predicate
+        else:
+            planned, predicate = self._plan_source(table, commons), None
+        node = planned.node if predicate is None else Filter(planned.node, predicate)
+        fields = planned.fields if plain or self._needs_all else self._drop_unmentioned(planned.fields)
+        refuse_case_collisions(fields)
+        if len(fields) < len(planned.fields):
+            node = Project(node, tuple(Named(_get_column_id(each), each.value) for each in fields))
+        source = inputs.add(node)
+        # TABLESAMPLE precedes the alias of its source.
+        source.set("sample", table.args.get("sample"))
+        replaced = exp.Subquery(this=_make_select(source, fields))
+        for key, value in table.args.items():
+            if key not in ("this", "db", "catalog", "sample") and value:
+                replaced.set(key, value)
+        if not table.alias:
+            replaced.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+        table.replace(replaced)
+
+    def _plan_source(self, table: exp.Table, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+        if is_common(table, commons):
+            return plan_common(self._queries, commons[table.name.casefold()])
+        found = self._queries.tables.scan(get_table_parts(table), self._queries.column_ids)
+        if found is None:
+            raise TableNotFound(
+                f"no table {'.'.join(get_table_parts(table))!r}: register it with c.register(name, table)"
+            )
+        return found
+
+    # --- Columns and conditions of tables -----------------------------------------------------------------------------
+
+    @cached_property
+    def _mentioned_names(self) -> frozenset[str]:
+        return frozenset(each.name.casefold() for each in self._statement.find_all(exp.Identifier))
+
+    @cached_property
+    def _needs_all(self) -> bool:
+        """Whether the query may read columns that it does not mention."""
+        statement = self._statement
+        return (
+            has_free_star(statement)
+            or any(join.args.get("method") for join in statement.find_all(exp.Join))
+            or next(statement.find_all(exp.Pivot), None) is not None
+            or any(call.name.lower() in ("columns", "unnest") for call in statement.find_all(exp.Anonymous))
+            # A table name as a column is its whole row.
+            or any(
+                not column.table and column.name.casefold() in self._source_names
+                for column in statement.find_all(exp.Column)
+            )
+        )
+
+    @cached_property
+    def _source_names(self) -> frozenset[str]:
+        """The names of all sources of rows."""
+        found = self._statement.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral, exp.Values)
+        return frozenset(name.casefold() for each in found for name in (each.alias, each.name) if name)
+
+    def _drop_unmentioned(self, fields: Sequence[Field]) -> tuple[Field, ...]:
+        return tuple(each for each in fields if each.name.casefold() in self._mentioned_names)
+
+    def _find_conditions(
+        self,
+        tree: exp.Expr,
+        tables: Sequence[exp.Table],
+        commons: Mapping[str, CommonTableExpression],
+        kept: Mapping[str, str],
+    ) -> dict[int, _Condition]:
+        """Return for each table of a SELECT the conditions of WHERE on that table alone."""
+        where = tree.args.get("where")
+        if not isinstance(tree, exp.Select) or where is None or tree.args.get("from_") is None:
+            return {}
+        sources = find_filterable_tables(tree)
+        joins = tree.args.get("joins") or ()
+        has_merged = any(join.args.get("using") or join.args.get("method") for join in joins)
+        scopes: dict[int, tuple[PlannedSource, Relation]] = {}
+        for table in sources:
+            if not any(each is table for each in tables) or table.name.casefold() in kept:
+                continue
+            if not has_plain_name(table):
+                continue  # a table function
+            planned = self._plan_source(table, commons)
+            name = (table.alias,) if table.alias else get_table_parts(table)
+            scopes[id(table)] = planned, Relation(name, planned.fields)
+        together = Scope(tuple(relation for _, relation in scopes.values()))
+        found: dict[int, list[Expr]] = {}
+        for conjunct in split_conjuncts(where.this):
+            owner = self._find_owner(conjunct, together, scopes, has_merged)
+            if owner is None:
+                continue
+            try:
+                predicate = Scope((scopes[owner][1],)).resolve_expression(conjunct, self._queries.now)
+            except UnsupportedSql:
+                continue
+            if is_deterministic(predicate) and not may_fail(predicate):
+                found.setdefault(owner, []).append(predicate)
+        return {key: _Condition(planned, and_(*found[key]) if key in found else None)
+                for key, (planned, _) in scopes.items()}  # fmt: skip
+
+    def _find_owner(
+        self,
+        conjunct: exp.Expr,
+        together: Scope,
+        scopes: Mapping[int, tuple[PlannedSource, Relation]],
+        has_merged: bool,
+    ) -> int | None:
+        """Return the only table that a condition refers to; None if there are several, or if it is unclear."""
+        if next(conjunct.find_all(exp.Query), None) is not None:
+            return None
+        owners: set[int | None] = set()
+        try:
+            for _, parts in find_references(conjunct):
+                found = together.find(parts)
+                is_bare = not any(
+                    relation.is_called(parts[:count])
+                    for relation in together.relations
+                    for count in range(1, len(parts))
+                )
+                # `a.b` may be a column of a source outside of `together`.
+                is_doubtful = is_bare and (has_merged or (len(parts) > 1 and parts[0].casefold() in self._source_names))
+                if found is None or is_doubtful:
+                    return None
+                owners.add(next(key for key, (_, relation) in scopes.items() if found[0] in relation.fields))
+        except UnsupportedSql:
+            return None
+        return owners.pop() if len(owners) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    planned: PlannedSource
+    predicate: Expr | None
+
+
+def _get_column_id(field: Field) -> str:
+    match field.value:
+        case Column((column_id,)):
+            return column_id
+        case _:
+            raise UnsupportedSql("a computed column")
+
+
+def make_field_tree(field: Field) -> exp.Expr:
+    return make_column_tree(_get_column_id(field))
+
+
+def _make_select(table: exp.Table, fields: Sequence[Field]) -> exp.Select:
+    columns = [exp.alias_(make_field_tree(each), each.name, quoted=True) for each in fields]
+    return exp.Select(expressions=columns or [exp.Literal.number(1)], from_=exp.From(this=table))
+
+
+def _make_sql_node(
+    text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], column_ids: Sequence[str]
+) -> PlannedSource:
+    columns = tuple(Output(column_id) for column_id in column_ids)
+    fields = tuple(Field.of(name, column_id, None) for name, column_id in zip(names, column_ids, strict=True))
+    return PlannedSource(Sql(text, inputs, columns), fields)
+
+
+# --- A SELECT whose FROM and WHERE are planned while its other clauses are unsupported SQL: windows, lateral views,
+#
+# grouping sets, unknown functions. Those stay text, over one plan, with all names replaced by column ids.
+#
+#     SELECT o.id, rank() OVER (ORDER BY c.name) AS r FROM orders o JOIN customers c ON … WHERE o.day = …
+#
+#     SELECT `orders.id`, rank() OVER (ORDER BY `customers.name`) AS r FROM `input_1`
+
+
+@dataclass(frozen=True, slots=True)
+class PartialSelect:
+    """A SELECT as text over one plan, and the names of its columns."""
+
+    tree: exp.Select
+    node: Node
+    names: tuple[str, ...]
+
+
+_TEXT_CLAUSES = {"expressions", "hint", "distinct", "group", "having", "qualify", "windows", "order", "limit", "offset",
+                 "laterals", "sort", "cluster", "distribute"}  # fmt: skip
+_PLANNED_CLAUSES = {"from_", "joins", "where", "with_"}
+
+
+def make_partial_select(
+    queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression], table: exp.Table
+) -> PartialSelect:
+    """Return a SELECT as text over `table`, which is the plan of its FROM and WHERE."""
+    if not isinstance(tree, exp.Select) or tree.args.get("from_") is None:
+        raise UnsupportedSql("no SELECT over tables")
+    if any(value and key not in _TEXT_CLAUSES | _PLANNED_CLAUSES for key, value in tree.args.items()):
+        raise UnsupportedSql("a SELECT with an unsupported clause")
+    node, scope = plan_from(queries, tree, commons)
+    node, remaining = _add_filter(queries, node, scope, tree)
+    select = tree.copy()
+    for key in ("joins", "with_", "where"):
+        select.set(key, None)
+    select.set("from_", exp.From(this=table))
+    if remaining:
+        select.set("where", exp.Where(this=exp.and_(*(each.copy() for each in remaining), copy=False)))
+    names = _expand_stars(select, scope)
+    if next(select.args["from_"].this.find_all(exp.Query), None) or _has_subquery(select):
+        raise UnsupportedSql("a subquery in unsupported SQL")
+    name_fields(select)
+    used = _replace_names(select, scope)
+    outputs = [Named(column_id, value) for column_id, value in used.items()]
+    return PartialSelect(select, Project(node, tuple(outputs)), tuple(names))
+
+
+def _add_filter(queries: QueryPlanner, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:
+    """Add the conditions on tables to the plan; return also the other conditions, which use lateral view columns."""
+    where = tree.args.get("where")
+    known: list[Expr] = []
+    others: list[exp.Expr] = []
+    for each in [] if where is None else split_conjuncts(where.this):
+        try:
+            known.append(scope.resolve_expression(each, queries.now))
+        except UnsupportedSql:
+            if next(each.find_all(exp.Query), None) is not None:
+                raise
+            others.append(each)
+    return (Filter(node, and_(*known)) if known else node), others
+
+
+def _expand_stars(select: exp.Select, scope: Scope) -> list[str]:
+    """Expand the stars of a SELECT, and return the names of all its columns."""
+    found: list[exp.Expr] = []
+    names: list[str] = []
+    for each in select.expressions:
+        fields: Sequence[Field] = ()
+        match each:
+            case exp.Star() if not any(each.args.values()) and not select.args.get("laterals"):
+                fields = scope.expand_star()
+            case exp.Column(this=exp.Star() as star) if not any(star.args.values()):
+                parts = [each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None]
+                inner = scope.expand_struct_star(parts)
+                names += [name for name, _ in inner]
+                found += [tree for _, tree in inner]
+                fields = () if inner else scope.expand_relation_star(parts)
+            case exp.Aliases():
+                raise UnsupportedSql("several names for one expression")
+            case _ if has_free_star(each) or may_have_several_columns(each):
+                raise UnsupportedSql("names that the engine gives")
+            case exp.Alias() | exp.Column():
+                names.append(each.alias or each.name)
+                found.append(each)
+            case exp.Dot(expression=exp.Identifier() as last):
+                names.append(last.name)
+                found.append(each)
+            case _:
+                names.append(to_sql_text(each))
+                found.append(each)
+        for item in fields:
+            match item.value:
+                case Column((column_id,)):
+                    # The qualifier marks a name that is a column id already.
+                    found.append(exp.Column(this=exp.to_identifier(column_id, quoted=True), table=_MARK.copy()))
+                    names.append(item.name)
+                case _:
+                    raise UnsupportedSql("a star over computed columns")
+    select.set("expressions", found)
+    return names
+
+
+_MARK = exp.to_identifier("\x00symbol", quoted=True)
+
+
+def _has_subquery(select: exp.Select) -> bool:
+    return any(node is not select for node in select.find_all(exp.Query))
+
+
+def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
+    """Replace names by column ids in place; return the column ids in use, with their values."""
+    aliases = {each.alias.casefold() for each in select.expressions if isinstance(each, exp.Alias)}
+    beside = {
+        column.name.casefold() for view in select.args.get("laterals") or () for column in view.find_all(exp.TableAlias)
+        for column in (column, *column.columns)
+    }  # fmt: skip
+    in_order = {id(column) for key in ("order", "sort", "cluster", "distribute") if select.args.get(key) is not None
+                for column in select.args[key].find_all(exp.Column)}  # fmt: skip
+    after = {id(column) for key in ("having", "qualify") if select.args.get(key) is not None
+             for column in select.args[key].find_all(exp.Column)}  # fmt: skip
+    used: dict[str, Expr] = {}
+    found_chains = list(find_references(select))
+    operand_types = {id(top): _find_operand_type(top, parts, scope) for top, parts in found_chains}
+    for top, parts in found_chains:
+        column = top.find(exp.Column)
+        assert column is not None
+        if column.args.get("table") == _MARK:
+            column_id = column.name
+            used[column_id] = Column((column_id,))
+            column.set("table", None)
+            continue
+        is_alias = len(parts) == 1 and parts[0].casefold() in aliases
+        if parts[0].casefold() in beside or (is_alias and id(column) in in_order):
+            continue
+        found = scope.find(parts)
+        if found is None:
+            if not is_alias:
+                raise UnsupportedSql(f"no column {'.'.join(parts)}")
+            continue
+        if is_alias and id(column) in after:
+            raise UnsupportedSql(f"{parts[0]} has two meanings")
+        field, inner = found
+        match field.value:
+            case Column((column_id,)):
+                used[column_id] = field.value
+                named = make_column_tree(column_id, inner)
+                around = None if inner else _find_function_around(top)
+                if (target := operand_types[id(top)]) is not None:
+                    named = exp.cast(named, target)
+                elif around in _CONCATENATING and is_formatted_differently(field.type):
+                    named = exp.cast(named, "string")
+                elif around in _MEASURING and is_binary(field.type):
+                    named = exp.Anonymous(this="duckdb_octet_length", expressions=[named])
+                    assert top.parent is not None
+                    top = top.parent
+                top.replace(named)
+            case _:
+                raise UnsupportedSql("a computed column")
+    return used
+
+
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
+_MIXING = (*_ARITHMETIC, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In,
+           exp.Between, exp.Case, exp.If)  # fmt: skip
+_MIXING_CALLS = frozenset((
+    "coalesce", "ifnull", "nvl", "nvl2", "greatest", "least", "array", "if", "decode", "nullif", "try_add",
+    "try_subtract", "try_multiply", "try_divide", "try_mod", "mod", "pmod",
+))  # fmt: skip
+"""Functions, besides the operators above, for whose arguments an engine finds a common type."""
+
+
+def _find_operand_type(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> str | None:
+    """Return the type to cast a column to if DuckDB's common type of the operands would differ from Spark's."""
+    found = scope.find(parts)
+    data_type = None if found is None or found[1] else found[0].type
+    parent = tree.parent
+    if isinstance(parent, exp.If) and isinstance(parent.parent, exp.Case):
+        is_condition = tree is parent.this and parent.parent.this is None
+        parent = None if is_condition else parent.parent
+    if data_type is None or parent is None:
+        return None
+    is_mixing = isinstance(parent, _MIXING) or (
+        isinstance(parent, exp.Anonymous) and parent.name.lower() in _MIXING_CALLS
+    )
+    if is_mixing and pa.types.is_float32(data_type) and not _has_only_floats(parent, scope):
+        return "double"
+    if isinstance(parent, (*_ARITHMETIC, exp.Neg)) and pa.types.is_unsigned_integer(data_type):
+        return SIGNED_TYPES[str(data_type)]
+    if isinstance(parent, exp.Mul) and pa.types.is_decimal(data_type) and data_type.precision <= 18:
+        # DuckDB computes a product of two such decimals with 18 digits.
+        return f"decimal(19,{data_type.scale})"
+    return None
+
+
+def _has_only_floats(parent: exp.Expr, scope: Scope) -> bool:
+    """Return whether all operands are columns of 32-bit floats: then the result is a 32-bit float, too."""
+    return not isinstance(parent, exp.Div) and all(_is_float(each, scope) for each in _find_operands(parent))
+
+
+def _find_operands(parent: exp.Expr) -> list[exp.Expr]:
+    match parent:
+        case exp.Case(this=None):
+            branches = [each.args["true"] for each in parent.args["ifs"]]
+            return [*branches, *filter(None, (parent.args.get("default"),))]
+        case exp.Case():
+            # The compared and the returned values may have two types; floats stay floats only if both are floats.
+            return [*parent.find_all(exp.Literal), *parent.find_all(exp.Column)]
+        case exp.Anonymous(expressions=arguments) if parent.name.lower() in ("if", "nvl2"):
+            return list(arguments[1:])
+        case _:
+            return list(parent.iter_expressions())
+
+
+def _is_float(value: exp.Expr, scope: Scope) -> bool:
+    if isinstance(value, exp.Null):
+        return True
+    found = scope.find([value.name]) if isinstance(value, exp.Column) and not value.table else None
+    data_type = None if found is None else found[0].type
+    return data_type is not None and bool(pa.types.is_float32(data_type))
+
+
+_CONCATENATING = frozenset(("concat", "concat_ws", "||"))
+_MEASURING = frozenset(("length", "len", "char_length", "character_length"))
+
+
+def _find_function_around(tree: exp.Expr) -> str | None:
+    """Return the function whose argument a value is. DuckDB's function may differ from Spark's for some types."""
+    match tree.parent:
+        case exp.DPipe():
+            return "||"
+        case exp.Anonymous() as call:
+            return call.name.lower()
+        case _:
+            return None

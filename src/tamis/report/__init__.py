@@ -1,1 +1,0 @@
-"""Pictures of what Tamis knows: hand-written SVG."""

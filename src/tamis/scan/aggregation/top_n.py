@@ -1,0 +1,315 @@
+"""Top-n pruning: the first rows by a column, from the files that may have them.
+
+Row groups are read in the order of their bounds. Once enough rows are found, a row group whose rows all come after the
+last of them is skipped, and so are all row groups after it. The result may have a few rows more than needed, never
+fewer: the caller sorts and cuts them.
+
+A file whose bounds the format knows is not even opened where its turn never comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.nodes import Column
+from tamis.formats.source import FileListing
+from tamis.scan.aggregation.aggregate_scan import file_metadata
+from tamis.scan.aggregation.metadata_answers import KnownUnits
+from tamis.scan.planning.plan import PlannedFiles
+from tamis.scan.planning.scan_planner import ScanPlanner
+from tamis.scan.planning.tasks import ScanTask
+from tamis.scan.reading.pipeline import run_tasks
+from tamis.scan.reading.run import Run, estimate_bytes
+
+FILES_AT_FIRST = 16
+MOST_FILES_TOGETHER = 1024
+"""How many files are planned at once, in the order of their bounds."""
+
+
+def top_rows(
+    planner: ScanPlanner, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan that may be among the first `count` by a column that it returns.
+
+    With `with_ties` they include all rows that are equal to the last one, for an order by further columns.
+    """
+    return _TopRows(planner, Order(column, descending, nulls_first), count, with_ties).run()
+
+
+class _TopRows:
+    def __init__(self, planner: ScanPlanner, order: Order, count: int, with_ties: bool) -> None:
+        self._planner = planner
+        self._order = order
+        self._count = count
+        self._with_ties = with_ties
+        self._best = SmallestPlaces(order, count)
+        self._limit: Place | None = None
+        slice_planner = planner.slice_planner(planner.projection, to_pages=True)
+        self._slice_planner = replace(slice_planner, described=(order.column,), index=None)
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        if not self._count:
+            return
+        planner = self._planner
+        with planner.name_version_of_missing_file():
+            listing = planner.list_with_statistics([self._order.column])
+            listing = listing.require(path[0] for path in planner.projection)
+            run = Run(planner, planner.projection, listing)
+            try:
+                for batch in self._read(listing, run):
+                    run.rows += batch.num_rows
+                    yield batch
+            finally:
+                run.finish()
+
+    def _read(self, listing: FileListing, run: Run) -> Iterator[pa.RecordBatch]:
+        reader = self._planner.reader
+        groups = self._plan_tasks(listing, run)
+        first = next(groups, None)
+        if first is None:
+            return
+        # Alone, because it is mostly enough.
+        yield from self._keep_candidates(reader.read(first))
+        yield from self._keep_candidates(run_tasks(groups, reader.read, estimate_bytes))
+
+    def _keep_candidates(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values = _read_values(batch, self._order.column)
+            self._best.add(values)
+            self._limit = self._best.limit()
+            kept = self._best.reaches(values)
+            yield batch if kept.all() else batch.filter(pa.array(kept))
+
+    # --- Planning --------------------------------------------------------------------------------------------------
+
+    def _plan_tasks(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+        """Yield the tasks, planned when their turn comes, until no further row can be among the first."""
+        bounds = self._file_bounds(listing)
+        order = bounds.sorted()
+        start, count = 0, FILES_AT_FIRST
+        while start < len(order):
+            chosen = order[start : start + count]
+            chosen = chosen[self._may_reach(bounds)[chosen]]
+            if not len(chosen):
+                return
+            yield from self._plan_groups(listing.take(chosen), run)
+            start += count
+            count = min(2 * count, MOST_FILES_TOGETHER)
+
+    def _file_bounds(self, listing: FileListing) -> BestPlaces:
+        files = np.arange(listing.files.num_rows)
+        rows = pa.nulls(len(files), types.LONG) if listing.rows is None else listing.rows
+        metadata = file_metadata(listing, [self._order.column])
+        return BestPlaces.of(self._order, KnownUnits(_combine(rows), metadata, self._constants(listing, files)))
+
+    def _plan_groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+        row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
+        run.add_level(row_groups.report)
+        units = row_groups.units
+        described = row_groups.metadata
+        metadata = {name: described.column(name) for name in described.schema.names}
+        known = KnownUnits(pa.array(units.row_count), metadata, self._constants(listing, units.file))
+        bounds = BestPlaces.of(self._order, known)
+        narrowed, below = self._slice_planner.below(listing.files, row_groups)
+        for level in below:
+            run.add_level(level)
+        left = self._planner.exclude_deleted_rows(listing.files, narrowed)
+        tasks = list(PlannedFiles(listing.files, listing.partitions, left, below).tasks())
+        by_unit = dict(
+            zip(zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True), tasks, strict=True)
+        )
+        numbers = list(zip(units.file.tolist(), units.row_group.tolist(), strict=True))
+        order = [number for number in bounds.sorted().tolist() if numbers[number] in by_unit]
+        position = 0
+        while position < len(order):
+            may_reach = self._may_reach(bounds)
+            group: list[ScanTask] = []
+            while position < len(order) and sum(task.row_count for task in group) < self._count:
+                if not may_reach[order[position]]:
+                    yield from run.group(group)
+                    return
+                group.append(by_unit[numbers[order[position]]])
+                position += 1
+            yield from run.group(group)
+
+    def _may_reach(self, bounds: BestPlaces) -> npt.NDArray[np.bool_]:
+        return bounds.may_reach(self._limit, with_ties=self._with_ties)
+
+    def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
+        column = self._order.column
+        if column.path[0] not in listing.partitions.column_names:
+            return {}
+        return {column: listing.partitions[column.path[0]].combine_chunks().take(pa.array(files))}
+
+
+def _combine(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _read_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
+    values = batch.column(column.path[0])
+    return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values
+
+
+# --- Where values stand in an order: segments of NULL, NaN and all others, and the n-th place so far ------------------
+#
+# | order             | segments, the first comes first  |
+# |-------------------|----------------------------------|
+# | ascending         | values, NaN                      |
+# | descending        | NaN, values from the largest     |
+# | NULL first, last  | NULL before, or after, all these |
+
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order of the values of a column."""
+
+    column: Column
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def segments(self) -> dict[str, int]:
+        values = ["nan", "value"] if self.descending else ["value", "nan"]
+        names = ["null", *values] if self.nulls_first else [*values, "null"]
+        return {name: place for place, name in enumerate(names)}
+
+    @property
+    def is_floating(self) -> bool:
+        return bool(pa.types.is_floating(self.column.type))
+
+    def is_nan(self, values: pa.Array) -> pa.BooleanArray:
+        if not self.is_floating:
+            return pa.repeat(pa.scalar(False), len(values))
+        return pc.fill_null(pc.is_nan(values), False)
+
+    def segment_of(self, values: pa.Array) -> npt.NDArray[np.int64]:
+        """The segment in which each value is."""
+        places = self.segments
+        found = np.full(len(values), places["value"], np.int64)
+        found[np.asarray(values.is_null(), bool)] = places["null"]
+        found[np.asarray(self.is_nan(values), bool)] = places["nan"]
+        return found
+
+    def not_after(self, values: pa.Array, limit: pa.Scalar) -> Bits:
+        """Which plain values stand at a value or before it; FALSE for NULL and NaN."""
+        compare = pc.greater_equal if self.descending else pc.less_equal
+        return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
+
+    def before(self, values: pa.Array, limit: pa.Scalar) -> Bits:
+        """Which plain values stand before a value."""
+        compare = pc.greater if self.descending else pc.less
+        return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in an order: a segment, and among plain values a value."""
+
+    segment: int
+    value: pa.Scalar | None
+
+
+@dataclass(frozen=True)
+class BestPlaces:
+    """The best place that a row of each unit may have."""
+
+    order: Order
+    segments: npt.NDArray[np.int64]
+    bounds: pa.Array
+    """Among plain values; null where it is not known."""
+
+    @staticmethod
+    def of(order: Order, units: KnownUnits) -> BestPlaces:
+        places = order.segments
+        column = order.column
+        kind = "upper" if order.descending else "lower"
+        assert column.type is not None
+        segments = np.full(len(units.rows), places["value"], np.int64)
+        may_be_nan = _unless_none(units.get("nan_count", column, pa.int64())) if order.is_floating else None
+        if may_be_nan is not None:
+            segments[may_be_nan] = np.minimum(segments[may_be_nan], places["nan"])
+        may_be_null = _unless_none(units.get("null_count", column, pa.int64()))
+        segments[may_be_null] = np.minimum(segments[may_be_null], places["null"])
+        segments[units.without_values(column)] = places["null"]
+        return BestPlaces(order, segments, units.get(kind, column, column.type))
+
+    def sorted(self) -> npt.NDArray[np.int64]:
+        """The units, those with the best places first; unknown bounds may be the best."""
+        direction = "descending" if self.order.descending else "ascending"
+        is_known = self.bounds.is_valid().cast(pa.int8())
+        table = pa.table({"segment": self.segments, "is_known": is_known, "bound": self.bounds})
+        keys = [("segment", "ascending"), ("is_known", "ascending"), ("bound", direction)]
+        found: npt.NDArray[np.int64] = pc.sort_indices(table, sort_keys=keys).to_numpy()
+        return found.astype(np.int64)
+
+    def may_reach(self, limit: Place | None, *, with_ties: bool) -> Bits:
+        """Which units may have a row before a place, or with ties at it."""
+        if limit is None:
+            return np.ones(len(self.segments), bool)
+        is_before: Bits = self.segments < limit.segment
+        is_same: Bits = self.segments == limit.segment
+        if limit.value is None:
+            # All rows of such a segment are alike.
+            return is_before | is_same if with_ties else is_before
+        known = np.asarray(self.bounds.is_valid(), bool)
+        compare = self.order.not_after if with_ties else self.order.before
+        may_be_before: Bits = ~known | compare(self.bounds, limit.value)
+        return is_before | (is_same & may_be_before)
+
+
+class SmallestPlaces:
+    """The best so many places of the rows that were seen."""
+
+    def __init__(self, order: Order, count: int) -> None:
+        self._order = order
+        self._count = count
+        self._values = pa.array([], order.column.type)
+        self._others = {"nan": 0, "null": 0}
+
+    def add(self, values: pa.Array) -> None:
+        order = self._order
+        is_nan = order.is_nan(values)
+        self._others["null"] += values.null_count
+        self._others["nan"] += is_nan.true_count
+        plain = values.filter(pc.and_not(values.is_valid(), is_nan))
+        direction = "descending" if order.descending else "ascending"
+        both = pa.concat_arrays([self._values, plain])
+        best = pc.array_sort_indices(both, order=direction).slice(0, self._count)
+        self._values = both.take(best)
+
+    def limit(self) -> Place | None:
+        """The place of the last of them; None while there are fewer rows."""
+        left = self._count
+        for name, place in sorted(self._order.segments.items(), key=lambda each: each[1]):
+            own = len(self._values) if name == "value" else self._others[name]
+            if own >= left:
+                return Place(place, self._values[left - 1] if name == "value" else None)
+            left -= own
+        return None
+
+    def reaches(self, values: pa.Array) -> Bits:
+        """Which rows stand before the last place, or at it."""
+        limit = self.limit()
+        if limit is None:
+            return np.ones(len(values), bool)
+        segments = self._order.segment_of(values)
+        is_before: Bits = segments < limit.segment
+        is_same: Bits = segments == limit.segment
+        if limit.value is not None:
+            is_same &= self._order.not_after(values, limit.value)
+        return is_before | is_same
+
+
+def _unless_none(counts: pa.Array) -> Bits:
+    """Where there may be some: a count that is not known to be 0."""
+    return ~np.asarray(pc.fill_null(pc.equal(counts, 0), False), bool)

@@ -1,0 +1,127 @@
+"""What files call the columns that are asked for, as their footers tell: for readers other than ours."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.formats.source import IDENTITY_VALUES, parse_absent_column_name
+from tamis.io.storage import Storage
+from tamis.parquet.footer.field_names import ColumnMapping
+from tamis.parquet.footer.footer import load_footer
+from tamis.parquet.footer.leaves import FileSchema
+from tamis.parquet.footer.statistics import has_short_chunks
+from tamis.scan.planning.projection import Path
+
+Stored = tuple[str | None, ...]
+"""What a file calls columns, in their order; None for one that it lacks, and that is NULL there."""
+
+
+@dataclass(frozen=True)
+class AskedColumns:
+    """What is asked of files: fields of a table, at paths of it."""
+
+    schema: pa.Schema
+    paths: Sequence[Path]
+    names: ColumnMapping | None
+    columns_told_apart: Collection[str]
+    """Columns that have a value of their own in some file that may lack them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """This as values that `json` takes."""
+        return {
+            "schema": b64encode(self.schema.serialize()).decode(),
+            "paths": [list(path) for path in self.paths],
+            "names": None if self.names is None else self.names.to_json(),
+            "columns_told_apart": sorted(self.columns_told_apart),
+        }
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> AskedColumns:
+        """What `to_json` described."""
+        return AskedColumns(
+            pa.ipc.read_schema(pa.BufferReader(b64decode(given["schema"]))),
+            [tuple(path) for path in given["paths"]],
+            None if given["names"] is None else ColumnMapping.from_json(given["names"]),
+            given["columns_told_apart"],
+        )
+
+    def names_in_file(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> Stored | None:
+        footer = load_footer(storage, path, size, modified_ns)[0]
+        # Not all readers know of chunks that are longer than the footer says.
+        return None if has_short_chunks(footer.metadata) else self.names_in(footer.schema, storage.place(path))
+
+    def names_in(self, own: FileSchema, place: str) -> Stored | None:
+        """What a file calls the columns, in their order; None where others would not read it as it is read here."""
+        if self.names is None:
+            fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_instants_of_old(own, own)
+            return tuple(self.schema.names) if fits else None
+        self.names.check(own, place)
+        renamed = self.names.with_logical_names(own)
+        if self._has_instants_of_old(own, renamed):
+            return None
+        found: list[str | None] = []
+        spelled = [name.casefold() for name in own.arrow.names]
+        for field in self.schema:
+            indices = renamed.arrow.get_all_field_indices(field.name)
+            if not indices and not self._has_value_if_absent(field.name):
+                found.append(None)
+                continue
+            stored = own.arrow.field(indices[0]) if len(indices) == 1 else None
+            if stored is None or spelled.count(stored.name.casefold()) > 1:
+                return None
+            # Fields inside have to have the table's names: no others can be given to them.
+            if stored.type != renamed.arrow.field(indices[0]).type or not _is_same(stored.type, field.type):
+                return None
+            found.append(stored.name)
+        return tuple(found)
+
+    def _has_value_if_absent(self, column: str) -> bool:
+        assert self.names is not None
+        return column in self.columns_told_apart or any(path[0] == column for path in self.names.defaults)
+
+    def _has_instants_of_old(self, own: FileSchema, renamed: FileSchema) -> bool:
+        """Whether Spark would move old times otherwise than they are here: see `tamis.parquet.footer.datetime_rebase`.
+
+        Of what is in the calendar of its time, days are the same everywhere, but for tables that have one calendar;
+        instants depend on Spark's zone.
+        """
+        leaves = {leaf for path in self.paths for leaf in renamed.find_leaves_to_read(path)}
+        days = () if self.names is not None and self.names.is_always_gregorian else ("INT32",)
+        return any(leaf in own.leaves_to_rebase and own.types[leaf].physical not in days for leaf in leaves)
+
+
+def columns_told_apart(files: pa.Table) -> frozenset[str]:
+    """The columns that have a value of their own in some file that may lack them."""
+    if IDENTITY_VALUES not in files.column_names:
+        return frozenset()
+    keys = map(parse_absent_column_name, files[IDENTITY_VALUES].type.names)
+    return frozenset(key if isinstance(key, str) else key[0] for key in keys)
+
+
+def _has_types(stored: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructType, *, may_lack: bool) -> bool:
+    """Whether a file has the wanted fields in their types, and Spark knows which it is asked for.
+
+    One that it lacks, where it may, is NULL to Spark.
+    """
+    names = [field.name.casefold() for field in stored]
+    for field in wanted:
+        count = names.count(field.name.casefold())
+        if count > 1 or (count == 0 and not may_lack):
+            return False
+        if count == 1:
+            own = stored.field(names.index(field.name.casefold()))
+            if not _is_same(own.type, field.type, may_lack=may_lack):
+                return False
+    return True
+
+
+def _is_same(stored: pa.DataType, wanted: pa.DataType, *, may_lack: bool = False) -> bool:
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
+        return _has_types(stored, wanted, may_lack=may_lack)
+    plain = [each.value_type if pa.types.is_dictionary(each) else each for each in (stored, wanted)]
+    return bool(plain[0] == plain[1])

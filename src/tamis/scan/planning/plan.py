@@ -1,0 +1,171 @@
+"""Plans: what a scan will read, and why it skips the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import InvalidArgument, PlanBudgetExceeded, format_count
+from tamis.formats.source import FILE_FORMAT, HasPartitionFields, TableSource, read_absent_values
+from tamis.scan.planning.row_groups import Numbers, RowGroups, taken
+from tamis.scan.planning.tasks import ScanTask, partition_values_of
+from tamis.scan.report.report import Report
+from tamis.skipping.metrics import LevelReport
+
+DEPTHS = ("files", "row_groups", "pages")
+
+
+@dataclass(frozen=True)
+class PlannedFiles:
+    """Some of the files of a scan, with the row groups to read of each."""
+
+    files: pa.Table
+    partitions: pa.Table
+    row_groups: RowGroups
+    below: Sequence[LevelReport] = ()
+    """The metrics of the levels below row groups."""
+    source: TableSource | None = None
+    """The table, for partition values that are not those of columns."""
+
+    def tasks(self) -> Iterator[ScanTask]:
+        """Yield one task for each row group, in the order of the files."""
+        units = self.row_groups.units
+        wanted = np.unique(units.file)
+        files = taken(self.files, wanted)
+        known = {
+            file: (path, size, modified_ns, values, self.row_groups.contents[file], *more)
+            for file, path, size, modified_ns, values, *more in zip(
+                wanted.tolist(),
+                *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
+                self._partition_values(wanted),
+                *_optional_columns(files),
+                strict=True,
+            )
+        }
+        columns = (each.tolist() for each in (units.file, units.row_group, units.row_count, units.bytes))
+        for file, row_group, row_count, size_to_read, unmatched in zip(
+            *columns, self.row_groups.unmatched.tolist(), strict=True
+        ):
+            path, size, modified_ns, values, content, *more = known[file]
+            residual = tuple([index for index, is_unmatched in enumerate(unmatched) if is_unmatched])
+            selection = self.row_groups.selections.get((file, row_group))
+            yield ScanTask(
+                path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content, *more
+            )
+
+    def _partition_values(self, files: Numbers) -> list[Mapping[str, pa.Scalar]]:
+        if not self.partitions.num_columns:
+            return [{}] * len(files)
+        return partition_values_of(taken(self.partitions, files))
+
+    def describe_files_to_read(self) -> pa.Table:
+        """Return the files that are read: path, size, rows and bytes to read, partition values."""
+        units = self.row_groups.units
+        wanted, first, counts = np.unique(units.file, return_index=True, return_counts=True)
+        none = np.zeros(0, np.int64)
+        to_read = {
+            "row_groups_to_read": counts,
+            "rows_to_read": np.add.reduceat(units.row_count, first) if len(wanted) else none,
+            "bytes_to_read": np.add.reduceat(units.bytes, first) if len(wanted) else none,
+        }
+        rows = [sum(self.row_groups.group_rows[file]) for file in wanted.tolist()]
+        return describe_files(
+            taken(self.files, wanted),
+            taken(self.partitions, wanted),
+            pa.array(rows, types.LONG),
+            {name: pa.array(numbers, types.LONG) for name, numbers in to_read.items()},
+            source=self.source,
+        )
+
+
+def _optional_columns(files: pa.Table) -> list[list[Any]]:
+    """Return the formats of files and their `where_absent`; nothing where all files are Parquet with all columns."""
+    if FILE_FORMAT not in files.column_names:
+        return []
+    return [files[FILE_FORMAT].to_pylist(), read_absent_values(files)]
+
+
+def describe_files(
+    files: pa.Table,
+    partitions: pa.Table,
+    num_records: pa.Array | pa.ChunkedArray | None = None,
+    more: Mapping[str, pa.Array] | None = None,
+    *,
+    source: object = None,
+) -> pa.Table:
+    """Return files as people see them: path, size, rows (null where unknown), then partition values by their names."""
+    if num_records is None:
+        has_records = "num_records" in files.column_names
+        num_records = files["num_records"] if has_records else pa.nulls(len(files), types.LONG)
+    columns: dict[str, Any] = {"path": files["path"], "size": files["size"], "num_records": num_records}
+    columns |= dict(more or {})
+    if isinstance(source, HasPartitionFields):
+        partitions = source.read_partition_fields(files)
+    for name in partitions.column_names:
+        # A partition column may be called like one of the others.
+        columns[name if name not in columns else f"partition.{name}"] = partitions[name]
+    return pa.table(columns)
+
+
+def _check_budget(most: object) -> None:
+    if not isinstance(most, int) or isinstance(most, bool):
+        raise InvalidArgument(f"the limit of a plan is a whole number, not {most!r}")
+
+
+@dataclass(repr=False)
+class ScanPlan:
+    """What a scan will read: a row for each of the `files`, the row groups as `tasks`, and the `report`."""
+
+    files: pa.Table
+    depth: str
+    report: Report
+    _planned: PlannedFiles | None = field(default=None, repr=False)
+
+    @cached_property
+    def tasks(self) -> list[ScanTask]:
+        """The row groups to read; none where the plan stops at files."""
+        return [] if self._planned is None else list(self._planned.tasks())
+
+    @property
+    def num_files(self) -> int:
+        """The number of files that will be read."""
+        return int(self.files.num_rows)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that will be read: of the needed columns where row groups were planned, else of whole files."""
+        if self._planned is not None:
+            return self._planned.row_groups.units.size
+        return int(pc.sum(self.files["size"]).as_py() or 0)
+
+    def assert_max_files(self, most: int) -> ScanPlan:
+        """Raise an error if the plan has more files, for tests that guard a query against reading too much."""
+        _check_budget(most)
+        if self.num_files > most:
+            raise PlanBudgetExceeded(
+                f"the plan has {format_count(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
+            )
+        return self
+
+    def assert_max_bytes(self, most: int) -> ScanPlan:
+        """Raise an error if the plan reads more bytes."""
+        _check_budget(most)
+        if self.bytes > most:
+            raise PlanBudgetExceeded(f"the plan reads {self.bytes} bytes, at most {most} were allowed.\n{self.report}")
+        return self
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+    def __repr__(self) -> str:
+        return f"<tamis.ScanPlan of {self.report.table!r} to {self.depth}: {format_count(self.num_files, 'file')}>"
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()

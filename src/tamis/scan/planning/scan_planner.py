@@ -1,0 +1,248 @@
+"""The planner of one scan: what the scan asks of its table, and how files are planned down to their pages.
+
+A `Scan` is what people hold. Everything that reads one (`tamis.scan.reading.run`,
+`tamis.scan.aggregation.aggregate_scan`, `tamis.scan.aggregation.top_n`, Spark) works with its planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument, MissingFile, wrong_argument
+from tamis.expr.nodes import FALSE, Column, Expr
+from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource
+from tamis.io.counters import IoCounters
+from tamis.scan.planning.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
+from tamis.scan.planning.projection import Path, projected_paths, refuse_not_read
+from tamis.scan.planning.row_groups import RowGroups, taken, without_deleted
+from tamis.scan.planning.slices import SlicePlanner, plan_in_slices
+from tamis.scan.reading.task_reader import TaskReader
+from tamis.scan.report.report import Report, add_level
+from tamis.skipping.metrics import LevelReport
+from tamis.skipping.predicate import Predicate, make_predicate
+
+MAX_LIMIT = 2**62
+"""No table has more rows, and Arrow could not count them."""
+
+
+def check_limit(limit: object) -> int | None:
+    """Return the limit of a scan; None for no limit, and for one that no table reaches."""
+    if limit is None:
+        return None
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
+    return limit if limit <= MAX_LIMIT else None
+
+
+def _check_levels(levels: object) -> None:
+    if isinstance(levels, str):
+        raise InvalidArgument(f"levels is a list of names, not one text: levels=[{levels!r}]")
+    if not isinstance(levels, Iterable):
+        raise wrong_argument("levels", f"a list of {', '.join(LEVELS)}", levels)
+    for level in levels:
+        if level not in LEVELS:
+            raise InvalidArgument(f"no level {level!r}. Levels: {', '.join(LEVELS)}")
+
+
+class ScanPlanner:
+    """Plans one scan of a table.
+
+    `levels` are the levels of pruning that are switched on; the rows are the same with any of them. Rows for which
+    `pruning` is not TRUE may be left out, or not: the caller drops them anyway. `listing` returns the files for the
+    same filter where the caller may have listed them already; its argument says whether their row counts are needed.
+    """
+
+    def __init__(
+        self,
+        source: TableSource,
+        where: object = None,
+        columns: Sequence[object] | None = None,
+        limit: int | None = None,
+        levels: Collection[str] = LEVELS,
+        *,
+        pruning: Expr | None = None,
+        listing: Callable[[bool], FileListing] | None = None,
+    ) -> None:
+        self.limit = check_limit(limit)
+        _check_levels(levels)
+        self.source = source
+        self.levels = frozenset(levels)
+        tested = make_predicate(where, source.schema, source.name, source.partition_columns)
+        # Conjuncts that only prune are not tested row by row.
+        self._tested_conjuncts = len(tested.conjuncts) if pruning is not None else None
+        self.predicate: Predicate = tested if pruning is None else tested.and_with(
+            make_predicate(pruning, source.schema, source.name, source.partition_columns)
+        )  # fmt: skip
+        self.projection: tuple[Path, ...] = projected_paths(columns, source.schema, source.name)
+        refuse_not_read(source.schema, [column.path for column in self.predicate.mentioned])
+        # Counters of its own, so that a report shows what this scan cost.
+        self.storage = replace(source.storage, counters=IoCounters())
+        self.reader = TaskReader(
+            self.storage,
+            source.schema,
+            tested,
+            self.projection,
+            source.partition_columns,
+            source.field_names,
+            may_filter_first="pages" in self.levels,
+        )
+        self.report: Report | None = None
+        """The report of what was read last; None until something was."""
+        self.reported_counts = self.storage.counters.counts()
+        """The requests and bytes that are in the reports of earlier runs."""
+        self._given_listing = listing
+        self._plans: dict[str, ScanPlan] = {}
+        self._slice_planners: dict[tuple[tuple[Path, ...], bool], SlicePlanner] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the scan returns."""
+        return self.reader.output_schema
+
+    @property
+    def reads_data_columns(self) -> bool:
+        """Whether the scan returns a column that is stored in files, and not in the table's metadata alone."""
+        return has_data_columns(self.projection, self.source)
+
+    # --- Files --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def listing(self) -> FileListing:
+        """The files that may hold a matching row."""
+        return self.unchecked_listing.require(path[0] for path in self.projection)
+
+    @cached_property
+    def unchecked_listing(self) -> FileListing:
+        """The files, also where partition values of the projection are unreadable: for readers of other columns."""
+        if self._given_listing is not None:
+            return self._given_listing(False)
+        return self.source.list_files(self.predicate, self.levels, self.limit)
+
+    def list_with_rows(self) -> FileListing:
+        """List the files with their row counts, where the format knows them."""
+        if self._given_listing is not None:
+            return self._given_listing(True)
+        return self.source.list_files(self.predicate, self.levels, self.limit, with_rows=True)
+
+    def list_with_statistics(self, columns: Sequence[Column]) -> FileListing:
+        """List the files with their row counts, and with the format's statistics of columns in them."""
+        source = self.source
+        own = [column for column in columns if column.path[0] not in source.partition_columns]
+        if own and isinstance(source, HasFileStatistics) and "files" in self.levels:
+            listing = source.list_files_with_statistics(self.predicate, self.levels, own)
+        else:
+            listing = source.list_files(self.predicate, self.levels, with_rows=True)
+        return listing.slice(0, 0) if self.predicate.expr == FALSE else listing
+
+    @contextmanager
+    def name_version_of_missing_file(self) -> Iterator[None]:
+        """Add the version of the table to the error for a file that is gone, where the table has versions."""
+        try:
+            yield
+        except MissingFile as error:
+            version = self.source.version
+            if version is None:
+                raise
+            table = f"version {version} of '{self.source.storage.uri}'"
+            raise MissingFile(
+                f"{error}, and {table} needs it. Was it vacuumed? Then open a newer version; if this is the newest, "
+                "restore the file"
+            ) from error
+
+    # --- Row groups and pages -----------------------------------------------------------------------------------
+
+    def plan(self, depth: str) -> ScanPlan:
+        """Return the plan down to files, row groups or pages. It is made once."""
+        if depth not in DEPTHS:
+            raise InvalidArgument(f"no depth {depth!r}. Depths: {', '.join(DEPTHS)}")
+        if depth not in self._plans:
+            with self.name_version_of_missing_file():
+                self._plans[depth] = self._plan_files() if depth == "files" else self._plan_row_groups(depth)
+        return self._plans[depth]
+
+    def find_page_plan(self, listing: FileListing) -> ScanPlan | None:
+        """Return the plan to pages if it was made, and `listing` has all files of this scan."""
+        # A run over other files does not list those of the scan.
+        return self._plans.get("pages") if listing is vars(self).get("listing") else None
+
+    def new_report(self, listing: FileListing) -> Report:
+        """Return a report that begins with the levels of a listing."""
+        names = tuple(".".join(path) for path in self.projection)
+        report = Report(self.source.name, self.source.format, self.predicate.text, names)
+        for level in listing.levels:
+            add_level(report, replace(level))
+        return report
+
+    def plan_slice(self, listing: FileListing, projection: tuple[Path, ...]) -> PlannedFiles:
+        """Plan some files to pages in this process. Small files come with their contents."""
+        planner = self.slice_planner(projection, to_pages=True)
+        return self._with_tasks(listing, *planner.plan(listing.files, listing.partitions, keep_contents=True))
+
+    def plan_listing(self, listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
+        """Plan some files to pages or row groups, where the table's plans are made: here or in an engine."""
+        planner = self.slice_planner(self.projection, to_pages=to_pages)
+        return self._with_tasks(listing, *plan_in_slices(planner, listing, self.source.planning, self.source.name))
+
+    def slice_planner(self, projection: tuple[Path, ...], *, to_pages: bool) -> SlicePlanner:
+        """Return the planner of files for this filter and a projection."""
+        key = (projection, to_pages)
+        if key not in self._slice_planners:
+            self._slice_planners[key] = SlicePlanner(
+                self.storage,
+                self.predicate,
+                (*projection, *(column.path for column in self.predicate.columns)),
+                self.source.partition_columns,
+                self.levels,
+                self.source.field_names,
+                to_pages,
+                self.source.index if "files" in self.levels else None,
+            )
+        return self._slice_planners[key]
+
+    def exclude_deleted_rows(self, files: pa.Table, row_groups: RowGroups) -> RowGroups:
+        """Return the row groups without the rows that the table's delete files or deletion vectors remove."""
+        units = row_groups.units
+        wanted, first = np.unique(units.file, return_index=True)
+        kept = np.split(units.row_group, first[1:])
+        deleted = self.source.deleted_rows(self.storage, taken(files, wanted), kept)
+        if not deleted:
+            return row_groups
+        numbers = wanted.tolist()
+        locations = {numbers[index]: self.storage.place(files["path"][numbers[index]].as_py()) for index in deleted}
+        return without_deleted(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, locations)
+
+    def _plan_files(self) -> ScanPlan:
+        files = describe_files(self.listing.files, self.listing.partitions, source=self.source)
+        return ScanPlan(files, "files", self.new_report(self.listing))
+
+    def _plan_row_groups(self, depth: str) -> ScanPlan:
+        report = self.new_report(self.listing)
+        planner = self.slice_planner(self.projection, to_pages=depth == "pages")
+        row_groups, below = plan_in_slices(planner, self.listing, self.source.planning, self.source.name)
+        planned = self._with_tasks(self.listing, row_groups, below)
+        for level in (row_groups.report, *below):
+            add_level(report, level)
+        return ScanPlan(planned.describe_files_to_read(), depth, report, planned)
+
+    def _with_tasks(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
+        left = self._drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups))
+        return PlannedFiles(listing.files, listing.partitions, left, below, self.source)
+
+    def _drop_pruning_conjuncts(self, row_groups: RowGroups) -> RowGroups:
+        """Leave only the conjuncts in the residual filter that the scan must test."""
+        if self._tested_conjuncts is None:
+            return row_groups
+        unmatched = row_groups.unmatched.copy()
+        unmatched[:, self._tested_conjuncts :] = False
+        return replace(row_groups, unmatched=unmatched)
+
+
+def has_data_columns(projection: Iterable[Path], source: TableSource) -> bool:
+    """Whether some of the columns are stored in files: partition columns come from metadata."""
+    return any(path[0] not in source.partition_columns for path in projection)

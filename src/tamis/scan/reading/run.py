@@ -1,0 +1,174 @@
+"""One reading of a scan: tasks are planned a few files ahead of the reading, and the report grows with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.formats.source import FileListing
+from tamis.io.listing import check_unchanged
+from tamis.io.storage import Storage
+from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
+from tamis.scan.planning.projection import Path, refuse_not_read
+from tamis.scan.planning.scan_planner import ScanPlanner
+from tamis.scan.planning.tasks import MOST_TOGETHER, ScanTask, put_together
+from tamis.scan.reading.pipeline import run_tasks
+from tamis.scan.report.report import add_level
+from tamis.skipping.metrics import LevelReport
+
+_FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_ns", pa.int64())])
+
+_FIRST_FILES = 16
+_FIRST_LOCAL_FILES = 64
+_MOST_FILES = 1024
+"""How many files are planned at once while reading: few at first, so that a small limit opens few footers and the first
+rows come soon. The footers of local files take hardly any time."""
+
+
+def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan, batch by batch in the order of the files; memory does not grow with the table."""
+    refuse_not_read(planner.source.schema, planner.projection)
+    run = Run(planner, planner.projection, planner.listing)
+    remaining = planner.limit
+    try:
+        if remaining == 0:
+            return
+        with planner.name_version_of_missing_file():
+            # Where no column of a file is read, nothing else shows that the file was replaced.
+            tasks = run.tasks() if planner.reads_data_columns else check_files(run.tasks(), planner.storage)
+            for batch in run_tasks(tasks, planner.reader.read, estimate_bytes):
+                if remaining is not None:
+                    batch = batch.slice(0, remaining)
+                    remaining -= batch.num_rows
+                run.rows += batch.num_rows
+                yield batch
+                if remaining == 0:
+                    return
+    finally:
+        run.finish()
+
+
+def count_rows(planner: ScanPlanner) -> int:
+    """Return how many rows match. Where metadata proves that all rows of a row group do, no column is read."""
+    found, rest, counted_files = _count_matched_files(planner.list_with_rows())
+    check_unchanged(planner.storage, counted_files)
+    run = Run(planner, (), rest)
+    run.count_known(found)
+    limit = planner.limit
+    try:
+        is_enough = limit is not None and found >= limit
+        tasks = iter(()) if is_enough else check_files(run.tasks(), planner.storage)
+        with planner.name_version_of_missing_file():
+            for counted in run_tasks(tasks, lambda tasks: iter([planner.reader.count(tasks)]), estimate_bytes):
+                found += counted
+                if limit is not None and found >= limit:
+                    break
+        found = found if limit is None else min(found, limit)
+        run.rows = found
+    finally:
+        run.finish()
+    return found
+
+
+def _count_matched_files(listing: FileListing) -> tuple[int, FileListing, pa.Table]:
+    """Return the rows of fully matched files whose row counts are known, the other files, and those files."""
+    if listing.rows is None or listing.matched is None:
+        return 0, listing, listing.files.slice(0, 0)
+    is_counted = listing.matched & np.asarray(listing.rows.is_valid())
+    found = pc.sum(listing.rows.filter(pa.array(is_counted))).as_py() or 0
+    left = np.flatnonzero(~is_counted)
+    # To take no row of a large table would copy all of it first.
+    rest = listing.take(left) if len(left) else listing.slice(0, 0)
+    return found, rest, listing.files.filter(pa.array(is_counted))
+
+
+def check_files(tasks: Iterable[list[ScanTask]], storage: Storage) -> Iterator[list[ScanTask]]:
+    """Yield the tasks after a check that files of which no row will be tested are those that were listed."""
+    checked: set[str] = set()
+    for group in tasks:
+        new = {task.path: task for task in group if not task.residual and task.path not in checked}
+        if new:
+            files = [(task.path, task.size, task.modified_ns) for task in new.values()]
+            check_unchanged(storage, pa.table(list(zip(*files, strict=True)), schema=_FILES))
+            checked |= new.keys()
+        yield group
+
+
+def estimate_bytes(tasks: list[ScanTask]) -> int:
+    """Return the bytes that tasks hold while they are read: their column chunks, and about three decoded batches."""
+    size = sum(task.bytes for task in tasks)
+    return size + 3 * min(MAX_BATCH_BYTES, 8 * size)
+
+
+class Run:
+    """One reading of a scan: its tasks as they are planned, and the report that grows with them."""
+
+    def __init__(self, planner: ScanPlanner, projection: tuple[Path, ...], listing: FileListing) -> None:
+        self._planner = planner
+        self._projection = projection
+        self._listing = listing
+        # What planning read, and no run has reported yet, belongs to this one.
+        self._before = planner.reported_counts
+        self._rows_planned = 0
+        self._has_enough = False
+        self.rows = 0
+        self._plan = planner.find_page_plan(listing)
+        self._report = self._plan.report if self._plan is not None else planner.new_report(listing)
+
+    def count_known(self, rows: int) -> None:
+        """Count rows that need not be read."""
+        self._rows_planned += rows
+
+    def add_level(self, level: LevelReport) -> None:
+        """Add the metrics of what the caller planned."""
+        add_level(self._report, level)
+
+    def tasks(self) -> Iterator[list[ScanTask]]:
+        """Yield the row groups to read, in groups to be read together, planned a few files ahead of the reading."""
+        if self._plan is not None:
+            yield from self.group(self._plan.tasks)
+            return
+        is_local = self._planner.storage.is_local
+        start, count = 0, _FIRST_LOCAL_FILES if is_local and self._planner.limit is None else _FIRST_FILES
+        total = self._listing.files.num_rows
+        while start < total:
+            some = self._listing.slice(start, count)
+            planned = self._planner.plan_slice(some, self._projection)
+            for level in (planned.row_groups.report, *planned.below):
+                add_level(self._report, level)
+            yield from self.group(planned.tasks())
+            if self._has_enough:
+                return
+            start += count
+            count = min(count * 2, _MOST_FILES)
+
+    def group(self, tasks: Iterable[ScanTask]) -> Iterator[list[ScanTask]]:
+        """Yield tasks in groups to be read together, and count their rows."""
+        storage = self._planner.storage
+        # Ranges of remote files are fetched concurrently.
+        most = MOST_TOGETHER if storage.is_local else storage.threads
+        limit = self._planner.limit
+        certain = 0
+        for group in put_together(tasks, limit, most):
+            self._rows_planned += sum(task.row_count for task in group)
+            yield group
+            certain += sum(task.row_count for task in group if not task.residual)
+            if limit is not None and certain >= limit:
+                # Further tasks would be read ahead for nothing.
+                self._has_enough = True
+                return
+
+    def finish(self) -> None:
+        """Complete the report, and make it the planner's."""
+        storage = self._planner.storage
+        storage.open_files.clear()
+        now = storage.counters.counts()
+        spent, self._planner.reported_counts = now - self._before, now
+        self._report.bytes_read = spent.bytes_read
+        self._report.requests = spent.requests
+        self._report.levels = [level for level in self._report.levels if level.level != "rows"]
+        self._report.levels.append(LevelReport("rows", self._rows_planned, self.rows))
+        self._planner.report = self._report

@@ -1,6 +1,0 @@
-"""Spark integration: scans as DataFrames, the data source `tamis`, and the files of a table as a DataFrame."""
-
-from tamis.spark.register import register
-from tamis.spark.ship import ship
-
-__all__ = ["register", "ship"]

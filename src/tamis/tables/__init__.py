@@ -1,1 +1,0 @@
-"""Table formats, one folder each."""

@@ -1,1 +1,0 @@
-"""Delta Lake tables: the log, live files, their statistics and their deletion vectors."""

@@ -1,1 +1,0 @@
-"""Hive-style tables: directories named `column=value` with Parquet files, a flat directory, or a single file."""
