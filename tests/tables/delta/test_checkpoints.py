@@ -168,7 +168,7 @@ def test_damage_inside_a_row_group_is_an_error_and_loses_no_rows_silently(log: D
 def test_a_checkpoint_without_protocol_or_metadata_is_an_error(log: DeltaLog, missing: str) -> None:
     held = [action for action in log.reconciled(0, 3) if missing not in action]
     log.checkpoint(actions=held)
-    with pytest.raises(CorruptFile, match=f"from checkpoint 3 on, has no action {missing} up to version 3"):
+    with pytest.raises(CorruptFile, match=f"from checkpoint 3 on, has no {missing} action up to version 3"):
         load(log)
     log.commit(*(action for action in log.start if missing in action))
     assert len(rows(load(log))) == 10

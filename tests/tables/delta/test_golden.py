@@ -112,8 +112,8 @@ def test_the_files_of_a_table_that_has_only_a_log(golden: Path, name: str) -> No
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("deltalog-state-reconstruction-from-checkpoint-missing-protocol", CorruptFile, "no action protocol"),
-        ("deltalog-state-reconstruction-without-metadata", CorruptFile, "no action metaData"),
+        ("deltalog-state-reconstruction-from-checkpoint-missing-protocol", CorruptFile, "no protocol action"),
+        ("deltalog-state-reconstruction-without-metadata", CorruptFile, "no metaData action"),
     ],
 )
 def test_a_log_that_lacks_what_a_table_needs_is_an_error(

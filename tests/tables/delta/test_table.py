@@ -274,7 +274,7 @@ def test_X7_a_path_with_parent_directories_is_rejected(tmp_path: Path) -> None:
     data_file(DeltaLog(tmp_path / "other"), "1.parquet", ids(0, 2))
     log.commit(add("%2e%2e/other/1.parquet", size=10))
     for allow_outside in (False, True):
-        with pytest.raises(tamis.TamisError, match=r"upwards|outside"):
+        with pytest.raises(tamis.TamisError, match=r"must not contain|outside"):
             tamis.open(log.table, allow_outside=allow_outside).scan().to_arrow()
 
 
