@@ -171,9 +171,9 @@ def scans_of(query: Any) -> str:
 
 def pushed(c: tamis.Session, query: str, args: Any = None) -> list[tuple[list[str], str]]:
     """Return the columns and the filter of each scan."""
-    found = json.loads(c.explain(query, "json", args=args, dialect="duckdb"))["scans"]
+    scans = json.loads(c.explain(query, "json", args=args, dialect="duckdb"))["scans"]
     found = []
-    for each in found:
+    for each in scans:
         description = each["reads"] if "reads" in each else each["scan"]
         columns = (
             description.split("columns ")[1].split(";")[0].split(" (")[0].split(", ")
