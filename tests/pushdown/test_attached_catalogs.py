@@ -73,9 +73,9 @@ def test_mistakes(catalog: SqlCatalog, query: str, kind: type[TamisError], said:
 
 def test_what_cannot_be_attached(catalog: SqlCatalog, tmp_path: Path) -> None:
     session = tamis.connect().attach("prod", catalog)
-    with pytest.raises(InvalidArgument, match="something called 'PROD' already"):
+    with pytest.raises(InvalidArgument, match="the name 'PROD' is already in use"):
         session.attach("PROD", catalog)
-    with pytest.raises(InvalidArgument, match="something called 'delta' already"):
+    with pytest.raises(InvalidArgument, match="the name 'delta' is already in use"):
         session.attach("delta", catalog)
     with pytest.raises(InvalidArgument, match="attach a database by its URI"):
         session.attach("other")

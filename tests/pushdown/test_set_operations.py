@@ -152,7 +152,7 @@ REJECTED = {
     "SELECT 1 x UNION ALL SELECT true": "a boolean in column 1",
     "SELECT 1 a, 2 b INTERSECT SELECT 1, DATE'2024-01-01'": "a date in column 2",
     "SELECT array(1) x UNION ALL SELECT array('5')": "array<string>",
-    "SELECT id, (SELECT max(x) FROM (SELECT o.id x UNION ALL SELECT '7')) FROM o": "are not known",
+    "SELECT id, (SELECT max(x) FROM (SELECT o.id x UNION ALL SELECT '7')) FROM o": "cannot find the types",
     "SELECT x FROM (SELECT 9 x UNION ALL SELECT '1.5')": "whole number",
     "SELECT '2' x UNION ALL SELECT '2.5' UNION ALL SELECT 1": "whole number",
     "SELECT id FROM o UNION ALL SELECT k FROM o": "'a'",

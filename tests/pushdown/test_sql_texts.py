@@ -243,7 +243,7 @@ def test_errors_are_tamis_errors_with_a_reason(session: tamis.Session, query: st
 
 
 def test_a_failing_value_is_reported_once(session: tamis.Session) -> None:
-    with pytest.raises(tamis.errors.EvaluationError, match="is no int"):
+    with pytest.raises(tamis.errors.EvaluationError, match="invalid int"):
         session.sql("SELECT CAST(`two words` AS INT) FROM odd").to_arrow()
 
 
