@@ -130,9 +130,9 @@ def test_nested_column_in_csv_is_named_with_alternatives(tmp_path: Path) -> None
     [
         (["out.xyz"], ["'out.xyz'", ".parquet", "--output-format"]),
         (["-"], ["--output-format", "arrows"]),
-        (["no_folder/out.csv"], ["no_folder", "make it"]),
-        (["."], ["'.'", "folder"]),
-        ([".", "--output-format", "csv"], ["'.'", "folder"]),
+        (["no_folder/out.csv"], ["no_folder", "create it"]),
+        (["."], ["'.'", "directory"]),
+        ([".", "--output-format", "csv"], ["'.'", "directory"]),
         (["s3://bucket/out.csv"], ["s3://bucket/out.csv", "local"]),
     ],
     ids=lambda given: " ".join(given),

@@ -107,7 +107,7 @@ def test_O1_verify_calls_one_combination_of_levels_all(
 
 
 def test_an_index_is_not_needed(table: IcebergFolder, run: Run) -> None:
-    assert "and none is needed: manifests have the statistics" in run("index", "status", table.folder).output
+    assert "and none is needed: the manifests have the statistics" in run("index", "status", table.folder).output
     assert json.loads(run("index", "status", table.folder, "--json").output)["is_of_use"] is False
 
 

@@ -222,7 +222,7 @@ def test_failed_chart_leaves_no_file(run: Run, tmp_path: Path) -> None:
         (["orders.parquet", "--column", "place", "--svg", "x.svg"], ["place.city", "place.zip"]),
         (["orders.parquet", "--column", "empty", "--svg", "x.svg"], ["'empty'", "no bounds"]),
         (["bare.parquet", "--column", "id", "--svg", "x.svg"], ["'id'", "without statistics"]),
-        (["orders.parquet", "--column", "id", "--svg", "no/x.svg"], ["no/x.svg", "no folder"]),
+        (["orders.parquet", "--column", "id", "--svg", "no/x.svg"], ["no/x.svg", "no directory"]),
         (["orders.parquet", "--column", "id", "--svg", "s3://b/x.svg"], ["--svg", "local files"]),
     ],
     ids=lambda given: " ".join(given) if given and (".parquet" in given[0] or "--" in given) else "",

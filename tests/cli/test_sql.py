@@ -86,7 +86,7 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
     [
         (("orders",), 2, "no query among 'orders'"),
         (("SELECT 1", "SELECT 2"), 2, "pass one query, not several: 'SELECT 1' and 'SELECT 2'"),
-        (("SELECT * FROM nothing", "orders"), 1, "no table 'nothing' in this session. Tables: orders. Give its place"),
+        (("SELECT * FROM nothing", "orders"), 1, "no table 'nothing' in this session. Tables: orders. Pass its URI"),
         (("SELECT * FROM orders",), 1, 'pass its URI after the query, as in tamis sql "SELECT * FROM orders" orders'),
         (("SELECT * FROM `./orders`",), 1, 'as in tamis sql "SELECT * FROM orders" ./orders'),
         (
@@ -95,7 +95,7 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
             "a query cannot start with 'selct' (character 1). Did you mean SELECT?",
         ),
         (("SHOW TABLES", "orders"), 1, "SHOW is not a query. Only queries run here: SELECT, WITH, VALUES\n"),
-        (("EXPLAIN SELECT 1",), 1, "--explain tells how a query runs"),
+        (("EXPLAIN SELECT 1",), 1, "--explain shows what becomes of one"),
         (("SELECT idd FROM orders", "orders", "--explain"), 1, "Did you mean 'id'?"),
         (("SELECT * FROM orders VERSION AS OF 1", "orders"), 1, "a hive table has no versions"),
         (("SELECT 1 AS a, 2 AS a", "--json"), 1, "several columns are named 'a'"),
