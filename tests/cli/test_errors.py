@@ -205,8 +205,8 @@ def test_every_one_of_repeated_columns_is_looked_up() -> None:
         (["count", "orders", "--where", "amout > 5"], ["--merge-schema takes those of all files"]),
         (["files", "orders", "--columns", "pth"], ["Did you mean 'path'?"]),
         (["count", "orders", "--where", "id.x = 1"], ["not a struct. These are the columns"]),
-        (["count", "orders", "--index", "nowhere"], ["build it with tamis index build URI --to PATH"]),
-        (["count", "orders/*/*.parquet"], ["patterns are not taken", "orders'"]),
+        (["count", "orders", "--index", "nowhere"], ["build it with tamis index build URI --location FOLDER"]),
+        (["count", "orders/*/*.parquet"], ["patterns are not supported", "orders'"]),
     ],
     ids=lambda given: given[-1],
 )

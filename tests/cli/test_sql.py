@@ -95,7 +95,7 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
             "a query cannot start with 'selct' (character 1). Did you mean SELECT?",
         ),
         (("SHOW TABLES", "orders"), 1, "SHOW is not a query. Only queries run here: SELECT, WITH, VALUES\n"),
-        (("EXPLAIN SELECT 1",), 1, "--explain shows what becomes of one"),
+        (("EXPLAIN SELECT 1",), 1, "--explain shows how a query runs"),
         (("SELECT idd FROM orders", "orders", "--explain"), 1, "Did you mean 'id'?"),
         (("SELECT * FROM orders VERSION AS OF 1", "orders"), 1, "a hive table has no versions"),
         (("SELECT 1 AS a, 2 AS a", "--json"), 1, "several columns are named 'a'"),
