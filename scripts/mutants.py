@@ -2,8 +2,8 @@
 
     make mutants                        a sample of 60 mutants, always the same
     make mutants ARGS="--sample 0"      all of them
-    make mutants ARGS="--seed 7 src/tamis/scan/top_n.py=tests/pushdown/test_lake_top_n.py"
-    make mutants ARGS="src/tamis/scan/spark_functions.py::_check_call=tests/scan/test_spark_functions.py"
+    make mutants ARGS="--seed 7 src/tamis/scan/aggregation/top_n.py=tests/query/test_lake_top_n.py"
+    make mutants ARGS="src/tamis/expr/bind.py::find_neighbours=tests/expr/test_coerce.py"
 
 A mutant is a copy of one module with one change: a comparison flipped, AND for OR, a condition negated, a bound swapped
 with its opposite (lower/upper, min/max), or a value that is not returned. The tests of its module run against the copy,
@@ -35,32 +35,32 @@ ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 _SKIPPING = ("tests/skipping", "-k", "not X11 and not O3 and not with_and_without_pruning and not at_run_time")
 """Those on metadata alone, which take seconds."""
-_GATE = ("tests/scan/test_function_gate.py", "tests/scan/test_spark_functions.py",
-         "tests/scan/test_names_and_functions.py", "tests/pushdown/test_spark_meaning.py")  # fmt: skip
-_ICEBERG = ("tests/tables/iceberg/test_deletes.py", "tests/tables/iceberg/test_delete_assignment.py",
-            "tests/tables/iceberg/test_delete_partitions.py", "tests/tables/iceberg/test_table_deletes.py")  # fmt: skip
+_GATE = ("tests/engines/duckdb/test_function_gate.py", "tests/engines/duckdb/test_spark_functions.py",
+         "tests/engines/duckdb/test_names_and_functions.py", "tests/query/test_spark_semantics.py")  # fmt: skip
+_ICEBERG = ("tests/formats/iceberg/test_deletes.py", "tests/formats/iceberg/test_delete_assignment.py",
+            "tests/formats/iceberg/test_delete_partitions.py", "tests/formats/iceberg/test_table_deletes.py")  # fmt: skip
 
 MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/skipping/answers.py": _SKIPPING,
     "src/tamis/skipping/atoms.py": _SKIPPING,
-    "src/tamis/skipping/constant_units.py": _SKIPPING,
     "src/tamis/skipping/membership.py": (*_SKIPPING, "tests/parquet/test_bloom_answers.py"),
     "src/tamis/skipping/metadata.py": _SKIPPING,
-    "src/tamis/skipping/nan_free.py": _SKIPPING,
     "src/tamis/skipping/predicate.py": (*_SKIPPING, "tests/scan/test_scan.py"),
     "src/tamis/skipping/prune.py": (*_SKIPPING, "tests/scan/test_funnel.py"),
     "src/tamis/skipping/ranges.py": _SKIPPING,
     "src/tamis/skipping/rewrite.py": _SKIPPING,
-    "src/tamis/parquet/selection.py": ("tests/parquet/test_selection.py",),
-    "src/tamis/tables/delta/replay.py": ("tests/tables/delta/test_replay.py", "tests/tables/delta/test_snapshot.py"),
-    "src/tamis/tables/delta/replay_keys.py": ("tests/tables/delta/test_replay.py",),
-    "src/tamis/tables/delta/deletion_vectors.py": ("tests/tables/delta/test_deletion_vectors.py",),
-    "src/tamis/scan/deletes.py": ("tests/scan/test_deletes.py",),
-    "src/tamis/tables/iceberg/deletes.py": _ICEBERG,
-    "src/tamis/tables/iceberg/deletes_index.py": _ICEBERG,
-    "src/tamis/scan/spark_functions.py::_check_call,_OverloadNesting,_count_overload_levels,is_known,to_duckdb": _GATE,
-    "src/tamis/scan/spark_operators.py": (*_GATE, "tests/pushdown/test_number_types.py"),
-    "src/tamis/expr/coerce.py": ("tests/expr/test_coerce.py",),
+    "src/tamis/parquet/selection/row_selection.py": ("tests/parquet/test_selection.py",),
+    "src/tamis/formats/delta/log/replay.py": (
+        "tests/formats/delta/test_replay.py", "tests/formats/delta/test_snapshot.py",
+    ),
+    "src/tamis/formats/delta/deletion_vectors.py": ("tests/formats/delta/test_deletion_vectors.py",),
+    "src/tamis/scan/planning/row_groups.py::without_deleted": ("tests/scan/test_deletes.py",),
+    "src/tamis/formats/iceberg/deletes/deleted_rows.py": _ICEBERG,
+    "src/tamis/formats/iceberg/deletes/deletes_index.py": _ICEBERG,
+    "src/tamis/engines/duckdb/translate/functions.py::"
+    "_check_call,_OverloadNesting,_count_overload_levels,is_known,to_duckdb": _GATE,
+    "src/tamis/engines/duckdb/translate/operators.py": (*_GATE, "tests/engines/duckdb/test_number_types.py"),
+    "src/tamis/expr/bind.py": ("tests/expr/test_coerce.py",),
 }  # fmt: skip
 """The modules, some of them with the functions that count, and the tests of their folder that must notice a mistake."""
 

@@ -48,6 +48,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid.split("::", 1)[0]
+            return "spark" if nodeid.startswith("tests/engines/spark/") else nodeid.split("::", 1)[0]
 
     return ByFile(config, log)

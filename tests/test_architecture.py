@@ -64,14 +64,14 @@ def test_nothing_imports_upwards(path: Path) -> None:
 
 # Libraries without a public interface for what is needed of them.
 FOREIGN_PRIVATES = {
-    "expr/from_pyspark.py",  # PySpark's columns
-    "expr/sql_dialect.py",  # sqlglot's parser
-    "expr/sql_pipes.py",
-    "expr/time_syntax.py",
-    "tables/c_interface.py",  # pyarrow's export to the C interface
+    "expr/interop/from_pyspark.py",  # PySpark's columns
+    "expr/sql/dialect.py",  # sqlglot's parser
+    "expr/sql/pipes.py",
+    "expr/sql/dialect.py",
+    "formats/function_results.py",  # pyarrow's export to the C interface
 }
 # Values that the expression layer remembers on its own nodes.
-REMEMBERED = {"expr/evaluate.py": {"_evaluable", "_fallible"}, "expr/functions.py": {"_type"}}
+REMEMBERED = {"expr/evaluate.py": {"_evaluable", "_fallible"}, "expr/functions/table.py": {"_type"}}
 
 
 def private_attributes(tree: ast.Module) -> tuple[set[str], list[ast.Attribute]]:

@@ -1,4 +1,4 @@
-"""Sessions: what `tamis.connect` takes and opens. Those on Spark are in `tests/spark`."""
+"""Sessions: what `tamis.connect` takes and opens. Those on Spark are in `tests/engines/spark`."""
 
 from __future__ import annotations
 
