@@ -345,7 +345,7 @@ def decode_with(file: OpenedFile, **changes: Any) -> pa.ChunkedArray:
         "dictionary": file.dictionary(0, 0),
         "data": [file.buffer.slice(int(places.offsets[page]), int(places.lengths[page])) for page in (0, 2)],
         "num_rows": 34,
-        "place": PLACE,
+        "location": PLACE,
         "row_counts": [17, 17],
     }
     return decode_pages(**arguments | changes)
