@@ -115,7 +115,7 @@ def test_what_only_the_engine_finds_is_told_by_explain_too(
         ("SELECT 7 div 0", "division by zero in 7 DIV 0 (at: query, character 8). Leave"),
         ("SELECT pmod(id, 0), id % 2 FROM orders", "division by zero in pmod(id, 0) (at: query, character 8). Leave"),
         ("SELECT id / (id - 1), id % (id - 1) FROM orders", "division by zero. Leave such rows out, as in CASE"),
-        ("SELECT count(*, id) FROM orders", "not take the query: STAR expression"),
+        ("SELECT count(*, id) FROM orders", "not accept the query: STAR expression"),
         ("SELECT regexp_extract(region, '(') FROM orders",
          "no words for Spark's regexp_extract (at: query, character 8): the regular expression '(' has something"),
         ("SELECT date_trunc('fortnight', day) FROM orders", "'fortnight' is no unit of time"),
