@@ -116,7 +116,7 @@ def test_explain_reports_errors_that_only_the_engine_finds(
         ("SELECT 7 div 0", "division by zero in 7 DIV 0 (at: query, character 8). Exclude"),
         ("SELECT pmod(id, 0), id % 2 FROM orders", "division by zero in pmod(id, 0) (at: query, character 8). Exclude"),
         ("SELECT id / (id - 1), id % (id - 1) FROM orders", "division by zero. Exclude such rows, as in CASE"),
-        ("SELECT count(*, id) FROM orders", "not take the query: STAR expression"),
+        ("SELECT count(*, id) FROM orders", "not accept the query: STAR expression"),
         ("SELECT regexp_extract(region, '(') FROM orders",
          "support this use of Spark's regexp_extract (at: query, character 8): the regular expression '(' has syntax"),
         ("SELECT date_trunc('fortnight', day) FROM orders", "'fortnight' is not a unit of time"),
