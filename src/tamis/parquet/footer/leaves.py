@@ -338,7 +338,7 @@ def _read_schema(schema: pq.ParquetSchema, calendar: LegacyCalendar | None, loca
     if end != len(columns):
         raise UnsupportedFeature(f"'{location}': pyarrow reads {len(columns)} columns as {end} fields")
     old = () if calendar is None else (number for number, column in enumerate(columns) if calendar.covers(column))
-    more = {"calendar": calendar, "old_leaves": frozenset(old)}
+    more = {"calendar": calendar, "leaves_to_rebase": frozenset(old)}
     return _make_file_schema(schema, arrow, arrow, types, leaves, structs, others, **more)
 
 
@@ -415,7 +415,7 @@ def rename_file_schema(
             leaves[path] = replace(leaf, path=path, needs_rebase=leaf.needs_rebase and not has_one_calendar)
     more = {"defaults": defaults or {}, "is_renamed": True}
     if not has_one_calendar:
-        more |= {"calendar": schema.calendar, "old_leaves": schema.leaves_to_rebase}
+        more |= {"calendar": schema.calendar, "leaves_to_rebase": schema.leaves_to_rebase}
     return _make_file_schema(
         schema.parquet, schema.physical_arrow, arrow, schema.types, leaves, structs, others, **more
     )
