@@ -67,7 +67,6 @@ FOREIGN_PRIVATES = {
     "expr/interop/from_pyspark.py",  # PySpark's columns
     "expr/sql/dialect.py",  # sqlglot's parser
     "expr/sql/pipes.py",
-    "expr/sql/dialect.py",
     "formats/function_results.py",  # pyarrow's export to the C interface
 }
 # Values that the expression layer remembers on its own nodes.

@@ -313,13 +313,13 @@ class Session(_Answering[Answer]):
 
     def _run_as_written(self, query: str) -> Any:
         """Return Spark's DataFrame for a query with unsupported syntax; None where Spark does not accept it either."""
-        from tamis.engines.spark.queries import frame_as_written
+        from tamis.engines.spark.queries import build_text_frame
 
         def find_frame(name: str) -> Any:
             is_known = self._catalog.find((name,)) is not None
             return self.sql(f"SELECT * FROM `{name.replace('`', '``')}`") if is_known else None
 
-        return frame_as_written(self._spark_session, query, find_frame)
+        return build_text_frame(self._spark_session, query, find_frame)
 
     @suggest_arguments("Session.explain")
     def explain(
@@ -381,9 +381,9 @@ class Session(_Answering[Answer]):
     def _spark_settings(self) -> dict[str, Any]:
         if self._spark_session is None:
             return {}
-        from tamis.engines.spark.queries import is_ansi, zone_of
+        from tamis.engines.spark.queries import find_time_zone, is_ansi
 
-        return {"zone": zone_of(self._spark_session), "is_ansi": is_ansi(self._spark_session)}
+        return {"zone": find_time_zone(self._spark_session), "is_ansi": is_ansi(self._spark_session)}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session cannot be pickled: make one where it is needed, with tamis.connect()")

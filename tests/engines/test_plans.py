@@ -1,6 +1,7 @@
 """O8 over random tables and predicates: plans by workers equal local plans.
 
-The workers are functions of this process, which get and give bytes as those of Spark do; `tests/engines/spark` has the others.
+The workers are functions of this process, which get and give bytes as those of Spark do; `tests/engines/spark` has the
+others.
 """
 
 from __future__ import annotations

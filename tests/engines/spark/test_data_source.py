@@ -20,7 +20,13 @@ import tamis
 import tamis.spark
 from builders.delta_log import DeltaLog, remove
 from builders.delta_tables import data_file
-from tamis.engines.spark.data_source import PushingReader, SourceOptions, columns_of_schema, enough, from_filter
+from tamis.engines.spark.data_source import (
+    PushdownReader,
+    SourceOptions,
+    expression_from_filter,
+    limit_tasks,
+    resolve_schema_columns,
+)
 from tamis.engines.spark.register import PUSHDOWN
 from tamis.errors import InvalidArgument
 from tamis.expr.sql.parse import parse_sql
@@ -193,13 +199,13 @@ def test_every_filter_of_spark_means_the_same_here() -> None:
         (datasource.StringEndsWith(a, "x"), "endswith(st.a, 'x')"),
         (datasource.Not(datasource.StringContains(a, "x")), "NOT contains(st.a, 'x')"),
     ):
-        assert from_filter(given) == parse_sql(text), text
-    assert from_filter(datasource.EqualTo(a, object())) is None
-    assert from_filter(object()) is None
+        assert expression_from_filter(given) == parse_sql(text), text
+    assert expression_from_filter(datasource.EqualTo(a, object())) is None
+    assert expression_from_filter(object()) is None
 
 
 def test_filters_that_do_not_fit_the_table_are_left_to_spark(table: Path) -> None:
-    reader = PushingReader(SourceOptions(str(table)), StructType([StructField("id", LongType())]))
+    reader = PushdownReader(SourceOptions(str(table)), StructType([StructField("id", LongType())]))
     filters = [datasource.EqualTo(("id",), 5), datasource.EqualTo(("nothing",), 5), datasource.IsNull(("text",))]
     left = list(reader.pushFilters(filters))
     assert len(left) == 1
@@ -215,7 +221,7 @@ def test_a_limit_takes_as_many_tasks_as_surely_hold_it() -> None:
         return ScanTask("f", 1, 0, 0, rows, 1, {}, residual)
 
     tasks = [task(5), task(5, (0,)), task(5), task(5)]
-    assert [len(list(enough(tasks, limit))) for limit in (0, 5, 6, 100, None)] == [1, 1, 3, 4, 4]
+    assert [len(list(limit_tasks(tasks, limit))) for limit in (0, 5, 6, 100, None)] == [1, 1, 3, 4, 4]
 
 
 def test_options_are_checked() -> None:
@@ -251,11 +257,11 @@ def test_a_schema_must_name_columns_of_the_table(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a.b": [1], "x": [2], "X": [3]}), tmp_path / "t.parquet")
     table = tamis.open(tmp_path / "t.parquet")
     asked = StructType([StructField("X", LongType()), StructField("a.b", LongType())])
-    assert columns_of_schema(asked, table) == ["`X`", "`a.b`"]
+    assert resolve_schema_columns(asked, table) == ["`X`", "`a.b`"]
     for fields, message in (
         ([], "the schema has no columns"),
         ([StructField("y", LongType())], "which t.parquet does not have. Columns: a.b, x, X"),
         ([StructField("x", StringType())], "has x as string, but in t.parquet it is bigint"),
     ):
         with pytest.raises(InvalidArgument, match=message):
-            columns_of_schema(StructType(fields), table)
+            resolve_schema_columns(StructType(fields), table)

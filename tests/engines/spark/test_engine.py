@@ -46,7 +46,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def listing(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
     """A job over directories, one for each call."""
     job = Job(LIST, storage_to_arguments(open_storage(root)), LISTED, what, IoCounters())
-    return job, [Item.of_json([f"{root}/{number}"], size=number) for number in range(5)]
+    return job, [Item.from_json([f"{root}/{number}"], size=number) for number in range(5)]
 
 
 def test_batches_come_in_the_order_of_items_as_the_local_engine_gives_them(any_spark: Any, folders: Path) -> None:
