@@ -247,7 +247,7 @@ def test_X5_a_block_that_decompresses_beyond_the_limit(tmp_path: Path, monkeypat
     rows = [{"x": b"\0" * 5_000_000}]
     for codec in CODECS:
         content = content_of(tmp_path, record(("x", "bytes")), rows, codec=codec)
-        monkeypatch.setattr(avro, "MAX_BATCH_BYTES", 1_000_000)
+        monkeypatch.setattr(avro, "MOST_BYTES", 1_000_000)
         with pytest.raises(CorruptFile, match="place"):
             open_avro(content, "place")
         monkeypatch.undo()
