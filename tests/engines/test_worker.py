@@ -72,7 +72,7 @@ def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: 
     def give(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         yield from (batch, batch.slice(0, 0)) if item == b"some" else ()
 
-    monkeypatch.setattr(worker, "MAX_BATCH_ROWS", 2)
+    monkeypatch.setattr(worker, "MOST_ROWS", 2)
     monkeypatch.setattr(worker, "find_function", lambda name: give)
     found = list(WorkerHere().run(Job("", {}, schema, "give"), [Item(b"some"), Item(b"none"), Item(b"some")]))
     assert [number for number, _ in found] == [0, 0, 0, 2, 2, 2]
