@@ -16,7 +16,7 @@ import pytest
 import tamis
 from builders.pyiceberg_tables import create_table, latest_metadata
 from tamis.cli.application import program
-from tamis.cli.errors import load_command
+from tamis.cli.commands import load_command
 
 SOURCE = Path(tamis.__file__).parent
 

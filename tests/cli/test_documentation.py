@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tamis.cli.application import program
-from tamis.cli.errors import load_command
+from tamis.cli.commands import load_command
 from tamis.cli.export import FORMATS_BY_EXTENSION, OUTPUT_FORMATS
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

@@ -17,12 +17,12 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from importlib import import_module
 from types import TracebackType
 from typing import Any, TypeVar
 
 import click
 
+from tamis.cli.commands import load_command
 from tamis.errors import TamisError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -96,11 +96,6 @@ class Program(click.Group):
             _discard_stdout()
             context.exit(BROKEN_PIPE)
         return result
-
-
-def load_command(name: str) -> click.Command:
-    command: click.Command = getattr(import_module(f"tamis.cli.{name}"), name)
-    return command
 
 
 def show_error(message: str) -> None:
