@@ -28,8 +28,10 @@ from tamis.errors import (
     suggest_arguments,
 )
 from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode
+from tamis.formats.open_source import open_source
+from tamis.index.finding import find_index
 from tamis.io.storage_options import check_storage_options
-from tamis.table import Table, open_source
+from tamis.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +179,7 @@ class Session(_Answering[Answer]):
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
         if options.get("storage_options") is None:
             options["storage_options"] = self._storage_options
-        return open_source(uri, format, **options, planning=planning)
+        return open_source(uri, format, **options, planning=planning, find_index=find_index)
 
     def register(self, name: str, table: Any) -> Session[Answer]:
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""

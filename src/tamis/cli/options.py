@@ -11,10 +11,11 @@ import click
 
 from tamis.cli.errors import Command
 from tamis.expr.nodes import Expr, and_
+from tamis.formats.open_source import FORMATS
 from tamis.formats.source import LEVELS
 from tamis.parquet.footer.leaves import Int96
 from tamis.scan.scan import LazyScan
-from tamis.table import FORMATS, Table, open_table
+from tamis.table import Table, open_table
 
 if TYPE_CHECKING:
     from tamis.query.policies.protected_table import ProtectedTable

@@ -27,8 +27,11 @@ from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, not_
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
+from tamis.formats.open_source import open_source
+from tamis.formats.source import TableSource
+from tamis.index.finding import find_index
 from tamis.scan.planning.task_data import get_task_reader
-from tamis.table import Table, open_table, source_of
+from tamis.scan.scan import ScanRequest, make_scan
 
 
 class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look into pyspark
@@ -62,7 +65,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
         if self.options.filter is not None:
             where.append(parse_sql(self.options.filter))
         columns = resolve_schema_columns(self._schema(), table)
-        scan = table.scan(where, columns, self.limit)
+        scan = make_scan(table, ScanRequest.parse(where, columns, self.limit))
         reader = get_task_reader(scan)
         text = serialize_reader(reader)
         tasks = scan.plan().tasks
@@ -110,7 +113,7 @@ class PushdownReader(PlainReader):
             return required
 
 
-def _can_bind(expression: Expr, table: Table) -> bool:
+def _can_bind(expression: Expr, table: TableSource) -> bool:
     try:
         bind(expression, table.schema, table.name)
     except ExpressionError:
@@ -128,7 +131,7 @@ def limit_tasks(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
             return
 
 
-def resolve_schema_columns(schema: StructType, table: Table) -> list[str]:
+def resolve_schema_columns(schema: StructType, table: TableSource) -> list[str]:
     """Return the quoted columns of a table that a schema requests, after checking their names and types."""
     stored = row_schema(table.schema)
     if not schema.fields:
@@ -253,11 +256,11 @@ class SourceOptions:
             str(given.get("int96", "instant")).strip().lower(),
         )
 
-    def open(self) -> Table:
+    def open(self) -> TableSource:
         properties = dict(self.catalog_properties)
         if properties and self.catalog is not None:
             properties["name"] = self.catalog
-        return open_table(
+        return open_source(
             self.path,
             self.format,
             self.version,
@@ -272,24 +275,24 @@ class SourceOptions:
             relocate=self.relocate,
             index=self.index,
             int96=self.int96,
+            find_index=find_index,
         )
 
-    def pin(self, table: Table) -> SourceOptions:
+    def pin(self, table: TableSource) -> SourceOptions:
         """Return options that open the same version of the table again, regardless of later commits."""
         if table.format == "iceberg":
             return self._pin_iceberg(table)
         return self if table.version is None else replace(self, version=table.version, timestamp=None)
 
-    def _pin_iceberg(self, table: Table) -> SourceOptions:
+    def _pin_iceberg(self, table: TableSource) -> SourceOptions:
         """Return options that open the metadata file: it never changes, and the schema of a snapshot may differ."""
         # Imported lazily: Iceberg's dependencies are optional.
         from tamis.formats.iceberg.table import IcebergTable
 
-        source = source_of(table)
-        assert isinstance(source, IcebergTable)
-        given = source.storage.given
+        assert isinstance(table, IcebergTable)
+        given = table.storage.given
         storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
-        path = source.metadata.file_location
+        path = table.metadata.file_location
         return replace(self, path=path, storage=storage, format="iceberg", catalog=None, catalog_properties=())
 
 

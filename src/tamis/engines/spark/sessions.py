@@ -38,6 +38,20 @@ def check_session(spark: object) -> Any:
     return spark
 
 
+def active_session() -> Any:
+    """Return the active Spark session of this process; start one if there is none."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependency("engine='spark' needs pyspark: pip install 'tamis[spark]'") from error
+    found = SparkSession.getActiveSession()
+    if found is None:
+        # Without the progress bar of Spark on the same terminal.
+        builder = SparkSession.builder.appName("tamis").config("spark.ui.showConsoleProgress", "false")
+        found = builder.getOrCreate()
+    return found
+
+
 def is_stopped(spark: Any) -> bool:
     """Return whether a session was stopped, so that each of its calls would fail with a Java stack trace."""
     if is_connect(spark):
