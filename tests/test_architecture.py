@@ -181,7 +181,7 @@ HEAVY = {
     "tamis.formats.hive.table",
     "tamis.formats.iceberg.table",
     "tamis.index.store",
-    "tamis.pushdown",
+    "tamis.query",
 }
 # pyarrow imports pandas with the first Python value that it is given, unless that is prevented.
 ARROW = {"numpy", "pyarrow", "pandas"}

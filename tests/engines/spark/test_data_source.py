@@ -62,7 +62,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def registered(any_spark: Any) -> Iterator[Any]:
     before = any_spark.conf.get(PUSHDOWN, "false")
-    tamis.engines.spark.register(any_spark)
+    tamis.spark.register(any_spark)
     yield any_spark
     any_spark.conf.set(PUSHDOWN, before)
 
@@ -89,7 +89,7 @@ def leaves_to_spark(frame: Any) -> bool:
 @pytest.mark.interop
 def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Path) -> None:
     spark = connect_spark
-    tamis.engines.spark.register(spark)
+    tamis.spark.register(spark)
     newest = read(spark, table)
     assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,moment:timestamp,")
     assert texts(newest.toArrow()) == texts(tamis.open(table).scan().to_arrow())
@@ -127,7 +127,7 @@ def test_views_come_and_go(registered: Any, table: Path) -> None:
 
 
 def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
-    tamis.engines.spark.register(connect_spark)
+    tamis.spark.register(connect_spark)
     with pytest.raises(PySparkException, match="no option 'filtr'"):
         read(connect_spark, table, filtr="id < 2").collect()
     with pytest.raises(PySparkException, match="no column 'ammount'"):
@@ -138,7 +138,7 @@ def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
 
 @pytest.mark.interop
 def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_spark: Any, table: Path) -> None:
-    tamis.engines.spark.register(connect_spark)
+    tamis.spark.register(connect_spark)
     assert connect_spark.conf.get(PUSHDOWN) == "true"
     connect_spark.conf.set(PUSHDOWN, "false")
     try:
@@ -148,7 +148,7 @@ def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_
         assert sorted(row.id for row in frame.collect()) == [7, 8]
         assert leaves_to_spark(frame)
     finally:
-        tamis.engines.spark.register(connect_spark)
+        tamis.spark.register(connect_spark)
 
 
 def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, t
 
 @pytest.mark.interop
 def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> None:
-    tamis.engines.spark.register(connect_spark)
+    tamis.spark.register(connect_spark)
     for name in ("data-reader-primitives", "dv-partitioned-with-checkpoint", "table-with-columnmapping-mode-name"):
         path = golden / "delta" / name / "delta"
         assert texts(read(connect_spark, path).toArrow()) == texts(tamis.open(path).scan().to_arrow()), name

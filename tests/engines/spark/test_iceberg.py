@@ -74,7 +74,7 @@ def test_dataframes_have_the_rows_of_the_scan(any_spark: Any, orders: Path) -> N
 
 @pytest.mark.interop
 def test_the_data_source_reads_iceberg_tables(spark: Any, orders: Path) -> None:
-    tamis.engines.spark.register(spark)
+    tamis.spark.register(spark)
     frame = spark.read.format("tamis").load(str(orders))
     assert sorted(row["id"] for row in frame.where("area = 'us' AND id > 40").collect()) == sorted(
         tamis.open(orders).scan("area = 'us' AND id > 40").to_arrow()["id"].to_pylist()

@@ -46,4 +46,4 @@ def test_a_frame_reports_that_tamis_is_not_on_the_workers(tmp_path: Path) -> Non
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "tamis is not installed on Spark's workers, which need it to read the table" in done.stderr
-    assert "tamis.engines.spark.register(spark)" in done.stderr
+    assert "tamis.spark.ship(spark)" in done.stderr

@@ -136,7 +136,7 @@ def translate_error(text: str, title: str) -> TamisError:
         if package == "tamis":
             return MissingDependency(
                 f"tamis is missing or outdated on Spark's workers, and '{title}' needs it: install it there, or send "
-                "it with tamis.engines.spark.register(spark)"
+                "it with tamis.spark.ship(spark)"
             )
         return MissingDependency(
             f"the package {package!r} is not installed on Spark's workers, and '{title}' needs it: install it there "

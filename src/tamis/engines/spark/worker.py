@@ -138,7 +138,7 @@ def make_worker_function(module: str, function: str, arguments: str, name: str) 
             found = getattr(import_module(module), function)
         except ModuleNotFoundError as error:
             missing = (error.name or "").split(".")[0]
-            alternative = ", or send it with tamis.engines.spark.register(spark)" if missing == "tamis" else ""
+            alternative = ", or send it with tamis.spark.ship(spark)" if missing == "tamis" else ""
             raise ModuleNotFoundError(
                 f"{missing} is not installed on Spark's workers, which need it to read the table: install it there"
                 f"{alternative}"
