@@ -75,9 +75,8 @@ def write_star(folder: Path, *, rows: int, files: int) -> None:
 
 
 def tamis_rows(path: str, sql: str) -> Work:
-    import tamis.query
-
     import tamis
+    import tamis.query
 
     # Queries import these when they are needed, and imports are in nobody's time.
     parts = [module.name for module in pkgutil.walk_packages(tamis.query.__path__, "tamis.query.")]
