@@ -131,7 +131,7 @@ def test_H5_the_error_for_an_invalid_value_beyond_the_sample_suggests_a_type(
     layout = discover(tmp_path)
     with pytest.raises(PartitionLayoutError, match=r"'x' of partition column 'b'.*partitioning=\{\"b\": \"string\"\}"):
         raise layout.list_directories().unreadable["b"]
-    assert layout.directories().values.column_names == ["a"]
+    assert layout.list_directories().values.column_names == ["a"]
     assert discover(tmp_path, b="string").directories().values["b"].to_pylist()[2] == "x"
 
 
