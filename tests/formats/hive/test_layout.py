@@ -132,7 +132,7 @@ def test_H5_the_error_for_an_invalid_value_beyond_the_sample_suggests_a_type(
     with pytest.raises(PartitionLayoutError, match=r"'x' of partition column 'b'.*partitioning=\{\"b\": \"string\"\}"):
         raise layout.list_directories().unreadable["b"]
     assert layout.list_directories().values.column_names == ["a"]
-    assert discover(tmp_path, b="string").directories().values["b"].to_pylist()[2] == "x"
+    assert discover(tmp_path, b="string").list_directories().values["b"].to_pylist()[2] == "x"
 
 
 def test_keep_is_called_once_per_level_with_all_columns_so_far(tmp_path: Path) -> None:
