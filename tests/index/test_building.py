@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None
     (root / "0002.parquet").write_bytes(b"no Parquet file at all")
     result = tamis.index.build(root)
     assert (result.files, result.harvested, result.left_out) == (3, 3, 1)
-    assert "0002.parquet' is no Parquet file" in (result.left_out_because or "")
+    assert "0002.parquet' is not a Parquet file" in (result.left_out_because or "")
     with pytest.raises(tamis.TamisError, match=r"0002\.parquet"):
         tamis.open(root).scan("id = 5").to_arrow()
 

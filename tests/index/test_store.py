@@ -60,7 +60,7 @@ def test_a_table_behind_a_file_system_object_is_read_but_not_indexed(tmp_path: P
     tamis.index.build(root)
     given = {"filesystem": pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))}
     assert tamis.open(str(root), storage_options=given).scan("id = 25").count() == 1
-    with pytest.raises(InvalidArgument, match="is built by its URI"):
+    with pytest.raises(InvalidArgument, match="is built in other processes"):
         tamis.index.build(str(root), storage_options=given)
 
 

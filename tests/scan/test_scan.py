@@ -437,7 +437,7 @@ def test_H6_a_file_that_spells_a_column_twice_is_an_error(tmp_path: Path) -> Non
     with pytest.raises(CorruptFile, match="'FOO', 'Foo' where the table has 'foo'"):
         tamis.open(tmp_path).scan("foo IS NULL").to_arrow()
     pq.write_table(pa.table([[1], [2]], names=["x", "x"]), tmp_path / "a.parquet")
-    with pytest.raises(tamis.TamisError, match="several columns 'x'"):
+    with pytest.raises(tamis.TamisError, match="several columns named 'x'"):
         tamis.open(tmp_path)
 
 

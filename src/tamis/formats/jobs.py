@@ -7,7 +7,7 @@ A function is found by name and all its inputs are data, so that only JSON and A
         …
         yield pa.record_batch({"rows": [rows]})
 
-    job = Job("tamis.tables.example:count_rows", storage_arguments(storage), SCHEMA, "count rows of orders@17")
+    job = Job("tamis.formats.example:count_rows", storage_arguments(storage), SCHEMA, "count rows of orders@17")
     for number, batch in engine.run(job, [Item.of_json({"path": path}, size) for path, size in files]):
         …
 
