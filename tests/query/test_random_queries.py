@@ -43,7 +43,7 @@ def test_rules_change_no_row_and_duckdb_agrees(
 ) -> None:
     expected = peer.sql(in_duckdb(query)).to_arrow_table()
     # The engine reads files by itself, or all rows come from us.
-    with mock.patch.object(own_files, "WORTH", 0 if reads_files else 2**60):
+    with mock.patch.object(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60):
         found = session.sql(query).to_arrow()
     assert sql_tables.same_rows(found, expected), f"{query}\n{session.explain(query)}"
     assert found.schema.types == expected.schema.types, query
