@@ -10,6 +10,8 @@ A page is Markdown. All its blocks run in order, in one folder and one namespace
 
 An output may leave out lines with `…` on a line of its own. Sizes, versions of writers and the width of columns are not
 compared, because they depend on the versions of other libraries. The folder of the page is `/data` in an output.
+
+After a change of reports or messages, `TAMIS_UPDATE_PAGES=1 pytest tests/docs` writes the new outputs into the pages.
 """
 
 from __future__ import annotations
@@ -143,7 +145,19 @@ def run_page(page: Path, folder: Path) -> list[Mismatch]:
             elif block.language == "text" and block.is_exact:
                 found += _compare(block.line, block.code, printed, folder)
     del sys.modules["page"]
+    if os.environ.get("TAMIS_UPDATE_PAGES"):
+        _update(page, [each for each in found if "…\n" not in each.expected])
     return found
+
+
+def _update(page: Path, mismatches: list[Mismatch]) -> None:
+    """Write what was printed into the page, from its end so that lines keep their numbers."""
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    for each in reversed(mismatches):
+        old = each.expected.count("\n")
+        indent = re.match(" *", lines[each.line])[0] if old else ""
+        lines[each.line : each.line + old] = textwrap.indent(each.printed.rstrip() + "\n", indent).splitlines(True)
+    page.write_text("".join(lines), encoding="utf-8")
 
 
 def _compile(block: Block, page: Path) -> object:
