@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from builders.pages import find_pages, is_runnable, matches_output, name_page, read_blocks, run_page, uses_spark
 
 PAGES = [page for page in find_pages() if is_runnable(page)]

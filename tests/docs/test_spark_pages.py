@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from builders.pages import find_pages, name_page, run_page, uses_spark
 
 
