@@ -72,12 +72,6 @@ def find_pages() -> list[Path]:
     return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
-def find_page(name: str) -> Path:
-    """Return the page below docs/ with a file name that only one page has."""
-    (found,) = DOCS.rglob(name)
-    return found
-
-
 def name_page(page: Path) -> str:
     """Return the path of a page below the root of the project, for the names of tests."""
     return page.relative_to(ROOT).as_posix()

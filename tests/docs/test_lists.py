@@ -8,7 +8,7 @@ import shlex
 import tomllib
 
 import tamis
-from builders.pages import ROOT, find_page, find_pages, read_blocks
+from builders.pages import DOCS, ROOT, find_pages, read_blocks
 from tamis.cli.application import program
 from tamis.cli.errors import load_command
 from tamis.cli.export import FORMATS_BY_ENDING, OUTPUT_FORMATS
@@ -19,7 +19,7 @@ from tamis.scan.planning import slices
 
 
 def text_of(name: str) -> str:
-    return find_page(name).read_text(encoding="utf-8")
+    return (DOCS / "reference" / name).read_text(encoding="utf-8")
 
 
 def shell_lines(program_name: str) -> list[list[str]]:
@@ -54,19 +54,19 @@ def test_the_index_page_has_every_argument_of_a_build() -> None:
 def test_the_connector_page_has_every_method() -> None:
     methods = [name for name in vars(Connector) if not name.startswith("_")]
     assert len(methods) > 10
-    page = (ROOT / "docs" / "reference" / "connectors.md").read_text(encoding="utf-8")
+    page = text_of("connectors.md")
     assert [name for name in methods if f"`{name}(" not in page] == []
 
 
 def test_the_spark_page_has_the_thresholds_of_planning() -> None:
-    page = (ROOT / "docs" / "reference" / "spark.md").read_text(encoding="utf-8")
+    page = text_of("spark.md")
     assert f"at least {AUTO_PARTS} pieces that have at least {AUTO_BYTES // 2**20} MiB together" in page
     assert f"| {tree.DIRECTORIES_PER_CALL} directories | {SMALL_READ // 2**10} KiB a directory |" in page
     assert f"| {slices.FILES_TOGETHER:,} files | {SMALL_READ // 2**10} KiB a file |" in page
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:
-    pages = (ROOT / "docs" / "reference" / "api").glob("*.md")
+    pages = (DOCS / "reference" / "api").glob("*.md")
     documented = {name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)}
     named = {f"tamis.{name}" for name in tamis.__all__ if name != "__version__"}
     assert named - documented == set()
