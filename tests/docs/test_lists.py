@@ -10,8 +10,8 @@ import tomllib
 import tamis
 from builders.pages import DOCS, ROOT, find_pages, read_blocks
 from tamis.cli.application import program
-from tamis.cli.errors import load_command
-from tamis.cli.export import FORMATS_BY_ENDING, OUTPUT_FORMATS
+from tamis.cli.commands import load_command
+from tamis.cli.export import FORMATS_BY_EXTENSION, OUTPUT_FORMATS
 from tamis.formats.hive import tree
 from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, SMALL_READ
 from tamis.query.connectors.connector import Connector
@@ -43,7 +43,7 @@ def test_the_command_line_page_has_every_option() -> None:
 
 def test_the_command_line_page_has_every_output_format_and_ending() -> None:
     text = text_of("cli.md")
-    assert [name for name in (*OUTPUT_FORMATS, *FORMATS_BY_ENDING) if f"`{name}`" not in text] == []
+    assert [name for name in (*OUTPUT_FORMATS, *FORMATS_BY_EXTENSION) if f"`{name}`" not in text] == []
 
 
 def test_the_index_page_has_every_argument_of_a_build() -> None:
