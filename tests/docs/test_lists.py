@@ -60,7 +60,7 @@ def test_the_connector_page_has_every_method() -> None:
 
 def test_the_spark_page_has_the_thresholds_of_planning() -> None:
     page = text_of("spark.md")
-    assert f"at least {AUTO_PARTS} pieces that have at least {AUTO_BYTES // 2**20} MiB together" in page
+    assert f"at least {AUTO_PARTS} work units with at least {AUTO_BYTES // 2**20} MiB together" in page
     assert f"| {tree.DIRECTORIES_PER_CALL} directories | {SMALL_READ // 2**10} KiB a directory |" in page
     assert f"| {slices.FILES_TOGETHER:,} files | {SMALL_READ // 2**10} KiB a file |" in page
 
