@@ -10,7 +10,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo verify-demo test test-interop test-oracles mutants lint format bench java postgresql clean
+.PHONY: help demo verify-demo test test-interop test-oracles mutants lint format docs docs-serve bench java postgresql clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,15 @@ format: ## let ruff format the code and mend what it can
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
+docs: ## build the documentation into site/; a broken link is an error
+	@bash scripts/setup.sh docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --clean
+	@echo "docs: open site/index.html"
+
+docs-serve: ## show the documentation at http://127.0.0.1:8000, and again after each change
+	@bash scripts/setup.sh docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
+
 bench: ## run the benchmarks; ARGS goes to benchmarks/run.py
 	@bash scripts/setup.sh bench
 	$(BIN)/python benchmarks/run.py $(ARGS)
@@ -68,5 +77,5 @@ postgresql: ## check for the PostgreSQL server that tests start, and install it 
 	@bash scripts/ensure_postgresql.sh
 
 clean: ## remove the environment, the demo and benchmark data and all caches
-	rm -rf .venv .venv-iceberg .venv-tpcds demo-data bench-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-iceberg .venv-tpcds demo-data bench-data build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+_ON_SPARK = ("tests/engines/spark/", "tests/docs/test_spark_pages.py")
+"""Tests that share one JVM, and so one process."""
 
 _LONGEST = ("spark", "oracles", "cli", "pushdown", "scan", "parquet")
 """Folders of tests that take long."""
@@ -33,6 +40,42 @@ def golden() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A classic session, with a Connect server inside. All tests on Spark share it."""
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install 'tamis[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        pytest.skip("there is no Java, and Spark needs 17 or newer: `make java` says how to get it")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    configuration = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(_free_port()),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    # A task may be tried again, as on a cluster: `local[2]` alone gives up with the first.
+    builder = sql.SparkSession.builder.master("local[2, 2]").appName("tamis-tests")
+    for name, value in configuration.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long first, so that no process has it left when the other is done."""
     items.sort(key=lambda item: _LONGEST.index(folder) if (folder := item.path.parent.name) in _LONGEST else 99)
@@ -48,6 +91,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/engines/spark/") else nodeid.split("::", 1)[0]
+            return "spark" if nodeid.startswith(_ON_SPARK) else nodeid.split("::", 1)[0]
 
     return ByFile(config, log)

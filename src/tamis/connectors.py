@@ -1,6 +1,6 @@
 """What the author of a connector needs: the interface, and the values that its methods take and return.
 
-See docs/connectors.md. `Session.attach` attaches a connector to a session.
+See docs/how-to/write-a-connector.md. `Session.attach` attaches a connector to a session.
 """
 
 from tamis.expr.evaluate import Evaluator, can_evaluate

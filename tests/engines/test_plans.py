@@ -25,7 +25,7 @@ from builders.hive_cases import PARTITIONING, random_hive_case
 from tamis import PartitionFilter
 from tamis.formats.delta.planning import prune_files as files
 from tamis.formats.hive import tree as listing_job
-from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, SMALL_READ, Planning
+from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, Planning
 from tamis.formats.open_source import open_source
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
@@ -97,10 +97,3 @@ def test_auto_planning_uses_workers_for_many_bytes_in_several_parts(tmp_path: Pa
     assert planning.choose_engine(storage, AUTO_PARTS, AUTO_BYTES - 1) is None
     assert Planning(planning.engine, "spark").choose_engine(storage, 1, 0) is planning.engine
     assert Planning(planning.engine, "local").choose_engine(storage, 1000, 2 * AUTO_BYTES) is None
-
-
-def test_the_spark_page_documents_the_threshold() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-    assert f"at least {AUTO_PARTS} pieces that have at least {AUTO_BYTES // 2**20} MiB together" in page
-    assert f"| {listing_job.DIRECTORIES_PER_CALL} directories | {SMALL_READ // 2**10} KiB a directory |" in page
-    assert f"| {slices.FILES_TOGETHER:,} files | {SMALL_READ // 2**10} KiB a file |" in page

@@ -4,7 +4,7 @@
     tamis.index.build("orders", bloom=["customer"])          # and a Bloom filter of each file for one of them
     tamis.open("orders").scan("customer = 'c-42'")           # finds it and uses it
 
-A second build reads only new files. See docs/index.md.
+A second build reads only new files. See docs/reference/statistics-index.md.
 """
 
 from __future__ import annotations
