@@ -20,7 +20,7 @@ from tamis.cli.errors import load_command
 
 SOURCE = Path(tamis.__file__).parent
 
-# What each layer may import, besides itself. The order is the one of docs/architecture.md.
+# What each layer may import, besides itself. The order is the one of docs/explanation/architecture.md.
 MAY_IMPORT = {
     "errors": set(),
     "types": {"errors"},
