@@ -99,7 +99,7 @@ class Program(click.Group):
 
 
 def load_command(name: str) -> click.Command:
-    command: click.Command = getattr(import_module(f"tamis.cli.{name}"), name)
+    command: click.Command = getattr(import_module(f"tamis.cli.commands.{name}"), name)
     return command
 
 
