@@ -1,4 +1,4 @@
-"""docs/cli.md shows what the commands print."""
+"""docs/reference/cli.md shows what the commands print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tamis.cli.application import program
 from tamis.cli.errors import load_command
 from tamis.cli.export import FORMATS_BY_ENDING, OUTPUT_FORMATS
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 EXAMPLES = re.findall(r"^```console\n\$ tamis (.+)\n((?:.*\n)*?)```$", TEXT, re.MULTILINE)
