@@ -11,17 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-
-from tamis.expr.bind import bind
-from tamis.expr.functions.table import FUNCTIONS, Nulls
-from tamis.expr.sql.parse import parse_sql
-from tamis.expr.sql.printer import to_sql
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-EXPRESSIONS = ROOT / "docs" / "expressions.md"
 PAGES = [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -115,44 +108,3 @@ def leads_somewhere(page: Path, link: str) -> bool:
 def anchors(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-DOCUMENTED_SCHEMA = pa.schema(
-    {
-        "id": pa.int64(),
-        "amount": pa.float64(),
-        "region": pa.string(),
-        "note": pa.string(),
-        "flag": pa.bool_(),
-        "ts": pa.timestamp("us", tz="UTC"),
-        "clock": pa.time32("s"),
-        "place": pa.struct({"city": pa.string()}),
-        "a name with spaces": pa.int64(),
-        "dotted.name": pa.int64(),
-    }
-)
-
-
-@pytest.mark.parametrize("text", [line for _, block in code_blocks(EXPRESSIONS, "sql") for line in block.splitlines()])
-def test_documented_sql_parses_binds_and_prints_back(text: str) -> None:
-    parsed = parse_sql(text)
-    assert parse_sql(to_sql(parsed)) == parsed
-    bind(parsed, DOCUMENTED_SCHEMA)
-
-
-def documented_functions() -> dict[str, tuple[str, str]]:
-    """What docs/expressions.md says of each function: its NULL behaviour, and whether it skips."""
-    section = EXPRESSIONS.read_text(encoding="utf-8").partition("\n## Functions\n")[2]
-    rows = re.findall(r"^\| (`.+?) \| .+ \| .+ \| (.+) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)
-    return {name: (nulls, skips) for names, nulls, skips in rows for name in re.findall(r"`([^`]+)`", names)}
-
-
-def test_every_function_is_documented() -> None:
-    assert sorted(documented_functions()) == sorted(FUNCTIONS)
-
-
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_documented_function_is_what_the_table_says(name: str) -> None:
-    nulls, skips = documented_functions()[name]
-    assert nulls.startswith("propagates") == (FUNCTIONS[name].nulls is Nulls.PROPAGATES)
-    assert skips.startswith("monotone") == (FUNCTIONS[name].monotone is not None)
