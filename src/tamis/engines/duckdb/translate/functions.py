@@ -330,8 +330,8 @@ def explain_unknown_function(name: str, location: str = "") -> str:
     hint = f" Did you mean {near[0]}?" if near else ""
     return (
         f"there is no function {name} with Spark's meaning on the embedded engine{location}.{hint} "
-        "docs/reference/expressions.md lists the supported functions. Spark's other functions run with tamis.connect(spark=…), DuckDB's functions "
-        "with c.sql(…, dialect='duckdb')"
+        "docs/reference/expressions.md lists the supported functions. Spark's other functions run with "
+        "tamis.connect(spark=…), DuckDB's functions with c.sql(…, dialect='duckdb')"
     )
 
 
