@@ -1,4 +1,4 @@
-"""docs/security.md: its policies do what the page says."""
+"""docs/explanation/security.md: its policies do what the page says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tamis.errors import AccessDenied
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
 CODE = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
