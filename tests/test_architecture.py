@@ -16,7 +16,7 @@ import pytest
 import tamis
 from builders.pyiceberg_tables import create_table, latest_metadata
 from tamis.cli.application import program
-from tamis.cli.errors import load_command
+from tamis.cli.commands import load_command
 
 SOURCE = Path(tamis.__file__).parent
 
@@ -67,7 +67,6 @@ FOREIGN_PRIVATES = {
     "expr/interop/from_pyspark.py",  # PySpark's columns
     "expr/sql/dialect.py",  # sqlglot's parser
     "expr/sql/pipes.py",
-    "expr/sql/dialect.py",
     "formats/function_results.py",  # pyarrow's export to the C interface
 }
 # Values that the expression layer remembers on its own nodes.
@@ -182,7 +181,7 @@ HEAVY = {
     "tamis.formats.hive.table",
     "tamis.formats.iceberg.table",
     "tamis.index.store",
-    "tamis.pushdown",
+    "tamis.query",
 }
 # pyarrow imports pandas with the first Python value that it is given, unless that is prevented.
 ARROW = {"numpy", "pyarrow", "pandas"}

@@ -17,9 +17,9 @@ from builders.choices import Choices
 from builders.engines import WorkerHere, assert_same_plans, fresh_plan
 from builders.iceberg_cases import random_iceberg_case
 from tamis.formats.jobs import Planning
+from tamis.formats.open_source import open_source
 from tamis.formats.source import LEVELS
 from tamis.scan.planning import slices
-from tamis.table import open_source
 
 FEWEST = settings(max_examples=max(1, settings().max_examples // 12))
 """A whole table is written for each example."""

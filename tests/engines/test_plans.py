@@ -1,6 +1,7 @@
 """O8 over random tables and predicates: plans by workers equal local plans.
 
-The workers are functions of this process, which get and give bytes as those of Spark do; `tests/engines/spark` has the others.
+The workers are functions of this process, which get and give bytes as those of Spark do; `tests/engines/spark` has the
+others.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from tamis import PartitionFilter
 from tamis.formats.delta.planning import prune_files as files
 from tamis.formats.hive import tree as listing_job
 from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, SMALL_READ, Planning
+from tamis.formats.open_source import open_source
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
 from tamis.scan.planning import slices
-from tamis.table import open_source
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 """A whole table is written for each example."""

@@ -230,7 +230,7 @@ def test_E7_a_part_that_is_removed_while_it_is_merged(root: Path, monkeypatch: p
 _KILLED_BUILD = """
 import os, pathlib, signal, sys
 import tamis
-from tamis.indexing import building, merging
+from tamis.index import building
 
 building.MOST_FILES_OF_AN_ITEM = 3
 building.FEWEST_FILES_OF_AN_ITEM = 1
@@ -248,7 +248,7 @@ def counted(function):
 # Before and after a file is made, filled, given its name, and removed.
 for name in ("open", "replace", "unlink", "mkdir"):
     setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
-from tamis.indexing import store
+from tamis.index import store
 store._write_locally = counted(store._write_locally)
 store.IndexStore.remove = counted(store.IndexStore.remove)
 store.IndexStore.publish = counted(store.IndexStore.publish)

@@ -65,29 +65,29 @@ def store_for(
 
 def find_index(
     table: Storage,
-    place: object,
+    location: object,
     storage_options: Mapping[str, Any] | None = None,
     *,
     table_id: str | None = None,
 ) -> TableIndex | None:
     """The index of a table, read when it is needed.
 
-    `place` is where it is; None looks beside the table, where there may be none; False uses none. One that was named
+    `location` is where it is; None looks beside the table, where there may be none; False uses none. One that was named
     must be there and be whole.
     """
-    if place is False:
+    if location is False:
         return None
-    if place is None and table.is_local and not has_directory(table, _folder_of(table)(table.root)):
+    if location is None and table.is_local and not has_directory(table, _folder_of(table)(table.root)):
         return None
     # Few tables have one.
     from tamis.index.table_index import TableIndex
 
-    if place is None:
+    if location is None:
         return TableIndex(store_for(table, None), table, table_id=table_id)
-    if not isinstance(place, str | os.PathLike):
-        kind = add_article(type(place).__name__)
-        raise InvalidArgument(f"index is the place of an index, or False to use none, not {kind}")
-    found = TableIndex(store_for(table, place, storage_options), table, table_id=table_id, is_required=True)
+    if not isinstance(location, str | os.PathLike):
+        kind = add_article(type(location).__name__)
+        raise InvalidArgument(f"index is the location of an index, or False to use none, not {kind}")
+    found = TableIndex(store_for(table, location, storage_options), table, table_id=table_id, is_required=True)
     if found.current() is None:
         raise TableNotFound(f"no index at '{found.store.place}': build it with tamis.index.build(…, location=…)")
     return found
