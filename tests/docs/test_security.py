@@ -1,4 +1,4 @@
-"""docs/explanation/security.md: its policies do what the page says."""
+"""docs/explanation/security.md: its policies hide what the page says."""
 
 from __future__ import annotations
 
