@@ -76,8 +76,8 @@ EXPLAINED: dict[str, str] = {
     "SELECT map_zip_with(decimal_map1, double_map, (k, v1, v2) -> struct(k, v1, v2)) m FROM various_maps": KEYS,
     "SELECT map_zip_with(decimal_map2, double_map, (k, v1, v2) -> struct(k, v1, v2)) m FROM various_maps": KEYS,
 }
-"""Queries that give other rows than Spark, each with the reason. White space does not count. docs/sql.md lists them
-under what is known to differ."""
+"""Queries that give other rows than Spark, each with the reason. White space does not count.
+docs/reference/sql.md lists them under what is known to differ."""
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS = 3_600

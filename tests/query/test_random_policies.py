@@ -70,7 +70,7 @@ def _peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPyConne
 
 @MODEST
 @given(query=sql_queries.queries(), place=st.integers(0, len(POLICIES) - 1))
-def test_a_query_answers_as_if_there_were_nothing_else(pairs: list[Pair], query: str, place: int) -> None:
+def test_O7_a_query_answers_as_if_there_were_nothing_else(pairs: list[Pair], query: str, place: int) -> None:
     session, peer = pairs[place]
     in_duckdb = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
     expected = peer.sql(in_duckdb).to_arrow_table()

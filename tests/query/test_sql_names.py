@@ -64,7 +64,7 @@ COLUMNS = "Columns: id, amount, region, day, customer, shape."
          "'id' is a column of o and c (at: query, character 8). Write o.id or c.id"),
         ("SELECT uper(region) FROM orders", EvaluationError,
          "there is no function uper with Spark's meaning on the embedded engine (at: query, character 8). Did you mean "
-         "upper? docs/expressions.md lists the supported functions"),
+         "upper? docs/reference/expressions.md lists the supported functions"),
         ("SELECT upper(region, 5) FROM orders", ExpressionError,
          "upper takes 1 argument, not 2 (at: query, character 8)"),
         ("SELECT CAST(id AS foo) FROM orders", ParseError, "no type 'foo'"),

@@ -80,7 +80,7 @@ def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> Non
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("frobnicate(n)", "there is no function frobnicate with Spark's meaning on the embedded engine. docs/express"),
+        ("frobnicate(n)", "there is no function frobnicate with Spark's meaning on the embedded engine. docs/refer"),
         ("flor(f) = 2", "there is no function flor with Spark's meaning on the embedded engine. Did you mean floor? "),
         ("floor(s) = 1", "floor(s) = 1: floor does not take string. Cast the argument, as in CAST(x AS DOUBLE)"),
         ("n % 0 = 1", "n % 0 = 1: division by zero. Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END"),

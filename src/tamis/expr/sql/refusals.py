@@ -72,7 +72,8 @@ def refuse_reserved(tree: exp.Expr) -> None:
             raise ParseError(
                 f"there is no function {call.name} with Spark's meaning on the embedded engine",
                 position=find_position(call),
-                hint="docs/expressions.md lists what there is; functions of DuckDB run with c.sql(…, dialect='duckdb')",
+                hint="docs/reference/expressions.md lists what there is; functions of DuckDB run with "
+                "c.sql(…, dialect='duckdb')",
             )
 
 

@@ -127,7 +127,7 @@ def _check_names(given: object, where: str) -> frozenset[str]:
 
 def _check_mapping(given: object, where: str, known: Sequence[str] | None = None) -> Mapping[str, Any]:
     if given is None:
-        raise InvalidArgument(f"{where} is empty: it is a mapping, as docs/security.md shows")
+        raise InvalidArgument(f"{where} is empty: it is a mapping, as docs/explanation/security.md shows")
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"{where} is a mapping, not {add_article(type(given).__name__)}")
     for key in given:

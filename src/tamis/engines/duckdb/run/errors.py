@@ -35,7 +35,9 @@ from tamis.query.sql.sources import Tables
 from tamis.query.sql.trees import to_sql_text
 from tamis.types import is_number, is_text, type_name_with_article
 
-_ALTERNATIVE = "Write it with the functions that docs/expressions.md lists, or filter the rows that the scan returns"
+_ALTERNATIVE = (
+    "Write it with the functions that docs/reference/expressions.md lists, or filter the rows that the scan returns"
+)
 _ENGINE_TYPES = {
     "varchar": "string", "integer_literal": "int", "string_literal": "string", "integer": "int", "int8": "tinyint",
     "int16": "smallint", "int32": "int", "int64": "bigint", "timestamp with time zone": "timestamp",
@@ -266,7 +268,8 @@ def _explain_unknown_function(name: str, tree: exp.Expr, text: str) -> TamisErro
     near = difflib.get_close_matches(name.lower(), [*suggested, *filter(str.isidentifier, FUNCTIONS)], n=1, cutoff=0.7)
     hint = f" Did you mean {near[0]}?" if near else ""
     return EvaluationError(
-        f"unknown function {name}{_locate_call(tree, name)}.{hint} docs/expressions.md lists the supported functions"
+        f"unknown function {name}{_locate_call(tree, name)}.{hint} "
+        "docs/reference/expressions.md lists the supported functions"
     )
 
 

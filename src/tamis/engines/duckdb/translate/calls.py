@@ -26,7 +26,7 @@ MACRO_PREFIX = "spark_"
 _MAX_DUPLICATED_NODES = 40
 DUCKDB_PREFIX = "duckdb_"
 """The prefix of the names of DuckDB's functions where Tamis writes them into text in Spark's dialect."""
-_ADVICE = "Write it with the functions that docs/expressions.md lists, or filter the rows after the scan"
+_ADVICE = "Write it with the functions that docs/reference/expressions.md lists, or filter the rows after the scan"
 
 
 class UnknownFunction(EvaluationError):

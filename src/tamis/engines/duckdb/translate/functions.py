@@ -329,9 +329,9 @@ def explain_unknown_function(name: str, location: str = "") -> str:
     near = difflib.get_close_matches(name.lower(), [*BUILDERS, *SAME], n=1, cutoff=0.7)
     hint = f" Did you mean {near[0]}?" if near else ""
     return (
-        f"there is no function {name} with Spark's meaning on the embedded engine{location}.{hint} docs/expressions.md "
-        "lists the supported functions. Spark's other functions run with tamis.connect(spark=…), DuckDB's functions "
-        "with c.sql(…, dialect='duckdb')"
+        f"there is no function {name} with Spark's meaning on the embedded engine{location}.{hint} "
+        "docs/reference/expressions.md lists the supported functions. Spark's other functions run with "
+        "tamis.connect(spark=…), DuckDB's functions with c.sql(…, dialect='duckdb')"
     )
 
 

@@ -1,0 +1,42 @@
+"""docs/reference/configuration.md lists every option of the public functions, and every spelling of storage options."""
+
+from __future__ import annotations
+
+import re
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+import tamis
+from tamis.formats.source import LEVELS
+from tamis.io import storage_options
+
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "title"),
+    [
+        (tamis.open, "What does `tamis.open` accept?"),
+        (tamis.Table.scan, "What does `scan` accept?"),
+        (tamis.connect, "What does `tamis.connect` accept?"),
+    ],
+)
+def test_every_option_has_a_line(function: object, title: str) -> None:
+    options = [name for name in signature(function).parameters if name != "self"]
+    assert re.findall(r"^\| `(\w+)` \|", section(title), re.MULTILINE) == options
+
+
+def test_every_level_is_listed_in_order() -> None:
+    assert ", ".join(f"`{level}`" for level in LEVELS) in section("What does `scan` accept?")
+
+
+def test_every_spelling_of_a_storage_option_is_listed() -> None:
+    listed = section("How do I give credentials?")
+    spellings = [each for known in storage_options._SPELLINGS.values() for each in known]
+    assert [each for each in spellings if f"`{each}`" not in listed] == []
