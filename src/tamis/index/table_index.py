@@ -307,14 +307,16 @@ def _together(before: tuple[ConjunctOutcome, ...], after: tuple[ConjunctOutcome,
     """What two looks at files did, of which the second saw only what the first had left."""
     if not before or not after:
         return before or after
-    return tuple(
+    # After the conjuncts `before` may have a partition filter.
+    merged = (
         ConjunctOutcome(
             one.predicate,
             one.skipped + other.skipped,
             None if one.skipped or other.skipped or one.unused_because is None else other.unused_because,
         )
-        for one, other in zip(before, after, strict=True)
+        for one, other in zip(before, after, strict=False)
     )
+    return (*merged, *before[len(after) :])
 
 
 def _indexed(column: Column, current: Current, key_of: KeyOf | None) -> IndexedColumn | None:

@@ -85,6 +85,7 @@ class _Aggregation:
             listing = _list_all_files(planner) if self._needs_rows else planner.list_with_statistics(measured)
             listing = listing.require(path[0] for path in self._projection)
             run = Run(planner, self._projection, listing)
+            run.reduced_by = ["aggregation"]
             try:
                 if self._needs_rows:
                     self._read(run.tasks())

@@ -62,6 +62,7 @@ class _TopRows:
             listing = planner.list_with_statistics([self._order.column])
             listing = listing.require(path[0] for path in planner.projection)
             run = Run(planner, planner.projection, listing)
+            run.reduced_by = [f"top {self._count}"]
             try:
                 for batch in self._read(listing, run):
                     run.rows += batch.num_rows

@@ -18,6 +18,7 @@ from tamis.scan.planning.tasks import MOST_TOGETHER, ScanTask, put_together
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.report.report import add_level
 from tamis.skipping.metrics import LevelReport
+from tamis.skipping.prune import ConjunctOutcome
 
 _FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_ns", pa.int64())])
 
@@ -35,6 +36,7 @@ def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
     remaining = planner.limit
     try:
         if remaining == 0:
+            run.reduced_by = [f"limit {planner.limit}"]
             return
         with planner.name_version_of_missing_file():
             # Where no column of a file is read, nothing else shows that the file was replaced.
@@ -46,7 +48,9 @@ def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
                 run.rows += batch.num_rows
                 yield batch
                 if remaining == 0:
+                    run.reduced_by = [f"limit {planner.limit}"]
                     return
+        run.reduced_by = []
     finally:
         run.finish()
 
@@ -66,6 +70,7 @@ def count_rows(planner: ScanPlanner) -> int:
                 found += counted
                 if limit is not None and found >= limit:
                     break
+        run.reduced_by = [] if limit is None or found < limit else [f"limit {limit}"]
         found = found if limit is None else min(found, limit)
         run.rows = found
     finally:
@@ -115,6 +120,9 @@ class Run:
         self._rows_planned = 0
         self._has_enough = False
         self.rows = 0
+        """The rows that are returned."""
+        self.reduced_by: list[str] = ["end of reading"]
+        """Why rows of the tasks are not returned, besides the residual filter. Callers that read to the end clear it."""
         self._plan = planner.find_page_plan(listing)
         self._report = self._plan.report if self._plan is not None else planner.new_report(listing)
 
@@ -170,5 +178,12 @@ class Run:
         self._report.bytes_read = spent.bytes_read
         self._report.requests = spent.requests
         self._report.levels = [level for level in self._report.levels if level.level != "rows"]
-        self._report.levels.append(LevelReport("rows", self._rows_planned, self.rows))
+        self._report.levels.append(self._describe_rows())
         self._planner.report = self._report
+
+    def _describe_rows(self) -> LevelReport:
+        """Return the metrics of rows. One entry names all causes: rows after a limit are not tested by the filter."""
+        skipped = self._rows_planned - self.rows
+        causes = [*(["residual filter"] if self._planner.predicate.conjuncts else []), *self.reduced_by]
+        outcomes = (ConjunctOutcome(" and ".join(causes), skipped, None),) if skipped else ()
+        return LevelReport("rows", self._rows_planned, self.rows, by_predicate=outcomes)
