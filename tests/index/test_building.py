@@ -45,7 +45,7 @@ class FailingEngine(LocalEngine):
 
 
 def counts(result: tamis.index.BuildResult) -> tuple[int, int, int, int]:
-    return result.files, result.harvested, result.reused, result.removed
+    return result.files, result.collected, result.reused, result.removed
 
 
 def test_only_what_is_new_or_changed_is_read_and_what_is_gone_drops_out(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_pa
     result = tamis.index.build(root)
     assert result.files == 14
     # At least the three pieces that were told of had been written.
-    assert result.harvested <= 4
+    assert result.collected <= 4
     assert result.reused >= 10
     assert tamis.open(root).scan("id = 105").plan("files").num_files == 1
 
@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None
     root = write_files(tmp_path / "t", range(4))
     (root / "0002.parquet").write_bytes(b"no Parquet file at all")
     result = tamis.index.build(root)
-    assert (result.files, result.harvested, result.left_out) == (3, 3, 1)
+    assert (result.files, result.collected, result.left_out) == (3, 3, 1)
     assert "0002.parquet' is no Parquet file" in (result.left_out_because or "")
     with pytest.raises(tamis.TamisError, match=r"0002\.parquet"):
         tamis.open(root).scan("id = 5").to_arrow()

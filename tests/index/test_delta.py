@@ -69,7 +69,7 @@ def test_later_versions_are_read_with_what_is_known_and_the_next_build_takes_the
     status = tamis.index.status(log.table)
     assert (status.version, status.files, status.fresh_files, status.table_files) == (9, 10, 9, 10)
     result = tamis.index.build(log.table)
-    assert (result.files, result.harvested, result.reused, result.removed) == (10, 1, 9, 1)
+    assert (result.files, result.collected, result.reused, result.removed) == (10, 1, 9, 1)
     assert tamis.index.status(log.table).version == 10
     assert tamis.open(log.table).scan("name = 'nobody'").plan("files").num_files == 0
     # The version before needs a file that the index does not have any more.
@@ -89,7 +89,7 @@ def test_only_new_files_of_a_table_are_opened(log: DeltaLog) -> None:
     tamis.index.build(log.table)
     make_unreadable(log.table / f"{number}.parquet" for number in range(10))
     log.commit(data_file(log, "new.parquet", rows_of(20)))
-    assert tamis.index.build(log.table).harvested == 1
+    assert tamis.index.build(log.table).collected == 1
     assert tamis.open(log.table).scan("name = 'nobody'").to_arrow().num_rows == 0
 
 
@@ -137,7 +137,7 @@ def test_another_table_at_the_same_place_does_not_have_the_index_of_the_first(
     assert "is of another table" in caplog.text
     with pytest.raises(CorruptFile, match="is of another table"):
         tamis.index.status(second.table)
-    assert tamis.index.build(second.table).harvested == 1
+    assert tamis.index.build(second.table).collected == 1
     assert tamis.open(second.table).scan("id = 1").plan("files").num_files == 0
 
 
