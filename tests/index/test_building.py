@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None
     (root / "0002.parquet").write_bytes(b"no Parquet file at all")
     result = tamis.index.build(root)
     assert (result.files, result.collected, result.left_out) == (3, 3, 1)
-    assert "0002.parquet' is no Parquet file" in (result.left_out_because or "")
+    assert "0002.parquet' is not a Parquet file" in (result.left_out_because or "")
     with pytest.raises(tamis.TamisError, match=r"0002\.parquet"):
         tamis.open(root).scan("id = 5").to_arrow()
 
@@ -205,8 +205,8 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None
         ({"columns": "id"}, InvalidArgument, "columns is a list of names"),
         ({"columns": ["nope"]}, UnknownColumn, "no column 'nope'"),
         ({"bloom": ["day"]}, InvalidArgument, "'day' is a partition column"),
-        ({"columns": ["l"]}, InvalidArgument, "column 'l' has no order"),
-        ({"bloom": ["b"]}, InvalidArgument, "a boolean, of which a Bloom filter tells nothing"),
+        ({"columns": ["l"]}, InvalidArgument, "column 'l' has a type without bounds"),
+        ({"bloom": ["b"]}, InvalidArgument, "a boolean, which needs no Bloom filter"),
         ({"count_nan": ["id"]}, InvalidArgument, "has no NaN"),
         ({"false_positives": 1.5}, InvalidArgument, "between 0 and 1"),
         ({"engine": "moon"}, InvalidArgument, "engine is 'local', 'spark', .*, not 'moon'"),

@@ -87,7 +87,7 @@ def test_E5_a_damaged_part_is_ignored_told_and_made_good(
     assert "a part of the index" in caplog.text
     FOOTERS.clear()
     result = tamis.index.build(root)
-    assert (result.files, result.harvested) == (6, 6)
+    assert (result.files, result.collected) == (6, 6)
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 1
 
 
@@ -105,7 +105,7 @@ def test_E5_a_part_that_is_gone_leaves_its_files_to_their_footers(root: Path) ->
     part_of(root).unlink()
     check_rows(root)
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 6
-    assert tamis.index.build(root).harvested == 6
+    assert tamis.index.build(root).collected == 6
 
 
 def test_a_reader_that_loses_its_parts_meanwhile_returns_all_rows(root: Path) -> None:
@@ -144,7 +144,7 @@ def test_E6_a_full_disk_is_an_error_that_leaves_the_index_in_force(root: Path, m
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "_write_locally", full)
+    monkeypatch.setattr(store, "_write_local_file", full)
     with pytest.raises(StorageError, match=r"cannot write .*: No space left on device"):
         tamis.index.build(root)
     assert (index_of(root) / "current.json").read_bytes() == before
@@ -167,7 +167,7 @@ def test_E6_a_folder_that_may_not_be_written_is_an_error_with_a_way_out(
 
     before = (index_of(root) / "current.json").read_bytes()
     write_files(root, [6])
-    monkeypatch.setattr(store, "_write_locally", refuse)
+    monkeypatch.setattr(store, "_write_local_file", refuse)
     with pytest.raises(
         StorageError, match=r"^no permission to write '.*'\. Ask its owner, or put .* elsewhere with location="
     ):
@@ -230,7 +230,7 @@ def test_E7_a_part_that_is_removed_while_it_is_merged(root: Path, monkeypatch: p
 _KILLED_BUILD = """
 import os, pathlib, signal, sys
 import tamis
-from tamis.indexing import building, merging
+from tamis.index import building, store
 
 building.MOST_FILES_OF_AN_ITEM = 3
 building.FEWEST_FILES_OF_AN_ITEM = 1
@@ -248,8 +248,7 @@ def counted(function):
 # Before and after a file is made, filled, given its name, and removed.
 for name in ("open", "replace", "unlink", "mkdir"):
     setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
-from tamis.indexing import store
-store._write_locally = counted(store._write_locally)
+store._write_local_file = counted(store._write_local_file)
 store.IndexStore.remove = counted(store.IndexStore.remove)
 store.IndexStore.publish = counted(store.IndexStore.publish)
 for given in sys.argv[1:]:

@@ -247,14 +247,14 @@ def test_a_table_that_is_moved_keeps_its_index(tmp_path: Path) -> None:
 def test_an_index_elsewhere_is_used_where_it_is_named(tmp_path: Path) -> None:
     root, place = write_files(tmp_path / "t", range(4)), tmp_path / "elsewhere" / "orders"
     result = tamis.index.build(root, location=place)
-    assert result.place == str(place)
+    assert result.location == str(place)
     assert not (tmp_path / "_tamis").exists()
     assert tamis.open(root, index=place).scan("id = 5").plan("files").num_files == 1
     assert tamis.open(root).scan("id = 5").plan("files").num_files == 4
     assert tamis.index.status(root, location=place).is_complete
     with pytest.raises(tamis.TamisError, match="no index at"):
         tamis.open(root, index=tmp_path / "nowhere")
-    with pytest.raises(tamis.TamisError, match="index is the place of an index"):
+    with pytest.raises(tamis.TamisError, match="index is the location of an index"):
         tamis.open(root, index=5)  # type: ignore[arg-type]
     assert tamis.index.drop(root, location=place)
     assert not tamis.index.status(root, location=place).exists

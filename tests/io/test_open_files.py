@@ -82,7 +82,7 @@ def test_E2_a_file_that_was_replaced_shows_when_it_is_asked_for_again(store: paf
     RangedFile(storage, "bucket/file", 1024)
     put(store, "bucket/file", b"other")
     storage.open_files.clear()
-    with pytest.raises(CorruptFile, match="was replaced: it has 5 bytes, it had 1024 when listed; open the table"):
+    with pytest.raises(CorruptFile, match="was replaced: it has 5 bytes, expected 1024 as listed; open the table"):
         RangedFile(storage, "bucket/file", 1024)
 
 

@@ -195,7 +195,7 @@ def test_an_fsspec_file_system_is_used_as_it_is() -> None:
 def test_a_file_system_must_be_one_and_stands_alone() -> None:
     with pytest.raises(InvalidArgument, match="is a str"):
         open_storage("/table", {"filesystem": "local"})
-    with pytest.raises(InvalidArgument, match="already set up"):
+    with pytest.raises(InvalidArgument, match="already configured"):
         open_storage("/table", {"filesystem": pafs.LocalFileSystem(), "region": "x"})
 
 

@@ -111,9 +111,8 @@ class IndexStore:
         """Return the footer of a part, after checking that it is the one that was written."""
         footer, _ = load_footer(self.storage, self.path(part.name), part.size, NEVER_CHANGES)
         if xxhash.xxh64_hexdigest(footer.content) != part.footer_hash or footer.metadata.num_rows != part.files:
-            raise CorruptFile(
-                f"'{self.storage.place(self.path(part.name))}' is not the part that the index refers to: build the index again"
-            )
+            location = self.storage.place(self.path(part.name))
+            raise CorruptFile(f"'{location}' is not the part that the index refers to: build the index again")
         return footer
 
     def read_part(

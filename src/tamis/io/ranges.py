@@ -159,7 +159,7 @@ class RangedFile:
         recorded = f"records {size}" if size >= 0 else "does not record a size"
         return CorruptFile(
             f"'{self._location}' has {self.size} bytes, but the log of its table {recorded}: the log is wrong, or "
-            "the file was replaced; restore the original file, or let the writer of the table rewrite it"
+            "the file was replaced; restore the file that the log records, or let its writer rewrite it"
         )
 
     def _was_modified_at(self, modified_ns: int, path: str) -> bool:

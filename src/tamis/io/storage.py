@@ -114,8 +114,8 @@ class LinkGuard:
 def leads_outside(path: str) -> UnsupportedFeature:
     """Return the error for a link out of a table."""
     return UnsupportedFeature(
-        f"'{path}' is a symbolic link out of the table's folder, to '{os.path.realpath(path)}': pass "
-        "allow_outside=True to read such files"
+        f"'{path}' leads out of the table's folder, to '{os.path.realpath(path)}', through a symbolic link: "
+        "pass allow_outside=True to read such files"
     )
 
 
