@@ -39,11 +39,11 @@ LARGE_ROUNDS = 1
 
 def tamis_plan(path: str, where: str) -> Work:
     import tamis
-    import tamis.tables.iceberg
+    import tamis.formats.iceberg
 
     # Plans import these when they are needed, and imports are in nobody's time.
-    parts = [module.name for module in pkgutil.iter_modules(tamis.tables.iceberg.__path__)]
-    for name in ("polars", *(f"tamis.tables.iceberg.{part}" for part in parts)):
+    parts = [module.name for module in pkgutil.walk_packages(tamis.formats.iceberg.__path__, "tamis.formats.iceberg.")]
+    for name in ("polars", *parts):
         importlib.import_module(name)
     return lambda: tamis.open(path).scan(where).plan(depth="files").num_files
 

@@ -75,12 +75,11 @@ def write_star(folder: Path, *, rows: int, files: int) -> None:
 
 
 def tamis_rows(path: str, sql: str) -> Work:
-    import tamis.pushdown
-
     import tamis
+    import tamis.query
 
     # Queries import these when they are needed, and imports are in nobody's time.
-    parts = [module.name for module in pkgutil.walk_packages(tamis.pushdown.__path__, "tamis.pushdown.")]
+    parts = [module.name for module in pkgutil.walk_packages(tamis.query.__path__, "tamis.query.")]
     for name in (*parts, "sqlglot.dialects.duckdb", "tamis.query.policies.protected_table"):
         importlib.import_module(name)
 

@@ -37,8 +37,10 @@ _SKIPPING = ("tests/skipping", "-k", "not X11 and not O3 and not with_and_withou
 """Those on metadata alone, which take seconds."""
 _GATE = ("tests/engines/duckdb/test_function_gate.py", "tests/engines/duckdb/test_spark_functions.py",
          "tests/engines/duckdb/test_names_and_functions.py", "tests/query/test_spark_semantics.py")  # fmt: skip
-_ICEBERG = ("tests/formats/iceberg/test_deletes.py", "tests/formats/iceberg/test_delete_assignment.py",
-            "tests/formats/iceberg/test_delete_partitions.py", "tests/formats/iceberg/test_table_deletes.py")  # fmt: skip
+_ICEBERG = (
+    "tests/formats/iceberg/test_deletes.py", "tests/formats/iceberg/test_delete_assignment.py",
+    "tests/formats/iceberg/test_delete_partitions.py", "tests/formats/iceberg/test_table_deletes.py",
+)  # fmt: skip
 
 MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/skipping/answers.py": _SKIPPING,

@@ -93,7 +93,10 @@ CALLS: dict[str, tuple[Call, str]] = {
         "location is the path or the URI of a folder",
     ),
     "progress": (lambda at: tamis.index.build(at, progress=5), "progress is a function .*, not an int"),
-    "the place of a table": (lambda at: tamis.index.drop(5), "the location of a table is a string or a path, not an int"),
+    "the place of a table": (
+        lambda at: tamis.index.drop(5),
+        "the location of a table is a string or a path, not an int",
+    ),
     "a place of bytes": (
         lambda at: tamis.delta.snapshot_info(b"x"),
         "the location of a table is a string or a path, not a bytes",

@@ -9,7 +9,10 @@ The public interface is `__all__`. Names are imported on first use: `tamis --hel
 
 from importlib import import_module
 from sys import modules
+from types import ModuleType
 from typing import TYPE_CHECKING
+
+from tamis.formats.engines import install_engines
 
 if TYPE_CHECKING:
     from tamis import connectors, delta, errors, hive, iceberg, index, parquet, spark
@@ -70,6 +73,28 @@ _HOMES = {
     "TamisError": "errors.TamisError",
 }
 """The definitions of the public names that are not modules."""
+
+
+def _load_duckdb() -> ModuleType:
+    from tamis.engines.duckdb import engine
+
+    return engine
+
+
+def _load_spark() -> ModuleType:
+    from tamis.engines.spark import engine
+
+    return engine
+
+
+def _load_jobs() -> ModuleType:
+    from tamis.engines import jobs
+
+    return jobs
+
+
+# The layers below the engines find them here.
+install_engines({"duckdb": _load_duckdb, "spark": _load_spark, "jobs": _load_jobs})
 
 
 def __dir__() -> list[str]:

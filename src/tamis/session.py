@@ -28,8 +28,10 @@ from tamis.errors import (
     suggest_arguments,
 )
 from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode
+from tamis.formats.open_source import open_source
+from tamis.index.finding import find_index
 from tamis.io.storage_options import check_storage_options
-from tamis.table import Table, open_source
+from tamis.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +179,7 @@ class Session(_Answering[Answer]):
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
         if options.get("storage_options") is None:
             options["storage_options"] = self._storage_options
-        return open_source(uri, format, **options, planning=planning)
+        return open_source(uri, format, **options, planning=planning, find_index=find_index)
 
     def register(self, name: str, table: Any) -> Session[Answer]:
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
@@ -313,13 +315,13 @@ class Session(_Answering[Answer]):
 
     def _run_as_written(self, query: str) -> Any:
         """Return Spark's DataFrame for a query with unsupported syntax; None where Spark does not accept it either."""
-        from tamis.engines.spark.queries import frame_as_written
+        from tamis.engines.spark.queries import build_text_frame
 
         def find_frame(name: str) -> Any:
             is_known = self._catalog.find((name,)) is not None
             return self.sql(f"SELECT * FROM `{name.replace('`', '``')}`") if is_known else None
 
-        return frame_as_written(self._spark_session, query, find_frame)
+        return build_text_frame(self._spark_session, query, find_frame)
 
     @suggest_arguments("Session.explain")
     def explain(
@@ -381,9 +383,9 @@ class Session(_Answering[Answer]):
     def _spark_settings(self) -> dict[str, Any]:
         if self._spark_session is None:
             return {}
-        from tamis.engines.spark.queries import is_ansi, zone_of
+        from tamis.engines.spark.queries import find_time_zone, is_ansi
 
-        return {"zone": zone_of(self._spark_session), "is_ansi": is_ansi(self._spark_session)}
+        return {"zone": find_time_zone(self._spark_session), "is_ansi": is_ansi(self._spark_session)}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session cannot be pickled: make one where it is needed, with tamis.connect()")

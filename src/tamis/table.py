@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,27 +15,19 @@ from tamis.errors import (
     InvalidArgument,
     UnsupportedFeature,
     add_article,
-    check_flags,
     suggest_arguments,
     wrong_argument,
 )
 from tamis.expr.nodes import FALSE, NULL
-from tamis.formats.detect import is_delta, is_iceberg, reject_nested_directory
-from tamis.formats.iceberg.dependencies import check_installed
-from tamis.formats.jobs import Planning
+from tamis.formats.open_source import check_timestamp, open_source
 from tamis.formats.source import LEVELS, HasPartitionFields, HasRefs, TableSource, Versioned
-from tamis.io.storage import Storage, open_storage
-from tamis.io.storage_options import check_storage_options
+from tamis.index.finding import find_index
 from tamis.parquet.footer.leaves import Int96
+from tamis.scan.engine import spark_scans
 from tamis.scan.planning.plan import describe_files
 from tamis.scan.planning.scan_planner import check_limit
 from tamis.scan.scan import Scan, ScanRequest, make_scan, planner_of
 from tamis.types import type_name
-
-if TYPE_CHECKING:
-    from tamis.engines.spark.files_dataframe import FilesDataFrame
-
-FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +145,7 @@ class Table:
             return Table(source.at_ref(ref))
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
             raise wrong_argument("version", "a whole number", version)
-        return Table(source.at(None if version is None else str(version), _check_timestamp(timestamp)))
+        return Table(source.at(None if version is None else str(version), check_timestamp(timestamp)))
 
     def _versioned(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
@@ -219,15 +211,13 @@ class Table:
         """
         return make_scan(self._source, ScanRequest.parse(where, columns, limit, levels))
 
-    def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> FilesDataFrame:
+    def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> Any:
         """Return the files of the table, with partition values and statistics, as a cached Spark DataFrame.
 
         Executors read the statistics of the named columns, or of all. `files_for_scan` of the result plans on Spark;
         `unpersist` (or the end of a `with`) frees the memory.
         """
-        from tamis.engines.spark.files_dataframe import FilesDataFrame
-
-        return FilesDataFrame(spark, self._source, columns)
+        return spark_scans().make_files_dataframe(spark, self._source, columns)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a table cannot be pickled: send its URI, and its version, and open it there with tamis.open")
@@ -292,147 +282,6 @@ def open_table(
             relocate=relocate,
             index=index,
             int96=int96,
+            find_index=find_index,
         )
     )
-
-
-def open_source(
-    uri: str | os.PathLike[str],
-    format: str | None = None,
-    version: int | None = None,
-    timestamp: object = None,
-    snapshot_id: int | None = None,
-    ref: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    catalog: object = None,
-    *,
-    partitioning: Mapping[str, str | pa.DataType] | None = None,
-    merge_schema: bool = False,
-    allow_outside: bool = False,
-    relocate: bool = True,
-    index: str | os.PathLike[str] | bool | None = None,
-    int96: Int96 = "instant",
-    planning: Planning | None = None,
-) -> TableSource:
-    """Open the format's implementation of a table. `planning` decides where its plans are made."""
-    if format is not None and format not in FORMATS:
-        raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
-    if partitioning is not None:
-        from tamis.formats.hive.discovery import check_partitioning
-
-        check_partitioning(partitioning)
-    check_flags(merge_schema=merge_schema, allow_outside=allow_outside, relocate=relocate)
-    check_storage_options(storage_options)
-    if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
-    if not isinstance(uri, str | os.PathLike):
-        raise wrong_argument("uri", "the path or the URI of a table", uri)
-    chosen = _Snapshot(version, timestamp, snapshot_id, ref)
-    chosen_int96 = None if int96 == "instant" else int96
-    if catalog is not None:
-        if format not in (None, "iceberg"):
-            raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: open it without format= or catalog=")
-        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
-        _refuse_index(index)
-        return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
-    storage = open_storage(uri, storage_options).allowing_outside(allow_outside)
-    # Imported here, because each format needs modules that the others do not.
-    if format == "delta" or (format is None and is_delta(storage)):
-        _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
-        if merge_schema or chosen_int96:
-            raise InvalidArgument(
-                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its "
-                "schema: open it without"
-            )
-        from tamis.formats.delta.table import DeltaTable
-        from tamis.index.finding import find_index
-
-        at = _check_timestamp(timestamp)
-        delta = DeltaTable.open(storage, version, at, allow_outside=allow_outside, planning=planning)
-        table_id = delta.snapshot.metadata.id
-        return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
-    if format == "iceberg" or (format is None and is_iceberg(storage)):
-        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
-        _refuse_index(index)
-        return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
-    _refuse_given(
-        "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
-    )
-    if format is None:
-        reject_nested_directory(storage)
-    from tamis.formats.hive.table import HiveTable
-    from tamis.index.finding import find_index
-
-    table = HiveTable.open(
-        storage,
-        partitioning,
-        merge_schema=merge_schema,
-        int96=int96,
-        planning=planning,
-        find_index=lambda: find_index(storage, index, storage_options),
-    )
-    if format is not None and format != table.format:
-        raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: open it without format=")
-    return table
-
-
-class _Snapshot(NamedTuple):
-    """The arguments that choose a snapshot."""
-
-    version: int | None
-    timestamp: object
-    snapshot_id: int | None
-    ref: str | None
-
-
-def _open_iceberg(
-    location: str | os.PathLike[str] | Storage,
-    storage_options: Mapping[str, Any] | None,
-    chosen: _Snapshot,
-    catalog: object,
-    relocate: bool,
-    allow_outside: bool,
-    partitioning: object,
-    planning: Planning | None,
-) -> TableSource:
-    _refuse_given("an Iceberg table", partitioning=partitioning)
-    if chosen.version is not None:
-        raise UnsupportedFeature(
-            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, "
-            "ref= or timestamp=; history() lists them"
-        )
-    check_installed()
-    # Imported here, because only Iceberg tables need them.
-    from tamis.formats.iceberg.metadata.open_metadata import open_location
-    from tamis.formats.iceberg.table import IcebergTable
-
-    if isinstance(location, Storage):
-        opened = open_location(location, relocate=relocate, allow_outside=allow_outside)
-    else:
-        from tamis.formats.iceberg.catalogs.open_table import open_in_catalog
-
-        opened = open_in_catalog(
-            os.fspath(location), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
-        )
-    at = _check_timestamp(chosen.timestamp)
-    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
-
-
-def _refuse_given(kind: str, **given: object) -> None:
-    asked = [name for name, value in given.items() if value is not None]
-    if asked:
-        raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without")
-
-
-def _refuse_index(index: object) -> None:
-    if index not in (None, False):
-        raise InvalidArgument(
-            "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. Open "
-            "it without"
-        )
-
-
-def _check_timestamp(timestamp: object) -> datetime | str | None:
-    if timestamp is None or isinstance(timestamp, datetime | str):
-        return timestamp
-    raise InvalidArgument(f"timestamp is a datetime or a text such as '2024-03-01T12:00:00Z', not {timestamp!r}")

@@ -274,3 +274,16 @@ def can_hold_numbers(table_type: pa.DataType, file_type: pa.DataType) -> bool:
         return scale == 0 and lowest <= smallest and largest <= highest
     limit = 10 ** (table_type.precision - table_type.scale)
     return bool(scale <= table_type.scale and largest < limit)
+
+
+SIGNED_TYPES = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)"}
+"""The signed SQL types in which Spark reads unsigned integers, which it does not have, by their Arrow names."""
+
+
+def is_formatted_differently(data_type: pa.DataType | None) -> bool:
+    """Whether Spark and DuckDB format values of a type differently."""
+    return data_type is not None and (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type))
+
+
+def is_binary(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and (pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))

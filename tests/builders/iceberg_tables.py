@@ -130,7 +130,7 @@ class IcebergFolder:
         self.counts_anew = False
         """Whether each spec counts its fields from 1000, as in version 1, so that ids mean several."""
         self.forgets_types = False
-        """Whether partition fields whose column is gone have the type `unknown` in manifests, as Java writes them."""
+        """Whether partition fields whose column is gone have the type `unsupported` in manifests, as in Java."""
         self._saved = 0
         self._made = 0
         self.save()

@@ -76,7 +76,7 @@ class FakeConnector(Connector):
         own = fake(handle)
         return Properties(rows=own.limit if own.limit is not None else own.rows)
 
-    def satisfied(self, handle: Handle) -> Expr:
+    def enforced_predicate(self, handle: Handle) -> Expr:
         return fake(handle).predicate
 
     def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
@@ -126,7 +126,7 @@ class FakeConnector(Connector):
         made = replace(own, columns=tuple(columns), groups=(tuple(keys), tuple(aggregates)))
         return PushedAggregation(made, tuple(Output(name, kind) for name, kind in columns), values=values)
 
-    def sums_rows(self, handle: Handle) -> bool:
+    def must_read_rows(self, handle: Handle) -> bool:
         return self.sums
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:

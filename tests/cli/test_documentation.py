@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from tamis.cli.application import program
-from tamis.cli.errors import load_command
-from tamis.cli.export import FORMATS_BY_ENDING, OUTPUT_FORMATS
+from tamis.cli.commands import load_command
+from tamis.cli.export import FORMATS_BY_EXTENSION, OUTPUT_FORMATS
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -59,4 +59,4 @@ def test_every_option_is_on_the_page() -> None:
 
 
 def test_every_output_format_and_ending_is_on_the_page() -> None:
-    assert all(f"`{name}`" in TEXT for name in (*OUTPUT_FORMATS, *FORMATS_BY_ENDING))
+    assert all(f"`{name}`" in TEXT for name in (*OUTPUT_FORMATS, *FORMATS_BY_EXTENSION))

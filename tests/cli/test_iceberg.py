@@ -108,11 +108,11 @@ def test_O1_verify_calls_one_combination_of_levels_all(
 
 def test_an_index_is_not_needed(table: IcebergFolder, run: Run) -> None:
     assert "and none is needed: the manifests have the statistics" in run("index", "status", table.folder).output
-    assert json.loads(run("index", "status", table.folder, "--json").output)["is_of_use"] is False
+    assert json.loads(run("index", "status", table.folder, "--json").output)["is_useful"] is False
 
 
 def test_columns_of_the_file_list_that_do_not_fit_are_named_with_an_option_to_see_them(table: IcebergFolder) -> None:
-    _, shown = run_on_terminal("files", str(table.folder), folder=table.folder, columns=40)
+    _, shown = run_on_terminal("files", str(table.folder), folder=table.folder, columns=24)
     assert "--columns chooses others, --json shows all" in " ".join(shown.split())
 
 

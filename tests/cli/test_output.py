@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import tamis
 from tamis.cli.application import program
-from tamis.cli.terminal import fitting_columns
+from tamis.cli.terminal import count_fitting_columns
 from tamis.formats.source import levels_of_format
 
 Run = Callable[..., Result]
@@ -200,11 +200,11 @@ def test_columns_with_commas_are_quoted_in_backticks(run: Run, tmp_path: Path) -
 
 def test_columns_that_do_not_fit_are_dropped_from_the_right() -> None:
     columns = [["x" * 10], ["y" * 10], ["z" * 100]]
-    assert fitting_columns(["a", "b", "c"], columns, 200) == 3
-    assert fitting_columns(["a", "b", "c"], columns, 60) == 2
-    assert fitting_columns(["a", "b", "c"], columns, 22) == 1
-    assert fitting_columns(["a", "b", "c"], columns, 5) == 1
-    assert fitting_columns([], [], 80) == 0
+    assert count_fitting_columns(["a", "b", "c"], columns, 200) == 3
+    assert count_fitting_columns(["a", "b", "c"], columns, 60) == 2
+    assert count_fitting_columns(["a", "b", "c"], columns, 22) == 1
+    assert count_fitting_columns(["a", "b", "c"], columns, 5) == 1
+    assert count_fitting_columns([], [], 80) == 0
 
 
 def test_version_and_help_are_short(run: Run) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.cli.text import cell_texts, json_objects, json_texts, lines, printable
+from tamis.cli.text import escape_control_characters, format_cells, format_json, format_json_objects, join_lines
 
 NOON = datetime.datetime(2024, 3, 3, 12, 30, 0, 250_000)
 
@@ -50,13 +50,13 @@ NOON = datetime.datetime(2024, 3, 3, 12, 30, 0, 250_000)
 )
 def test_text_of_a_cell(values: list[Any], data_type: pa.DataType, expected: list[str | None]) -> None:
     array = pa.array(values, data_type)
-    assert cell_texts(array).to_pylist() == expected
-    assert cell_texts(pa.concat_arrays([array, array])[len(array) :]).to_pylist() == expected
+    assert format_cells(array).to_pylist() == expected
+    assert format_cells(pa.concat_arrays([array, array])[len(array) :]).to_pylist() == expected
 
 
 def test_instant_of_another_zone_is_shown_in_utc() -> None:
     array = pa.array([NOON], pa.timestamp("us", "UTC")).cast(pa.timestamp("us", "America/New_York"))
-    assert cell_texts(array).to_pylist() == ["2024-03-03T12:30:00.250000Z"]
+    assert format_cells(array).to_pylist() == ["2024-03-03T12:30:00.250000Z"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_instant_of_another_zone_is_shown_in_utc() -> None:
     ids=lambda given: str(given) if isinstance(given, pa.DataType) else "",
 )
 def test_json_of_what_python_does_not_write(values: list[Any], data_type: pa.DataType, expected: str) -> None:
-    assert "[" + ", ".join(json_texts(pa.array(values, data_type)).to_pylist()) + "]" == expected
+    assert "[" + ", ".join(format_json(pa.array(values, data_type)).to_pylist()) + "]" == expected
 
 
 SCALARS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
@@ -105,32 +105,32 @@ def test_json_says_what_python_says(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.none() | values, max_size=6))
     skipped = data.draw(st.integers(0, len(rows)))
     array = pa.array(rows, data_type)[skipped:]
-    assert [json.loads(text) for text in json_texts(array).to_pylist()] == array.to_pylist()
+    assert [json.loads(text) for text in format_json(array).to_pylist()] == array.to_pylist()
 
 
 def test_every_sign_that_json_escapes_is_escaped() -> None:
     texts = [*map(chr, range(0x80)), 'a\\"b', "\\n", "\\\\", "\u2028é𝄞"]
-    assert [json.loads(text) for text in json_texts(pa.array(texts)).to_pylist()] == texts
+    assert [json.loads(text) for text in format_json(pa.array(texts)).to_pylist()] == texts
 
 
 def test_names_are_escaped_in_json_objects() -> None:
-    texts = json_objects(['a "b"\n', "é"], [pa.array([1]), pa.array(["x"])], 1)
+    texts = format_json_objects(['a "b"\n', "é"], [pa.array([1]), pa.array(["x"])], 1)
     assert texts.to_pylist() == ['{"a \\"b\\"\\n": 1, "é": "x"}']
 
 
 def test_S3_text_that_is_no_utf8_is_shown_with_the_sign_for_it() -> None:
     offsets = pa.array([0, 2, 3], pa.int32()).buffers()[1]
     broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xffb")])
-    assert cell_texts(broken).to_pylist() == ["a\ufffd", "b"]
-    assert json_texts(broken).to_pylist() == ['"a\ufffd"', '"b"']
+    assert format_cells(broken).to_pylist() == ["a\ufffd", "b"]
+    assert format_json(broken).to_pylist() == ['"a\ufffd"', '"b"']
 
 
 def test_lines_of_a_slice_are_those_of_the_slice() -> None:
     batch = pa.record_batch({"a": ["x", "y", "z"]})
-    assert bytes(lines(batch[1:], batch[1:].column(0))) == b"y\nz\n"
-    assert bytes(lines(batch[:0], batch[:0].column(0))) == b""
+    assert bytes(join_lines(batch[1:], batch[1:].column(0))) == b"y\nz\n"
+    assert bytes(join_lines(batch[:0], batch[:0].column(0))) == b""
 
 
 def test_X10_printable_text_holds_nothing_that_a_terminal_obeys() -> None:
-    assert printable("plain é 中") == "plain é 中"
-    assert printable("\x1b]0;title\x07\n\u202e") == "\\x1b]0;title\\x07\\n\\u202e"
+    assert escape_control_characters("plain é 中") == "plain é 中"
+    assert escape_control_characters("\x1b]0;title\x07\n\u202e") == "\\x1b]0;title\\x07\\n\\u202e"

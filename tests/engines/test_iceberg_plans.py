@@ -17,9 +17,9 @@ from builders.choices import Choices
 from builders.engines import WorkerHere, assert_same_plans, fresh_plan
 from builders.iceberg_cases import random_iceberg_case
 from tamis.formats.jobs import Planning
+from tamis.formats.open_source import open_source
 from tamis.formats.source import LEVELS
 from tamis.scan.planning import slices
-from tamis.table import open_source
 
 FEWEST = settings(max_examples=max(1, settings().max_examples // 12))
 """A whole table is written for each example."""
@@ -39,7 +39,7 @@ def _by_pages() -> Iterator[None]:
 def test_O8_I1_I6_plans_of_iceberg_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "FOOTERS_PER_CALL", choices.number(1, 4))
+        patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))
         case = random_iceberg_case(choices, Path(folder), predicates=3)
         number, _ = choices.one_of(case.states)
         worker = WorkerHere()

@@ -75,7 +75,7 @@ def test_shared_state_is_prepared_once() -> None:
 def test_X9_only_module_level_functions_of_tamis_run_in_a_job(name: str) -> None:
     with pytest.raises(InvalidArgument, match=r"a job runs a function of this package|there is no function"):
         find_function(name)
-    assert find_function(FUNCTION).__name__ == "list_some"
+    assert find_function(FUNCTION).__name__ == "list_call"
 
 
 def test_job_arguments_must_be_json_values() -> None:

@@ -1,6 +1,7 @@
 """O8 over random tables and predicates: plans by workers equal local plans.
 
-The workers are functions of this process, which get and give bytes as those of Spark do; `tests/engines/spark` has the others.
+The workers are functions of this process, which get and give bytes as those of Spark do; `tests/engines/spark` has the
+others.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from tamis import PartitionFilter
 from tamis.formats.delta.planning import prune_files as files
 from tamis.formats.hive import tree as listing_job
 from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, SMALL_READ, Planning
+from tamis.formats.open_source import open_source
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
 from tamis.scan.planning import slices
-from tamis.table import open_source
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 """A whole table is written for each example."""
@@ -47,7 +48,7 @@ def _by_pages() -> Iterator[None]:
 def small_slices(choices: Choices) -> Iterator[None]:
     """Use small slices, so that a table of few files is planned in several parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "FOOTERS_PER_CALL", choices.number(1, 4))
+        patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))
         patch.setattr(listing_job, "DIRECTORIES_PER_CALL", choices.number(1, 4))
         patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
         yield

@@ -87,7 +87,7 @@ def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: 
         (
             "x\n  ModuleNotFoundError: No module named 'tamis'\n\n\tat org.apache",
             MissingDependency,
-            "tamis.engines.spark.register",
+            "tamis.spark.ship",
         ),
         ("ModuleNotFoundError: No module named 'pyroaring.x'", MissingDependency, "the package 'pyroaring'"),
         ("Traceback\nValueError: one\n\nKeyError: 'two'\n\tat java", EngineError, "failed: KeyError: 'two'"),

@@ -68,7 +68,7 @@ def test_a_pickle_is_equal_in_another_process(tmp_path):
     path.write_bytes(pickle.dumps(node))
     program = (
         "import pathlib, pickle, sys\n"
-        "from tamis.expr.sql import parse_sql\n"
+        "from tamis.expr.sql.parse import parse_sql\n"
         "node = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())\n"
         "assert node in {parse_sql(sys.argv[2])}"
     )

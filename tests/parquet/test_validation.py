@@ -258,9 +258,9 @@ def test_X1_damaged_footers_never_end_the_process() -> None:
         import pyarrow as pa, pyarrow.parquet as pq
         from tamis.errors import TamisError
         from tamis.expr.nodes import Column
-        from tamis.parquet.footer import parse_footer
-        from tamis.parquet.leaves import leaf_columns
-        from tamis.parquet.statistics import chunk_ranges, row_group_metadata, row_group_sizes
+        from tamis.parquet.footer.footer import parse_footer
+        from tamis.parquet.footer.leaves import get_leaf_columns
+        from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata, sum_compressed_sizes
 
         table = pa.table({
             "i": pa.array([1, 2, None], pa.int32()), "u": pa.array([1, 2, 3], pa.uint64()), "s": ["a", "é", None],
@@ -285,11 +285,11 @@ def test_X1_damaged_footers_never_end_the_process() -> None:
                     case 3: footer.insert(place, chance.randrange(256))
             try:
                 metadata = parse_footer(bytes(footer), "x")
-                columns = [Column(path, type=leaf.arrow_type) for path, leaf in leaf_columns(metadata).items()]
-                row_group_metadata(metadata, columns).validate(full=True)
-                row_group_sizes(metadata, range(metadata.num_columns))
+                columns = [Column(path, type=leaf.arrow_type) for path, leaf in get_leaf_columns(metadata).items()]
+                read_row_group_metadata(metadata, columns).validate(full=True)
+                sum_compressed_sizes(metadata, range(metadata.num_columns))
                 for group in range(metadata.num_row_groups):
-                    chunk_ranges(metadata, group, range(metadata.num_columns), size=10**6)
+                    find_chunk_ranges(metadata, group, range(metadata.num_columns), size=10**6)
                 read += 1
             except TamisError:
                 pass

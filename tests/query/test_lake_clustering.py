@@ -34,7 +34,7 @@ def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
     return folder
 
 
-def lies_together(place: Path, column: str) -> bool | None:
+def is_clustered(place: Path, column: str) -> bool | None:
     lake = LakeConnector("lake")
     lake.add(("t",), tamis.open(place)._source)
     return lake.is_clustered(lake.table(("t",)), Column((column,)))
@@ -42,9 +42,9 @@ def lies_together(place: Path, column: str) -> bool | None:
 
 def test_clustering_by_the_bounds_of_files(tmp_path: Path) -> None:
     parts = [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(8)]
-    assert lies_together(delta(tmp_path / "sorted", parts), "key") is True
+    assert is_clustered(delta(tmp_path / "sorted", parts), "key") is True
     parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
-    assert lies_together(delta(tmp_path / "shuffled", parts), "key") is False
+    assert is_clustered(delta(tmp_path / "shuffled", parts), "key") is False
 
 
 def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
         values = [{"x": n, "y": -n} for n in range(count)]
         pq.write_table(pa.table({"id": range(count), "s": pa.array(values, kind)}), tmp_path / f"{name}.parquet")
         session.register(name, tmp_path / f"{name}.parquet")
-    assert lies_together(tmp_path / "big.parquet", "s") is None
+    assert is_clustered(tmp_path / "big.parquet", "s") is None
     query = "SELECT count(*) AS n FROM big JOIN small ON big.s = small.s WHERE small.id < 5"
     assert session.sql(query).to_arrow()["n"].to_pylist() == [5]
 
@@ -62,8 +62,8 @@ def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
 def test_clustering_by_partitions(tmp_path: Path) -> None:
     rows = pa.table({"key": SHUFFLED})
     place = write_hive_table(tmp_path / "t", [({"region": name}, rows) for name in ("eu", "us")])
-    assert lies_together(place, "region") is True
-    assert lies_together(place, "key") is False
+    assert is_clustered(place, "region") is True
+    assert is_clustered(place, "key") is False
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_clustering_inside_of_files(
     tmp_path: Path, keys: np.ndarray, options: dict[str, object], expected: bool | None
 ) -> None:
     pq.write_table(pa.table({"key": keys}), tmp_path / "t.parquet", **options)
-    assert lies_together(tmp_path / "t.parquet", "key") is expected
+    assert is_clustered(tmp_path / "t.parquet", "key") is expected
 
 
 def test_clustering_of_files_without_statistics(tmp_path: Path) -> None:
     """A directory has no bounds in metadata; values may be shuffled inside of files with disjoint ranges."""
     parts = [pa.table({"key": number * 1000 + SHUFFLED[:500] % 1000}) for number in range(6)]
     place = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
-    assert lies_together(place, "key") is True
+    assert is_clustered(place, "key") is True
     parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
     place = write_hive_table(tmp_path / "mixed", [({}, part) for part in parts], row_group_size=100)
-    assert lies_together(place, "key") is False
+    assert is_clustered(place, "key") is False
 
 
 def test_clustering_of_iceberg_files_and_partitions(tmp_path: Path) -> None:
@@ -124,21 +124,21 @@ def test_clustering_of_iceberg_files_and_partitions(tmp_path: Path) -> None:
             for number, part in enumerate(parts)
         )
     )
-    found = {name: lies_together(tmp_path, name) for name in ("key", "bucketed", "within", "new")}
+    found = {name: is_clustered(tmp_path, name) for name in ("key", "bucketed", "within", "new")}
     assert found == {"key": False, "bucketed": True, "within": True, "new": None}
 
 
 def test_small_files_are_not_inspected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     pq.write_table(pa.table({"key": np.arange(2000)}), tmp_path / "t.parquet", row_group_size=100)
-    assert lies_together(tmp_path / "t.parquet", "key") is False
+    assert is_clustered(tmp_path / "t.parquet", "key") is False
 
 
 def test_clustering_of_a_missing_file_is_unknown(tmp_path: Path) -> None:
     place = delta(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
     for path in place.glob("*.parquet"):
         path.unlink()
-    assert lies_together(place, "key") is None
+    assert is_clustered(place, "key") is None
 
 
 def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return list_files
 
-    for name in ("list_files", "list_described"):
+    for name in ("list_files", "list_files_with_statistics"):
         monkeypatch.setattr(DeltaTable, name, noting(getattr(DeltaTable, name)))
     return found
 

@@ -198,7 +198,7 @@ def test_columns_may_have_the_names_of_clauses() -> None:
 
 
 def test_a_planned_query_is_not_checked_by_the_engine(session: tamis.Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.query.query.schema_of", lambda *_: pytest.fail("the engine was asked"))
+    monkeypatch.setattr("tamis.query.query.query_engine", lambda *_: pytest.fail("the engine was asked"))
     session.sql("SELECT region, sum(amount) FROM orders WHERE id > 1 GROUP BY region")
     session.sql("SELECT rank() OVER (ORDER BY id) FROM orders")
 

@@ -58,7 +58,7 @@ for _name, _purpose in COMMANDS.items():
 def main() -> None:
     """Run the program `tamis`. It is the entry point of the script."""
     sys.excepthook = show_unexpected_error
-    leave_pandas_out()
+    block_pandas()
     program(prog_name="tamis")
 
 
@@ -79,12 +79,12 @@ class _NotInstalled:
             raise ModuleNotFoundError(f"No module named {_NAME!r}", name=_NAME)
 
 
-def leave_pandas_out() -> None:
+def block_pandas() -> None:
     """Make this process behave as if pandas were not installed."""
     sys.meta_path.insert(0, _NotInstalled)
 
 
-def let_pandas_in() -> None:
-    """Undo `leave_pandas_out`, for Spark, which transfers Arrow batches only if pandas is installed."""
+def unblock_pandas() -> None:
+    """Undo `block_pandas`, for Spark, which transfers Arrow batches only if pandas is installed."""
     if _NotInstalled in sys.meta_path:
         sys.meta_path.remove(_NotInstalled)

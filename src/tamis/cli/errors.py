@@ -17,19 +17,19 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from importlib import import_module
 from types import TracebackType
 from typing import Any, TypeVar
 
 import click
 
+from tamis.cli.commands import load_command
 from tamis.errors import TamisError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-WRONG_INPUT = 1
+INVALID_INPUT = 1
 INTERRUPTED = 130
-READER_GONE = 141
+BROKEN_PIPE = 141
 
 _DEBUG = "tamis.debug"
 
@@ -82,7 +82,7 @@ class Program(click.Group):
                 traceback.print_exception(error)
             show_error(str(error))
             _flush_or_discard()
-            context.exit(WRONG_INPUT)
+            context.exit(INVALID_INPUT)
         except click.UsageError as error:
             # An option without a value is detected before the command has a context. Add one, to show its usage.
             command = self.get_command(context, context.invoked_subcommand or "")
@@ -94,23 +94,18 @@ class Program(click.Group):
             context.exit(INTERRUPTED)
         except BrokenPipeError:
             _discard_stdout()
-            context.exit(READER_GONE)
+            context.exit(BROKEN_PIPE)
         return result
-
-
-def load_command(name: str) -> click.Command:
-    command: click.Command = getattr(import_module(f"tamis.cli.{name}"), name)
-    return command
 
 
 def show_error(message: str) -> None:
     # Imported lazily: it needs pyarrow, and help does not.
-    from tamis.cli.text import printable
+    from tamis.cli.text import escape_control_characters
 
     line = " ".join(part.strip() for part in message.splitlines())
     for pattern, replacement in _COMMAND_LINE_REPLACEMENTS:
         line = re.sub(pattern, replacement, line)
-    click.echo(f"tamis: {printable(line)}", err=True)
+    click.echo(f"tamis: {escape_control_characters(line)}", err=True)
 
 
 def show_unexpected_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -118,7 +113,7 @@ def show_unexpected_error(kind: type[BaseException], error: BaseException, trace
     show_error(f"unexpected {kind.__name__}: {error}. This is a bug in Tamis: --debug shows where it happened")
 
 
-def switch_on_debugging(context: click.Context) -> None:
+def enable_debugging(context: click.Context) -> None:
     """Show the tracebacks of all errors, and the log of Tamis, on stderr."""
     # The meta of a context is shared with those of its commands.
     context.meta[_DEBUG] = True
@@ -134,7 +129,7 @@ def switch_on_debugging(context: click.Context) -> None:
 def debug_option(command: Command) -> Command:
     def switch_on(context: click.Context, parameter: click.Parameter, is_on: bool) -> None:
         if is_on:
-            switch_on_debugging(context)
+            enable_debugging(context)
 
     return click.option(
         "--debug",

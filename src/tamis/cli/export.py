@@ -15,15 +15,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tamis import types
-from tamis.cli.output import explained_writing, is_terminal, json_rows, write_all
-from tamis.cli.text import cell_texts, lines
+from tamis.cli.output import explain_write_errors, format_json_rows, is_terminal, write_all
+from tamis.cli.text import format_cells, join_lines
 from tamis.errors import InvalidArgument
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.types import type_name_with_article
 
 STDOUT = "-"
 
-FORMATS_BY_ENDING = {
+FORMATS_BY_EXTENSION = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
@@ -33,7 +33,7 @@ FORMATS_BY_ENDING = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-OUTPUT_FORMATS = tuple(dict.fromkeys(FORMATS_BY_ENDING.values()))
+OUTPUT_FORMATS = tuple(dict.fromkeys(FORMATS_BY_EXTENSION.values()))
 _TEXT_FORMATS = ("csv", "jsonl")
 
 
@@ -54,7 +54,7 @@ class _Sink:
 
     def write(self, data: Any) -> int:
         if not self._is_over:
-            with explained_writing(self._location):
+            with explain_write_errors(self._location):
                 write_all(self._stream, data)
         self._position += len(data)
         return len(data)
@@ -64,7 +64,7 @@ class _Sink:
 
     def flush(self) -> None:
         if not self._is_over:
-            with explained_writing(self._location):
+            with explain_write_errors(self._location):
                 self._stream.flush()
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class _JsonLinesWriter:
         self._sink = sink
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        self._sink.write(lines(batch, json_rows(batch)))
+        self._sink.write(join_lines(batch, format_json_rows(batch)))
 
     def close(self) -> None:
         """Do nothing: no rows are buffered."""
@@ -107,7 +107,7 @@ class _CsvWriter:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         columns = [
-            column if column.type == field.type else cell_texts(column)
+            column if column.type == field.type else format_cells(column)
             for column, field in zip(batch.columns, self._schema, strict=True)
         ]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
@@ -125,7 +125,7 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema], Writer]] = {
 }
 
 
-def output_format(output: str, given: str | None) -> str:
+def choose_output_format(output: str, given: str | None) -> str:
     """Return the format to write: the given one, or the one of the file extension."""
     if output != STDOUT and Path(output).is_dir():
         raise InvalidArgument(f"'{output}' is a directory: name a file in it")
@@ -134,12 +134,12 @@ def output_format(output: str, given: str | None) -> str:
     if output == STDOUT:
         raise InvalidArgument(f"--output - needs --output-format, one of {', '.join(OUTPUT_FORMATS)}")
     ending = Path(output).suffix.lower()
-    if ending not in FORMATS_BY_ENDING:
+    if ending not in FORMATS_BY_EXTENSION:
         raise InvalidArgument(
-            f"cannot find the format from the name {output!r}: use an extension of {', '.join(FORMATS_BY_ENDING)}, "
+            f"cannot find the format from the name {output!r}: use an extension of {', '.join(FORMATS_BY_EXTENSION)}, "
             "or pass --output-format"
         )
-    return FORMATS_BY_ENDING[ending]
+    return FORMATS_BY_EXTENSION[ending]
 
 
 def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, format: str) -> int:
@@ -148,7 +148,7 @@ def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, fo
         if is_terminal() and format not in _TEXT_FORMATS:
             raise InvalidArgument(f"{format} is a binary format: name a file with --output, or redirect stdout")
         return _write(_Sink(sys.stdout.buffer, "stdout"), batches, schema, format)
-    with new_file(output) as file:
+    with open_new_file(output) as file:
         return _write(_Sink(file, f"'{output}'"), batches, schema, format)
 
 
@@ -177,7 +177,7 @@ def _explain_format_errors(format: str) -> Iterator[None]:
         raise InvalidArgument(f"cannot write these rows as {format}: {error}. Try --output-format arrow") from error
 
 
-def refuse_to_overwrite(
+def check_no_overwrite(
     source: str, output: str, option: str = "--output", files: Callable[[], pa.Table] | None = None
 ) -> None:
     """Raise an error if the output would be inside the table that is read, or would overwrite the file that is read.
@@ -202,7 +202,7 @@ def _is_table_file(target: Path, files: pa.Table) -> bool:
 
 
 @contextmanager
-def new_file(output: str, option: str = "--output") -> Iterator[IO[bytes]]:
+def open_new_file(output: str, option: str = "--output") -> Iterator[IO[bytes]]:
     """Open a file that gets its name when it is complete, and is removed after an error."""
     if "://" in output:
         raise InvalidArgument(
@@ -216,11 +216,11 @@ def new_file(output: str, option: str = "--output") -> Iterator[IO[bytes]]:
     is_replaced = target.is_file() or not target.exists()
     written = target.with_name(f".{target.name}.{os.getpid()}.partial") if is_replaced else target
     location = f"'{output}'"
-    with explained_writing(location):
+    with explain_write_errors(location):
         file = written.open("wb")
     try:
         yield file
-        with explained_writing(location):
+        with explain_write_errors(location):
             file.close()
             if is_replaced:
                 written.replace(target)

@@ -11,10 +11,11 @@ import click
 
 from tamis.cli.errors import Command
 from tamis.expr.nodes import Expr, and_
+from tamis.formats.open_source import FORMATS
 from tamis.formats.source import LEVELS
 from tamis.parquet.footer.leaves import Int96
 from tamis.scan.scan import LazyScan
-from tamis.table import FORMATS, Table, open_table
+from tamis.table import Table, open_table
 
 if TYPE_CHECKING:
     from tamis.query.policies.protected_table import ProtectedTable
@@ -84,10 +85,10 @@ class Request:
         )
 
     def scan(self) -> LazyScan:
-        return self.scan_of(self.open())
+        return self.scan_table(self.open())
 
-    def scan_of(self, table: Table | ProtectedTable) -> LazyScan:
-        return table.scan(self.filter, self.columns, self.most_rows, levels=self.levels)
+    def scan_table(self, table: Table | ProtectedTable) -> LazyScan:
+        return table.scan(self.filter, self.columns, self.row_limit, levels=self.levels)
 
     @property
     def filter(self) -> Expr | None:
@@ -99,7 +100,7 @@ class Request:
         return and_(*map(parse_sql, self.where))
 
     @property
-    def most_rows(self) -> int | None:
+    def row_limit(self) -> int | None:
         return self.limit if isinstance(self.limit, int) else None
 
     def with_limit(self, limit: Limit) -> Request:
@@ -132,7 +133,9 @@ def _parse_levels(context: click.Context, parameter: click.Parameter, value: str
     return names
 
 
-def assignments(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
+def parse_assignments(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str] | None:
     """Parse the NAME=VALUE pairs of a repeated option. The first `=` ends the name."""
     found: dict[str, str] = {}
     for value in values:
@@ -146,13 +149,13 @@ def assignments(context: click.Context, parameter: click.Parameter, values: Sequ
     return found or None
 
 
-def catalog_of(
+def parse_catalog(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> dict[str, str] | str | None:
     """Parse the name of a catalog, or its properties."""
     if len(values) == 1 and "=" not in values[0]:
         return values[0]
-    return assignments(context, parameter, values)
+    return parse_assignments(context, parameter, values)
 
 
 def split_names(text: str) -> list[str]:
@@ -209,7 +212,7 @@ storage_option: Callable[[Any], Any] = click.option(
     "--storage-option",
     "storage_options",
     metavar="KEY=VALUE",
-    callback=assignments,
+    callback=parse_assignments,
     multiple=True,
     help="Storage option, as in AWS_REGION=eu-west-1; may be repeated.",
 )
@@ -232,7 +235,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--catalog",
         metavar="NAME|KEY=VALUE",
-        callback=catalog_of,
+        callback=parse_catalog,
         multiple=True,
         help="Catalog of the Iceberg table that URI names: one configured for pyiceberg, or its properties, such as "
         "name=…, type=… and uri=….",
@@ -255,7 +258,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--partitioning",
         metavar="COLUMN=TYPE",
-        callback=assignments,
+        callback=parse_assignments,
         multiple=True,
         help="Type of a partition column, as in day=date; may be repeated.",
     ),

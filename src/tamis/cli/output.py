@@ -18,12 +18,12 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.cli.text import cell_texts, json_objects, lines, printable
+from tamis.cli.text import escape_control_characters, format_cells, format_json_objects, join_lines
 from tamis.errors import StorageError, UnknownColumn, format_count
 from tamis.scan.reading.pipeline import coalesce_batches
 
 NULL_IN_LINES = "\\N"
-ROWS_OF_A_TABLE = 1_000
+ROWS_PER_TABLE = 1_000
 ROWS_ON_A_TERMINAL = 20
 
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
@@ -37,7 +37,7 @@ def is_terminal() -> bool:
 def write(content: str | bytes | pa.Buffer) -> None:
     """Write to stdout as UTF-8, regardless of the locale."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
-    with explained_writing("stdout"):
+    with explain_write_errors("stdout"):
         write_all(sys.stdout.buffer, data)
 
 
@@ -50,12 +50,12 @@ def write_all(stream: IO[bytes], data: bytes | pa.Buffer) -> None:
 
 def flush() -> None:
     """Flush stdout: an error is raised here, where it is handled, instead of when Python exits."""
-    with explained_writing("stdout"):
+    with explain_write_errors("stdout"):
         sys.stdout.flush()
 
 
 @contextmanager
-def explained_writing(location: str) -> Iterator[None]:
+def explain_write_errors(location: str) -> Iterator[None]:
     """Raise operating system errors as errors of Tamis, except for a closed pipe: its reader had enough."""
     try:
         yield
@@ -65,18 +65,18 @@ def explained_writing(location: str) -> Iterator[None]:
         raise StorageError(f"cannot write to {location}: {error.strerror or error}") from error
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a note to stderr, so that it is not part of the result."""
-    click.echo(printable(text), err=True)
+    click.echo(escape_control_characters(text), err=True)
 
 
-def note_shown(rows: int, hidden: Sequence[str], columns: int, *, has_more: bool, way_out: str) -> None:
+def print_shown_note(rows: int, hidden: Sequence[str], columns: int, *, has_more: bool, way_out: str) -> None:
     """Print how much of a result the terminal shows, and how to see the rest."""
     count = format_count(rows, "row")
-    note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
+    print_note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
     if hidden:
         fit = f"{columns - len(hidden)} of {columns} columns fit"
-        note(f"{fit}; {way_out}, --json shows all. Not shown: {', '.join(hidden)}")
+        print_note(f"{fit}; {way_out}, --json shows all. Not shown: {', '.join(hidden)}")
 
 
 def write_json(value: Any) -> None:
@@ -87,16 +87,16 @@ def write_json(value: Any) -> None:
 def write_json_lines(batches: Iterable[pa.RecordBatch]) -> None:
     """Write one JSON object for each row, each on its own line."""
     for batch in _coalesce(batches):
-        write(lines(batch, json_rows(batch)))
+        write(join_lines(batch, format_json_rows(batch)))
 
 
-def json_rows(batch: pa.RecordBatch) -> pa.Array:
-    return json_objects(batch.schema.names, batch.columns, batch.num_rows)
+def format_json_rows(batch: pa.RecordBatch) -> pa.Array:
+    return format_json_objects(batch.schema.names, batch.columns, batch.num_rows)
 
 
-def json_array(table: pa.Table) -> str:
+def format_json_array(table: pa.Table) -> str:
     """Return the rows of a table as a JSON array, with an object on each line."""
-    rows = [text for batch in table.to_batches() for text in json_rows(batch).to_pylist()]
+    rows = [text for batch in table.to_batches() for text in format_json_rows(batch).to_pylist()]
     return "[\n" + ",\n".join(rows) + "\n]" if rows else "[]"
 
 
@@ -117,8 +117,8 @@ def write_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     first = next(coalesced, None)
     write("\t".join(_escape(pa.array(schema.names, pa.string())).to_pylist()) + "\n")
     for batch in chain([] if first is None else [first], coalesced):
-        cells = [_escape(cell_texts(column)).fill_null(NULL_IN_LINES) for column in batch.columns]
-        write(lines(batch, pc.binary_join_element_wise(*cells, "\t")))
+        cells = [_escape(format_cells(column)).fill_null(NULL_IN_LINES) for column in batch.columns]
+        write(join_lines(batch, pc.binary_join_element_wise(*cells, "\t")))
 
 
 def _coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -132,7 +132,7 @@ def _escape(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def aligned(cells: Sequence[str], widths: Sequence[int], are_numbers: Sequence[bool]) -> str:
+def align_cells(cells: Sequence[str], widths: Sequence[int], are_numbers: Sequence[bool]) -> str:
     """Return a plain line with columns of the given widths; numbers are right-aligned."""
     padded = (
         cell.rjust(width) if is_number else cell.ljust(width)

@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tamis import types
-from tamis.cli.output import ROWS_OF_A_TABLE
-from tamis.cli.text import cell_texts, printable
+from tamis.cli.output import ROWS_PER_TABLE
+from tamis.cli.text import escape_control_characters, format_cells
 
-MOST_CELL_WIDTH = 60
+MAX_CELL_WIDTH = 60
 _BETWEEN_COLUMNS = 3
 
 
-def terminal() -> Console:
+def open_console() -> Console:
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
@@ -28,23 +28,23 @@ def plain_table(headings: Sequence[str], are_numbers: Sequence[bool]) -> Table:
     """Return an empty table in the common style."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for heading, is_number in zip(headings, are_numbers, strict=True):
-        table.add_column(Text(printable(heading)), justify="right" if is_number else "left", overflow="ellipsis",
-                         no_wrap=True)  # fmt: skip
+        table.add_column(Text(escape_control_characters(heading)), justify="right" if is_number else "left",
+        overflow="ellipsis", no_wrap=True)  # fmt: skip
     return table
 
 
 def show_rows(rows: pa.Table) -> list[str]:
     """Show rows as tables with as many columns as fit, and return the names of those that do not fit."""
-    console = terminal()
+    console = open_console()
     hidden: list[str] = []
-    for start in range(0, max(rows.num_rows, 1), ROWS_OF_A_TABLE):
-        hidden = _show_table(console, rows.slice(start, ROWS_OF_A_TABLE))
+    for start in range(0, max(rows.num_rows, 1), ROWS_PER_TABLE):
+        hidden = _show_table(console, rows.slice(start, ROWS_PER_TABLE))
     return hidden
 
 
 def _show_table(console: Console, rows: pa.Table) -> list[str]:
-    columns = [cell_texts(column.combine_chunks()).to_pylist() for column in rows.columns]
-    shown = fitting_columns(rows.column_names, columns, console.width)
+    columns = [format_cells(column.combine_chunks()).to_pylist() for column in rows.columns]
+    shown = count_fitting_columns(rows.column_names, columns, console.width)
     fields = [rows.schema.field(index) for index in range(shown)]
     table = plain_table([field.name for field in fields], [types.is_number(field.type) for field in fields])
     are_numbers = [types.is_number(field.type) for field in fields]
@@ -58,12 +58,12 @@ def _show_table(console: Console, rows: pa.Table) -> list[str]:
     return list(rows.column_names[shown:])
 
 
-def fitting_columns(names: Sequence[str], columns: Sequence[Sequence[str | None]], width: int) -> int:
+def count_fitting_columns(names: Sequence[str], columns: Sequence[Sequence[str | None]], width: int) -> int:
     """Return how many columns, from the left, fit side by side. The first always counts: it is truncated if needed."""
     used = -_BETWEEN_COLUMNS
     for index, (name, cells) in enumerate(zip(names, columns, strict=True)):
         longest = max((cell_len(cell) for cell in cells if cell is not None), default=4)
-        used += _BETWEEN_COLUMNS + min(max(cell_len(name), longest, 4), MOST_CELL_WIDTH)
+        used += _BETWEEN_COLUMNS + min(max(cell_len(name), longest, 4), MAX_CELL_WIDTH)
         if used > width and index > 0:
             return index
     return len(names)
@@ -90,5 +90,5 @@ def split_columns(widths: Sequence[int], keys: int, width: int) -> list[list[int
 def _make_cell(text: str | None, is_number: bool) -> Text:
     if text is None:
         return Text("NULL", style="dim italic")
-    shown = printable(text)
-    return Text(shown if is_number or cell_len(shown) <= MOST_CELL_WIDTH else shown[: MOST_CELL_WIDTH - 1] + "…")
+    shown = escape_control_characters(text)
+    return Text(shown if is_number or cell_len(shown) <= MAX_CELL_WIDTH else shown[: MAX_CELL_WIDTH - 1] + "…")

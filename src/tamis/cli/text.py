@@ -25,7 +25,7 @@ _NOT_FINITE = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))
 _HEX_DIGITS = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dtype=np.uint8)
 
 
-def cell_texts(array: pa.Array) -> pa.Array:
+def format_cells(array: pa.Array) -> pa.Array:
     """Return the text of each value; NULL stays NULL."""
     array = _decode(array)
     data_type = array.type
@@ -42,7 +42,7 @@ def cell_texts(array: pa.Array) -> pa.Array:
     if types.is_bytes(data_type):
         return _format_binary(array)
     if pa.types.is_nested(data_type):
-        return pc.if_else(array.is_valid(), json_texts(array), pa.scalar(None, pa.string()))
+        return pc.if_else(array.is_valid(), format_json(array), pa.scalar(None, pa.string()))
     if pa.types.is_interval(data_type):
         # Arrow has no kernel for intervals, and files rarely contain them.
         return pa.array(
@@ -65,39 +65,39 @@ def _format_interval(value: pa.MonthDayNano) -> str:
     return f"P{date}{time}"
 
 
-def json_texts(array: pa.Array) -> pa.Array:
+def format_json(array: pa.Array) -> pa.Array:
     """Return each value as JSON; NULL is `null`."""
     array = _decode(array)
     data_type = array.type
     if pa.types.is_struct(data_type):
         names = [field.name for field in data_type]
-        texts = json_objects(names, array.flatten(), len(array))
+        texts = format_json_objects(names, array.flatten(), len(array))
     elif pa.types.is_map(data_type):
         texts = _format_maps(array)
     elif pa.types.is_nested(data_type):
-        texts = _join("[", _join_items(array, json_texts(array.flatten())), "]")
+        texts = _join("[", _join_items(array, format_json(array.flatten())), "]")
     elif pa.types.is_floating(data_type):
         texts = _format_floats(array)
         texts = pc.if_else(pc.is_finite(array), texts, _join('"', texts, '"'))
     elif pa.types.is_integer(data_type) or pa.types.is_boolean(data_type) or pa.types.is_decimal(data_type):
         texts = pc.cast(array, pa.string())
     else:
-        texts = _quote(cell_texts(array))
+        texts = _quote(format_cells(array))
     # A NULL struct or list has some text from above.
     return pc.if_else(array.is_valid(), texts, "null").fill_null("null")
 
 
-def json_objects(names: list[str], columns: list[pa.Array], count: int) -> pa.Array:
+def format_json_objects(names: list[str], columns: list[pa.Array], count: int) -> pa.Array:
     """Return one JSON object for each row."""
     if not columns:
         return pa.repeat(pa.scalar("{}"), count)
     parts: list[pa.Array | str] = []
     for index, (name, column) in enumerate(zip(names, columns, strict=True)):
-        parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", json_texts(column)]
+        parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", format_json(column)]
     return _join(*parts, "}")
 
 
-def lines(batch: pa.RecordBatch, texts: pa.Array) -> pa.Buffer | bytes:
+def join_lines(batch: pa.RecordBatch, texts: pa.Array) -> pa.Buffer | bytes:
     """Return the texts of a batch, one on each line, as the bytes to write."""
     if not batch.num_rows:
         return b""
@@ -107,7 +107,7 @@ def lines(batch: pa.RecordBatch, texts: pa.Array) -> pa.Buffer | bytes:
     return ended.buffers()[2][int(offsets[0]) : int(offsets[-1])]
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return a text on one line, without control characters that a terminal would interpret.
 
     >>> print(printable("two\\nlines \\x1b[31m"))
@@ -190,6 +190,6 @@ def _format_maps(array: pa.Array) -> pa.Array:
     flat = entries.flatten()
     keys, values = flat.flatten()
     if types.is_text(keys.type):
-        pairs = _join(json_texts(keys), ": ", json_texts(values))
+        pairs = _join(format_json(keys), ": ", format_json(values))
         return _join("{", _join_items(entries, pairs), "}")
-    return _join("[", _join_items(entries, json_objects(["key", "value"], [keys, values], len(flat))), "]")
+    return _join("[", _join_items(entries, format_json_objects(["key", "value"], [keys, values], len(flat))), "]")

@@ -7,7 +7,7 @@ A function is found by name and all its inputs are data, so that only JSON and A
         …
         yield pa.record_batch({"rows": [rows]})
 
-    job = Job("tamis.tables.example:count_rows", storage_arguments(storage), SCHEMA, "count rows of orders@17")
+    job = Job("tamis.formats.example:count_rows", storage_arguments(storage), SCHEMA, "count rows of orders@17")
     for number, batch in engine.run(job, [Item.of_json({"path": path}, size) for path, size in files]):
         …
 
@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeVar, cast
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument
+from tamis.formats.engines import load_engine
 from tamis.io.counters import IoCounters, IoCounts
 from tamis.io.storage import Storage, open_storage
 
@@ -132,6 +133,20 @@ class Engine(Protocol):
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of every call with the position of their item, in the order of the items."""
         ...
+
+
+class JobEngines(Protocol):
+    """The engines that run jobs. `tamis.engines.jobs` implements it."""
+
+    def make_local(self) -> Engine: ...
+
+    def make_spark(self, session: Any | None) -> Engine:
+        """Return the engine of a Spark session, by default the active one."""
+        ...
+
+
+def job_engines() -> JobEngines:
+    return cast(JobEngines, load_engine("jobs"))
 
 
 def read_table(item: bytes) -> pa.Table:

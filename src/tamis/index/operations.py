@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.engines.local import LocalEngine
-from tamis.engines.spark.jobs import SparkEngine
-from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, suggest_arguments, wrong_argument
+from tamis.errors import InvalidArgument, UnsupportedFeature, suggest_arguments, wrong_argument
 from tamis.expr.nodes import TRUE
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.table import DeltaTable
 from tamis.formats.hive.table import HiveTable
-from tamis.formats.jobs import Engine, can_serialise
+from tamis.formats.jobs import Engine, can_serialise, job_engines
+from tamis.formats.open_source import open_source
 from tamis.formats.source import TableSource
 from tamis.index.building import BuildResult, Progress, Subject, build_index
 from tamis.index.finding import store_for
@@ -35,7 +34,6 @@ from tamis.index.table_index import TableIndex
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.leaves import Int96
 from tamis.skipping.predicate import Predicate
-from tamis.table import open_source
 
 __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
 
@@ -251,27 +249,13 @@ def _collated_columns(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
 
 def _make_engine(given: object) -> Engine:
     if given == "local":
-        return LocalEngine()
+        return job_engines().make_local()
     if given == "spark":
-        return SparkEngine(_active_session())
+        return job_engines().make_spark(None)
     if isinstance(given, str):
         raise InvalidArgument(f"engine is 'local', 'spark', a Spark session or an engine, not {given!r}")
     if hasattr(given, "run") and hasattr(given, "name"):
         return given
     if type(given).__module__.startswith("pyspark."):
-        return SparkEngine(given)
+        return job_engines().make_spark(given)
     raise wrong_argument("engine", "'local', 'spark', a Spark session or an engine", given)
-
-
-def _active_session() -> Any:
-    """Return the Spark session of this process; make one where there is none."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingDependency("an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
-    found = SparkSession.getActiveSession()
-    if found is None:
-        # Without the progress bar of Spark on the same terminal.
-        builder = SparkSession.builder.appName("tamis").config("spark.ui.showConsoleProgress", "false")
-        found = builder.getOrCreate()
-    return found

@@ -10,19 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.engines.duckdb.run.errors import explain_failure, explain_rejection
-from tamis.engines.duckdb.run.run_plan import RunningQuery, UntranslatableQuery, find_result_schema
-from tamis.engines.duckdb.translate.generators import mark_maps
 from tamis.errors import EvaluationError, InvalidArgument, TamisError
 from tamis.expr.sql.refusals import refuse_reserved
 from tamis.query.connectors.connector import Connector
-from tamis.query.plan.direct_scan import DirectResult, find_direct_result
+from tamis.query.engine import Running, UntranslatableQuery, query_engine, spark_queries
+from tamis.query.plan.direct_scan import find_direct_result
 from tamis.query.plan.explain import explain
 from tamis.query.plan.nodes import Aggregate, AggregateCall, Node, Sql, TableScan, walk_plan
 from tamis.query.plan.optimizer import Context, Optimized, optimize
@@ -36,7 +33,7 @@ from tamis.query.sql.planner import PlannedQuery, plan_query, read_query
 from tamis.query.sql.scopes import QueryTime
 from tamis.query.sql.sources import Tables
 from tamis.query.sql.table_versions import move_versions_into_names
-from tamis.query.sql.trees import replace_current_user
+from tamis.query.sql.trees import mark_maps, replace_current_user
 from tamis.scan.scan import Rows
 
 if TYPE_CHECKING:
@@ -45,9 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tamis")
 
 Rules = Mapping[str, bool] | bool
-
-_ON_SPARK = "tamis.engines.spark.queries"
-"""A layer above this one, found by its name."""
 
 
 class CompiledQuery:
@@ -142,10 +136,10 @@ class CompiledQuery:
         """The columns of the result, in the types of the embedded engine. No table is read for it."""
         connectors = self._context.connectors
         try:
-            return find_result_schema(self.plan, self.names, connectors)
+            return query_engine().find_result_schema(self.plan, self.names, connectors)
         except UntranslatableQuery:
             try:
-                return find_result_schema(self.plain.plan, self.plain.names, connectors)
+                return query_engine().find_result_schema(self.plain.plan, self.plain.names, connectors)
             except UntranslatableQuery as error:
                 raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
@@ -185,7 +179,7 @@ class CompiledQuery:
         if only_if_doubtful and not self._is_doubtful:
             return
         if spark is not None:
-            import_module(_ON_SPARK).check(spark, self)
+            spark_queries().check_query(spark, self)
             return
         _ = self.schema
 
@@ -201,14 +195,14 @@ class CompiledQuery:
 
         `otherwise` makes the error where only the engine's own message is known.
         """
-        return explain_rejection(self._tree, self._tables, self._planned.binder_errors, error, otherwise)
+        return query_engine().explain_rejection(self._tree, self._tables, self._planned.binder_errors, error, otherwise)
 
     def _failure(self, error: BaseException) -> TamisError:
-        return explain_failure(self._tree, self._planned.binder_errors, error)
+        return query_engine().explain_failure(self._tree, self._planned.binder_errors, error)
 
     # --- Rows ---------------------------------------------------------------------------------------------------------
 
-    def run(self) -> RunningQuery | DirectResult:
+    def run(self) -> Running:
         """Start the query on the embedded engine."""
         return self._run_translated(self._planned, lambda: self.plain)
 
@@ -223,10 +217,10 @@ class CompiledQuery:
 
     def to_spark(self, spark: Any) -> Any:
         """Return the rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
-        on_spark = import_module(_ON_SPARK)
-        return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark), is_ansi=on_spark.is_ansi(spark)))
+        zone, is_ansi = spark_queries().get_settings(spark)
+        return spark_queries().query_dataframe(spark, self.on_spark(zone, is_ansi=is_ansi))
 
-    def _run_translated(self, planned: PlannedQuery, plain: Callable[[], PlannedQuery]) -> RunningQuery | DirectResult:
+    def _run_translated(self, planned: PlannedQuery, plain: Callable[[], PlannedQuery]) -> Running:
         try:
             plan = self.optimized.plan if planned is self._planned else self._optimize(planned).plan
             return self._run_plan(plan, planned.names)
@@ -238,7 +232,7 @@ class CompiledQuery:
         except UntranslatableQuery as error:
             raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
-    def _run_plan(self, plan: Node, names: Sequence[str] | None) -> RunningQuery | DirectResult:
+    def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running:
         running = self._start(apply_dynamic_filters(plan, self._context, self._run_to_table), names)
         try:
             self._refuse_compared_maps(running.schema)
@@ -247,9 +241,10 @@ class CompiledQuery:
             raise
         return running
 
-    def _start(self, plan: Node, names: Sequence[str] | None) -> RunningQuery | DirectResult:
+    def _start(self, plan: Node, names: Sequence[str] | None) -> Running:
         connectors = self._context.connectors
-        return find_direct_result(plan, names, connectors) or RunningQuery(
+        engine = query_engine()
+        return find_direct_result(plan, names, connectors, engine) or engine.start(
             plan, names, connectors, self._failure, is_guarded=self.has_policies
         )
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -16,12 +15,12 @@ from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
-from tamis.io.listing import check_unchanged
+from tamis.scan.engine import embedded_engine, spark_scans
 from tamis.scan.planning.plan import ScanPlan
-from tamis.scan.planning.projection import projected_paths, refuse_not_read
+from tamis.scan.planning.projection import projected_paths
 from tamis.scan.planning.scan_planner import ScanPlanner, check_limit
 from tamis.scan.reading.residual import check_functions
-from tamis.scan.reading.results import duckdb_relation, pandas_frame, polars_frame
+from tamis.scan.reading.results import pandas_frame, polars_frame
 from tamis.scan.reading.run import count_rows, read_batches
 from tamis.scan.report.report import Report
 
@@ -63,7 +62,7 @@ class Rows(ABC):
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, which reads them each time it is used."""
-        return duckdb_relation(self, connection)
+        return embedded_engine().make_relation(self, connection)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as an Arrow C stream, which polars, duckdb, pyarrow and others accept."""
@@ -193,17 +192,7 @@ class Scan(LazyScan):
         Files are pruned now, and read when Spark needs rows: by Spark's own Parquet reader where it is correct
         (`reader="spark"` does not look for narrow selections), else by Arrow tasks (`reader="arrow"`: always).
         """
-        # Imported by name: the module belongs to a higher layer.
-        to_spark = import_module("tamis.engines.spark.dataframe")
-        planner = self._planner
-        refuse_not_read(planner.source.schema, planner.projection)
-        with planner.name_version_of_missing_file():
-            # Spark would read another file under the same path without an error.
-            check_unchanged(planner.storage, planner.listing.files)
-            wanted = to_spark.Wanted(
-                planner.source, planner.reader, planner.listing, planner.limit, planner.plan_listing
-            )
-            return to_spark.frame_of(spark, wanted, reader)
+        return spark_scans().make_dataframe(spark, self._planner, reader)
 
     @property
     def report(self) -> Report | None:

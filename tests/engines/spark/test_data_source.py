@@ -20,7 +20,13 @@ import tamis
 import tamis.spark
 from builders.delta_log import DeltaLog, remove
 from builders.delta_tables import data_file
-from tamis.engines.spark.data_source import PushingReader, SourceOptions, columns_of_schema, enough, from_filter
+from tamis.engines.spark.data_source import (
+    PushdownReader,
+    SourceOptions,
+    expression_from_filter,
+    limit_tasks,
+    resolve_schema_columns,
+)
 from tamis.engines.spark.register import PUSHDOWN
 from tamis.errors import InvalidArgument
 from tamis.expr.sql.parse import parse_sql
@@ -56,7 +62,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def registered(any_spark: Any) -> Iterator[Any]:
     before = any_spark.conf.get(PUSHDOWN, "false")
-    tamis.engines.spark.register(any_spark)
+    tamis.spark.register(any_spark)
     yield any_spark
     any_spark.conf.set(PUSHDOWN, before)
 
@@ -83,7 +89,7 @@ def leaves_to_spark(frame: Any) -> bool:
 @pytest.mark.interop
 def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Path) -> None:
     spark = connect_spark
-    tamis.engines.spark.register(spark)
+    tamis.spark.register(spark)
     newest = read(spark, table)
     assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,moment:timestamp,")
     assert texts(newest.toArrow()) == texts(tamis.open(table).scan().to_arrow())
@@ -121,7 +127,7 @@ def test_views_come_and_go(registered: Any, table: Path) -> None:
 
 
 def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
-    tamis.engines.spark.register(connect_spark)
+    tamis.spark.register(connect_spark)
     with pytest.raises(PySparkException, match="no option 'filtr'"):
         read(connect_spark, table, filtr="id < 2").collect()
     with pytest.raises(PySparkException, match="no column 'ammount'"):
@@ -132,7 +138,7 @@ def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
 
 @pytest.mark.interop
 def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_spark: Any, table: Path) -> None:
-    tamis.engines.spark.register(connect_spark)
+    tamis.spark.register(connect_spark)
     assert connect_spark.conf.get(PUSHDOWN) == "true"
     connect_spark.conf.set(PUSHDOWN, "false")
     try:
@@ -142,7 +148,7 @@ def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_
         assert sorted(row.id for row in frame.collect()) == [7, 8]
         assert leaves_to_spark(frame)
     finally:
-        tamis.engines.spark.register(connect_spark)
+        tamis.spark.register(connect_spark)
 
 
 def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, tmp_path: Path) -> None:
@@ -166,7 +172,7 @@ def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, t
 
 @pytest.mark.interop
 def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> None:
-    tamis.engines.spark.register(connect_spark)
+    tamis.spark.register(connect_spark)
     for name in ("data-reader-primitives", "dv-partitioned-with-checkpoint", "table-with-columnmapping-mode-name"):
         path = golden / "delta" / name / "delta"
         assert texts(read(connect_spark, path).toArrow()) == texts(tamis.open(path).scan().to_arrow()), name
@@ -193,13 +199,13 @@ def test_every_filter_of_spark_means_the_same_here() -> None:
         (datasource.StringEndsWith(a, "x"), "endswith(st.a, 'x')"),
         (datasource.Not(datasource.StringContains(a, "x")), "NOT contains(st.a, 'x')"),
     ):
-        assert from_filter(given) == parse_sql(text), text
-    assert from_filter(datasource.EqualTo(a, object())) is None
-    assert from_filter(object()) is None
+        assert expression_from_filter(given) == parse_sql(text), text
+    assert expression_from_filter(datasource.EqualTo(a, object())) is None
+    assert expression_from_filter(object()) is None
 
 
 def test_filters_that_do_not_fit_the_table_are_left_to_spark(table: Path) -> None:
-    reader = PushingReader(SourceOptions(str(table)), StructType([StructField("id", LongType())]))
+    reader = PushdownReader(SourceOptions(str(table)), StructType([StructField("id", LongType())]))
     filters = [datasource.EqualTo(("id",), 5), datasource.EqualTo(("nothing",), 5), datasource.IsNull(("text",))]
     left = list(reader.pushFilters(filters))
     assert len(left) == 1
@@ -215,7 +221,7 @@ def test_a_limit_takes_as_many_tasks_as_surely_hold_it() -> None:
         return ScanTask("f", 1, 0, 0, rows, 1, {}, residual)
 
     tasks = [task(5), task(5, (0,)), task(5), task(5)]
-    assert [len(list(enough(tasks, limit))) for limit in (0, 5, 6, 100, None)] == [1, 1, 3, 4, 4]
+    assert [len(list(limit_tasks(tasks, limit))) for limit in (0, 5, 6, 100, None)] == [1, 1, 3, 4, 4]
 
 
 def test_options_are_checked() -> None:
@@ -251,11 +257,11 @@ def test_a_schema_must_name_columns_of_the_table(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a.b": [1], "x": [2], "X": [3]}), tmp_path / "t.parquet")
     table = tamis.open(tmp_path / "t.parquet")
     asked = StructType([StructField("X", LongType()), StructField("a.b", LongType())])
-    assert columns_of_schema(asked, table) == ["`X`", "`a.b`"]
+    assert resolve_schema_columns(asked, table) == ["`X`", "`a.b`"]
     for fields, message in (
         ([], "the schema has no columns"),
         ([StructField("y", LongType())], "which t.parquet does not have. Columns: a.b, x, X"),
         ([StructField("x", StringType())], "has x as string, but in t.parquet it is bigint"),
     ):
         with pytest.raises(InvalidArgument, match=message):
-            columns_of_schema(StructType(fields), table)
+            resolve_schema_columns(StructType(fields), table)

@@ -46,7 +46,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def listing(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
     """A job over directories, one for each call."""
     job = Job(LIST, storage_to_arguments(open_storage(root)), LISTED, what, IoCounters())
-    return job, [Item.of_json([f"{root}/{number}"], size=number) for number in range(5)]
+    return job, [Item.from_json([f"{root}/{number}"], size=number) for number in range(5)]
 
 
 def test_batches_come_in_the_order_of_items_as_the_local_engine_gives_them(any_spark: Any, folders: Path) -> None:
@@ -165,7 +165,7 @@ def test_how_much_is_done_is_told_while_tasks_are_under_way(
 @pytest.mark.parametrize(
     ("runner", "error", "told"),
     [
-        (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.engines.spark.register(spark)"),
+        (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.spark.ship(spark)"),
         (Unknown("no_such_package"), MissingDependency, "the package 'no_such_package' is not installed on Spark's"),
         (Dies(), EngineError, "its Python workers died repeatedly"),
         (Stumbles(), EngineError, "'tamis: list 5 directories' failed: ZeroDivisionError: "),
@@ -191,8 +191,8 @@ def own_session(spark: Any, connect_spark: Any) -> Any:
 
 
 def test_tamis_can_be_sent_to_the_workers(own_session: Any) -> None:
-    name = tamis.engines.spark.register(own_session)
-    assert name == tamis.engines.spark.register(own_session)
+    name = tamis.spark.ship(own_session)
+    assert name == tamis.spark.ship(own_session)
 
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys

@@ -16,7 +16,7 @@ from builders.units import BIG, DOUBLE, Unit, batch_of
 from builders.values import PRIMITIVES, array_of, values_of
 from tamis import types
 from tamis.engines.spark.handler import SparkExpressionHandler
-from tamis.engines.spark.spark_types import fit_metadata, spark_schema
+from tamis.engines.spark.spark_types import convert_metadata, spark_schema
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
@@ -34,7 +34,7 @@ PER_JOB = 200
 def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[list[bool] | None]:
     """The units that each predicate keeps (unknown and failed ones are kept); None if Spark has no equivalent."""
     handler = SparkExpressionHandler(spark)
-    fitted = fit_metadata(batch)
+    fitted = convert_metadata(batch)
     names = {name: f"c{number}" for number, name in enumerate(fitted.schema.names)}
     rows = pa.array(range(batch.num_rows), pa.int64())
     table = pa.table({"row": rows} | {names[name]: fitted.column(name) for name in fitted.schema.names})
@@ -42,7 +42,7 @@ def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[
     columns: dict[int, Any] = {}
     for number, predicate in enumerate(predicates):
         try:
-            columns[number] = handler.keeps(predicate, names).alias(f"p{number}")
+            columns[number] = handler.compile_keep(predicate, names).alias(f"p{number}")
         except EvaluationError as error:
             assert "Spark" in str(error)  # noqa: PT017 - a refusal is an outcome here
     found: dict[str, list[bool]] = {}
@@ -109,7 +109,7 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
             asked += [conjunct.may_be_true, conjunct.fully_matches]
     asked = list(dict.fromkeys(asked))
     # What Spark has no type for, as times of a nanosecond, is unknown there.
-    known = batch.select(fit_metadata(batch).schema.names)
+    known = batch.select(convert_metadata(batch).schema.names)
     wrong = []
     refused = compared = 0
     for predicate, found in zip(asked, by_spark(spark, batch, asked), strict=True):
@@ -354,5 +354,5 @@ def test_a_column_of_a_data_frame_reads_nested_fields(connect_spark: Any) -> Non
     handler = SparkExpressionHandler(connect_spark)
     is_a = Call("=", (Column(("add", "path"), type=types.STRING), Literal("a", types.STRING)))
     is_one = Call("=", (Column(("add", "n.1"), type=types.LONG), Literal(1, types.LONG)))
-    columns = [handler.keeps(each, {"add": "c0"}).alias(name) for each, name in ((is_a, "a"), (is_one, "b"))]
+    columns = [handler.compile_keep(each, {"add": "c0"}).alias(name) for each, name in ((is_a, "a"), (is_one, "b"))]
     assert frame.select(*columns).toArrow().to_pydict() == {"a": [True, False, True], "b": [True, True, True]}

@@ -16,7 +16,7 @@ from builders.iceberg_deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from builders.seeded import SeededChoices
-from tamis.engines.spark.spark_types import fit_rows, row_schema
+from tamis.engines.spark.spark_types import convert_rows, row_schema
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_dataframes_have_the_rows_of_the_scan(any_spark: Any, orders: Path) -> N
 
 @pytest.mark.interop
 def test_the_data_source_reads_iceberg_tables(spark: Any, orders: Path) -> None:
-    tamis.engines.spark.register(spark)
+    tamis.spark.register(spark)
     frame = spark.read.format("tamis").load(str(orders))
     assert sorted(row["id"] for row in frame.where("area = 'us' AND id > 40").collect()) == sorted(
         tamis.open(orders).scan("area = 'us' AND id > 40").to_arrow()["id"].to_pylist()
@@ -126,7 +126,7 @@ def test_O8_I1_files_as_a_dataframe_by_buckets_and_texts_that_are_cut_off(
 
 def check(spark: Any, scan: tamis.Scan, *context: object) -> None:
     schema = row_schema(scan.schema)
-    expected = pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
+    expected = pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
     found = scan.to_spark(spark).toArrow()
     assert found.column_names == expected.column_names, context
     rows = [sorted(map(repr, each.to_pylist())) for each in (found.cast(expected.schema), expected)]

@@ -26,7 +26,7 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field, list_of
 from builders.seeded import SeededChoices
 from tamis.engines.spark import native_scan as readable_files
-from tamis.engines.spark.spark_types import fit_rows, row_schema
+from tamis.engines.spark.spark_types import convert_rows, row_schema
 
 SPARK, TASKS = "FileScan parquet", "MapInArrow"
 
@@ -35,7 +35,7 @@ def readers_of(spark: Any, path: Path, where: str | None = None, columns: list[s
     """Return the readers that Spark uses, after checking that its rows are those of a scan."""
     scan = tamis.open(path).scan(where, columns)
     schema = row_schema(scan.schema)
-    expected = pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
+    expected = pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
     frame = scan.to_spark(spark, reader="spark")
     found = frame.toArrow()
     assert found.column_names == expected.column_names
@@ -188,7 +188,7 @@ def test_T6_old_dates_of_iceberg_are_not_rebased(spark: Any, tmp_path: Path) -> 
 
 def test_many_sets_of_physical_names_use_a_few_scans_and_tasks(spark: Any, tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x0", "long")])
-    kinds = readable_files.MOST_NAMINGS + 2
+    kinds = readable_files.MAX_NAME_SETS + 2
     for number in range(kinds):
         rows = pa.table({"id": [number], f"x{number}": [number * 10]})
         table.commit(table.data_file(f"{number}.parquet", rows))

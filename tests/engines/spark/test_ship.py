@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from tamis.engines.spark.register import write_package
-from tamis.engines.spark.worker import on_workers
+from tamis.engines.spark.worker import make_worker_function
 
 
 def test_the_shipped_package_is_complete_and_reproducible(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_frame_reports_that_tamis_is_not_on_the_workers(tmp_path: Path) -> Non
     """The function that PySpark sends is unpickled and called where tamis cannot be imported."""
     from pyspark import cloudpickle
 
-    function = on_workers("tamis.engines.spark.worker", "read_batches", "{}", "tamis_read_orders")
+    function = make_worker_function("tamis.engines.spark.worker", "read_batches", "{}", "tamis_read_orders")
     sent = tmp_path / "function"
     sent.write_bytes(cloudpickle.dumps(function))
     script = (
@@ -46,4 +46,4 @@ def test_a_frame_reports_that_tamis_is_not_on_the_workers(tmp_path: Path) -> Non
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "tamis is not installed on Spark's workers, which need it to read the table" in done.stderr
-    assert "tamis.engines.spark.register(spark)" in done.stderr
+    assert "tamis.spark.ship(spark)" in done.stderr

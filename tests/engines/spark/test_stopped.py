@@ -58,8 +58,8 @@ def test_a_stopped_session_is_one_clear_error(session: Any, table: Path, monkeyp
         "files_dataframe": lambda: opened.files_dataframe(session),
         "files_for_scan": lambda: files.files_for_scan("id = 1"),
         "dataframe": lambda: files.dataframe,
-        "register": lambda: tamis.engines.spark.register(session),
-        "ship": lambda: tamis.engines.spark.register(session),
+        "register": lambda: tamis.spark.register(session),
+        "ship": lambda: tamis.spark.ship(session),
         "handler": lambda: SparkExpressionHandler(session),
         "index": lambda: tamis.index.build(table, engine=session),
     }

@@ -27,8 +27,8 @@ from builders.seeded import SeededChoices
 from builders.tables import write_hive_table
 from tamis.engines.spark import dataframe as to_spark
 from tamis.engines.spark import worker as task_runner
-from tamis.engines.spark.spark_types import fit_rows, row_schema
-from tamis.engines.spark.worker import SMALLEST, on_workers, pack
+from tamis.engines.spark.spark_types import convert_rows, row_schema
+from tamis.engines.spark.worker import SMALLEST, group_tasks, make_worker_function
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
 from tamis.formats.source import FileListing
 from tamis.scan.planning.plan import PlannedFiles
@@ -43,7 +43,7 @@ def texts(rows: pa.Table) -> list[str]:
 def expected_rows(scan: tamis.Scan) -> pa.Table:
     """Return the rows of a scan, in the types of Spark."""
     schema = row_schema(scan.schema)
-    return pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
+    return pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
 
 
 def check(spark: Any, scan: tamis.Scan, *context: object, reader: str = "auto") -> Any:
@@ -294,7 +294,9 @@ def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
         planned.append((listing.files.num_rows, to_pages))
         return planner_of(scan).plan_listing(listing, to_pages=to_pages)
 
-    wanted = to_spark.Wanted(planner_of(scan).source, planner_of(scan).reader, planner_of(scan).listing, None, plan)
+    wanted = to_spark.ScanRequest(
+        planner_of(scan).source, planner_of(scan).reader, planner_of(scan).listing, None, plan
+    )
     left, in_pages = to_spark._plan_selective(wanted, planner_of(scan).listing)
     assert (in_pages is not None) == is_narrow
     assert len(left) == 20
@@ -318,7 +320,7 @@ def test_E4_a_worker_that_dies_while_reading_loses_and_repeats_no_row(
     grave = tmp_path / "grave"
     cloudpickle.register_pickle_by_value(dying_workers)
     monkeypatch.setattr(
-        task_runner, "make_worker_function", lambda *given: dying_workers.DiesOnce(on_workers(*given), grave)
+        task_runner, "make_worker_function", lambda *given: dying_workers.DiesOnce(make_worker_function(*given), grave)
     )
     check(spark, tamis.open(hive_table).scan(), reader="arrow")
     assert grave.exists()
@@ -379,10 +381,10 @@ def test_tasks_are_packed_by_their_bytes() -> None:
         return ScanTask("f", 10 * size, 0, 0, 1, size, {}, ())
 
     small = [task(SMALLEST // 4)] * 8
-    assert [len(group) for group in pack(small)] == [4, 4]
+    assert [len(group) for group in group_tasks(small)] == [4, 4]
     huge = [task(200 * SMALLEST)] * 3
-    assert [len(group) for group in pack(huge)] == [1, 1, 1]
-    assert pack([]) == []
+    assert [len(group) for group in group_tasks(huge)] == [1, 1, 1]
+    assert group_tasks([]) == []
 
 
 def test_timestamps_are_in_utc(connect_spark: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
 from tamis.formats.jobs import Planning
-from tamis.table import open_source
+from tamis.formats.open_source import open_source
 
 KINDS = [
     ("date", "+999999999-01-01", "2024-03-01", "DATE '2024-03-01'"),

@@ -19,10 +19,10 @@ from builders.engines import WorkerHere
 from tamis.errors import CorruptFile, MissingFile, PartitionLayoutError, TableNotFound, UnsupportedFeature
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.jobs import Planning
+from tamis.formats.open_source import open_source
 from tamis.hive import list_partition_files, table_info
 from tamis.parquet.footer.footer import FOOTERS
 from tamis.scan.scan import planner_of
-from tamis.table import open_source
 
 
 def write(path: Path, rows: pa.Table | None = None) -> Path:

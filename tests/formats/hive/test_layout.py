@@ -131,8 +131,8 @@ def test_H5_the_error_for_an_invalid_value_beyond_the_sample_suggests_a_type(
     layout = discover(tmp_path)
     with pytest.raises(PartitionLayoutError, match=r"'x' of partition column 'b'.*partitioning=\{\"b\": \"string\"\}"):
         raise layout.list_directories().unreadable["b"]
-    assert layout.directories().values.column_names == ["a"]
-    assert discover(tmp_path, b="string").directories().values["b"].to_pylist()[2] == "x"
+    assert layout.list_directories().values.column_names == ["a"]
+    assert discover(tmp_path, b="string").list_directories().values["b"].to_pylist()[2] == "x"
 
 
 def test_keep_is_called_once_per_level_with_all_columns_so_far(tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ def test_keep_is_called_once_per_level_with_all_columns_so_far(tmp_path: Path) -
 def test_null_from_keep_keeps_and_a_wrong_length_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, "a=1/f", "a=2/f", "a=3/f")
     layout = discover(tmp_path)
-    assert layout.directories(lambda _: pa.array([None, False, True])).raw["a"].to_pylist() == ["1", "3"]
+    assert layout.list_directories(lambda _: pa.array([None, False, True])).raw["a"].to_pylist() == ["1", "3"]
     with pytest.raises(InvalidArgument, match="returned 2 booleans, expected 3"):
-        layout.directories(lambda _: pa.array([True, True]))
+        layout.list_directories(lambda _: pa.array([True, True]))
 
 
 def test_both_filters_must_keep_and_raw_strings_are_beside_the_values(tmp_path: Path) -> None:

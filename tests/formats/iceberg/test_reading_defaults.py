@@ -193,7 +193,7 @@ def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: s
     table.commit(table.data_file("without.parquet", rows, with_ids=False))
     with pytest.raises(
         CorruptFile,
-        match=r"without\.parquet' gives no field ids .* schema\.name-mapping\.default is not a valid name mapping",
+        match=r"without\.parquet' has no field ids, .* schema\.name-mapping\.default is not a valid name mapping",
     ):
         tamis.open(tmp_path).scan().to_arrow()
 

@@ -16,7 +16,7 @@ from builders.iceberg_values import field
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.formats.jobs import Planning
-from tamis.table import open_source
+from tamis.formats.open_source import open_source
 
 
 def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int, int]) -> IcebergFolder:

@@ -265,7 +265,7 @@ def test_dynamic_filters_reach_scans_through_nodes_that_preserve_the_key() -> No
 
 
 def test_an_empty_key_set_prunes_everything() -> None:
-    join = Join(LARGE, SMALL, "inner", ON, prunes="left")
+    join = Join(LARGE, SMALL, "inner", ON, dynamic_filter_side="left")
     assert predicates(push_dynamic_filters(join, keys(None), context())) == predicates(LARGE)
     assert build_key_predicate(column("t.a"), pa.array([None], LONG)) == FALSE
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
-from tamis.cli.output import is_terminal, json_array, note, select_columns, write, write_lines
+from tamis.cli.output import format_json_array, is_terminal, print_note, select_columns, write, write_lines
 from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 from tamis.errors import format_count
 from tamis.scan.report.funnel import format_bytes
@@ -42,12 +42,12 @@ def files(request: Request, as_json: bool) -> None:
     with show_progress(make_bytes_meter("listing", scan), is_wanted=is_interactive()):
         found = table.files(request.filter, levels=request.levels)
     total = found.num_rows
-    found = found.slice(0, request.most_rows)
+    found = found.slice(0, request.row_limit)
     size = sum(found["size"].to_pylist())
     if request.columns is not None:
         found = select_columns(found, request.columns, of="the list of files")
     if as_json:
-        write(json_array(found) + "\n")
+        write(format_json_array(found) + "\n")
     elif not is_terminal():
         write_lines(found.schema, found.to_batches())
     else:
@@ -57,11 +57,11 @@ def files(request: Request, as_json: bool) -> None:
         hidden = show_rows(_shorten_paths(known, table.uri))
         files_found = format_count(total, "file")
         shown = f"{found.num_rows:,} of {files_found}" if found.num_rows < total else files_found
-        note(f"{shown}, {format_bytes(size)}, in {table.uri}")
+        print_note(f"{shown}, {format_bytes(size)}, in {table.uri}")
         if known.num_columns < found.num_columns:
-            note(f"{_RECORDS} is not shown: it is known only inside the files, and none was opened")
+            print_note(f"{_RECORDS} is not shown: it is known only inside the files, and none was opened")
         if hidden:
-            note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
+            print_note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
 
 
 _RECORDS = "num_records"

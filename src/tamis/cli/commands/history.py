@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
-from tamis.cli.output import flush, is_terminal, note, select_columns, write, write_lines
-from tamis.cli.text import json_texts
+from tamis.cli.output import flush, is_terminal, print_note, select_columns, write, write_lines
+from tamis.cli.text import format_json
 from tamis.errors import UnsupportedFeature, format_count
 
 VERSIONS_ON_A_TERMINAL = 20
@@ -47,7 +47,7 @@ def history(request: Request, as_json: bool) -> None:
             f"'{table.uri}' is a {table.format} table, which has no history: Delta and Iceberg tables have one"
         )
     is_default = request.limit is None and is_terminal()
-    most = VERSIONS_ON_A_TERMINAL if is_default else request.most_rows
+    most = VERSIONS_ON_A_TERMINAL if is_default else request.row_limit
     # Ask for one more, to know whether there are more.
     found = table.history(most + 1 if is_default and most is not None else most)
     has_more = is_default and found.num_rows > VERSIONS_ON_A_TERMINAL
@@ -65,9 +65,9 @@ def history(request: Request, as_json: bool) -> None:
         hidden = show_rows(known)
         flush()
         count = format_count(found.num_rows, "version")
-        note(f"the newest {count}; --limit N shows more, --limit all shows all" if has_more else count)
+        print_note(f"the newest {count}; --limit N shows more, --limit all shows all" if has_more else count)
         if hidden:
-            note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
+            print_note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
 
 
 def _drop_empty_columns(found: pa.Table) -> pa.Table:
@@ -86,7 +86,7 @@ def _format_json(found: pa.Table) -> str:
 
 
 def _format_json_values(name: str, column: pa.Array) -> list[str]:
-    texts: list[str] = json_texts(column).to_pylist()
+    texts: list[str] = format_json(column).to_pylist()
     if name not in _DOCUMENTS:
         return texts
     # Documents are embedded as JSON instead of strings, unless they are invalid: writers may put anything there.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tamis.cli.application import let_pandas_in
+from tamis.cli.application import unblock_pandas
 from tamis.cli.errors import debug_option
 from tamis.cli.options import json_option, names_option, storage_option, table_options
-from tamis.cli.output import note, write, write_json
+from tamis.cli.output import print_note, write, write_json
 from tamis.cli.progress import Meter, is_interactive, show_progress
 from tamis.errors import format_count
 from tamis.index import operations as indexes
@@ -89,7 +89,7 @@ def build(
     Options that are not given keep their values from the existing index. After an interruption, the next run continues.
     """
     if engine == "spark":
-        let_pandas_in()
+        unblock_pandas()
     meter = BuildMeter()
     with show_progress(meter, is_wanted=is_interactive()):
         done = indexes.build(
@@ -110,7 +110,7 @@ def build(
     write(f"{format_count(done.files, 'file')}, {format_count(done.rows, 'row')} in the index at {done.location}\n")
     write(f"{done.collected:,} read, {done.reused:,} reused, {done.removed:,} removed\n")
     if done.left_out:
-        note(f"{format_count(done.left_out, 'file')} not indexed: {done.left_out_because}")
+        print_note(f"{format_count(done.left_out, 'file')} not indexed: {done.left_out_because}")
 
 
 @index.command(epilog="Example: tamis index status orders --json")
@@ -146,7 +146,7 @@ def status(
         if text:
             write(f"{name:<12} {text}\n")
     if not found.is_complete:
-        note(
+        print_note(
             f"{format_count(found.table_files - found.fresh_files, 'file')} new or changed: run tamis index build again"
         )
 

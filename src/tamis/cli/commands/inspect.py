@@ -12,21 +12,21 @@ import click
 import pyarrow as pa
 
 from tamis.cli.errors import debug_option
-from tamis.cli.export import STDOUT, new_file, refuse_to_overwrite
+from tamis.cli.export import STDOUT, check_no_overwrite, open_new_file
 from tamis.cli.options import json_option, storage_option
 from tamis.cli.output import (
-    ROWS_OF_A_TABLE,
-    aligned,
-    explained_writing,
+    ROWS_PER_TABLE,
+    align_cells,
+    explain_write_errors,
     flush,
+    format_json_array,
+    format_json_rows,
     is_terminal,
-    json_array,
-    json_rows,
-    note,
+    print_note,
     write,
     write_all,
 )
-from tamis.cli.text import cell_texts, printable
+from tamis.cli.text import escape_control_characters, format_cells
 from tamis.errors import InvalidArgument
 from tamis.parquet.inspect.inspect_file import ColumnInspection, FileInspection
 from tamis.parquet.inspect.inspect_file import inspect as inspect_file
@@ -104,8 +104,8 @@ def inspect(
         if svg == STDOUT:
             write(chart)
             return
-        refuse_to_overwrite(found.place, svg, "--svg")
-        with new_file(svg, "--svg") as target, explained_writing(f"'{svg}'"):
+        check_no_overwrite(found.place, svg, "--svg")
+        with open_new_file(svg, "--svg") as target, explain_write_errors(f"'{svg}'"):
             write_all(target, chart)
     if as_json:
         _write_json(found, with_pages)
@@ -115,7 +115,7 @@ def inspect(
         _write_text(found, with_pages, is_narrowed=column is not None)
     if svg is not None:
         flush()
-        note(f"chart written to {svg}")
+        print_note(f"chart written to {svg}")
 
 
 def _find_single_column(found: FileInspection, name: str | None) -> ColumnInspection:
@@ -131,15 +131,15 @@ def _find_single_column(found: FileInspection, name: str | None) -> ColumnInspec
 def _write_json(found: FileInspection, with_pages: bool) -> None:
     head = json.dumps(found.facts, indent=2, ensure_ascii=False).removesuffix("\n}")
     columns = ",\n".join(_format_column_json(column, with_pages) for column in found.columns)
-    write(f'{head},\n  "row_groups": {json_array(found.row_groups)},\n  "columns": [{columns}]\n}}\n')
+    write(f'{head},\n  "row_groups": {format_json_array(found.row_groups)},\n  "columns": [{columns}]\n}}\n')
 
 
 def _format_column_json(column: ColumnInspection, with_pages: bool) -> str:
     # Format values as everywhere on the command line, decimals with all their digits.
-    facts = json_rows(column.summary)[0].as_py().removesuffix("}")
+    facts = format_json_rows(column.summary)[0].as_py().removesuffix("}")
     remarks = json.dumps(list(column.remarks), ensure_ascii=False)
-    pages = f',\n"pages": {json_array(column.pages)}' if with_pages else ""
-    return f'{facts}, "remarks": {remarks},\n"row_groups": {json_array(column.row_groups)}{pages}}}'
+    pages = f',\n"pages": {format_json_array(column.pages)}' if with_pages else ""
+    return f'{facts}, "remarks": {remarks},\n"row_groups": {format_json_array(column.row_groups)}{pages}}}'
 
 
 # --- Tables, for a terminal and for a pipe ---------------------------------------------------------------------------
@@ -163,43 +163,45 @@ class _Section:
 
 def _make_section(title: str | None, *columns: tuple[str, list[str], bool], shown: int | None = None) -> _Section:
     headings, cells, are_numbers = zip(*columns, strict=True)
-    return _Section(headings, tuple([printable(cell) for cell in each] for each in cells), are_numbers, title, shown)
+    return _Section(
+        headings, tuple([escape_control_characters(cell) for cell in each] for each in cells), are_numbers, title, shown
+    )
 
 
 def _write_text(found: FileInspection, with_pages: bool, is_narrowed: bool) -> None:
-    write("".join(f"{printable(line)}\n" for line in _describe_file(found)))
+    write("".join(f"{escape_control_characters(line)}\n" for line in _describe_file(found)))
     for section in _build_sections(found, with_pages, is_narrowed):
         rows = [section.headings, *section.rows]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-        title = f"{printable(section.title)}\n" if section.title else ""
-        write(f"\n{title}" + "".join(aligned(row, widths, section.are_numbers) for row in rows))
+        title = f"{escape_control_characters(section.title)}\n" if section.title else ""
+        write(f"\n{title}" + "".join(align_cells(row, widths, section.are_numbers) for row in rows))
     remarks = list(_find_remarks(found, with_pages))
-    write("".join(f"{printable(line)}\n" for line in ["", *remarks] if remarks))
+    write("".join(f"{escape_control_characters(line)}\n" for line in ["", *remarks] if remarks))
 
 
 def _show(found: FileInspection, with_pages: bool, is_narrowed: bool) -> None:
     from rich.text import Text
 
-    from tamis.cli.terminal import terminal
+    from tamis.cli.terminal import open_console
 
-    console = terminal()
+    console = open_console()
     first, *others = _describe_file(found)
-    console.print(Text(printable(first), style="bold"))
+    console.print(Text(escape_control_characters(first), style="bold"))
     for line in others:
-        console.print(Text(printable(line)))
+        console.print(Text(escape_control_characters(line)))
     for section in _build_sections(found, with_pages, is_narrowed):
         console.print()
         if section.title:
-            console.print(Text(printable(section.title), style="bold"))
+            console.print(Text(escape_control_characters(section.title), style="bold"))
         rows = section.rows
         shown = rows[: section.shown]
-        for start in range(0, max(1, len(shown)), ROWS_OF_A_TABLE):
-            _show_rows(console, section, shown[start : start + ROWS_OF_A_TABLE])
+        for start in range(0, max(1, len(shown)), ROWS_PER_TABLE):
+            _show_rows(console, section, shown[start : start + ROWS_PER_TABLE])
         if len(shown) < len(rows):
             console.print(Text(f"… {len(rows) - len(shown):,} more: use a pipe or --json to see all", style="dim"))
     remarks = list(_find_remarks(found, with_pages))
     for line in ["", *remarks] if remarks else ():
-        console.print(Text(printable(line), style="dim"))
+        console.print(Text(escape_control_characters(line), style="dim"))
 
 
 def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ...]]) -> None:
@@ -421,7 +423,10 @@ def _format_values(values: pa.Array | pa.ChunkedArray) -> list[str]:
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     # A truncated number would be a different number.
     shorten = str if is_number(array.type) else partial(_shorten, longest=_LONGEST_VALUE)
-    return ["–" if text is None else shorten(printable(text)) or "''" for text in cell_texts(array).to_pylist()]
+    return [
+        "–" if text is None else shorten(escape_control_characters(text)) or "''"
+        for text in format_cells(array).to_pylist()
+    ]
 
 
 def _may_be_truncated(data_type: pa.DataType) -> bool:

@@ -8,9 +8,9 @@ import click
 
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
-from tamis.cli.output import is_terminal, json_array, write
+from tamis.cli.output import format_json_array, is_terminal, write
 from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
-from tamis.cli.text import printable
+from tamis.cli.text import escape_control_characters
 from tamis.scan.planning.plan import DEPTHS, ScanPlan
 from tamis.scan.report.funnel import format_bytes, outcome_text
 from tamis.scan.report.report import Report
@@ -55,20 +55,22 @@ def plan(request: Request, depth: str, as_json: bool) -> None:
 def _format_json(planned: ScanPlan) -> str:
     head = {"depth": planned.depth, **planned.report.to_dict()}
     text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False)
-    return f'{text.removesuffix("}").rstrip()},\n  "files": {json_array(planned.files)}\n}}\n'
+    return f'{text.removesuffix("}").rstrip()},\n  "files": {format_json_array(planned.files)}\n}}\n'
 
 
 def _show(report: Report) -> None:
     from rich.text import Text
 
-    from tamis.cli.terminal import plain_table, terminal
+    from tamis.cli.terminal import open_console, plain_table
 
-    console = terminal()
-    title = (printable(f"{report.table} ({report.format})"), "bold")
-    console.print(Text.assemble(title, printable(f" where {report.where}" if report.where else ", all rows")))
+    console = open_console()
+    title = (escape_control_characters(f"{report.table} ({report.format})"), "bold")
+    console.print(
+        Text.assemble(title, escape_control_characters(f" where {report.where}" if report.where else ", all rows"))
+    )
     console.print()
     if report.note is not None:
-        console.print(printable(report.note))
+        console.print(escape_control_characters(report.note))
         return
     funnel = plain_table(("level", "total", "kept", "bytes", "kept bytes"), (False, True, True, True, True))
     for level in report.levels:
@@ -78,11 +80,14 @@ def _show(report: Report) -> None:
     details = plain_table(("level", "predicate", "result"), (False, False, False))
     for level in report.levels:
         rows = [
-            (Text(printable(outcome.predicate)), Text(printable(outcome_text(outcome)), style=_choose_style(outcome)))
+            (
+                Text(escape_control_characters(outcome.predicate)),
+                Text(escape_control_characters(outcome_text(outcome)), style=_choose_style(outcome)),
+            )
             for outcome in level.by_predicate
         ]
         if level.note:
-            rows.append((Text(""), Text(printable(level.note), style="dim")))
+            rows.append((Text(""), Text(escape_control_characters(level.note), style="dim")))
         for index, (predicate, outcome) in enumerate(rows):
             details.add_row("" if index else level.level, predicate, outcome)
     # Predicates may wrap; the level and the result must stay readable.

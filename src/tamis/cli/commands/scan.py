@@ -9,15 +9,15 @@ import click
 import pyarrow as pa
 
 from tamis.cli.errors import debug_option
-from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format, refuse_to_overwrite
+from tamis.cli.export import OUTPUT_FORMATS, STDOUT, check_no_overwrite, choose_output_format, export
 from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import (
-    ROWS_OF_A_TABLE,
     ROWS_ON_A_TERMINAL,
+    ROWS_PER_TABLE,
     flush,
     is_terminal,
-    note,
-    note_shown,
+    print_note,
+    print_shown_note,
     write_json_lines,
     write_lines,
 )
@@ -74,18 +74,18 @@ def scan(request: Request, as_json: bool, output: str | None, output_format: str
 
 
 def _write_file(request: Request, output: str, format: str | None) -> None:
-    format = output_format(output, format)
+    format = choose_output_format(output, format)
     table = request.open()
     if output != STDOUT:
-        refuse_to_overwrite(table.uri, output, files=table.files)
-    rows = request.scan_of(table)
+        check_no_overwrite(table.uri, output, files=table.files)
+    rows = request.scan_table(table)
     is_wanted = output != STDOUT and sys.stderr.isatty()
     with show_progress(make_bytes_meter("scanning", rows), is_wanted=is_wanted) as meter:
-        if is_wanted and request.most_rows is None:
+        if is_wanted and request.row_limit is None:
             set_total_bytes(meter, rows)
         written = export(rows.to_batches(), rows.schema, output, format)
     target = "stdout" if output == STDOUT else output
-    note(f"{format_count(written, 'row')} written to {target} as {format}")
+    print_note(f"{format_count(written, 'row')} written to {target} as {format}")
 
 
 def _show(request: Request, as_json: bool) -> None:
@@ -94,7 +94,7 @@ def _show(request: Request, as_json: bool) -> None:
     is_default = request.limit is None
     # Ask for one more row, to know whether there are more.
     scan = (request.with_limit(ROWS_ON_A_TERMINAL + 1) if is_default else request).scan()
-    batches = coalesce_batches(scan.to_batches(), enough_rows=ROWS_OF_A_TABLE)
+    batches = coalesce_batches(scan.to_batches(), enough_rows=ROWS_PER_TABLE)
     with show_progress(make_bytes_meter("scanning", scan), is_wanted=is_interactive()):
         first = pa.Table.from_batches([*islice(batches, 1)], scan.schema)
     has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
@@ -108,7 +108,7 @@ def _show(request: Request, as_json: bool) -> None:
         shown += rows.num_rows
     # Flush, so that the notes on stderr appear after the rows.
     flush()
-    note_shown(shown, hidden, len(scan.schema), has_more=has_more, way_out="--columns chooses others")
+    print_shown_note(shown, hidden, len(scan.schema), has_more=has_more, way_out="--columns chooses others")
 
 
 def _to_table(batch: pa.RecordBatch) -> pa.Table:

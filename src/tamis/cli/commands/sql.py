@@ -13,15 +13,15 @@ import click
 import pyarrow as pa
 
 from tamis.cli.errors import debug_option
-from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format, refuse_to_overwrite
-from tamis.cli.options import Limit, assignments, catalog_of, json_option, limit_option, table_options
+from tamis.cli.export import OUTPUT_FORMATS, STDOUT, check_no_overwrite, choose_output_format, export
+from tamis.cli.options import Limit, json_option, limit_option, parse_assignments, parse_catalog, table_options
 from tamis.cli.output import (
-    ROWS_OF_A_TABLE,
     ROWS_ON_A_TERMINAL,
+    ROWS_PER_TABLE,
     flush,
     is_terminal,
-    note,
-    note_shown,
+    print_note,
+    print_shown_note,
     write,
     write_json_lines,
     write_lines,
@@ -55,21 +55,21 @@ Examples:
     "--table",
     "tables",
     metavar="NAME=URI",
-    callback=assignments,
+    callback=parse_assignments,
     multiple=True,
     help="A table and its name; without a name, a table is named after its directory. May be repeated.",
 )
 @click.option(
     "--attach",
     metavar="NAME=URI",
-    callback=assignments,
+    callback=parse_assignments,
     multiple=True,
     help="A database, as in pg=postgresql://host/sales; its tables are NAME.table. May be repeated.",
 )
 @click.option(
     "--catalog",
     metavar="NAME|KEY=VALUE",
-    callback=catalog_of,
+    callback=parse_catalog,
     multiple=True,
     help="An Iceberg catalog, whose tables are NAME.namespace.table: one configured for pyiceberg, or its properties, "
     "such as name=…, type=… and uri=…. A URI without slashes is also a table of it.",
@@ -124,7 +124,7 @@ def sql(
     if principal is not None and policies is None:
         raise click.UsageError("--principal requires --policies")
     query, uris = _split_arguments(arguments) if query_file is None else (_read_query(query_file), arguments)
-    given = GivenTables(uris, tables or {}, attach or {}, catalog, options)
+    given = CommandTables(uris, tables or {}, attach or {}, catalog, options)
     session = given.session(policies, principal)
     try:
         if explain:
@@ -132,7 +132,7 @@ def sql(
             return
         found = session.sql(query, dialect=dialect)
     except TableNotFound as error:
-        raise about_places(error) from error
+        raise suggest_uri(error) from error
     if output is not None and output != STDOUT:
         given.refuse_to_overwrite(found, output)
     if output is not None:
@@ -183,13 +183,13 @@ def _limit_rows(batches: Iterable[pa.RecordBatch], limit: Limit) -> Iterator[pa.
 
 
 def _write_file(found: Any, limit: Limit, output: str, format: str | None) -> None:
-    format = output_format(output, format)
+    format = choose_output_format(output, format)
     reader = found.to_reader()
     if format == "jsonl":
         _check_distinct_names(reader.schema)
     written = export(_limit_rows(reader, limit), reader.schema, output, format)
     target = "stdout" if output == STDOUT else output
-    note(f"{format_count(written, 'row')} written to {target} as {format}")
+    print_note(f"{format_count(written, 'row')} written to {target} as {format}")
 
 
 def _check_distinct_names(schema: pa.Schema) -> None:
@@ -210,7 +210,7 @@ def _show(found: Any, limit: Limit, as_json: bool) -> None:
     is_default = limit is None
     # Ask for one more row, to know whether there are more.
     wanted = _limit_rows(reader, ROWS_ON_A_TERMINAL + 1 if is_default else limit)
-    batches = coalesce_batches(wanted, enough_rows=ROWS_OF_A_TABLE)
+    batches = coalesce_batches(wanted, enough_rows=ROWS_PER_TABLE)
     first = pa.Table.from_batches([*islice(batches, 1)], reader.schema)
     has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
     shown = 0
@@ -224,13 +224,13 @@ def _show(found: Any, limit: Limit, as_json: bool) -> None:
         shown += rows.num_rows
     # Flush, so that the notes on stderr appear after the rows.
     flush()
-    note_shown(shown, hidden, len(reader.schema), has_more=has_more, way_out="name others in the query")
+    print_shown_note(shown, hidden, len(reader.schema), has_more=has_more, way_out="name others in the query")
 
 
 # --- The tables of a `tamis sql` command, and the session that queries them -------------------------------------------
 
 
-class GivenTables:
+class CommandTables:
     """The tables, databases and the catalog of a command line."""
 
     def __init__(
@@ -282,14 +282,14 @@ class GivenTables:
         for node in walk_plan(compiled_query(query).plan):
             match node:
                 case TableScan(handle=LakeHandle(source=source)):
-                    refuse_to_overwrite(source.storage.uri, output, files=Table(source).files)
+                    check_no_overwrite(source.storage.uri, output, files=Table(source).files)
         for uri in (*self._uris, *self._tables.values()):
-            refuse_to_overwrite(uri, output)
+            check_no_overwrite(uri, output)
         for uri in self._attached.values():
             scheme, sign, path = uri.partition("://")
             if not sign or scheme in ("sqlite", "duckdb"):
                 # Three slashes precede a relative path, four an absolute one.
-                refuse_to_overwrite(path.removeprefix("/") if sign else uri, output)
+                check_no_overwrite(path.removeprefix("/") if sign else uri, output)
 
 
 def _find_names(table: Table) -> list[str]:
@@ -303,7 +303,7 @@ def _find_names(table: Table) -> list[str]:
 _NOT_GIVEN = re.compile(r"no table '([^']+)' in this session")
 
 
-def about_places(error: TableNotFound) -> TableNotFound:
+def suggest_uri(error: TableNotFound) -> TableNotFound:
     """Return an error that suggests to pass the URI, if a missing table is a local path; else the same error.
 
     Forgetting the URI is the most common mistake.

@@ -6,7 +6,7 @@ import click
 
 from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
-from tamis.cli.output import aligned, flush, is_terminal, write, write_json
+from tamis.cli.output import align_cells, flush, is_terminal, write, write_json
 from tamis.cli.progress import Meter, is_interactive, show_progress
 from tamis.errors import format_count
 from tamis.formats.source import LEVELS, levels_of_format
@@ -61,8 +61,8 @@ def _is_shown(result: VerifyResult) -> bool:
 
 def _write_line(result: VerifyResult, *, is_first: bool) -> None:
     if is_first:
-        write(aligned(_HEADINGS, _WIDTHS, _ARE_NUMBERS))
-    write(aligned(_format_cells(result), _WIDTHS, _ARE_NUMBERS))
+        write(align_cells(_HEADINGS, _WIDTHS, _ARE_NUMBERS))
+    write(align_cells(_format_cells(result), _WIDTHS, _ARE_NUMBERS))
     flush()
 
 
@@ -75,10 +75,10 @@ def _format_cells(result: VerifyResult) -> tuple[str, ...]:
 def _show(results: list[VerifyResult]) -> None:
     from rich.text import Text
 
-    from tamis.cli.terminal import plain_table, terminal
+    from tamis.cli.terminal import open_console, plain_table
 
     table = plain_table(_HEADINGS, _ARE_NUMBERS)
     for result in filter(_is_shown, results):
         *cells, outcome = _format_cells(result)
         table.add_row(*cells, Text(outcome, style="green" if result.same else "bold red"))
-    terminal().print(table)
+    open_console().print(table)

@@ -27,14 +27,14 @@ from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.expr.sql.printer import to_display_sql
 from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_text, type_name
 
-FEW_ITEMS = 64
+MAX_COMPARED_ITEMS = 64
 """Longer lists are searched by bisection."""
 
 _MICROSECONDS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1000}
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledColumn:
     """A value as a Column, and a Column that is TRUE for rows where its evaluation fails; None if it never fails."""
 
     value: Any
@@ -56,29 +56,29 @@ class ColumnCompiler:
         self._read = read
         self._instant = instant
 
-    def compile(self, expr: Expr) -> Compiled:
+    def compile(self, expr: Expr) -> CompiledColumn:
         """Return the Column of an expression; raise `EvaluationError` if Spark has no equivalent."""
         return fold(expr, self._compile_node)
 
-    def _compile_node(self, node: Expr, args: tuple[Compiled, ...]) -> Compiled:
+    def _compile_node(self, node: Expr, args: tuple[CompiledColumn, ...]) -> CompiledColumn:
         match node:
             case Column():
-                return Compiled(self._read(node))
+                return CompiledColumn(self._read(node))
             case Literal():
-                return Compiled(self._constants.column(node))
+                return CompiledColumn(self._constants.column(node))
             case Call(function):
                 failed = _combine_any(arg.failed for arg in args)
                 make = _COMPILERS.get(function)
                 if make is None:
-                    raise unknown(node)
+                    raise unsupported(node)
                 values = [arg.value for arg in args]
                 instants = self._compared_instants(node)
                 made = make(self, node, values if instants is None else instants)
                 if isinstance(made, _Fallible):
                     known = [value.isNotNull() for value in (values if made.given is None else (made.given,))]
                     own = _combine_all([*known, made.value.isNull()])
-                    return Compiled(made.value, own if failed is None else failed | own)
-                return Compiled(made, failed)
+                    return CompiledColumn(made.value, own if failed is None else failed | own)
+                return CompiledColumn(made, failed)
 
     def _compared_instants(self, call: Call) -> list[Any] | None:
         """Return the operands of a comparison of an instant with constants, in Spark's storage type; else None."""
@@ -90,7 +90,7 @@ class ColumnCompiler:
             return None
         operands = call.args[:1] if call.function == "in" else call.args
         return [
-            self._constants.moment(arg) if isinstance(arg, Literal) else self._instant(columns[0]) for arg in operands
+            self._constants.instant(arg) if isinstance(arg, Literal) else self._instant(columns[0]) for arg in operands
         ]
 
     # --- Comparison, logic, NULL ----------------------------------------------------------------------------------
@@ -150,25 +150,25 @@ class ColumnCompiler:
         literals = [item for item in call.args[1:] if isinstance(item, Literal)]
         data_type = type_of(call.args[0])
         if len(literals) + 1 != len(call.args) or data_type is None:
-            raise unknown(call)
+            raise unsupported(call)
         if pa.types.is_null(data_type):
             return self._null_boolean()
         items = [item for item in literals if not item.is_null]
         numbers = [item for item in items if not _is_nan(item)]
         found = f.lit(False)
-        if numbers and len(numbers) <= FEW_ITEMS:
+        if numbers and len(numbers) <= MAX_COMPARED_ITEMS:
             is_instant = self._compared_instants(call) is not None
             made = [
-                self._constants.moment(item) if is_instant else self._constants.column(_normalize_zero(item))
+                self._constants.instant(item) if is_instant else self._constants.column(_normalize_zero(item))
                 for item in numbers
             ]
             # Spark's set of a long IN list distinguishes -0.0 and 0.0.
-            positive = value + f.lit(0.0).cast(sql_type(data_type)) if pa.types.is_floating(data_type) else value
+            positive = value + f.lit(0.0).cast(to_sql_type(data_type)) if pa.types.is_floating(data_type) else value
             found = positive.isin(*made)
         elif numbers:
             given = value
             if self._compared_instants(call) is not None:
-                given = self._constants.at(f.unix_micros(value))
+                given = self._constants.timestamp(f.unix_micros(value))
             found = self._any_between(given, given, sorted(numbers, key=lambda item: item.value))
         if len(numbers) < len(items):
             found = found | f.isnan(value)
@@ -183,11 +183,11 @@ class ColumnCompiler:
     def _any_between(self, lower: Any, upper: Any, items: Sequence[Literal]) -> Any:
         """Return a Column that is TRUE if one of the sorted items is in [lower, upper]."""
         f = self._f
-        if len(items) <= FEW_ITEMS:
+        if len(items) <= MAX_COMPARED_ITEMS:
             made = [self._constants.column(item) for item in items]
             found = _combine_balanced([(lower <= item) & (upper >= item) for item in made], lambda a, b: a | b)
         else:
-            texts, convert = self._constants.listed(items)
+            texts, convert = self._constants.array(items)
             size = len(items)
             steps = [1 << power for power in reversed(range(size.bit_length()))]
 
@@ -211,7 +211,7 @@ class ColumnCompiler:
             case (Literal(value=str() as text), *escape) if all(isinstance(mark, Literal) for mark in escape):
                 mark = escape[0].value if escape and isinstance(escape[0], Literal) else DEFAULT_ESCAPE
             case _:
-                raise unknown(call)
+                raise unsupported(call)
         # Spark rejects unnecessary escape characters, so the pattern is escaped again.
         parts = parse_like(text, mark).parts
         pattern = "".join(_escape(part) if isinstance(part, str) else part.sign for part in parts)
@@ -224,7 +224,7 @@ class ColumnCompiler:
             case (Literal(value=int() as start), Literal(value=int() as length)) if start >= 0:
                 return self._f.substr(values[0], self._f.lit(max(start, 1)), self._f.lit(max(length, 0)))
             case _:
-                raise unknown(call)
+                raise unsupported(call)
 
     def length(self, call: Call, values: list[Any]) -> Any:
         return self._f.length(values[0]).cast("bigint")
@@ -253,7 +253,7 @@ class ColumnCompiler:
                 moved = start + values[1] if operator == "+" else start - values[1]
                 return _Fallible(self._f.date_from_unix_date(moved.try_cast("int")))
             case _:
-                raise unknown(call)
+                raise unsupported(call)
 
     def negate(self, call: Call, values: list[Any]) -> Any:
         f, data_type = self._f, type_of(call.args[0]) or types.NULL
@@ -283,13 +283,15 @@ class ColumnCompiler:
             case (Literal(value=str() as name), _) if name in DATE_TRUNC_UNITS:
                 unit = DATE_TRUNC_UNITS[name]
             case _:
-                raise unknown(call)
+                raise unsupported(call)
         value = values[1].cast("timestamp_ntz")
         if unit == "microsecond":
             return value
         if unit in _MICROSECONDS:
-            count = self._constants.since_epoch(value)
-            return self._constants.at(count - self._f.pmod(count, self._f.lit(_MICROSECONDS[unit]).cast("bigint")))
+            count = self._constants.microseconds_since_epoch(value)
+            return self._constants.timestamp(
+                count - self._f.pmod(count, self._f.lit(_MICROSECONDS[unit]).cast("bigint"))
+            )
         day = value.cast("date")
         return (day if unit == "day" else self._f.trunc(day, unit)).cast("timestamp_ntz")
 
@@ -298,14 +300,14 @@ class ColumnCompiler:
             case (_, Literal(value=str() as name)) if name in TRUNC_UNITS:
                 return self._f.trunc(values[0].cast("date"), TRUNC_UNITS[name])
             case _:
-                raise unknown(call)
+                raise unsupported(call)
 
     # --- Casts, metadata ------------------------------------------------------------------------------------------
 
     def cast(self, call: Call, values: list[Any]) -> Any:
         source, target = _to_evaluation_type(type_of(call.args[0])), _to_evaluation_type(type_of(call))
         if source is None or target is None:
-            raise unknown(call)
+            raise unsupported(call)
         if source == target or (is_text(source) and is_text(target)):
             return values[0]
         stored = metadata_type(target)
@@ -314,8 +316,8 @@ class ColumnCompiler:
             pa.types.is_date(each) or (pa.types.is_timestamp(each) and each.unit == "us") for each in (source, target)
         ]
         if stored is None or not (numbers or all(is_day) or (is_text(target) and pa.types.is_integer(source))):
-            raise unknown(call)
-        value = values[0].try_cast(sql_type(stored))
+            raise unsupported(call)
+        value = values[0].try_cast(to_sql_type(stored))
         # Each timestamp has a date, but the midnight of some dates is out of the range of timestamps.
         is_safe = call.function == "try_cast" or pa.types.is_timestamp(source)
         return value if is_safe else _Fallible(value)
@@ -323,7 +325,7 @@ class ColumnCompiler:
     def element_at(self, call: Call, values: list[Any]) -> Any:
         source = type_of(call.args[0])
         if source is not None and not (pa.types.is_map(source) and is_text(source.key_type)):
-            raise unknown(call)
+            raise unsupported(call)
         return self._f.try_element_at(*values)
 
     def partition_value(self, call: Call, values: list[Any]) -> Any:
@@ -333,7 +335,7 @@ class ColumnCompiler:
             case (_, Literal(value=str() as name)):
                 target = types.type_from_name(name)
             case _:
-                raise unknown(call)
+                raise unsupported(call)
         f = self._f
         text = f.nullif(values[0], f.lit(""))
         if is_text(target):
@@ -344,13 +346,13 @@ class ColumnCompiler:
             return _Fallible(f.when(text.rlike(r"(?i)\A(true|false)\z"), f.lower(text) == "true"), text)
         stored = metadata_type(target)
         if not pa.types.is_integer(target) or stored is None:
-            raise unknown(call)
+            raise unsupported(call)
         smallest, largest = integer_range(target)
         whole = f.when(text.rlike(r"\A[+-]?[0-9]{1,38}\z"), text.try_cast("decimal(38,0)"))
         fits = (whole >= f.lit(str(smallest)).cast("decimal(38,0)")) & (
             whole <= f.lit(str(largest)).cast("decimal(38,0)")
         )
-        return _Fallible(f.when(fits, whole.cast(sql_type(stored))), text)
+        return _Fallible(f.when(fits, whole.cast(to_sql_type(stored))), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +363,7 @@ class _Fallible:
     given: Any = None
 
 
-def unknown(node: Expr) -> EvaluationError:
+def unsupported(node: Expr) -> EvaluationError:
     function = f" for {node.function!r}" if isinstance(node, Call) else ""
     return EvaluationError(f"Spark has no equivalent expression{function}, needed for {to_display_sql(node)}")
 
@@ -460,32 +462,32 @@ class Constants:
             return None  # the compiler of the enclosing expression reads it from the node
         target = _to_metadata_type(literal)
         if value is None:
-            return f.lit(None).cast(sql_type(target))
+            return f.lit(None).cast(to_sql_type(target))
         if pa.types.is_date(data_type):
             return f.date_from_unix_date(f.lit(value))
         if pa.types.is_timestamp(data_type):
-            return self.at(f.lit(microseconds(literal)).cast("bigint"))
+            return self.timestamp(f.lit(to_microseconds(literal)).cast("bigint"))
         if pa.types.is_decimal(target):
-            return f.lit(str(value)).cast(sql_type(target))
+            return f.lit(str(value)).cast(to_sql_type(target))
         if pa.types.is_boolean(data_type) or is_text(data_type) or target in (types.BINARY, types.DOUBLE):
             return f.lit(value)
-        return f.lit(value).cast(sql_type(target))
+        return f.lit(value).cast(to_sql_type(target))
 
-    def moment(self, literal: Literal) -> Any:
+    def instant(self, literal: Literal) -> Any:
         """Return an instant in Spark's storage type, independent of the session's time zone."""
         if literal.is_null:
             return self._f.lit(None).cast("timestamp")
-        return self._f.timestamp_micros(self._f.lit(microseconds(literal)).cast("bigint"))
+        return self._f.timestamp_micros(self._f.lit(to_microseconds(literal)).cast("bigint"))
 
-    def at(self, microseconds: Any) -> Any:
+    def timestamp(self, microseconds: Any) -> Any:
         """Return the timestamp without a zone for a number of microseconds since the epoch."""
         return self._f.timestamp_add("MICROSECOND", microseconds, self._f.expr(EPOCH))
 
-    def since_epoch(self, timestamp: Any) -> Any:
+    def microseconds_since_epoch(self, timestamp: Any) -> Any:
         """Return the microseconds from the epoch to a timestamp without a zone."""
         return self._f.timestamp_diff("MICROSECOND", self._f.expr(EPOCH), timestamp)
 
-    def listed(self, items: Sequence[Literal]) -> tuple[Any, Callable[[Any], Any]]:
+    def array(self, items: Sequence[Literal]) -> tuple[Any, Callable[[Any], Any]]:
         """Return many constants as one array of strings or numbers, and a function that converts its items to values.
 
         Spark would need minutes to analyse a Column for each of a hundred thousand items.
@@ -499,21 +501,21 @@ class Constants:
         if pa.types.is_date(data_type):
             return self._make_array(values, "int"), f.date_from_unix_date
         if pa.types.is_timestamp(data_type):
-            return self._make_array([microseconds(item) for item in items], "bigint"), self.at
+            return self._make_array([to_microseconds(item) for item in items], "bigint"), self.timestamp
         if pa.types.is_integer(target):
             return self._make_array(values, "bigint"), lambda item: item
-        return self._make_array([str(value) for value in values], "string"), lambda item: item.cast(sql_type(target))
+        return self._make_array([str(value) for value in values], "string"), lambda item: item.cast(to_sql_type(target))
 
     def _make_array(self, values: list[Any], item_type: str) -> Any:
         return self._f.from_json(self._f.lit(json.dumps(values)), f"array<{item_type}>")
 
 
-def sql_type(data_type: pa.DataType) -> str:
+def to_sql_type(data_type: pa.DataType) -> str:
     """Return Spark's name for a type of metadata."""
     return type_name(data_type)
 
 
-def microseconds(literal: Literal) -> int:
+def to_microseconds(literal: Literal) -> int:
     """Return a timestamp as a count of microseconds since the epoch."""
     count = int(literal.value) * 1_000_000
     whole, rest = divmod(count, types.UNITS_PER_SECOND[literal.type.unit])

@@ -18,17 +18,20 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tamis.engines.spark.handler import quoted
-from tamis.engines.spark.spark_types import asked_schema, fit_rows, row_schema, spark_schema
-from tamis.engines.spark.worker import packed_tasks, read_packed, reader_text
+from tamis.engines.spark.handler import quote_name
+from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema, to_requested_schema
+from tamis.engines.spark.worker import read_packed, serialize_reader, serialize_task_groups
 from tamis.errors import ExpressionError, InvalidArgument, TamisError
 from tamis.expr.bind import bind
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, not_
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
+from tamis.formats.open_source import open_source
+from tamis.formats.source import TableSource
+from tamis.index.finding import find_index
 from tamis.scan.planning.task_data import get_task_reader
-from tamis.table import Table, open_table, source_of
+from tamis.scan.scan import ScanRequest, make_scan
 
 
 class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look into pyspark
@@ -43,7 +46,7 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
-        return PushingReader(options, schema) if options.pushdown else PlainReader(options, schema)
+        return PushdownReader(options, schema) if options.pushdown else PlainReader(options, schema)
 
 
 class PlainReader(DataSourceReader):  # type: ignore[misc]
@@ -61,33 +64,35 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
         where: list[Any] = [expression_from_json(each) for each in self.pushed]
         if self.options.filter is not None:
             where.append(parse_sql(self.options.filter))
-        columns = columns_of_schema(self._schema(), table)
-        scan = table.scan(where, columns, self.limit)
+        columns = resolve_schema_columns(self._schema(), table)
+        scan = make_scan(table, ScanRequest.parse(where, columns, self.limit))
         reader = get_task_reader(scan)
-        text = reader_text(reader)
+        text = serialize_reader(reader)
         tasks = scan.plan().tasks
-        return [InputPartition((text, packed)) for packed in packed_tasks(reader, enough(tasks, self.limit))]
+        return [
+            InputPartition((text, packed)) for packed in serialize_task_groups(reader, limit_tasks(tasks, self.limit))
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:
             return  # Spark creates an empty partition if there are none
         asked = self._schema()
         for batch in read_packed(*partition.value):
-            yield fit_rows(batch, asked_schema(batch.schema, asked))
+            yield convert_rows(batch, to_requested_schema(batch.schema, asked))
 
     def _schema(self) -> StructType:
         return StructType.fromJson(json.loads(self.schema_text))
 
 
-class PushingReader(PlainReader):
+class PushdownReader(PlainReader):
     """Accepts each of Spark's filters that the table supports: for a single query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         table = self.options.open()
         # This query must not see commits between this call and the next one.
-        self.options = self.options.pinned(table)
+        self.options = self.options.pin(table)
         for each in filters:
-            expression = from_filter(each)
+            expression = expression_from_filter(each)
             if expression is None or not _can_bind(expression, table):
                 yield each  # Spark applies it
             else:
@@ -108,7 +113,7 @@ class PushingReader(PlainReader):
             return required
 
 
-def _can_bind(expression: Expr, table: Table) -> bool:
+def _can_bind(expression: Expr, table: TableSource) -> bool:
     try:
         bind(expression, table.schema, table.name)
     except ExpressionError:
@@ -116,7 +121,7 @@ def _can_bind(expression: Expr, table: Table) -> bool:
     return True
 
 
-def enough(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
+def limit_tasks(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
     """Yield tasks until they are guaranteed to hold as many rows as the limit."""
     certain = 0
     for task in tasks:
@@ -126,7 +131,7 @@ def enough(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
             return
 
 
-def columns_of_schema(schema: StructType, table: Table) -> list[str]:
+def resolve_schema_columns(schema: StructType, table: TableSource) -> list[str]:
     """Return the quoted columns of a table that a schema requests, after checking their names and types."""
     stored = row_schema(table.schema)
     if not schema.fields:
@@ -146,7 +151,7 @@ def columns_of_schema(schema: StructType, table: Table) -> list[str]:
                 f"the schema has {wanted.name} as {wanted.dataType.simpleString()}, but in {table.name} it is "
                 f"{own.dataType.simpleString()}: use that type, and cast the column afterwards"
             )
-        names.append(quoted(exact[0].name))
+        names.append(quote_name(exact[0].name))
     return names
 
 
@@ -251,11 +256,11 @@ class SourceOptions:
             str(given.get("int96", "instant")).strip().lower(),
         )
 
-    def open(self) -> Table:
+    def open(self) -> TableSource:
         properties = dict(self.catalog_properties)
         if properties and self.catalog is not None:
             properties["name"] = self.catalog
-        return open_table(
+        return open_source(
             self.path,
             self.format,
             self.version,
@@ -270,24 +275,24 @@ class SourceOptions:
             relocate=self.relocate,
             index=self.index,
             int96=self.int96,
+            find_index=find_index,
         )
 
-    def pinned(self, table: Table) -> SourceOptions:
+    def pin(self, table: TableSource) -> SourceOptions:
         """Return options that open the same version of the table again, regardless of later commits."""
         if table.format == "iceberg":
             return self._pin_iceberg(table)
         return self if table.version is None else replace(self, version=table.version, timestamp=None)
 
-    def _pin_iceberg(self, table: Table) -> SourceOptions:
+    def _pin_iceberg(self, table: TableSource) -> SourceOptions:
         """Return options that open the metadata file: it never changes, and the schema of a snapshot may differ."""
         # Imported lazily: Iceberg's dependencies are optional.
         from tamis.formats.iceberg.table import IcebergTable
 
-        source = source_of(table)
-        assert isinstance(source, IcebergTable)
-        given = source.storage.given
+        assert isinstance(table, IcebergTable)
+        given = table.storage.given
         storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
-        path = source.metadata.file_location
+        path = table.metadata.file_location
         return replace(self, path=path, storage=storage, format="iceberg", catalog=None, catalog_properties=())
 
 
@@ -332,11 +337,11 @@ _COMPARISONS = {
 _NULL_TESTS = {"IsNull": "is_null", "IsNotNull": "is_not_null"}
 
 
-def from_filter(given: Any) -> Expr | None:
+def expression_from_filter(given: Any) -> Expr | None:
     """Return the expression of a filter of `pyspark.sql.datasource`; None if it is unsupported."""
     kind = type(given).__name__
     if kind == "Not":
-        inner = from_filter(given.child)
+        inner = expression_from_filter(given.child)
         return None if inner is None else not_(inner)
     if kind not in (*_COMPARISONS, *_NULL_TESTS, "In"):
         return None

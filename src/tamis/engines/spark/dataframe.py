@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tamis.engines.spark.jobs import SparkEngine
-from tamis.engines.spark.native_scan import Names, OwnReader, ReadableFiles, readable_files, reads_table
+from tamis.engines.spark.native_scan import NativeFiles, NativeScan, PhysicalNames, can_scan_natively, find_native_files
 from tamis.engines.spark.sessions import check_session, translate_errors
 from tamis.engines.spark.spark_types import row_schema, spark_schema
-from tamis.engines.spark.worker import arrow_frame
+from tamis.engines.spark.worker import build_arrow_frame
 from tamis.errors import InvalidArgument
 from tamis.formats.source import FileListing, TableSource
 from tamis.scan.planning.plan import PlannedFiles
@@ -33,11 +33,11 @@ from tamis.scan.reading.task_reader import TaskReader
 AUTO, SPARK, ARROW = "auto", "spark", "arrow"
 READERS = (AUTO, SPARK, ARROW)
 
-MOST_LOOKED_INTO = 256
+MAX_INSPECTED_FOOTERS = 256
 """The footers of up to this many files are read in advance, to estimate how much a filter leaves."""
 
-WORTH_PAGES = 16 * 1024 * 1024
-NARROW = 1 / 32
+MIN_BYTES_FOR_PAGES = 16 * 1024 * 1024
+MAX_SELECTIVE_SHARE = 1 / 32
 """If a filter leaves at most this share of at least this many bytes, Arrow tasks read single pages, and the columns of
 the filter first. A native scan would read all columns of each remaining row group."""
 
@@ -61,7 +61,7 @@ class Planner(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ScanRequest:
     """The files and columns that a scan needs, and a function that plans its files further."""
 
     source: TableSource
@@ -71,7 +71,7 @@ class Wanted:
     plan: Planner
 
 
-def frame_of(spark: Any, wanted: Wanted, reader: str = AUTO) -> Any:
+def build_frame(spark: Any, wanted: ScanRequest, reader: str = AUTO) -> Any:
     """Return the DataFrame of a scan. `reader` is `spark`, `arrow`, or `auto` to choose for each file."""
     check_session(spark)
     if reader not in READERS:
@@ -80,9 +80,9 @@ def frame_of(spark: Any, wanted: Wanted, reader: str = AUTO) -> Any:
         return _build_frame(spark, wanted, reader)
 
 
-def _build_frame(spark: Any, wanted: Wanted, reader: str) -> Any:
+def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     schema = spark_schema(row_schema(wanted.reader.output_schema))
-    own = OwnReader(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
+    own = NativeScan(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
     for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
     frames = []
     for listing, names in for_spark:
@@ -90,7 +90,7 @@ def _build_frame(spark: Any, wanted: Wanted, reader: str) -> Any:
         frames.append(own.frame(listing, names, matches=matches))
     tasks = [task for planned in for_tasks for task in planned.tasks()]
     if tasks:
-        frames.append(arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))
+        frames.append(build_arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))
     if not frames:
         return spark.createDataFrame([], schema)
     found = reduce(lambda one, other: one.unionAll(other), frames)
@@ -99,34 +99,34 @@ def _build_frame(spark: Any, wanted: Wanted, reader: str) -> Any:
 
 
 def _assign_files(
-    spark: Any, wanted: Wanted, own: OwnReader, reader: str
-) -> tuple[list[tuple[FileListing, Names]], list[PlannedFiles]]:
+    spark: Any, wanted: ScanRequest, own: NativeScan, reader: str
+) -> tuple[list[tuple[FileListing, PhysicalNames]], list[PlannedFiles]]:
     """Return the files for native scans, grouped by physical column names, and the plans of all others."""
     listing, scan = wanted.listing, wanted.reader
     needed = (*scan.projection, *(column.path for column in scan.predicate.columns))
-    readable = ReadableFiles.none(listing.files.num_rows)
+    readable = NativeFiles.none(listing.files.num_rows)
     is_for_spark = reader == SPARK or (reader == AUTO and not _has_many_small_files(wanted))
-    if is_for_spark and reads_table(spark, wanted.source, needed) and own.can_test():
-        readable = readable_files(wanted.source, listing.files, needed, SparkEngine(spark))
-    for_spark = np.flatnonzero(readable.naming >= 0)
-    others = listing.take(np.flatnonzero(readable.naming < 0))
+    if is_for_spark and can_scan_natively(spark, wanted.source, needed) and own.can_test():
+        readable = find_native_files(wanted.source, listing.files, needed, SparkEngine(spark))
+    for_spark = np.flatnonzero(readable.name_set >= 0)
+    others = listing.take(np.flatnonzero(readable.name_set < 0))
     planned = [wanted.plan(others)] if others.files.num_rows else []
     if reader == AUTO and _may_be_selective(wanted, listing.take(for_spark)):
         left, in_pages = _plan_selective(wanted, listing.take(for_spark))
         if in_pages is not None:
             return [], [*planned, in_pages]
         for_spark = for_spark[left]
-    of_one = [for_spark[readable.naming[for_spark] == number] for number in range(len(readable.names))]
+    of_one = [for_spark[readable.name_set[for_spark] == number] for number in range(len(readable.names))]
     return [
         (listing.take(each), names) for each, names in zip(of_one, readable.names, strict=True) if len(each)
     ], planned
 
 
-def _plan_selective(wanted: Wanted, listing: FileListing) -> tuple[npt.NDArray[np.int64], PlannedFiles | None]:
+def _plan_selective(wanted: ScanRequest, listing: FileListing) -> tuple[npt.NDArray[np.int64], PlannedFiles | None]:
     """Return the positions of files with remaining row groups, and a page-level plan if the filter is selective."""
     groups = wanted.plan(listing, to_pages=False).row_groups
     left, first = np.unique(groups.units.file, return_index=True)
-    narrow = NARROW * (groups.report.bytes_total or 0)
+    narrow = MAX_SELECTIVE_SHARE * (groups.report.bytes_total or 0)
     if not len(left):
         return left, None
     files = listing.take(left)
@@ -141,14 +141,14 @@ def _plan_selective(wanted: Wanted, listing: FileListing) -> tuple[npt.NDArray[n
     return left, planned if int(planned.row_groups.units.bytes.sum()) <= narrow else None
 
 
-def _has_many_small_files(wanted: Wanted) -> bool:
+def _has_many_small_files(wanted: ScanRequest) -> bool:
     sizes = wanted.listing.files["size"]
     small = SMALL_LOCAL_FILE if wanted.source.storage.is_local else SMALL_FILE
     return bool(len(sizes) > FEW_FILES and (pc.sum(sizes).as_py() or 0) < small * len(sizes))
 
 
-def _may_be_selective(wanted: Wanted, listing: FileListing) -> bool:
+def _may_be_selective(wanted: ScanRequest, listing: FileListing) -> bool:
     tested = {column.path[0] for column in wanted.reader.predicate.columns}
     is_tested = bool(tested - set(wanted.source.partition_columns))
     size = pc.sum(listing.files["size"]).as_py() or 0
-    return is_tested and 0 < listing.files.num_rows <= MOST_LOOKED_INTO and size >= WORTH_PAGES
+    return is_tested and 0 < listing.files.num_rows <= MAX_INSPECTED_FOOTERS and size >= MIN_BYTES_FOR_PAGES

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.engines.spark.spark_types import fit_metadata, metadata_type
+from tamis.engines.spark.spark_types import convert_metadata, metadata_type
 from tamis.engines.spark.worker import error_to_bytes
 from tamis.errors import TamisError
 from tamis.expr.nodes import Column
@@ -72,8 +72,8 @@ from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct
 
-DELTA_PART = "tamis.engines.spark.file_rows:delta_part"
-PARQUET_FILES = "tamis.engines.spark.file_rows:parquet_files"
+DELTA_PART = "tamis.engines.spark.file_rows:read_delta_part"
+PARQUET_FILES = "tamis.engines.spark.file_rows:read_parquet_footers"
 
 KINDS = ("lower", "upper", "null_count", "nan_count")
 KEY, ERROR = "key", "error"
@@ -136,8 +136,8 @@ class FileLayout:
     ) -> pa.RecordBatch:
         """Return rows of files from the plain columns, the typed partition values, and the metadata by name."""
         count = len(files["path"])
-        metadata = fit_metadata(pa.record_batch(dict(described))) if described else pa.record_batch({})
-        values = fit_metadata(_to_batch(partitions, count))
+        metadata = convert_metadata(pa.record_batch(dict(described))) if described else pa.record_batch({})
+        values = convert_metadata(_to_batch(partitions, count))
         inner: dict[str, pa.Array] = {}
         for each in self.schema:
             if each.name == "partition":
@@ -148,7 +148,7 @@ class FileLayout:
         arrays = [known[each.name] if each.name in known else pa.nulls(count, each.type) for each in self.schema]
         return pa.record_batch(arrays, schema=self.schema)
 
-    def failed(self, error: TamisError) -> pa.RecordBatch:
+    def error_row(self, error: TamisError) -> pa.RecordBatch:
         """Return a row that carries an error."""
         arrays = [
             pa.array([error_to_bytes(error)] if field.name == ERROR else [None], field.type) for field in self.schema
@@ -222,10 +222,10 @@ class FileRowsRunner:
                 for item in batch.column("item").to_pylist():
                     yield from find_function(self.function)(arguments, item)
         except TamisError as error:
-            yield arguments.memoise(layout_of).failed(error)
+            yield arguments.memoise(parse_layout).error_row(error)
 
 
-def layout_of(arguments: Arguments) -> FileLayout:
+def parse_layout(arguments: Arguments) -> FileLayout:
     """Return the layout in the arguments of a job."""
     return FileLayout.from_json(arguments["layout"])
 
@@ -233,18 +233,18 @@ def layout_of(arguments: Arguments) -> FileLayout:
 # --- Delta ------------------------------------------------------------------------------------------------------------
 
 
-def delta_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+def read_delta_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the files that a checkpoint part adds, including those that newer commits replace."""
     file = LogFile(*json.loads(item))
     part = FilePart(arguments.storage, ("part", file.path), arguments["version"], file.size, file)
-    yield from delta_rows(part, arguments.memoise(_parse_metadata), arguments.memoise(layout_of))
+    yield from read_delta_rows(part, arguments.memoise(_parse_metadata), arguments.memoise(parse_layout))
 
 
 def _parse_metadata(arguments: Arguments) -> TableMetadata:
     return metadata_from_json(arguments["metadata"])
 
 
-def delta_rows(part: FilePart, metadata: TableMetadata, layout: FileLayout) -> Iterator[pa.RecordBatch]:
+def read_delta_rows(part: FilePart, metadata: TableMetadata, layout: FileLayout) -> Iterator[pa.RecordBatch]:
     """Yield the files of a part of the log as rows."""
     columns = ("path", "size", "deletion_vector", *PARTITION_VALUES, *STATISTICS)
     for batch, log in read_batches(part, metadata, columns):
@@ -264,12 +264,12 @@ def _delta_batch(batch: FileBatch, log: LogColumns, layout: FileLayout) -> pa.Re
 # --- Footers ----------------------------------------------------------------------------------------------------------
 
 
-def parquet_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+def read_parquet_footers(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Read the footers of files into rows.
 
     The item has the columns `path`, `size`, `modified_ns`, then partition values under their numbers.
     """
-    storage, layout, given = arguments.storage, arguments.memoise(layout_of), read_table(item)
+    storage, layout, given = arguments.storage, arguments.memoise(parse_layout), read_table(item)
     files = {name: given[name].combine_chunks() for name in ("path", "size", "modified_ns")}
     wanted = zip(*(array.to_pylist() for array in files.values()), strict=True)
     patience = LOCAL_PATIENCE if storage.is_local else 0.0
@@ -343,7 +343,7 @@ class IcebergFiles:
         has_deletes = self.table.manifests.select_content(DELETES).num_rows > 0
         return {"table": self.table.layout.to_json(), "has_deletes": has_deletes}
 
-    def resolved(self, files: pa.Table) -> pa.Table:
+    def resolve_paths(self, files: pa.Table) -> pa.Table:
         """Return files with their paths resolved in the file system."""
         relocation = self.table.opened.relocation
         paths = relocation.resolve_all(files["path"])
@@ -351,9 +351,9 @@ class IcebergFiles:
         return files.set_column(0, "path", paths).set_column(1, "size", sizes)
 
 
-def manifest_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+def read_manifest_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the data files of some manifests of one spec. It is the function of a job."""
-    storage, layout, table = arguments.storage, arguments.memoise(layout_of), arguments.memoise(_parse_layout)
+    storage, layout, table = arguments.storage, arguments.memoise(parse_layout), arguments.memoise(_parse_layout)
     manifests = [Manifest(*each) for each in json.loads(item)]
     location = storage.place(manifests[0].path)
     spec = get_spec(table.specs, manifests[0].spec_id, f"'{location}'")

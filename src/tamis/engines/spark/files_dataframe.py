@@ -26,9 +26,9 @@ from tamis.engines.spark.file_rows import (
     PARQUET_FILES,
     FileLayout,
     FileRowsRunner,
-    delta_rows,
+    read_delta_rows,
 )
-from tamis.engines.spark.handler import SparkExpressionHandler, quoted
+from tamis.engines.spark.handler import SparkExpressionHandler, quote_name
 from tamis.engines.spark.jobs import balance_tasks, name_jobs
 from tamis.engines.spark.sessions import check_session, import_functions, is_stopped, new_observation, translate_errors
 from tamis.engines.spark.spark_types import spark_schema
@@ -53,12 +53,12 @@ from tamis.skipping.rewrite import Conjunct
 if TYPE_CHECKING:
     from tamis.engines.spark.file_rows import IcebergFiles
 
-MANIFESTS = "tamis.engines.spark.file_rows:manifest_files"
+MANIFESTS = "tamis.engines.spark.file_rows:read_manifest_files"
 
-FILES_TOGETHER = 256
+FOOTERS_PER_CALL = 256
 """The number of footers that one call reads."""
 
-MOST_TASKS = 512
+MAX_TASKS = 512
 
 _FAILED = "failed"
 """The metric that counts rows with an error."""
@@ -182,7 +182,7 @@ class FilesDataFrame:
         snapshot = source.snapshot
         parts = snapshot.list_parts()
         written = [part for part in parts if part.changes is not None]
-        batches = [batch for part in written for batch in delta_rows(part, snapshot.metadata, self.layout)]
+        batches = [batch for part in written for batch in read_delta_rows(part, snapshot.metadata, self.layout)]
         frame = self._to_frame(pa.Table.from_batches(batches, self.layout.schema))
         files = [part.file for part in parts if part.changes is None and part.file is not None]
         if not files:
@@ -206,15 +206,15 @@ class FilesDataFrame:
         names = ["path", "size", "modified_ns", *(str(number) for number in range(len(values)))]
         table = pa.table([*columns, *values], names=names)
         items = [
-            Item.from_table(table.slice(start, FILES_TOGETHER), FILES_TOGETHER)
-            for start in range(0, table.num_rows, FILES_TOGETHER)
+            Item.from_table(table.slice(start, FOOTERS_PER_CALL), FOOTERS_PER_CALL)
+            for start in range(0, table.num_rows, FOOTERS_PER_CALL)
         ]
         title = f"tamis: read {format_count(table.num_rows, 'footer')} of {self._source.name}"
         return self._run(PARQUET_FILES, {}, items, title) if items else self._to_frame(self.layout.schema.empty_table())
 
     def _run(self, function: str, more: Mapping[str, Any], items: Sequence[Item], title: str) -> Any:
         arguments = {**storage_to_arguments(self._source.storage), "layout": self.layout.to_json(), **more}
-        tasks = balance_tasks([item.size for item in items], MOST_TASKS)
+        tasks = balance_tasks([item.size for item in items], MAX_TASKS)
         given = pa.table(
             {"task": pa.array(tasks, pa.int32()), "item": pa.array([item.value for item in items], pa.binary())}
         )
@@ -249,7 +249,7 @@ class FilesDataFrame:
             if conjunct.metadata_names and conjunct.metadata_names.isdisjoint(known):
                 continue
             try:
-                kept = kept & handler.keeps(conjunct.may_be_true, known)
+                kept = kept & handler.compile_keep(conjunct.may_be_true, known)
             except EvaluationError:
                 unused.append(conjunct.text)
         return kept, unused
@@ -260,7 +260,7 @@ class FilesDataFrame:
         found = {ROW_COUNT.name: rows}
         none = functions.lit(0).cast("bigint")
         for name, field in self.layout.partition_fields.items():
-            value = functions.col(f"partition.{quoted(field)}")
+            value = functions.col(f"partition.{quote_name(field)}")
             path = (name,)
             found[metadata_name("null_count", path)] = functions.when(value.isNull(), rows).otherwise(none)
             if pa.types.is_floating(self.layout.partitions.field(name).type):
@@ -276,7 +276,7 @@ class FilesDataFrame:
         found = self._partition_metadata(rows)
         for kind in KINDS:
             for name, field in self.layout.fields(kind).items():
-                found[name] = functions.col(f"{kind}.{quoted(field)}")
+                found[name] = functions.col(f"{kind}.{quote_name(field)}")
         return found
 
     def _measure_files(self, name: str, kept: Any) -> list[Any]:
@@ -302,7 +302,7 @@ class FilesDataFrame:
             paths = resolve_paths(source.storage, paths, allow_outside=source.allow_outside)
         files = pa.table({"path": paths, "size": found["size"], "num_records": found["num_records"]})
         if self._iceberg is not None:
-            files = self._iceberg.resolved(files)
+            files = self._iceberg.resolve_paths(files)
         values: dict[str, Any] = {}
         for name, field in self.layout.partition_fields.items():
             column = found["partition"].combine_chunks().field(field)

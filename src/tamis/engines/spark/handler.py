@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.engines.spark.columns import ColumnCompiler, Compiled, sql_type
+from tamis.engines.spark.columns import ColumnCompiler, CompiledColumn, to_sql_type
 from tamis.engines.spark.jobs import SparkEngine
 from tamis.engines.spark.sessions import check_session, import_functions
-from tamis.engines.spark.spark_types import fit_metadata, metadata_type, spark_schema
+from tamis.engines.spark.spark_types import convert_metadata, metadata_type, spark_schema
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.evaluate import has_kernel
 from tamis.expr.functions.table import type_of
@@ -35,7 +35,7 @@ from tamis.types import type_name_with_article
 _ROW, _VALUE, _FAILED = "row", "value", "failed"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Quote the name of a DataFrame column.
 
     >>> quoted("lower:`a.b`")
@@ -57,7 +57,7 @@ class SparkExpressionHandler:
     def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> SparkPredicateEvaluator:
         return SparkPredicateEvaluator(self, schema, predicate)
 
-    def compile(self, predicate: Expr, names: Mapping[str, Any] | Collection[str]) -> Compiled:
+    def compile(self, predicate: Expr, names: Mapping[str, Any] | Collection[str]) -> CompiledColumn:
         """Return a predicate over metadata as a Column for a DataFrame that has some of its columns.
 
         `names` are the metadata columns of the DataFrame, or a mapping of them to its column names or to Columns.
@@ -69,16 +69,16 @@ class SparkExpressionHandler:
         def read(column: Column) -> Any:
             found = known.get(column.path[0])
             if found is not None:
-                value = functions.col(quoted(found)) if isinstance(found, str) else found
+                value = functions.col(quote_name(found)) if isinstance(found, str) else found
                 for part in column.path[1:]:
                     value = value.getField(part)
                 return value
             stored = metadata_type(column.type or types.NULL) or types.NULL
-            return functions.lit(None) if pa.types.is_null(stored) else functions.lit(None).cast(sql_type(stored))
+            return functions.lit(None) if pa.types.is_null(stored) else functions.lit(None).cast(to_sql_type(stored))
 
         return ColumnCompiler(functions, read).compile(predicate)
 
-    def keeps(self, may_be_true: Expr, names: Mapping[str, Any] | Collection[str]) -> Any:
+    def compile_keep(self, may_be_true: Expr, names: Mapping[str, Any] | Collection[str]) -> Any:
         """Return a Column that is TRUE for the units to keep, and never NULL: units with an unknown result are kept."""
         compiled = self.compile(may_be_true, names)
         kept = self.functions.coalesce(compiled.value, self.functions.lit(True))
@@ -100,7 +100,7 @@ class SparkPredicateEvaluator:
         self._names = {path: f"column_{number}" for number, path in enumerate(paths)}
         self._compiled = self._compile()
 
-    def _compile(self) -> Compiled | None:
+    def _compile(self) -> CompiledColumn | None:
         """Return the predicate as Spark expressions; None if some of them have no equivalent."""
         if not all(_is_exact(_field_type(self._schema, path)) for path in self._names):
             return None
@@ -132,9 +132,9 @@ class SparkPredicateEvaluator:
         )
         return is_true if selection is None else pc.and_(selection, is_true)
 
-    def _evaluate_with_columns(self, batch: pa.RecordBatch, compiled: Compiled) -> pa.BooleanArray:
+    def _evaluate_with_columns(self, batch: pa.RecordBatch, compiled: CompiledColumn) -> pa.BooleanArray:
         functions = self._handler.functions
-        fitted = fit_metadata(
+        fitted = convert_metadata(
             pa.record_batch(
                 {name: _extract_values(batch, path) for path, name in self._names.items()}
                 or {_ROW: pa.nulls(len(batch))}

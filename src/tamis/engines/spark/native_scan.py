@@ -20,10 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.engines.spark.columns import EPOCH, ColumnCompiler, Constants, sql_type
-from tamis.engines.spark.handler import quoted
+from tamis.engines.spark.columns import EPOCH, ColumnCompiler, Constants, to_sql_type
+from tamis.engines.spark.handler import quote_name
 from tamis.engines.spark.sessions import import_functions, is_connect
-from tamis.engines.spark.spark_types import about_null, has_nested_requirement, row_schema, spark_schema, spark_type
+from tamis.engines.spark.spark_types import (
+    describe_null_error,
+    has_nested_requirement,
+    row_schema,
+    spark_schema,
+    spark_type,
+)
 from tamis.errors import EvaluationError, format_count
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column, Expr, Literal, and_, find_columns
@@ -59,7 +65,7 @@ _ZEROS = {
 }
 
 
-def reads_table(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
+def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
     """Return whether a native scan returns the same values for the needed columns as Tamis does."""
     if _path_prefix(source.storage) is None:
         return False
@@ -114,7 +120,7 @@ def _path_prefix(storage: Storage) -> str | None:
     return f"{_SCHEMES[scheme]}://" if found and scheme in _SCHEMES and not has_options else None
 
 
-class OwnReader:
+class NativeScan:
     """Creates DataFrames that read files of a scan natively."""
 
     def __init__(self, spark: Any, source: TableSource, predicate: Predicate, projection: tuple[Path, ...]) -> None:
@@ -124,7 +130,7 @@ class OwnReader:
         self._predicate = predicate
         self._projection = projection
 
-    def frame(self, listing: FileListing, names: Names, *, matches: bool) -> Any:
+    def frame(self, listing: FileListing, names: PhysicalNames, *, matches: bool) -> Any:
         """Return the matching rows of files with the physical column names `names`.
 
         With `matches`, the files are fully matched and no row is tested.
@@ -151,14 +157,14 @@ class OwnReader:
         """Return a column under its logical name; NULL if the files do not have it."""
         if physical is None:
             return self._functions.lit(None).cast(spark_type(field.type)).alias(field.name)
-        return self._functions.col(quoted(physical)).alias(field.name)
+        return self._functions.col(quote_name(physical)).alias(field.name)
 
     def condition(self, predicate: Expr) -> Any:
         """Return a filter over rows as a Column; raise `EvaluationError` if it has no equivalent or may fail."""
         functions = self._functions
 
         def raw(column: Column) -> Any:
-            return functions.col(".".join(quoted(part) for part in column.path))
+            return functions.col(".".join(quote_name(part) for part in column.path))
 
         def read(column: Column) -> Any:
             data_type = column.type or types.NULL
@@ -167,7 +173,7 @@ class OwnReader:
             if pa.types.is_floating(data_type):
                 # Bounds in files ignore NaN and are unreliable for zeros, but Spark's reader trusts them. So it must
                 # not see a comparison of the column itself.
-                return raw(column) + functions.lit(0.0).cast(sql_type(data_type))
+                return raw(column) + functions.lit(0.0).cast(to_sql_type(data_type))
             return raw(column)
 
         compiled = ColumnCompiler(functions, read, instant=raw).compile(predicate)
@@ -213,7 +219,7 @@ class OwnReader:
         options |= {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         nullable = pa.schema([field.with_nullable(True) for field in schema])
         reader = self._spark.read.schema(spark_schema(nullable)).options(**options)
-        with listed_by_the_driver(self._spark, len(paths), is_local=prefix == "file://"):
+        with list_in_driver(self._spark, len(paths), is_local=prefix == "file://"):
             return reader.parquet(*(f"{prefix}{path}" for path in paths))
 
     def _add_partition_values(self, frame: Any, own: Sequence[Any], listing: FileListing, schema: pa.Schema) -> Any:
@@ -239,14 +245,14 @@ class OwnReader:
         nullable = pa.schema([field.with_nullable(True) for field in small.schema])
         known = functions.broadcast(self._spark.createDataFrame(small, spark_schema(nullable)))
         keyed = frame.select(*own, self._file_key(frame).alias(key_of_row))
-        joined = keyed.join(known, functions.col(quoted(key_of_row)) == functions.col(quoted(key)), "left")
+        joined = keyed.join(known, functions.col(quote_name(key_of_row)) == functions.col(quote_name(key)), "left")
         unmatched = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
-        is_matched = functions.when(functions.col(quoted(is_known)), functions.lit(True)).otherwise(
+        is_matched = functions.when(functions.col(quote_name(is_known)), functions.lit(True)).otherwise(
             unmatched.cast("boolean")
         )
-        of_files = [functions.col(quoted(name)) for name in keyed.columns if name != key_of_row]
+        of_files = [functions.col(quote_name(name)) for name in keyed.columns if name != key_of_row]
         found = [
-            functions.col(quoted(given)).alias(name) for given, name in zip(value_names, schema.names, strict=True)
+            functions.col(quote_name(given)).alias(name) for given, name in zip(value_names, schema.names, strict=True)
         ]
         return joined.where(is_matched).select(*of_files, *found)
 
@@ -254,7 +260,7 @@ class OwnReader:
         literal = Literal(to_physical_value(value), value.type)
         is_instant = pa.types.is_timestamp(value.type) and value.type.tz is not None
         constants = Constants(self._functions)
-        return constants.moment(literal) if is_instant else constants.column(literal)
+        return constants.instant(literal) if is_instant else constants.column(literal)
 
     def _file_key(self, frame: Any) -> Any:
         """Return a Column with the path of a row's file, without the scheme of Spark's URI."""
@@ -273,8 +279,8 @@ class OwnReader:
         output = narrow(self._source.schema, self._projection)
         required = [field for field in row_schema(output) if not field.nullable]
         for field in required:
-            broken = functions.raise_error(functions.lit(about_null(field.name))).cast("boolean")
-            is_null = functions.col(quoted(field.name)).isNull()
+            broken = functions.raise_error(functions.lit(describe_null_error(field.name))).cast("boolean")
+            is_null = functions.col(quote_name(field.name)).isNull()
             frame = frame.where(functions.when(is_null, broken).otherwise(functions.lit(True)))
         columns = [
             self._build_column(each, row_schema(output).field(each.name), read.field(each.name).type) for each in output
@@ -283,7 +289,7 @@ class OwnReader:
 
     def _build_column(self, field: pa.Field, stored: pa.Field, read: pa.DataType) -> Any:
         functions = self._functions
-        column = self._narrow_struct(functions.col(quoted(field.name)), read, field.type)
+        column = self._narrow_struct(functions.col(quote_name(field.name)), read, field.type)
         if not field.nullable:
             # The constant is never used: it only lets Spark infer that the column is not NULL.
             column = functions.coalesce(column, functions.expr(_make_zero(stored.type)))
@@ -313,7 +319,7 @@ _lock = Lock()
 
 
 @contextmanager
-def listed_by_the_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
+def list_in_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
     """Let the driver list this number of files within this context, if that is faster; then restore the setting.
 
     A Connect server lists files when it computes rows, so the setting has no effect there.
@@ -342,16 +348,16 @@ def listed_by_the_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[
 # The physical names of columns in files may differ from the logical ones, and older files may lack columns. A native
 # scan reads such files by their physical names, and renames the columns. Files with the same names are read together.
 
-MOST_READ_HERE = 4096
+MAX_LOCAL_FOOTERS = 4096
 """The footers of up to this many files are read in this process, to check whether a native scan supports them; those of
 more files in executors."""
 
-MOST_NAMINGS = 4
+MAX_NAME_SETS = 4
 """The number of different sets of physical column names for which native scans are used, one scan for each set."""
 
 NOT_READABLE = -1
 
-Names = Mapping[str, str | None]
+PhysicalNames = Mapping[str, str | None]
 """Physical column names by logical names; None for a column that the file lacks, and which is NULL there."""
 
 _GLOB = re.compile(r"[{}\[\]*?\\]")
@@ -359,18 +365,18 @@ _GLOB = re.compile(r"[{}\[\]*?\\]")
 
 
 @dataclass(frozen=True)
-class ReadableFiles:
+class NativeFiles:
     """For each file of a listing, the index of its physical names, or `NOT_READABLE`."""
 
-    naming: npt.NDArray[np.int64]
-    names: Sequence[Names]
+    name_set: npt.NDArray[np.int64]
+    names: Sequence[PhysicalNames]
 
     @staticmethod
-    def none(count: int) -> ReadableFiles:
-        return ReadableFiles(np.full(count, NOT_READABLE), ())
+    def none(count: int) -> NativeFiles:
+        return NativeFiles(np.full(count, NOT_READABLE), ())
 
 
-def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine) -> ReadableFiles:
+def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine) -> NativeFiles:
     """Return which files a native scan reads correctly.
 
     These have no deleted rows, paths without special characters, and the types of the table. Delta's writers
@@ -381,9 +387,9 @@ def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path],
     if isinstance(source, DeltaTable) and (source.field_names is None or not source.field_names.by_id):
         names = _find_names_in_log(source.field_names, narrow(source.schema, paths).names)
         return (
-            ReadableFiles.none(len(is_plain))
+            NativeFiles.none(len(is_plain))
             if names is None
-            else ReadableFiles(np.where(is_plain, 0, NOT_READABLE), [names])
+            else NativeFiles(np.where(is_plain, 0, NOT_READABLE), [names])
         )
     return _check_footers(source, files, paths, is_plain, engine)
 
@@ -403,7 +409,7 @@ def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
     return np.array(plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain)
 
 
-def _find_names_in_log(names: ColumnMapping | None, columns: Sequence[str]) -> Names | None:
+def _find_names_in_log(names: ColumnMapping | None, columns: Sequence[str]) -> PhysicalNames | None:
     """Return the physical column names of all files, from the log; None if nested fields are renamed."""
     if names is None:
         return {}
@@ -421,49 +427,49 @@ def _has_renamed_fields(field: MappedField) -> bool:
 
 def _check_footers(
     source: TableSource, files: pa.Table, paths: Sequence[Path], is_plain: npt.NDArray[np.bool_], engine: Engine
-) -> ReadableFiles:
+) -> NativeFiles:
     candidates = np.flatnonzero(is_plain)
     asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, columns_told_apart(files))
     chosen = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
-    if len(candidates) <= MOST_READ_HERE:
-        found = stored_names(source.storage, chosen, asked)
+    if len(candidates) <= MAX_LOCAL_FOOTERS:
+        found = read_physical_names(source.storage, chosen, asked)
     elif can_serialise(source.storage):
-        found = stored_names_in(engine, source.storage, chosen, asked, source.name)
+        found = read_physical_names_in(engine, source.storage, chosen, asked, source.name)
     else:
-        return ReadableFiles.none(files.num_rows)
+        return NativeFiles.none(files.num_rows)
     kinds = {kind: number for number, kind in enumerate(dict.fromkeys(kind for kind in found if kind is not None))}
     naming = np.full(files.num_rows, NOT_READABLE)
     naming[candidates] = [NOT_READABLE if kind is None else kinds[kind] for kind in found]
-    if len(kinds) > MOST_NAMINGS:
+    if len(kinds) > MAX_NAME_SETS:
         counts = np.bincount(naming[naming >= 0], minlength=len(kinds))
-        naming[~np.isin(naming, np.argsort(-counts, kind="stable")[:MOST_NAMINGS])] = NOT_READABLE
-    return ReadableFiles(naming, [dict(zip(asked.schema.names, kind, strict=True)) for kind in kinds])
+        naming[~np.isin(naming, np.argsort(-counts, kind="stable")[:MAX_NAME_SETS])] = NOT_READABLE
+    return NativeFiles(naming, [dict(zip(asked.schema.names, kind, strict=True)) for kind in kinds])
 
 
 # --- Read physical column names from footers, here or in Spark's executors: see `tamis.scan.planning.physical_names`
 
-FILES_OF_A_TASK = 512
+FILES_PER_TASK = 512
 
-FUNCTION = "tamis.engines.spark.native_scan:names_of_piece"
+FUNCTION = "tamis.engines.spark.native_scan:read_names_of_files"
 
 _OUTPUT = (("is_readable", types.BOOLEAN), ("names", pa.list_(types.STRING)))
 
 
-def stored_names(storage: Storage, files: pa.Table, asked: AskedColumns) -> list[Stored | None]:
+def read_physical_names(storage: Storage, files: pa.Table, asked: AskedColumns) -> list[Stored | None]:
     """Return the physical column names of each file; None if a native scan would read it differently."""
     wanted = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
     return run_in_threads(lambda file: asked.names_in_file(storage, *file), wanted, storage.threads)
 
 
-def stored_names_in(
+def read_physical_names_in(
     engine: Engine, storage: Storage, files: pa.Table, asked: AskedColumns, name: str
 ) -> list[Stored | None]:
-    """Return the same as `stored_names`, computed in an engine's executors."""
+    """Return the same as `read_physical_names`, computed in an engine's executors."""
     arguments = {**storage_to_arguments(storage), "asked": asked.to_json()}
     what = f"read {format_count(files.num_rows, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, pa.schema(_OUTPUT), what, storage.counters)
-    starts = range(0, files.num_rows, FILES_OF_A_TASK)
-    slices = [files.slice(start, FILES_OF_A_TASK).combine_chunks() for start in starts]
+    starts = range(0, files.num_rows, FILES_PER_TASK)
+    slices = [files.slice(start, FILES_PER_TASK).combine_chunks() for start in starts]
     found: list[Stored | None] = []
     for _, batch in engine.run(job, [Item.from_table(each, each.num_rows) for each in slices]):
         pairs = zip(batch["is_readable"].to_pylist(), batch["names"].to_pylist(), strict=True)
@@ -471,9 +477,9 @@ def stored_names_in(
     return found
 
 
-def names_of_piece(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+def read_names_of_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the physical column names of some files. It is the function of a job."""
-    found = stored_names(arguments.storage, read_table(item), arguments.memoise(_parse_columns))
+    found = read_physical_names(arguments.storage, read_table(item), arguments.memoise(_parse_columns))
     columns = [[names is not None for names in found], [None if names is None else list(names) for names in found]]
     yield pa.record_batch(columns, schema=pa.schema(_OUTPUT))
 

@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.engines.spark.spark_types import fit_rows, row_schema, spark_schema
-from tamis.engines.spark.worker import INPUT, on_workers, pack, packed, read_tasks
+from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema
+from tamis.engines.spark.worker import INPUT, group_tasks, make_worker_function, read_tasks, serialize_tasks
 from tamis.expr.nodes import split_conjuncts
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.formats.jobs import Arguments, read_table
@@ -64,7 +64,9 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
         }
         given = _assign_tasks(planner, int(spark.conf.get("spark.sql.shuffle.partitions")))
     title = re.sub(r"\W+", "_", f"tamis: read {planner.source.name}")
-    runner = on_workers(__name__, read_visible_rows.__name__, json.dumps({**reader, **more}, allow_nan=False), title)
+    runner = make_worker_function(
+        __name__, read_visible_rows.__name__, json.dumps({**reader, **more}, allow_nan=False), title
+    )
     return (
         spark.createDataFrame(given, spark_schema(INPUT))
         .repartitionById(given.num_rows, "task")
@@ -74,9 +76,9 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
 
 def _assign_tasks(planner: ScanPlanner, count: int) -> pa.Table:
     """Return the tasks of a scan in `count` groups, some of which may be empty."""
-    groups = pack(planner.plan_listing(planner.listing).tasks())
+    groups = group_tasks(planner.plan_listing(planner.listing).tasks())
     shares = [[task for group in groups[number::count] for task in group] for number in range(count)]
-    texts = [packed(planner.reader, share) if share else b"" for share in shares]
+    texts = [serialize_tasks(planner.reader, share) if share else b"" for share in shares]
     return pa.table([pa.array(range(count), pa.int32()), pa.array(texts, pa.binary())], schema=INPUT)
 
 
@@ -115,7 +117,7 @@ def _read_visible(arguments: Arguments, batches: Iterator[pa.RecordBatch]) -> It
             visible = _rename_columns(batch, columns)
             for step in steps:
                 visible = step(visible)
-            yield fit_rows(visible, schema)
+            yield convert_rows(visible, schema)
 
 
 def _make_step(given: Mapping[str, Any]) -> Step:

@@ -29,7 +29,7 @@ from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_fil
 logger = logging.getLogger("tamis")
 
 
-def zone_of(spark: Any) -> tzinfo:
+def find_time_zone(spark: Any) -> tzinfo:
     """Return the time zone of a session, which applies to timestamps without one."""
     check_session(spark)
     return parse_zone(str(spark.conf.get("spark.sql.session.timeZone")))
@@ -40,7 +40,7 @@ def is_ansi(spark: Any) -> bool:
     return str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
 
 
-def frame_of(spark: Any, query: CompiledQuery) -> Any:
+def build_frame(spark: Any, query: CompiledQuery) -> Any:
     """Return the DataFrame of a query. Scans are planned now, and read when Spark computes rows."""
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
@@ -65,7 +65,7 @@ def _rejected_query(reason: str) -> EngineError:
     return EngineError(f"Spark rejects the query: {reason}")
 
 
-def check(spark: Any, query: CompiledQuery) -> None:
+def check_query(spark: Any, query: CompiledQuery) -> None:
     """Raise an error if Spark rejects a query. Nothing is read: Spark analyses it over empty tables."""
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
@@ -110,12 +110,12 @@ def _mark_frames(text: str, frames: Collection[str]) -> str:
     fragments, offset = [], 0
     for token in SparkCalls().tokenize(text):
         if token.token_type == TokenType.IDENTIFIER and token.text in frames:
-            fragments += [doubled_braces(text[offset : token.start]), f"{{{token.text}}}"]
+            fragments += [escape_braces(text[offset : token.start]), f"{{{token.text}}}"]
             offset = token.end + 1
-    return "".join([*fragments, doubled_braces(text[offset:])])
+    return "".join([*fragments, escape_braces(text[offset:])])
 
 
-def doubled_braces(text: str) -> str:
+def escape_braces(text: str) -> str:
     """Return the text with escaped braces, which Spark then takes literally."""
     return text.replace("{", "{{").replace("}", "}}")
 
@@ -171,10 +171,10 @@ _OTHER_THAN_QUERIES = frozenset(
 )
 
 
-def frame_as_written(spark: Any, text: str, frame_of: Callable[[str], Any | None]) -> Any | None:
+def build_text_frame(spark: Any, text: str, frame_of: Callable[[str], Any | None]) -> Any | None:
     """Return the DataFrame of a query that Tamis does not support; None if Spark does not support it either.
 
-    `frame_of` returns the DataFrame of a table of the session by its name, with all of its rows.
+    `build_frame` returns the DataFrame of a table of the session by its name, with all of its rows.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -194,12 +194,12 @@ def frame_as_written(spark: Any, text: str, frame_of: Callable[[str], Any | None
         name = f"table_{len(frames) + 1}"
         frames[name] = frame
         alias = "" if _has_alias(tokens, number) else f" AS `{token.text.replace('`', '``')}`"
-        fragments += [doubled_braces(text[offset : token.start]), f"{{{name}}}{alias}"]
+        fragments += [escape_braces(text[offset : token.start]), f"{{{name}}}{alias}"]
         offset = token.end + 1
     if not frames:
         return None
     try:
-        found = spark.sql("".join([*fragments, doubled_braces(text[offset:])]), **frames)
+        found = spark.sql("".join([*fragments, escape_braces(text[offset:])]), **frames)
         _ = found.columns
     except (AnalysisException, ParseException):
         return None

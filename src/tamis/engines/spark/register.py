@@ -7,7 +7,6 @@ import logging
 import tempfile
 import zipfile
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,8 @@ def register(spark: Any) -> None:
     from pyspark.errors import PySparkException
 
     # Imported lazily: only the data source needs PySpark at import time.
-    sources = import_module("tamis.engines.spark.data_source")
+    from tamis.engines.spark import data_source as sources
+
     try:
         spark.conf.set(PUSHDOWN, "true")
     except PySparkException as error:
@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
 
 # --- Ship Tamis to the workers of a Spark session, if it is not installed there ---------------------------------------
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[2]
 
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 """The modification time of all zip entries, so that the same files result in the same bytes."""

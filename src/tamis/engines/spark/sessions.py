@@ -38,6 +38,20 @@ def check_session(spark: object) -> Any:
     return spark
 
 
+def active_session() -> Any:
+    """Return the active Spark session of this process; start one if there is none."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependency("engine='spark' needs pyspark: pip install 'tamis[spark]'") from error
+    found = SparkSession.getActiveSession()
+    if found is None:
+        # Without the progress bar of Spark on the same terminal.
+        builder = SparkSession.builder.appName("tamis").config("spark.ui.showConsoleProgress", "false")
+        found = builder.getOrCreate()
+    return found
+
+
 def is_stopped(spark: Any) -> bool:
     """Return whether a session was stopped, so that each of its calls would fail with a Java stack trace."""
     if is_connect(spark):
@@ -122,7 +136,7 @@ def translate_error(text: str, title: str) -> TamisError:
         if package == "tamis":
             return MissingDependency(
                 f"tamis is missing or outdated on Spark's workers, and '{title}' needs it: install it there, or send "
-                "it with tamis.engines.spark.register(spark)"
+                "it with tamis.spark.ship(spark)"
             )
         return MissingDependency(
             f"the package {package!r} is not installed on Spark's workers, and '{title}' needs it: install it there "

@@ -37,14 +37,14 @@ _SAME = frozenset(
 )
 
 
-def row_type(data_type: pa.DataType, what: str) -> pa.DataType:
+def to_row_type(data_type: pa.DataType, what: str) -> pa.DataType:
     """Return the Arrow type that Spark accepts for values of a type; `what` names the values in an error."""
     if data_type in _SAME:
         return data_type
     if data_type in _WIDER:
         return _WIDER[data_type]
     if pa.types.is_dictionary(data_type):
-        return row_type(data_type.value_type, what)
+        return to_row_type(data_type.value_type, what)
     if is_text(data_type):
         return types.STRING
     if is_bytes(data_type):
@@ -69,7 +69,7 @@ def row_type(data_type: pa.DataType, what: str) -> pa.DataType:
 
 
 def _row_field(field: pa.Field, what: str) -> pa.Field:
-    return pa.field(field.name, row_type(field.type, what), field.nullable)
+    return pa.field(field.name, to_row_type(field.type, what), field.nullable)
 
 
 def row_schema(schema: pa.Schema) -> pa.Schema:
@@ -85,7 +85,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def spark_type(data_type: pa.DataType) -> DataType:
-    """Return a type of `row_type` as a Spark type."""
+    """Return a type of `to_row_type` as a Spark type."""
     from pyspark.sql import types as spark
 
     if pa.types.is_struct(data_type):
@@ -119,7 +119,7 @@ def spark_type(data_type: pa.DataType) -> DataType:
     return kinds[data_type]()
 
 
-def asked_schema(schema: pa.Schema, asked: StructType) -> pa.Schema:
+def to_requested_schema(schema: pa.Schema, asked: StructType) -> pa.Schema:
     """Return a schema of `row_schema` with the names and nullability of a requested schema."""
     pairs = zip(schema, asked.fields, strict=True)
     return pa.schema(
@@ -129,7 +129,7 @@ def asked_schema(schema: pa.Schema, asked: StructType) -> pa.Schema:
 
 def _to_requested_type(data_type: pa.DataType, asked: Any) -> pa.DataType:
     if pa.types.is_struct(data_type):
-        return pa.struct(list(asked_schema(pa.schema(list(data_type)), asked)))
+        return pa.struct(list(to_requested_schema(pa.schema(list(data_type)), asked)))
     if pa.types.is_map(data_type):
         key, value = data_type.key_field, data_type.item_field
         return pa.map_(
@@ -159,17 +159,17 @@ def has_nested_requirement(schema: pa.Schema) -> bool:
     return False
 
 
-def fit_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def convert_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch of a table's rows in the schema of `row_schema`."""
     arrays = [_convert(values, field.type) for values, field in zip(batch.columns, schema, strict=True)]
     for values, field in zip(arrays, schema, strict=True):
         if values.null_count and not field.nullable:
             # Spark would read arbitrary memory as the value.
-            raise CorruptFile(about_null(field.name))
+            raise CorruptFile(describe_null_error(field.name))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def about_null(column: str) -> str:
+def describe_null_error(column: str) -> str:
     return f"the column {column!r} has NULL in a file, but the table declares it NOT NULL"
 
 
@@ -219,7 +219,7 @@ def metadata_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(name, data_type) for name, data_type in found if data_type is not None])
 
 
-def fit_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
+def convert_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch of metadata in the schema of `metadata_schema`."""
     schema = metadata_schema(batch.schema)
     arrays = []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tamis import errors
-from tamis.engines.spark.spark_types import fit_rows, row_schema, spark_schema
+from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema
 from tamis.errors import TamisError
 from tamis.formats.jobs import Arguments, Item, find_function, read_table
 from tamis.io.counters import IoCounts
@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     Batches = Iterator[pa.RecordBatch]
 
 
-def on_workers(module: str, function: str, arguments: str, name: str) -> Callable[[Batches], Batches]:
+def make_worker_function(module: str, function: str, arguments: str, name: str) -> Callable[[Batches], Batches]:
     """Return a function for `mapInArrow` that calls a function of tamis with the arguments and the batches.
 
     PySpark serialises a nested function as code, but imports a module-level one by name, which fails with a Java stack
@@ -138,7 +138,7 @@ def on_workers(module: str, function: str, arguments: str, name: str) -> Callabl
             found = getattr(import_module(module), function)
         except ModuleNotFoundError as error:
             missing = (error.name or "").split(".")[0]
-            alternative = ", or send it with tamis.engines.spark.register(spark)" if missing == "tamis" else ""
+            alternative = ", or send it with tamis.spark.ship(spark)" if missing == "tamis" else ""
             raise ModuleNotFoundError(
                 f"{missing} is not installed on Spark's workers, which need it to read the table: install it there"
                 f"{alternative}"
@@ -153,7 +153,7 @@ def on_workers(module: str, function: str, arguments: str, name: str) -> Callabl
 #
 # Only data is sent to the workers: tasks as Arrow tables, and the reader's settings as JSON.
 
-PIECES = 64
+TARGET_TASKS = 64
 SMALLEST, LARGEST = 1024 * 1024, 64 * 1024 * 1024
 """The number of Spark tasks over which the bytes to read are distributed, and the bounds of the bytes of a task."""
 
@@ -172,7 +172,7 @@ def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
     reader = reader_from_json(Arguments(arguments))
     schema = row_schema(reader.output_schema)
     for found in read_tasks(reader, tasks_from_table(read_table(given))):
-        yield fit_rows(found, schema)
+        yield convert_rows(found, schema)
 
 
 def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
@@ -186,12 +186,12 @@ def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.Rec
     yield from run_tasks(groups, reader.read, estimate_bytes)
 
 
-def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
+def build_arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
     """Return a lazy DataFrame of the filtered rows of tasks."""
-    groups = packed_tasks(reader, tasks)
+    groups = serialize_task_groups(reader, tasks)
     given = pa.table([pa.array(range(len(groups)), pa.int32()), pa.array(groups, pa.binary())], schema=INPUT)
     # Spark shows the name in its plan.
-    runner = on_workers(__name__, read_batches.__name__, reader_text(reader), re.sub(r"\W+", "_", title))
+    runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader), re.sub(r"\W+", "_", title))
     return (
         spark.createDataFrame(given, spark_schema(INPUT))
         .repartitionById(max(1, len(groups)), "task")
@@ -199,26 +199,26 @@ def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title
     )
 
 
-def reader_text(reader: TaskReader) -> str:
+def serialize_reader(reader: TaskReader) -> str:
     """Return the settings of a reader as JSON, for `read_packed`."""
     return json.dumps(reader_to_json(reader), allow_nan=False)
 
 
-def packed_tasks(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
+def serialize_task_groups(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
     """Return the serialised tasks of a scan, in groups of about the same number of bytes to read."""
-    return [packed(reader, group) for group in pack(tasks)]
+    return [serialize_tasks(reader, group) for group in group_tasks(tasks)]
 
 
-def packed(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
+def serialize_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
     """Return serialised tasks of a scan."""
     return Item.from_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
 
 
-def pack(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:
+def group_tasks(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:
     """Group tasks, in their order, into about the same numbers of bytes; a row group is never split."""
     given = list(tasks)
     total = sum(task.bytes for task in given)
-    most = min(LARGEST, max(SMALLEST, total // PIECES))
+    most = min(LARGEST, max(SMALLEST, total // TARGET_TASKS))
     groups: list[list[ScanTask]] = []
     size = 0
     for task in given:

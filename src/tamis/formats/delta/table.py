@@ -100,7 +100,9 @@ class DeltaTable:
             chosen = chosen.take(_choose_enough(chosen, limit), f"limit {limit}")
         return self._make_listing(chosen, request, levels)
 
-    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+    def list_files_with_statistics(
+        self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]
+    ) -> FileListing:
         """Return the files that may hold a matching row, with their statistics of `columns`."""
         request = Request.of(predicate, self.snapshot.metadata, levels, None, with_rows=True)
         chosen = prune_files(self.snapshot, replace(request, statistics_columns=tuple(columns)))

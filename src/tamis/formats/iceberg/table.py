@@ -124,7 +124,9 @@ class IcebergTable:
             return _apply_limit(listing, find_files_for_limit(listing.rows, limit), limit)
         return listing
 
-    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+    def list_files_with_statistics(
+        self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]
+    ) -> FileListing:
         """Return the files that may hold a matching row, with statistics of columns."""
         return self._make_listing(replace(Request.of(self.layout, predicate, levels), described=tuple(columns)))
 

@@ -94,7 +94,7 @@ class DatabaseConnector(Connector):
         is_whole = isinstance(query.source, DatabaseTable) and query.where == TRUE and not query.is_final
         return Properties(rows=rows, enforced_predicate=self.enforced_predicate(handle), is_filtered=not is_whole)
 
-    def satisfied(self, handle: Handle) -> Expr:
+    def enforced_predicate(self, handle: Handle) -> Expr:
         query = _as_query(handle)
         return TRUE if query.is_final else query.where
 

@@ -96,7 +96,7 @@ class LakeConnector(Connector):
             parts.append(f"about the first {given.top.count} rows by {given.top.column.name}")
         return "; ".join(parts)
 
-    def satisfied(self, handle: Handle) -> Expr:
+    def enforced_predicate(self, handle: Handle) -> Expr:
         return find_satisfied_predicate(_as_lake(handle))
 
     def properties(self, handle: Handle) -> Properties:
@@ -157,7 +157,7 @@ class LakeConnector(Connector):
             return None
         return replace(given, pruning=own if given.pruning == TRUE else and_(given.pruning, own))
 
-    def push_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> LakeHandle | None:
+    def push_join_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> LakeHandle | None:
         given = _as_lake(handle)
         if given.is_limited or given.aggregation is not None or not isinstance(column, Column):
             return None
@@ -211,7 +211,7 @@ class LakeConnector(Connector):
         made = replace(given, columns=tuple(columns), aggregation=Aggregation(tuple(keys_of_table), known))
         return PushedAggregation(made, tuple(Output(each.name, each.type) for each in columns))
 
-    def sums_rows(self, handle: Handle) -> bool:
+    def must_read_rows(self, handle: Handle) -> bool:
         return True
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from tamis.engines.duckdb.native_scan import can_round_trip, plan_native_scan
 from tamis.expr.nodes import Column
 from tamis.query.connectors.connector import Connector, conform_batch
+from tamis.query.engine import QueryEngine
 from tamis.query.plan.nodes import Node, Project, TableScan
 from tamis.scan.reading.pipeline import coalesce_batches
 
@@ -37,7 +37,7 @@ class DirectResult:
 
 
 def find_direct_result(
-    plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]
+    plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector], engine: QueryEngine
 ) -> DirectResult | None:
     """Return the result of a plan that only selects columns of a scan; None for other plans, or for a native scan."""
     found = _find_scan_columns(plan)
@@ -47,11 +47,11 @@ def find_direct_result(
     if scan.is_protected or not columns:
         return None
     connector = connectors[scan.connector]
-    if not all(can_round_trip(each.type) for each in connector.columns(scan.handle)):
+    if not all(engine.can_round_trip(each.type) for each in connector.columns(scan.handle)):
         return None
     if names is not None:
         columns = [(name, position) for name, (_, position) in zip(names, columns, strict=True)]
-    return DirectResult(scan, columns, connector) if plan_native_scan(scan, connector) is None else None
+    return None if engine.reads_natively(scan, connector) else DirectResult(scan, columns, connector)
 
 
 def _find_scan_columns(plan: Node) -> tuple[TableScan, list[tuple[str, int]]] | None:

@@ -7,10 +7,9 @@ masked values, and errors on the way are redacted: messages about values, paths 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,13 +25,11 @@ from tamis.errors import (
 )
 from tamis.expr.evaluate import Evaluator, can_evaluate
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Column, Expr, find_columns, split_conjuncts
+from tamis.expr.nodes import Column, Expr, split_conjuncts
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Filter, Limit, Named, Node, Project, TableScan, get_outputs, get_sources
+from tamis.scan.engine import embedded_engine
 from tamis.scan.reading.residual import Residual
-
-if TYPE_CHECKING:
-    import duckdb
 
 T = TypeVar("T")
 
@@ -168,9 +165,6 @@ def _limit_batches(batches: Iterator[pa.RecordBatch], node: Limit) -> Iterator[p
 
 # --- Values of expressions for the rows of a batch: by Arrow where it has the functions, else by DuckDB ---------------
 
-_ROWS = "rows_of_batch"
-_EACH_ROW = "each row"
-
 
 class Projection:
     """Computes expressions for batches, as columns of one schema. Any number of threads may use it."""
@@ -179,7 +173,7 @@ class Projection:
         self._schema = schema
         others = [output for output in outputs if not _has_arrow_kernels(output.expr)]
         self._columns = [_make_reader(output.expr) if _has_arrow_kernels(output.expr) else None for output in outputs]
-        self._engine = _Engine([output.expr for output in others]) if others else None
+        self._engine = embedded_engine().compile_expressions([output.expr for output in others]) if others else None
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         computed = iter(self._engine(batch) if self._engine is not None else ())
@@ -205,33 +199,3 @@ def _make_reader(expr: Expr) -> Callable[[pa.RecordBatch], pa.Array]:
 
 def _cast(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     return array if array.type == data_type else pc.cast(array, data_type)
-
-
-class _Engine:
-    """Computes expressions for which Arrow has no kernels, with DuckDB."""
-
-    def __init__(self, expressions: Sequence[Expr]) -> None:
-        from tamis.engines.duckdb.run.evaluate import to_duckdb_sql
-
-        selected = [f"({to_duckdb_sql(expr)}) AS value{index}" for index, expr in enumerate(expressions)]
-        self._query = f"SELECT {', '.join(selected)} FROM {_ROWS}"
-        self._names = list(dict.fromkeys(column.path[0] for expr in expressions for column in find_columns(expr)))
-        self._connections = threading.local()
-
-    def __call__(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        connection = self._connection()
-        given = {_EACH_ROW: pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names}
-        connection.register(_ROWS, pa.table(given))
-        try:
-            found = connection.sql(self._query).to_arrow_table()
-        finally:
-            connection.unregister(_ROWS)
-        return [column.combine_chunks() for column in found.columns]
-
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
-        if found is None:
-            from tamis.engines.duckdb.run.evaluate import open_isolated_connection
-
-            found = self._connections.connection = open_isolated_connection(self._query)
-        return found

@@ -5,15 +5,14 @@ An unknown function may be any of these: the SQL around it is unsupported, and r
 
 from __future__ import annotations
 
+from functools import cache
+
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from tamis.engines.duckdb.functions.collections import BUILDERS as _COLLECTION_FUNCTIONS
-from tamis.engines.duckdb.functions.datetimes import BUILDERS as _TIME_FUNCTIONS
-from tamis.engines.duckdb.functions.text import BUILDERS as _TEXT_FUNCTIONS
-from tamis.engines.duckdb.macros.macros import FUNCTIONS as _MACROS
 from tamis.expr.functions.table import FUNCTIONS, NOT_DETERMINISTIC
 from tamis.expr.sql.refusals import AGGREGATES as _SPARK_AGGREGATES
+from tamis.query.engine import query_engine
 
 _SQLGLOT_AGGREGATES = frozenset(
     name.lower() for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.AggFunc) for name in kind.sql_names()
@@ -31,8 +30,7 @@ _NOT_SCALAR = frozenset({
 })  # fmt: skip
 """Functions that return several rows, or whose value depends on other rows or on where a row is read."""
 
-_SCALAR = frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | FUNCTIONS.keys() | _MACROS.keys() | {
-    *_COLLECTION_FUNCTIONS, *_TEXT_FUNCTIONS, *_TIME_FUNCTIONS,
+_SCALAR = frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | FUNCTIONS.keys() | {
     "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "decimal", "len",
     "date", "timestamp", "timestamp_ntz", "timestamp_ltz", "isnull", "isnotnull", "mod", "negative", "nvl", "ifnull",
     "ucase", "lcase", "char_length", "character_length", "dayofmonth", "dateadd", "datediff", "date_diff", "if",
@@ -59,11 +57,23 @@ def is_scalar(name: str) -> bool:
         return False
     if lowered in FUNCTIONS or lowered in NOT_DETERMINISTIC:
         return True
-    return lowered in _SCALAR and lowered not in _SQLGLOT_AGGREGATES
+    return lowered in _list_scalar_functions() and lowered not in _SQLGLOT_AGGREGATES
+
+
+@cache
+def _list_scalar_functions() -> frozenset[str]:
+    return _SCALAR | frozenset(query_engine().list_scalar_functions())
 
 
 def is_known(name: str) -> bool:
     """Return whether a function is known. An engine may have others."""
     lowered = name.lower()
-    known = (_SCALAR, FUNCTIONS, NOT_DETERMINISTIC, _SPARK_AGGREGATES, _NOT_SCALAR, _SQLGLOT_AGGREGATES)
+    known = (
+        _list_scalar_functions(),
+        FUNCTIONS,
+        NOT_DETERMINISTIC,
+        _SPARK_AGGREGATES,
+        _NOT_SCALAR,
+        _SQLGLOT_AGGREGATES,
+    )
     return any(lowered in each for each in known)

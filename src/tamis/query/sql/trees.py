@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sqlglot import exp
 
@@ -148,3 +148,19 @@ def replace_current_user(tree: exp.Query, principal: str | None) -> exp.Query:
             value = exp.alias_(value, to_sql_text(call), quoted=True)
         call.replace(value)
     return tree
+
+
+def mark_maps(tree: exp.Expr, maps: Collection[str]) -> bool:
+    """Mark the map columns, given by name, among the arguments of generators; return whether there are any.
+
+    A generator returns two columns for a map, and one for a list. The mark is `map_concat`, which returns the same map.
+    """
+    is_changed = False
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() not in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
+            continue
+        for value in call.expressions:
+            if isinstance(value, exp.Column) and value.name.casefold() in maps:
+                value.replace(exp.Anonymous(this="map_concat", expressions=[value.copy()]))
+                is_changed = True
+    return is_changed

@@ -19,7 +19,6 @@ from functools import cached_property
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.engines.duckdb.run.evaluate import SIGNED_TYPES, is_binary, is_formatted_differently
 from tamis.errors import TableNotFound
 from tamis.expr.evaluate import may_fail
 from tamis.expr.nodes import Column, Expr, and_
@@ -56,6 +55,7 @@ from tamis.query.sql.trees import (
     split_conjuncts,
     to_sql_text,
 )
+from tamis.types import SIGNED_TYPES, is_binary, is_formatted_differently
 
 
 @dataclass

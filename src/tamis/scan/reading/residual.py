@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +11,7 @@ import pyarrow.compute as pc
 
 from tamis.expr.evaluate import Evaluator, can_evaluate, may_fail
 from tamis.expr.nodes import Column, Expr, and_, find_columns
-
-if TYPE_CHECKING:
-    from tamis.engines.duckdb.run.evaluate import EmbeddedPredicates
+from tamis.scan.engine import embedded_engine
 
 
 class Residual:
@@ -28,7 +25,7 @@ class Residual:
         safe = [conjunct for conjunct in by_arrow if not may_fail(conjunct)]
         risky = [conjunct for conjunct in by_arrow if may_fail(conjunct)]
         self._evaluators = [Evaluator(each) for each in ([and_(*safe)] if safe else []) + risky]
-        self._engine = _make_embedded_predicates(and_(*others)) if others else None
+        self._engine = embedded_engine().compile_predicate(and_(*others)) if others else None
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which every conjunct is TRUE."""
@@ -60,11 +57,4 @@ def check_functions(predicate: Expr, schema: pa.Schema) -> None:
     Without this check the error would come with the first row, or never for an empty table.
     """
     if not can_evaluate(predicate):
-        _make_embedded_predicates(predicate).check(schema)
-
-
-def _make_embedded_predicates(predicate: Expr) -> EmbeddedPredicates:
-    # Importing the engine takes a tenth of a second, and few filters need it.
-    from tamis.engines.duckdb.run.evaluate import EmbeddedPredicates
-
-    return EmbeddedPredicates(predicate)
+        embedded_engine().compile_predicate(predicate).check(schema)

@@ -6,23 +6,21 @@ fit, the error names the column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from tamis.engines.duckdb.run.arrow_types import MAX_DECIMAL_DIGITS, cast_to_engine_schema, to_engine_schema
-from tamis.errors import MissingDependency, UnsupportedFeature, to_one_line, wrong_argument
+from tamis.errors import MissingDependency, UnsupportedFeature, to_one_line
 from tamis.types import type_name_with_article
 
 if TYPE_CHECKING:
-    import duckdb
     import pandas
     import polars
 
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 _MICROSECONDS_PER_DAY = 86_400_000_000
+_POLARS_DIGITS = 38
 
 _HINT = "leave it out, cast it in a query, or use to_arrow()"
 
@@ -80,7 +78,7 @@ def _convert_for_polars(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     data_type = column.type
     if pa.types.is_interval(data_type):
         return pa.chunked_array([_to_duration(chunk, name) for chunk in column.chunks], pa.duration("us"))
-    if pa.types.is_decimal256(data_type) and data_type.precision <= MAX_DECIMAL_DIGITS:
+    if pa.types.is_decimal256(data_type) and data_type.precision <= _POLARS_DIGITS:
         return column.cast(pa.decimal128(data_type.precision, data_type.scale))
     inner = _find_unsupported_type(data_type)
     if inner is not None:
@@ -107,37 +105,6 @@ def _to_duration(intervals: pa.Array, name: str) -> pa.Array:
     # The ranges of days and nanoseconds are too small for the sum to overflow.
     microseconds = values["days"].astype(np.int64) * _MICROSECONDS_PER_DAY + values["nanoseconds"] // 1000
     return pa.array(microseconds, mask=is_null).cast(pa.duration("us"))
-
-
-def duckdb_relation(rows: Any, connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyRelation:
-    """Return a relation over a scan or a query, which is read each time the relation is used."""
-    import duckdb
-
-    if connection is not None and not hasattr(connection, "from_arrow"):
-        raise wrong_argument("connection", "one of duckdb.connect()", connection)
-    schema = rows.schema
-    engine_schema = to_engine_schema(schema)
-    source = rows if engine_schema == schema else _CastRows(rows, engine_schema)
-    return duckdb.from_arrow(source) if connection is None else connection.from_arrow(source)
-
-
-class _CastRows:
-    """The rows of a scan or a query with other types, as an Arrow stream."""
-
-    def __init__(self, rows: Any, schema: pa.Schema) -> None:
-        self._rows = rows
-        self._schema = schema
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self._schema, self._cast_batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def __arrow_c_schema__(self) -> object:
-        return self._schema.__arrow_c_schema__()
-
-    def _cast_batches(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._rows.to_batches():
-            yield pa.RecordBatch.from_arrays(cast_to_engine_schema(batch, self._schema), schema=self._schema)
 
 
 def _make_conversion_error(library: str, column: str, data_type: pa.DataType, reason: str) -> UnsupportedFeature:

@@ -6,6 +6,7 @@ Tamis itself evaluates AND, OR and NOT over these columns, and everything else.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
@@ -37,7 +38,7 @@ from tamis.expr.nodes import (
 from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.sql.printer import to_display_sql, to_sql
 from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
-from tamis.types import decimal_digits, is_number
+from tamis.types import SIGNED_TYPES, decimal_digits, is_binary, is_formatted_differently, is_number
 
 _LOGIC = frozenset(("and", "or", "not"))
 
@@ -155,6 +156,36 @@ class EmbeddedPredicates:
         return found
 
 
+_ROW_MARKER = "each row"
+"""A column that gives a batch its rows where the expressions use no column."""
+
+
+class EmbeddedExpressions:
+    """Expressions that DuckDB computes for the rows of a batch, in any number of threads."""
+
+    def __init__(self, expressions: Sequence[Expr]) -> None:
+        selected = [f"({to_duckdb_sql(expr)}) AS value{index}" for index, expr in enumerate(expressions)]
+        self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
+        self._names = list(dict.fromkeys(column.path[0] for expr in expressions for column in find_columns(expr)))
+        self._connections = threading.local()
+
+    def __call__(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        connection = self._connection()
+        given = {_ROW_MARKER: pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names}
+        connection.register("rows_of_batch", pa.table(given))
+        try:
+            found = connection.sql(self._query).to_arrow_table()
+        finally:
+            connection.unregister("rows_of_batch")
+        return [column.combine_chunks() for column in found.columns]
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
+        if found is None:
+            found = self._connections.connection = open_isolated_connection(self._query)
+        return found
+
+
 def _evaluate_in_order(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArray:
     """Evaluate an AND or an OR condition by condition, each only for the rows that the earlier ones left undecided.
 
@@ -258,8 +289,6 @@ _OPERATOR_FUNCTIONS = {
     "mod": "%",
 }
 """Functions whose operands are typed like those of an operator."""
-SIGNED_TYPES = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)"}
-"""The signed types in which Spark reads unsigned integers, which it does not have."""
 _COMMON_TYPE_FUNCTIONS = frozenset(("coalesce", "ifnull", "nvl", "greatest", "least", "array", "case", "if", "nvl2",
                                     "nullif", "decode"))  # fmt: skip
 
@@ -354,15 +383,6 @@ def _is_instant(data_type: pa.DataType | None) -> bool:
 def _as_text(value: Expr) -> Expr:
     """Cast a value to a text before it is concatenated, where DuckDB would format it differently."""
     return Call("cast", (value, Literal("string", types.STRING))) if is_formatted_differently(type_of(value)) else value
-
-
-def is_formatted_differently(data_type: pa.DataType | None) -> bool:
-    """Whether Spark and DuckDB format values of a type differently."""
-    return data_type is not None and (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type))
-
-
-def is_binary(data_type: pa.DataType | None) -> bool:
-    return data_type is not None and (pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
 def _list_engine_operands(node: Expr) -> tuple[Expr, ...]:

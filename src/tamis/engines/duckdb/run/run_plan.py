@@ -34,6 +34,7 @@ from tamis.errors import EvaluationError, to_one_line
 from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
 from tamis.query.connectors.connector import Connector, conform_batch
 from tamis.query.connectors.lake_handle import find_integer_sums
+from tamis.query.engine import UntranslatableQuery
 from tamis.query.plan.nodes import Node, TableScan, Values, get_outputs
 from tamis.query.plan.sizes import MAX_BUILD_ROWS
 from tamis.query.plan.to_sql import PrintedPlan, print_plan
@@ -53,10 +54,6 @@ MAX_MATERIALISED_BYTES = 2 * 1024 * 1024
 better by the statistics of its own tables than by those of Parquet files."""
 
 _NO_COLUMN = "nothing"
-
-
-class UntranslatableQuery(Exception):
-    """The engine rejected the SQL text before running it."""
 
 
 class RunningQuery:

@@ -13,7 +13,7 @@ Two generators in one SELECT return all pairs of their rows, and window function
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -52,22 +52,6 @@ def unnest_generators(tree: exp.Expr) -> None:
     for select in list(tree.find_all(exp.Select)):
         _translate_views(select)
         _translate_items(select)
-
-
-def mark_maps(tree: exp.Expr, maps: Collection[str]) -> bool:
-    """Mark the map columns, given by name, among the arguments of generators; return whether there are any.
-
-    A generator returns two columns for a map, and one for a list. The mark is `map_concat`, which returns the same map.
-    """
-    is_changed = False
-    for call in list(tree.find_all(exp.Anonymous)):
-        if call.name.lower() not in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
-            continue
-        for value in call.expressions:
-            if isinstance(value, exp.Column) and value.name.casefold() in maps:
-                value.replace(exp.Anonymous(this="map_concat", expressions=[value.copy()]))
-                is_changed = True
-    return is_changed
 
 
 # --- Columns of generators --------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ Bits = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A partition transform; an unsupported one is `unknown`."""
+    """A partition transform; an unsupported one is `unsupported`."""
 
     kind: str
     width: int = 0

@@ -1,0 +1,180 @@
+"""Open a table at a location or in a catalog: find out its format, and check which arguments fit it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, get_args
+
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument, UnsupportedFeature, check_flags, wrong_argument
+from tamis.formats.detect import is_delta, is_iceberg, reject_nested_directory
+from tamis.formats.iceberg.dependencies import check_installed
+from tamis.formats.jobs import Planning
+from tamis.formats.source import FileIndex, TableSource
+from tamis.io.storage import Storage, open_storage
+from tamis.io.storage_options import check_storage_options
+from tamis.parquet.footer.leaves import Int96
+
+FORMATS = ("delta", "iceberg", "hive", "parquet")
+
+
+class FindIndex(Protocol):
+    """Finds the statistics index of a table; None where it has none."""
+
+    def __call__(
+        self,
+        table: Storage,
+        location: object,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        table_id: str | None = None,
+    ) -> FileIndex | None: ...
+
+
+def open_source(
+    uri: str | os.PathLike[str],
+    format: str | None = None,
+    version: int | None = None,
+    timestamp: object = None,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog: object = None,
+    *,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    relocate: bool = True,
+    index: str | os.PathLike[str] | bool | None = None,
+    int96: Int96 = "instant",
+    planning: Planning | None = None,
+    find_index: FindIndex | None = None,
+) -> TableSource:
+    """Open the format's implementation of a table.
+
+    `planning` decides where its plans are made, and `find_index` finds a statistics index; None uses none.
+    """
+    if format is not None and format not in FORMATS:
+        raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
+    if partitioning is not None:
+        from tamis.formats.hive.discovery import check_partitioning
+
+        check_partitioning(partitioning)
+    check_flags(merge_schema=merge_schema, allow_outside=allow_outside, relocate=relocate)
+    check_storage_options(storage_options)
+    if int96 not in get_args(Int96):
+        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
+    if not isinstance(uri, str | os.PathLike):
+        raise wrong_argument("uri", "the path or the URI of a table", uri)
+    chosen = _Snapshot(version, timestamp, snapshot_id, ref)
+    chosen_int96 = None if int96 == "instant" else int96
+    if catalog is not None:
+        if format not in (None, "iceberg"):
+            raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: open it without format= or catalog=")
+        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_index(index)
+        return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
+    storage = open_storage(uri, storage_options).allowing_outside(allow_outside)
+    # Imported here, because each format needs modules that the others do not.
+    if format == "delta" or (format is None and is_delta(storage)):
+        _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
+        if merge_schema or chosen_int96:
+            raise InvalidArgument(
+                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its "
+                "schema: open it without"
+            )
+        from tamis.formats.delta.table import DeltaTable
+
+        at = check_timestamp(timestamp)
+        delta = DeltaTable.open(storage, version, at, allow_outside=allow_outside, planning=planning)
+        table_id = delta.snapshot.metadata.id
+        found = None if find_index is None else find_index(storage, index, storage_options, table_id=table_id)
+        return replace(delta, index=found)
+    if format == "iceberg" or (format is None and is_iceberg(storage)):
+        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_index(index)
+        return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
+    _refuse_given(
+        "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
+    )
+    if format is None:
+        reject_nested_directory(storage)
+    from tamis.formats.hive.table import HiveTable
+
+    table = HiveTable.open(
+        storage,
+        partitioning,
+        merge_schema=merge_schema,
+        int96=int96,
+        planning=planning,
+        find_index=lambda: None if find_index is None else find_index(storage, index, storage_options),
+    )
+    if format is not None and format != table.format:
+        raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: open it without format=")
+    return table
+
+
+class _Snapshot(NamedTuple):
+    """The arguments that choose a snapshot."""
+
+    version: int | None
+    timestamp: object
+    snapshot_id: int | None
+    ref: str | None
+
+
+def _open_iceberg(
+    location: str | os.PathLike[str] | Storage,
+    storage_options: Mapping[str, Any] | None,
+    chosen: _Snapshot,
+    catalog: object,
+    relocate: bool,
+    allow_outside: bool,
+    partitioning: object,
+    planning: Planning | None,
+) -> TableSource:
+    _refuse_given("an Iceberg table", partitioning=partitioning)
+    if chosen.version is not None:
+        raise UnsupportedFeature(
+            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, "
+            "ref= or timestamp=; history() lists them"
+        )
+    check_installed()
+    # Imported here, because only Iceberg tables need them.
+    from tamis.formats.iceberg.metadata.open_metadata import open_location
+    from tamis.formats.iceberg.table import IcebergTable
+
+    if isinstance(location, Storage):
+        opened = open_location(location, relocate=relocate, allow_outside=allow_outside)
+    else:
+        from tamis.formats.iceberg.catalogs.open_table import open_in_catalog
+
+        opened = open_in_catalog(
+            os.fspath(location), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
+        )
+    at = check_timestamp(chosen.timestamp)
+    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
+
+
+def _refuse_given(kind: str, **given: object) -> None:
+    asked = [name for name, value in given.items() if value is not None]
+    if asked:
+        raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without")
+
+
+def _refuse_index(index: object) -> None:
+    if index not in (None, False):
+        raise InvalidArgument(
+            "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. Open "
+            "it without"
+        )
+
+
+def check_timestamp(timestamp: object) -> datetime | str | None:
+    if timestamp is None or isinstance(timestamp, datetime | str):
+        return timestamp
+    raise InvalidArgument(f"timestamp is a datetime or a text such as '2024-03-01T12:00:00Z', not {timestamp!r}")

@@ -1,0 +1,110 @@
+"""What a query needs of the engines above it. `tamis.engines` has the implementations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tamis.errors import ExpressionError, TamisError
+from tamis.formats.engines import load_engine
+from tamis.query.connectors.connector import Connector
+from tamis.query.plan.nodes import Node, TableScan
+
+if TYPE_CHECKING:
+    from tamis.query.query import CompiledQuery
+    from tamis.query.sql.sources import Tables
+
+
+class UntranslatableQuery(Exception):
+    """The engine rejected the SQL text before running it."""
+
+
+class Running(Protocol):
+    """A query that an engine has started. Its batches can be read once."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]: ...
+
+    def close(self) -> None: ...
+
+
+class QueryEngine(Protocol):
+    """DuckDB in this process, which runs what remains of a plan above its scans."""
+
+    def list_scalar_functions(self) -> Collection[str]:
+        """Return the names of functions that return one value for each row, in lower case."""
+        ...
+
+    def reads_natively(self, scan: TableScan, connector: Connector) -> bool:
+        """Whether the engine's own Parquet reader reads the files of a scan."""
+        ...
+
+    def can_round_trip(self, data_type: pa.DataType) -> bool:
+        """Whether the engine returns values of a type unchanged."""
+        ...
+
+    def find_result_schema(
+        self, plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]
+    ) -> pa.Schema:
+        """Return the columns of a plan's result; raise `UntranslatableQuery` if the engine rejects the plan."""
+        ...
+
+    def start(
+        self,
+        plan: Node,
+        names: Sequence[str] | None,
+        connectors: Mapping[str, Connector],
+        explain: Callable[[BaseException], BaseException],
+        *,
+        is_guarded: bool,
+    ) -> Running:
+        """Start a plan; raise `UntranslatableQuery` if the engine rejects it."""
+        ...
+
+    def explain_rejection(
+        self,
+        tree: exp.Expr,
+        tables: Tables,
+        doubts: Sequence[ExpressionError],
+        error: BaseException,
+        otherwise: Callable[[str], TamisError],
+    ) -> TamisError:
+        """Return the error for a query that an engine rejects; `otherwise` wraps the engine's own message."""
+        ...
+
+    def explain_failure(
+        self, tree: exp.Expr | None, doubts: Sequence[ExpressionError], error: BaseException
+    ) -> TamisError:
+        """Return the error for a query that the engine started but could not finish."""
+        ...
+
+
+class SparkQueries(Protocol):
+    """Spark, as queries use it."""
+
+    def check_query(self, spark: Any, query: CompiledQuery) -> None:
+        """Raise an error if Spark rejects a query."""
+        ...
+
+    def query_dataframe(self, spark: Any, query: CompiledQuery) -> Any:
+        """Return the DataFrame of a query that was planned for Spark."""
+        ...
+
+    def get_settings(self, spark: Any) -> tuple[tzinfo, bool]:
+        """Return the time zone of a Spark session, and whether it is in ANSI mode."""
+        ...
+
+
+def query_engine() -> QueryEngine:
+    """Import DuckDB on first use: it takes a tenth of a second."""
+    return cast(QueryEngine, load_engine("duckdb"))
+
+
+def spark_queries() -> SparkQueries:
+    return cast(SparkQueries, load_engine("spark"))
