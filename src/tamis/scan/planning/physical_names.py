@@ -37,7 +37,7 @@ class AskedColumns:
             "schema": b64encode(self.schema.serialize()).decode(),
             "paths": [list(path) for path in self.paths],
             "names": None if self.names is None else self.names.to_json(),
-            "columns_told_apart": sorted(self.columns_told_apart),
+            "columns_with_values": sorted(self.columns_told_apart),
         }
 
     @staticmethod
@@ -47,7 +47,7 @@ class AskedColumns:
             pa.ipc.read_schema(pa.BufferReader(b64decode(given["schema"]))),
             [tuple(path) for path in given["paths"]],
             None if given["names"] is None else ColumnMapping.from_json(given["names"]),
-            given["columns_told_apart"],
+            given["columns_with_values"],
         )
 
     def names_in_file(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> Stored | None:

@@ -54,7 +54,7 @@ _SCHEMA = pa.schema(
                     ("row_group", types.LONG),
                     ("row_count", types.LONG),
                     ("bytes", types.LONG),
-                    ("unmatched", pa.list_(types.BOOLEAN)),
+                    ("residual", pa.list_(types.BOOLEAN)),
                     ("starts", _NUMBERS),
                     ("ends", _NUMBERS),
                 ]
