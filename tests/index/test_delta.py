@@ -28,8 +28,8 @@ def log(tmp_path: Path) -> DeltaLog:
     log = DeltaLog(tmp_path / "t", {"id": "long", "name": "string", "x": "double"}, features=["deletionVectors"])
     for number in range(10):
         rows = rows_of(number)
-        noted = statistics(rows, without=["name", "x"])
-        log.commit(data_file(log, f"{number}.parquet", rows, stats=noted, deleted=[0, 1] if number == 3 else ()))
+        recorded = statistics(rows, without=["name", "x"])
+        log.commit(data_file(log, f"{number}.parquet", rows, stats=recorded, deleted=[0, 1] if number == 3 else ()))
     return log
 
 
@@ -108,7 +108,7 @@ def test_D6_columns_are_known_by_what_never_changes(tmp_path: Path) -> None:
     log.commit(metadata(columns("y", 2), configuration=settings))
     renamed = tamis.open(log.table)
     assert renamed.scan("y = 10").plan("files").num_files == renamed.scan("y = 10").count() == 1
-    # Dropped and added again under its old name: another column, of which old files have nothing.
+    # Dropped and added again under its old name: another column, which old files lack.
     log.commit(metadata(columns("x", 5), configuration=settings))
     again = tamis.open(log.table)
     assert again.scan("x IS NULL").count() == 3
@@ -118,7 +118,7 @@ def test_D6_columns_are_known_by_what_never_changes(tmp_path: Path) -> None:
     assert tamis.open(log.table).scan("x = 10").plan("files").num_files == 0
 
 
-def test_another_table_at_the_same_place_does_not_have_the_index_of_the_first(
+def test_another_table_at_the_same_location_does_not_have_the_index_of_the_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = DeltaLog(tmp_path / "t", {"id": "long"})

@@ -77,7 +77,7 @@ def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "other"])
-def test_E5_a_damaged_part_is_ignored_told_and_made_good(
+def test_E5_a_damaged_part_is_ignored_reported_and_repaired(
     root: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     part = part_of(root)
@@ -94,9 +94,9 @@ def test_E5_a_damaged_part_is_ignored_told_and_made_good(
 def test_E5_every_flipped_byte_of_a_part_leaves_the_rows_as_they_are(root: Path) -> None:
     part = part_of(root)
     content = part.read_bytes()
-    for place in range(4, len(content), max(1, len(content) // 25)):
+    for offset in range(4, len(content), max(1, len(content) // 25)):
         damaged = bytearray(content)
-        damaged[place] ^= 0x41
+        damaged[offset] ^= 0x41
         part.write_bytes(bytes(damaged))
         check_rows(root)
 
@@ -137,7 +137,7 @@ def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None
             Current.from_bytes(text, "there")
 
 
-def test_E6_a_full_disk_is_an_error_that_leaves_the_index_in_force(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_E6_a_full_disk_is_an_error_that_leaves_the_current_index(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (index_of(root) / "current.json").read_bytes()
     write_files(root, [6])
 
@@ -153,13 +153,13 @@ def test_E6_a_full_disk_is_an_error_that_leaves_the_index_in_force(root: Path, m
 
 def test_E6_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(2))
-    (tmp_path / "_tamis").write_text("a file in the way")
+    (tmp_path / "_tamis").write_text("a file instead of a folder")
     with pytest.raises(StorageError, match="cannot write"):
         tamis.index.build(root)
     assert tamis.open(root).scan("id = 5").count() == 1
 
 
-def test_E6_a_folder_that_may_not_be_written_is_an_error_with_a_way_out(
+def test_E6_a_folder_that_may_not_be_written_is_an_error_with_advice(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -234,13 +234,13 @@ from tamis.index import building, store
 
 building.MOST_FILES_OF_AN_ITEM = 3
 building.FEWEST_FILES_OF_AN_ITEM = 1
-moments = 0
+steps = 0
 
 def counted(function):
     def call(*arguments, **options):
-        global moments
-        moments -= 1
-        if moments == 0:
+        global steps
+        steps -= 1
+        if steps == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **options)
     return call
@@ -255,7 +255,7 @@ for given in sys.argv[1:]:
     number, root = given.split(":")
     process = os.fork()
     if process == 0:
-        moments = int(number)
+        steps = int(number)
         tamis.index.build(root)
         os._exit(0)
     _, how = os.waitpid(process, 0)
@@ -263,20 +263,20 @@ for given in sys.argv[1:]:
 """
 
 
-def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path: Path) -> None:
+def test_E5_a_build_killed_at_any_step_leaves_a_complete_index(tmp_path: Path) -> None:
     """Each copy of a table is indexed by a process that kills itself some steps later than the one before."""
     original = write_files(tmp_path / "original", range(6))
     tamis.index.build(original)
     copies = []
-    moments = [*range(1, 40, 4), 1000]
-    for number in moments:
+    steps = [*range(1, 40, 4), 1000]
+    for number in steps:
         copy = tmp_path / f"copy{number}"
         shutil.copytree(original, copy, copy_function=shutil.copy2)
         shutil.copytree(index_of(original), index_of(copy), copy_function=shutil.copy2)
         copies.append(copy)
         write_files(copy, [1, *range(6, 12)])
         (copy / "0002.parquet").unlink()
-    given = [f"{number}:{copy}" for number, copy in zip(moments, copies, strict=True)]
+    given = [f"{number}:{copy}" for number, copy in zip(steps, copies, strict=True)]
     done = subprocess.run([sys.executable, "-c", _KILLED_BUILD, *given], capture_output=True, text=True, check=True)
     outcomes = done.stdout.split()
     assert outcomes.count("killed") >= 5
@@ -285,7 +285,7 @@ def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path:
         FOOTERS.clear()
         assert tamis.open(copy).scan("id IN (15, 115)").to_arrow()["id"].to_pylist() == [15, 115]
         status = tamis.index.status(copy)
-        # Either the old index, of which four files are as they were, or the new one.
+        # Either the old index, with four unchanged files, or the new one.
         assert status.exists
         assert status.fresh_files == 11 if outcome == "done" else status.fresh_files in (4, 11)
         assert tamis.index.build(copy).files == 11
@@ -293,7 +293,7 @@ def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path:
 
 
 @pytest.mark.parametrize("more", [(), (6,)])
-def test_E5_a_part_of_which_one_column_is_damaged_is_made_good(root: Path, more: tuple[int, ...]) -> None:
+def test_E5_a_part_of_which_one_column_is_damaged_is_repaired(root: Path, more: tuple[int, ...]) -> None:
     (part,) = index_of(root).glob("part-*")
     group = pq.ParquetFile(part).metadata.row_group(0)
     columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}

@@ -26,7 +26,7 @@ SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.com
 
 @dataclass(frozen=True)
 class WithDeletes(HiveTable):
-    """A folder of files of which some rows are gone, by the names of the files."""
+    """A folder of files with deleted rows, by file name."""
 
     gone: Mapping[str, Any] = None  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""The levels below row groups in whole scans: what they must not believe, and what they account for."""
+"""The levels below row groups in whole scans: damaged metadata, and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in other libraries: every type that a Parquet file can hold is taken, or refused by the name of its column."""
+"""Rows in other libraries: every Parquet type is converted, or rejected with the name of its column."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def refusal_of(table: tamis.Table, query: str | None, method: str) -> str | None
     try:
         count = len(rows.fetchall() if method == "to_duckdb" else rows)
     except duckdb.Error as error:
-        # A relation is DuckDB's: what is wrong with a value it says while it reads, in its own words around ours.
+        # A DuckDB relation raises errors of values while it reads, as DuckDB errors around ours.
         return str(error)
     return None if count == 2 else f"{count} rows"
 

@@ -245,8 +245,8 @@ def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:
     metrics = json.dumps([asdict(report) for report in (row_groups.report, *below)])
     yield _make_batch(metrics=pa.array([metrics]))
     yield _make_batch(group_rows=pa.array([list(rows) for rows in row_groups.group_rows], _NUMBERS))
-    unmatched = row_groups.unmatched
-    offsets = np.arange(len(units) + 1, dtype=np.int32) * unmatched.shape[1]
+    residual = row_groups.unmatched
+    offsets = np.arange(len(units) + 1, dtype=np.int32) * residual.shape[1]
     keys = zip(units.file.tolist(), units.row_group.tolist(), strict=True)
     selections = [row_groups.selections.get(key) for key in keys]
     starts = pa.array([None if each is None else each.starts for each in selections], _NUMBERS)
@@ -255,7 +255,7 @@ def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:
         unit=pa.StructArray.from_arrays(
             [
                 *(pa.array(column) for column in (units.file, units.row_group, units.row_count, units.bytes)),
-                pa.ListArray.from_arrays(pa.array(offsets), pa.array(unmatched.ravel())),
+                pa.ListArray.from_arrays(pa.array(offsets), pa.array(residual.ravel())),
                 starts,
                 ends,
             ],
@@ -278,7 +278,7 @@ def _decode_plan(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
     columns = found.filter(is_unit)["unit"].combine_chunks().flatten()
     numbers = [column.to_numpy() for column in columns[:4]]
     units = Units(*numbers)
-    unmatched = np.asarray(columns[4].flatten()).astype(bool).reshape(len(units), conjuncts)
+    residual = np.asarray(columns[4].flatten()).astype(bool).reshape(len(units), conjuncts)
     selections = {}
     for index in np.flatnonzero(np.asarray(columns[5].is_valid())).tolist():
         file, group = int(units.file[index]), int(units.row_group[index])
@@ -286,7 +286,7 @@ def _decode_plan(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
         starts, ends = (np.asarray(column[index].values) for column in columns[5:])
         selections[file, group] = RowSelection(starts, ends, rows)
     contents = [None] * len(group_rows)
-    return RowGroups(units, group_rows, unmatched, report, contents, _make_row_count_metadata(units), selections), below
+    return RowGroups(units, group_rows, residual, report, contents, _make_row_count_metadata(units), selections), below
 
 
 def _decode_report(given: Mapping[str, Any]) -> LevelReport:
@@ -372,7 +372,7 @@ def _merge_row_groups(
 ) -> tuple[RowGroups, list[LevelReport]]:
     """Merge the row groups that bypassed the levels with the remaining parts of the others, in file order."""
     kept = [row_groups.units.take(~asked)]
-    unmatched = [row_groups.unmatched[~asked]]
+    residual = [row_groups.unmatched[~asked]]
     selections: dict[tuple[int, int], RowSelection] = {}
     reports: dict[str, LevelReport] = {}
     for file, (remaining, sizes, own_reports) in narrowed.items():
@@ -386,7 +386,7 @@ def _merge_row_groups(
         columns = ([file] * len(groups), groups, rows, list(sizes.values()))
         kept.append(Units(*(np.array(column, np.int64) for column in columns)))
         of_groups = [remaining.find_residual(group) for group in groups]
-        unmatched.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
+        residual.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
         for report in own_reports:
             if report.level in reports:
                 reports[report.level].add(report)
@@ -399,7 +399,7 @@ def _merge_row_groups(
     merged = replace(
         row_groups,
         units=units.take(order),
-        unmatched=np.concatenate(unmatched)[order],
+        unmatched=np.concatenate(residual)[order],
         selections=selections,
     )
     return merged, [reports[level] for level in levels if level in reports and _has_effect(reports[level])]

@@ -358,7 +358,7 @@ def row_ticks(rows: int) -> list[Tick]:
     return [(value / rows, f"{value:,}") for value in _choose_integer_steps(0, rows)] if rows else []
 
 
-# --- Texts -----------------------------------------------------------------------------------------------------------
+# --- Strings ---------------------------------------------------------------------------------------------------------
 
 
 def _make_ranked_axis(lower: pa.Array, upper: pa.Array) -> Axis:
@@ -380,7 +380,7 @@ def _format_label(value: pa.Scalar) -> str:
     return shown if len(shown) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…"
 
 
-# --- Fractions -------------------------------------------------------------------------------------------------------
+# --- Floats ----------------------------------------------------------------------------------------------------------
 
 
 def _make_float_axis(lower: Positions, upper: Positions) -> Axis:
@@ -422,7 +422,7 @@ def _choose_fraction_steps(low: float, high: float) -> Iterator[tuple[float, str
         yield value, f"{value + 0.0:,.{digits}f}" if is_plain else f"{value:.6g}"
 
 
-# --- Whole numbers, dates, times -------------------------------------------------------------------------------------
+# --- Integers, dates, times ------------------------------------------------------------------------------------------
 
 
 def _make_integer_axis(lower: pa.Array, upper: pa.Array) -> Axis:
@@ -473,7 +473,7 @@ def _choose_integer_steps(low: int, high: int) -> list[int]:
     return list(range(first, high + 1, step)) or [low]
 
 
-# --- The calendar ----------------------------------------------------------------------------------------------------
+# --- Time ticks ------------------------------------------------------------------------------------------------------
 
 _STEPS = (
     *((10.0**-power * factor, 10 ** (9 - power) * factor, "ns") for power in range(9, 0, -1) for factor in (1, 2, 5)),
