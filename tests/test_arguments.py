@@ -56,7 +56,7 @@ CALLS: dict[str, tuple[Call, str]] = {
     "an empty text as options": (lambda at: tamis.open(at, storage_options=""), "storage_options is a mapping"),
     "an option by number": (
         lambda at: tamis.open(at, storage_options={5: 5}),
-        "the name of a storage option is a text, .*, not an int",
+        "the name of a storage option is a string, .*, not an int",
     ),
     "options of connect": (lambda at: tamis.connect(storage_options=5), "storage_options is a mapping .*, not an int"),
     "an unknown option of connect": (lambda at: tamis.connect(storage_options={"x": 1}), "no storage option 'x'"),
@@ -93,10 +93,13 @@ CALLS: dict[str, tuple[Call, str]] = {
         "location is the path or the URI of a folder",
     ),
     "progress": (lambda at: tamis.index.build(at, progress=5), "progress is a function .*, not an int"),
-    "the place of a table": (lambda at: tamis.index.drop(5), "the place of a table is a text or a path, not an int"),
+    "the place of a table": (
+        lambda at: tamis.index.drop(5),
+        "the location of a table is a string or a path, not an int",
+    ),
     "a place of bytes": (
         lambda at: tamis.delta.snapshot_info(b"x"),
-        "the place of a table is a text or a path, not a bytes",
+        "the location of a table is a string or a path, not a bytes",
     ),
     "Python objects": (
         lambda at: tamis.connect().register("x", pandas.DataFrame({"a": [object()]})),

@@ -40,7 +40,7 @@ def test_an_index_is_built_used_shown_and_dropped(root: Path) -> None:
     assert (status["files"], status["table_files"], status["is_complete"]) == (5, 4, True)
     assert (status["columns"], status["bloom"]) == (["id", "x", "name"], ["name"])
     again = json.loads(run(root, "index", "build", "orders", "--json"))
-    assert (again["files"], again["harvested"], again["reused"], again["removed"]) == (4, 0, 4, 1)
+    assert (again["files"], again["collected"], again["reused"], again["removed"]) == (4, 0, 4, 1)
     assert run(root, "index", "drop", "orders") == "dropped\n"
     assert json.loads(run(root, "index", "drop", "orders", "--json")) == {"dropped": False}
     assert run(root, "index", "status", "orders") == f"no index at {place}\n"

@@ -51,7 +51,7 @@ def test_a_file_is_described_by_its_row_groups(name: str) -> None:
     )
     kinds = ("row_count", "null_count:v", "lower:v", "upper:v", "lower_exact:v")
     assert tuple(found[kind][1].as_py() for kind in kinds) == expected
-    assert [found["lower:v"][place].as_py() for place in (0, 2)] == [-100, -100]
+    assert [found["lower:v"][file].as_py() for file in (0, 2)] == [-100, -100]
 
 
 def test_F3_nan_that_was_not_counted_in_one_row_group_is_not_counted() -> None:

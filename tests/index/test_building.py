@@ -1,4 +1,4 @@
-"""Builds: incremental, resumable, told about, and the same settings the next time."""
+"""Builds: incremental, resumable, with progress, and with the settings of the previous build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tamis.index.operations import Progress
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two files a piece of work, so that a small table has several."""
+    """Two files per work item, so that a small table has several."""
     monkeypatch.setattr(building, "MOST_FILES_OF_AN_ITEM", 2)
 
 
@@ -45,14 +45,14 @@ class FailingEngine(LocalEngine):
 
 
 def counts(result: tamis.index.BuildResult) -> tuple[int, int, int, int]:
-    return result.files, result.harvested, result.reused, result.removed
+    return result.files, result.collected, result.reused, result.removed
 
 
 def test_only_what_is_new_or_changed_is_read_and_what_is_gone_drops_out(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(10))
     assert counts(tamis.index.build(root)) == (10, 10, 0, 0)
     old = data_files(root)
-    # Whoever opened one of the old files would find it damaged; the first has the schema of the table.
+    # Opening one of the old files would raise an error; the first one has the schema of the table.
     make_unreadable(old[1:])
     assert counts(tamis.index.build(root)) == (10, 0, 10, 0)
     old[5].unlink()
@@ -134,8 +134,8 @@ def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_pa
     assert tamis.open(root).scan("id = 105").count() == 1
     result = tamis.index.build(root)
     assert result.files == 14
-    # At least the three pieces that were told of had been written.
-    assert result.harvested <= 4
+    # At least the three reported work items had been written.
+    assert result.collected <= 4
     assert result.reused >= 10
     assert tamis.open(root).scan("id = 105").plan("files").num_files == 1
 
@@ -157,7 +157,7 @@ def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path, small_piec
     assert tamis.index.status(root).parts == 1
     names = sorted(path.name for path in index_of(root).iterdir())
     assert names[0] == "current.json"
-    # The parts of the index before stay for whoever is reading them.
+    # The parts of the previous index stay for queries that are reading them.
     assert len(names) <= 3
     assert tamis.open(root).scan("id >= 0").count() == 120
 
@@ -189,11 +189,11 @@ def test_progress_counts_files_and_bytes(tmp_path: Path, small_pieces: None) -> 
     assert (seen[-1].bytes, seen[-1].total_bytes) == (size, size)
 
 
-def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_left_out_and_reported(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(4))
     (root / "0002.parquet").write_bytes(b"no Parquet file at all")
     result = tamis.index.build(root)
-    assert (result.files, result.harvested, result.left_out) == (3, 3, 1)
+    assert (result.files, result.collected, result.left_out) == (3, 3, 1)
     assert "0002.parquet' is not a Parquet file" in (result.left_out_because or "")
     with pytest.raises(tamis.TamisError, match=r"0002\.parquet"):
         tamis.open(root).scan("id = 5").to_arrow()
@@ -205,8 +205,8 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None
         ({"columns": "id"}, InvalidArgument, "columns is a list of names"),
         ({"columns": ["nope"]}, UnknownColumn, "no column 'nope'"),
         ({"bloom": ["day"]}, InvalidArgument, "'day' is a partition column"),
-        ({"columns": ["l"]}, InvalidArgument, "column 'l' has no order"),
-        ({"bloom": ["b"]}, InvalidArgument, "a boolean, of which a Bloom filter tells nothing"),
+        ({"columns": ["l"]}, InvalidArgument, "column 'l' has a type without bounds"),
+        ({"bloom": ["b"]}, InvalidArgument, "a boolean, which needs no Bloom filter"),
         ({"count_nan": ["id"]}, InvalidArgument, "has no NaN"),
         ({"false_positives": 1.5}, InvalidArgument, "between 0 and 1"),
         ({"engine": "moon"}, InvalidArgument, "engine is 'local', 'spark', .*, not 'moon'"),

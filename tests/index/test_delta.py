@@ -28,8 +28,8 @@ def log(tmp_path: Path) -> DeltaLog:
     log = DeltaLog(tmp_path / "t", {"id": "long", "name": "string", "x": "double"}, features=["deletionVectors"])
     for number in range(10):
         rows = rows_of(number)
-        noted = statistics(rows, without=["name", "x"])
-        log.commit(data_file(log, f"{number}.parquet", rows, stats=noted, deleted=[0, 1] if number == 3 else ()))
+        recorded = statistics(rows, without=["name", "x"])
+        log.commit(data_file(log, f"{number}.parquet", rows, stats=recorded, deleted=[0, 1] if number == 3 else ()))
     return log
 
 
@@ -69,7 +69,7 @@ def test_later_versions_are_read_with_what_is_known_and_the_next_build_takes_the
     status = tamis.index.status(log.table)
     assert (status.version, status.files, status.fresh_files, status.table_files) == (9, 10, 9, 10)
     result = tamis.index.build(log.table)
-    assert (result.files, result.harvested, result.reused, result.removed) == (10, 1, 9, 1)
+    assert (result.files, result.collected, result.reused, result.removed) == (10, 1, 9, 1)
     assert tamis.index.status(log.table).version == 10
     assert tamis.open(log.table).scan("name = 'nobody'").plan("files").num_files == 0
     # The version before needs a file that the index does not have any more.
@@ -89,7 +89,7 @@ def test_only_new_files_of_a_table_are_opened(log: DeltaLog) -> None:
     tamis.index.build(log.table)
     make_unreadable(log.table / f"{number}.parquet" for number in range(10))
     log.commit(data_file(log, "new.parquet", rows_of(20)))
-    assert tamis.index.build(log.table).harvested == 1
+    assert tamis.index.build(log.table).collected == 1
     assert tamis.open(log.table).scan("name = 'nobody'").to_arrow().num_rows == 0
 
 
@@ -108,7 +108,7 @@ def test_D6_columns_are_known_by_what_never_changes(tmp_path: Path) -> None:
     log.commit(metadata(columns("y", 2), configuration=settings))
     renamed = tamis.open(log.table)
     assert renamed.scan("y = 10").plan("files").num_files == renamed.scan("y = 10").count() == 1
-    # Dropped and added again under its old name: another column, of which old files have nothing.
+    # Dropped and added again under its old name: another column, which old files lack.
     log.commit(metadata(columns("x", 5), configuration=settings))
     again = tamis.open(log.table)
     assert again.scan("x IS NULL").count() == 3
@@ -118,7 +118,7 @@ def test_D6_columns_are_known_by_what_never_changes(tmp_path: Path) -> None:
     assert tamis.open(log.table).scan("x = 10").plan("files").num_files == 0
 
 
-def test_another_table_at_the_same_place_does_not_have_the_index_of_the_first(
+def test_another_table_at_the_same_location_does_not_have_the_index_of_the_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = DeltaLog(tmp_path / "t", {"id": "long"})
@@ -134,10 +134,10 @@ def test_another_table_at_the_same_place_does_not_have_the_index_of_the_first(
     assert (second.table / "a.parquet").stat().st_size == size
     FOOTERS.clear()
     assert tamis.open(second.table).scan("id = 2").count() == 1
-    assert "is of another table" in caplog.text
-    with pytest.raises(CorruptFile, match="is of another table"):
+    assert "belongs to another table" in caplog.text
+    with pytest.raises(CorruptFile, match="belongs to another table"):
         tamis.index.status(second.table)
-    assert tamis.index.build(second.table).harvested == 1
+    assert tamis.index.build(second.table).collected == 1
     assert tamis.open(second.table).scan("id = 1").plan("files").num_files == 0
 
 
@@ -147,7 +147,7 @@ def test_S9_texts_with_a_collation_of_their_own_are_not_indexed(tmp_path: Path) 
     log.commit(data_file(log, "a.parquet", pa.table({"id": [1], "s": ["A"]}), stats=None))
     tamis.index.build(log.table)
     assert tamis.index.status(log.table).columns == ("id",)
-    with pytest.raises(tamis.TamisError, match="has no order that bounds could tell"):
+    with pytest.raises(tamis.TamisError, match="has a type without bounds"):
         tamis.index.build(log.table, columns=["s"])
 
 

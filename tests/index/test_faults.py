@@ -77,7 +77,7 @@ def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "other"])
-def test_E5_a_damaged_part_is_ignored_told_and_made_good(
+def test_E5_a_damaged_part_is_ignored_reported_and_repaired(
     root: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     part = part_of(root)
@@ -87,16 +87,16 @@ def test_E5_a_damaged_part_is_ignored_told_and_made_good(
     assert "a part of the index" in caplog.text
     FOOTERS.clear()
     result = tamis.index.build(root)
-    assert (result.files, result.harvested) == (6, 6)
+    assert (result.files, result.collected) == (6, 6)
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 1
 
 
 def test_E5_every_flipped_byte_of_a_part_leaves_the_rows_as_they_are(root: Path) -> None:
     part = part_of(root)
     content = part.read_bytes()
-    for place in range(4, len(content), max(1, len(content) // 25)):
+    for offset in range(4, len(content), max(1, len(content) // 25)):
         damaged = bytearray(content)
-        damaged[place] ^= 0x41
+        damaged[offset] ^= 0x41
         part.write_bytes(bytes(damaged))
         check_rows(root)
 
@@ -105,7 +105,7 @@ def test_E5_a_part_that_is_gone_leaves_its_files_to_their_footers(root: Path) ->
     part_of(root).unlink()
     check_rows(root)
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 6
-    assert tamis.index.build(root).harvested == 6
+    assert tamis.index.build(root).collected == 6
 
 
 def test_a_reader_that_loses_its_parts_meanwhile_returns_all_rows(root: Path) -> None:
@@ -137,14 +137,14 @@ def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None
             Current.from_bytes(text, "there")
 
 
-def test_E6_a_full_disk_is_an_error_that_leaves_the_index_in_force(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_E6_a_full_disk_is_an_error_that_leaves_the_current_index(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (index_of(root) / "current.json").read_bytes()
     write_files(root, [6])
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "_write_locally", full)
+    monkeypatch.setattr(store, "_write_local_file", full)
     with pytest.raises(StorageError, match=r"cannot write .*: No space left on device"):
         tamis.index.build(root)
     assert (index_of(root) / "current.json").read_bytes() == before
@@ -153,13 +153,13 @@ def test_E6_a_full_disk_is_an_error_that_leaves_the_index_in_force(root: Path, m
 
 def test_E6_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(2))
-    (tmp_path / "_tamis").write_text("a file in the way")
+    (tmp_path / "_tamis").write_text("a file instead of a folder")
     with pytest.raises(StorageError, match="cannot write"):
         tamis.index.build(root)
     assert tamis.open(root).scan("id = 5").count() == 1
 
 
-def test_E6_a_folder_that_may_not_be_written_is_an_error_with_a_way_out(
+def test_E6_a_folder_that_may_not_be_written_is_an_error_with_advice(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -167,7 +167,7 @@ def test_E6_a_folder_that_may_not_be_written_is_an_error_with_a_way_out(
 
     before = (index_of(root) / "current.json").read_bytes()
     write_files(root, [6])
-    monkeypatch.setattr(store, "_write_locally", refuse)
+    monkeypatch.setattr(store, "_write_local_file", refuse)
     with pytest.raises(
         StorageError, match=r"^no permission to write '.*'\. Ask its owner, or put .* elsewhere with location="
     ):
@@ -230,17 +230,17 @@ def test_E7_a_part_that_is_removed_while_it_is_merged(root: Path, monkeypatch: p
 _KILLED_BUILD = """
 import os, pathlib, signal, sys
 import tamis
-from tamis.index import building
+from tamis.index import building, store
 
 building.MOST_FILES_OF_AN_ITEM = 3
 building.FEWEST_FILES_OF_AN_ITEM = 1
-moments = 0
+steps = 0
 
 def counted(function):
     def call(*arguments, **options):
-        global moments
-        moments -= 1
-        if moments == 0:
+        global steps
+        steps -= 1
+        if steps == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **options)
     return call
@@ -248,15 +248,14 @@ def counted(function):
 # Before and after a file is made, filled, given its name, and removed.
 for name in ("open", "replace", "unlink", "mkdir"):
     setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
-from tamis.index import store
-store._write_locally = counted(store._write_locally)
+store._write_local_file = counted(store._write_local_file)
 store.IndexStore.remove = counted(store.IndexStore.remove)
 store.IndexStore.publish = counted(store.IndexStore.publish)
 for given in sys.argv[1:]:
     number, root = given.split(":")
     process = os.fork()
     if process == 0:
-        moments = int(number)
+        steps = int(number)
         tamis.index.build(root)
         os._exit(0)
     _, how = os.waitpid(process, 0)
@@ -264,20 +263,20 @@ for given in sys.argv[1:]:
 """
 
 
-def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path: Path) -> None:
+def test_E5_a_build_killed_at_any_step_leaves_a_complete_index(tmp_path: Path) -> None:
     """Each copy of a table is indexed by a process that kills itself some steps later than the one before."""
     original = write_files(tmp_path / "original", range(6))
     tamis.index.build(original)
     copies = []
-    moments = [*range(1, 40, 4), 1000]
-    for number in moments:
+    steps = [*range(1, 40, 4), 1000]
+    for number in steps:
         copy = tmp_path / f"copy{number}"
         shutil.copytree(original, copy, copy_function=shutil.copy2)
         shutil.copytree(index_of(original), index_of(copy), copy_function=shutil.copy2)
         copies.append(copy)
         write_files(copy, [1, *range(6, 12)])
         (copy / "0002.parquet").unlink()
-    given = [f"{number}:{copy}" for number, copy in zip(moments, copies, strict=True)]
+    given = [f"{number}:{copy}" for number, copy in zip(steps, copies, strict=True)]
     done = subprocess.run([sys.executable, "-c", _KILLED_BUILD, *given], capture_output=True, text=True, check=True)
     outcomes = done.stdout.split()
     assert outcomes.count("killed") >= 5
@@ -286,7 +285,7 @@ def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path:
         FOOTERS.clear()
         assert tamis.open(copy).scan("id IN (15, 115)").to_arrow()["id"].to_pylist() == [15, 115]
         status = tamis.index.status(copy)
-        # Either the old index, of which four files are as they were, or the new one.
+        # Either the old index, with four unchanged files, or the new one.
         assert status.exists
         assert status.fresh_files == 11 if outcome == "done" else status.fresh_files in (4, 11)
         assert tamis.index.build(copy).files == 11
@@ -294,7 +293,7 @@ def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path:
 
 
 @pytest.mark.parametrize("more", [(), (6,)])
-def test_E5_a_part_of_which_one_column_is_damaged_is_made_good(root: Path, more: tuple[int, ...]) -> None:
+def test_E5_a_part_of_which_one_column_is_damaged_is_repaired(root: Path, more: tuple[int, ...]) -> None:
     (part,) = index_of(root).glob("part-*")
     group = pq.ParquetFile(part).metadata.row_group(0)
     columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}

@@ -201,7 +201,7 @@ def test_S1_long_texts_are_noted_short_and_still_found(tmp_path: Path, length: i
 def test_every_type_with_an_order_can_be_indexed_and_asked(tmp_path: Path) -> None:
     root = tmp_path / "t"
     root.mkdir()
-    moment = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
+    timestamp = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
     values = {
         pa.bool_(): True,
         pa.uint64(): 2**63 + 1,
@@ -209,11 +209,11 @@ def test_every_type_with_an_order_can_be_indexed_and_asked(tmp_path: Path) -> No
         pa.float32(): 1.5,
         pa.decimal128(20, 3): "1.500",
         pa.decimal256(50, 3): "1.500",
-        pa.date32(): moment.date(),
-        pa.timestamp("s"): moment.replace(tzinfo=None),
-        pa.timestamp("ns", "UTC"): moment,
-        pa.time32("s"): moment.time(),
-        pa.time64("ns"): moment.time(),
+        pa.date32(): timestamp.date(),
+        pa.timestamp("s"): timestamp.replace(tzinfo=None),
+        pa.timestamp("ns", "UTC"): timestamp,
+        pa.time32("s"): timestamp.time(),
+        pa.time64("ns"): timestamp.time(),
         pa.binary(3): b"abc",
         pa.large_string(): "abc",
         pa.duration("us"): datetime.timedelta(seconds=3),
@@ -245,19 +245,19 @@ def test_a_table_that_is_moved_keeps_its_index(tmp_path: Path) -> None:
 
 
 def test_an_index_elsewhere_is_used_where_it_is_named(tmp_path: Path) -> None:
-    root, place = write_files(tmp_path / "t", range(4)), tmp_path / "elsewhere" / "orders"
-    result = tamis.index.build(root, location=place)
-    assert result.place == str(place)
+    root, location = write_files(tmp_path / "t", range(4)), tmp_path / "elsewhere" / "orders"
+    result = tamis.index.build(root, location=location)
+    assert result.location == str(location)
     assert not (tmp_path / "_tamis").exists()
-    assert tamis.open(root, index=place).scan("id = 5").plan("files").num_files == 1
+    assert tamis.open(root, index=location).scan("id = 5").plan("files").num_files == 1
     assert tamis.open(root).scan("id = 5").plan("files").num_files == 4
-    assert tamis.index.status(root, location=place).is_complete
+    assert tamis.index.status(root, location=location).is_complete
     with pytest.raises(tamis.TamisError, match="no index at"):
         tamis.open(root, index=tmp_path / "nowhere")
-    with pytest.raises(tamis.TamisError, match="index is the place of an index"):
+    with pytest.raises(tamis.TamisError, match="index is the location of an index"):
         tamis.open(root, index=5)  # type: ignore[arg-type]
-    assert tamis.index.drop(root, location=place)
-    assert not tamis.index.status(root, location=place).exists
+    assert tamis.index.drop(root, location=location)
+    assert not tamis.index.status(root, location=location).exists
 
 
 def test_opening_a_table_without_an_index_logs_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -35,7 +35,7 @@ def build(case: Case, table: tamis.Table) -> None:
         columns=case.choices.one_of([None, names, names[:1]]),
         bloom=bloom,
         count_nan=floats,
-        # So large that many values are taken for present that are not there.
+        # So large that there are many false positives.
         false_positives=case.choices.one_of([0.01, 0.5]),
         partitioning=_partitioning(case),
     )

@@ -77,7 +77,7 @@ def test_files_that_are_just_being_written_are_left_for_the_next_build(
         result = tamis.index.build(root)
         assert waited == [3600.0]
     assert (result.files, result.left_out) == (0, 3)
-    assert "written a moment ago" in (result.left_out_because or "")
+    assert "written just now" in (result.left_out_because or "")
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 3
     assert tamis.index.build(root).files == 3
 

@@ -127,7 +127,7 @@ def test_E3_a_short_read_is_tried_again_and_never_returned(storage: Storage, han
     handler.short_reads = 2
     assert read_ranges(storage, f"{storage.root}/file", [(0, 50)])[0].to_pybytes() == bytes(range(50))
     handler.short_reads = 10
-    with pytest.raises(StorageError, match="25 bytes came where 50 were asked for"):
+    with pytest.raises(StorageError, match="expected 50 bytes at offset 0, found 25"):
         read_ranges(storage, f"{storage.root}/file", [(0, 50)])
 
 

@@ -25,7 +25,7 @@ CONTENT = bytes(range(256)) * 4
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> pafs.FileSystem:
-    """A file system in memory that is taken for an object store."""
+    """A file system in memory that is treated as an object store."""
     monkeypatch.setattr("tamis.io.ranges.OBJECT_STORES", frozenset({"mock"}))
     filesystem = pafs._MockFileSystem()
     filesystem.create_dir("bucket")
@@ -71,7 +71,7 @@ def test_what_is_in_the_tail_is_not_read_again(storage: Storage) -> None:
     assert [part.to_pybytes() for part in parts] == wanted
     assert spent.bytes_read <= 1024
     assert spent.requests == 1
-    # A shorter tail does not take the place of a longer one.
+    # A shorter tail does not replace a longer one.
     kept = storage.open_files.get("bucket/file")
     assert kept is not None
     assert kept.tail is not None
@@ -82,7 +82,7 @@ def test_E2_a_file_that_was_replaced_shows_when_it_is_asked_for_again(store: paf
     RangedFile(storage, "bucket/file", 1024)
     put(store, "bucket/file", b"other")
     storage.open_files.clear()
-    with pytest.raises(CorruptFile, match="was replaced: it has 5 bytes, it had 1024 when listed; open the table"):
+    with pytest.raises(CorruptFile, match="was replaced: it has 5 bytes, expected 1024 as listed; open the table"):
         RangedFile(storage, "bucket/file", 1024)
 
 

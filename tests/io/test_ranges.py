@@ -1,4 +1,4 @@
-"""Ranged reads, their merging, and a file of which only some ranges are in memory."""
+"""Ranged reads, their coalescing, and files with only some ranges in memory."""
 
 import random
 from pathlib import Path

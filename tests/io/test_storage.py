@@ -1,4 +1,4 @@
-"""Places: paths, URIs, and storage options in the spellings of other libraries."""
+"""Storage: paths, URIs, and storage options in the spellings of other libraries."""
 
 import pickle
 from pathlib import Path
@@ -16,9 +16,9 @@ from tamis.io.storage_options import S3Options
 def test_a_path_a_text_and_a_uri_of_one_directory_are_one_place(tmp_path: Path) -> None:
     table = tmp_path / "a b%41#c"
     table.mkdir()
-    places = [open_storage(given) for given in (table, str(table), f"{table}/", table.as_uri())]
-    assert {place.root for place in places} == {str(table)}
-    assert all(place.is_local for place in places)
+    storages = [open_storage(given) for given in (table, str(table), f"{table}/", table.as_uri())]
+    assert {each.root for each in storages} == {str(table)}
+    assert all(each.is_local for each in storages)
 
 
 def test_relative_paths_and_the_home_directory_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_an_fsspec_file_system_is_used_as_it_is() -> None:
 def test_a_file_system_must_be_one_and_stands_alone() -> None:
     with pytest.raises(InvalidArgument, match="is a str"):
         open_storage("/table", {"filesystem": "local"})
-    with pytest.raises(InvalidArgument, match="already set up"):
+    with pytest.raises(InvalidArgument, match="already configured"):
         open_storage("/table", {"filesystem": pafs.LocalFileSystem(), "region": "x"})
 
 

@@ -27,24 +27,24 @@ def wide_rows() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that notes how many bytes its texts have."""
-    path = tmp_path_factory.mktemp("noted") / "f.parquet"
+    path = tmp_path_factory.mktemp("recorded") / "f.parquet"
     pq.write_table(wide_rows(), path, write_page_index=True, max_rows_per_page=500)
     return path
 
 
 @pytest.fixture(scope="module")
-def unnoted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unrecorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that does not."""
-    path = tmp_path_factory.mktemp("unnoted") / "f.parquet"
+    path = tmp_path_factory.mktemp("unrecorded") / "f.parquet"
     with duckdb.connect() as connection:
         rows = f"select i as id, repeat((i % 10)::varchar, {WIDTH}) as text from range({ROWS}) as r(i)"
         connection.execute(f"copy ({rows}) to '{path}' (format parquet, dictionary_size_limit 1000)")
     return path
 
 
-@pytest.fixture(params=["noted", "unnoted"])
+@pytest.fixture(params=["recorded", "unrecorded"])
 def file(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
@@ -64,10 +64,10 @@ def test_texts_of_a_dictionary_in_rows_that_are_tested(file: Path) -> None:
     check(list(tamis.open(file).scan("id % 10 <> 0").to_batches()), ROWS - ROWS // 10)
 
 
-def test_texts_of_a_dictionary_that_are_read_by_pages(noted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_a_dictionary_that_are_read_by_pages(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_by_pages(monkeypatch)
-    check(list(tamis.open(noted).scan("id >= 100").to_batches()), ROWS - 100)
-    check(list(read_selection(noted, [0], RowSelection.all(ROWS))))
+    check(list(tamis.open(recorded).scan("id >= 100").to_batches()), ROWS - 100)
+    check(list(read_selection(recorded, [0], RowSelection.all(ROWS))))
 
 
 def test_narrow_texts_still_come_in_large_batches(tmp_path: Path) -> None:

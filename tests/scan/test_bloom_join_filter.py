@@ -1,4 +1,4 @@
-"""A sieve of keys lets every key pass, and few others."""
+"""A Bloom join filter lets every key pass, and few other values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.scan.reading import bloom_join_filter as key_sieve
+from tamis.scan.reading import bloom_join_filter as module
 from tamis.scan.reading.bloom_join_filter import KeySieve, sieved
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
@@ -15,8 +15,8 @@ INTEGERS = st.integers(-(2**63), 2**63 - 1)
 
 @given(keys=st.lists(INTEGERS | st.none()), others=st.lists(INTEGERS | st.none()))
 def test_every_key_passes_and_null_does_not(keys: list[int | None], others: list[int | None]) -> None:
-    sieve = KeySieve(pa.array(keys, pa.int64()))
-    passed = sieve.may_be_in(pa.array([*keys, *others], pa.int64()))
+    join_filter = KeySieve(pa.array(keys, pa.int64()))
+    passed = join_filter.may_be_in(pa.array([*keys, *others], pa.int64()))
     for value, has_passed in zip([*keys, *others], passed.tolist(), strict=True):
         assert has_passed or value not in keys or value is None
         assert not (has_passed and value is None)
@@ -43,13 +43,13 @@ def test_negative_and_unsigned_keys_are_told_apart() -> None:
 
 
 def test_few_others_pass() -> None:
-    sieve = KeySieve(pa.array(range(0, 2_000_000, 20)))
-    assert sieve.may_be_in(pa.array(range(0, 2_000_000, 20))).all()
-    assert sieve.may_be_in(pa.array(range(1, 2_000_000, 20))).mean() < 0.15
+    join_filter = KeySieve(pa.array(range(0, 2_000_000, 20)))
+    assert join_filter.may_be_in(pa.array(range(0, 2_000_000, 20))).all()
+    assert join_filter.may_be_in(pa.array(range(1, 2_000_000, 20))).mean() < 0.15
 
 
 def test_rows_that_nearly_all_pass_are_not_looked_at_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_sieve, "ENOUGH_ROWS", 3)
+    monkeypatch.setattr(module, "ENOUGH_ROWS", 3)
     batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [2, 9]}), pa.record_batch({"a": [9, 9]})]
     found = [batch["a"].to_pylist() for batch in sieved(batches, KeySieve(pa.array([1, 2])), ("a",))]
     assert found == [[1, 2], [2], [9, 9]]

@@ -28,8 +28,8 @@ def test_order_and_batches_do_not_matter() -> None:
     rows = pa.table({"a": range(1_000), "b": [f"text {number % 7}" for number in range(1_000)]})
     shuffled = list(range(1_000))
     random.Random(5).shuffle(shuffled)
-    pieces = [rows.take(shuffled).slice(start, 100) for start in range(0, 1_000, 100)]
-    assert checksum(pa.concat_tables(pieces)) == checksum(rows)
+    parts = [rows.take(shuffled).slice(start, 100) for start in range(0, 1_000, 100)]
+    assert checksum(pa.concat_tables(parts)) == checksum(rows)
 
 
 def test_missing_repeated_and_moved_values_are_noticed() -> None:
@@ -88,7 +88,7 @@ def test_values_that_differ_in_anything_have_other_checksums(values: list[Any], 
     array = pa.array(values, data_type)
     found = {checksum(pa.table({"value": array.slice(index, 1)})) for index in range(len(array))}
     assert len(found) == len(values)
-    # Every pair of values, so that no two of them can trade places unnoticed.
+    # Every pair of values, so that no two of them can be swapped unnoticed.
     pairs = [checksum(pa.table({"value": pa.array(pair, data_type)})) for pair in combinations(values, 2)]
     assert len(set(pairs)) == len(pairs)
 

@@ -50,7 +50,7 @@ def nearly_always(level: int) -> Expression:
 
 
 def never(level: int) -> Expression:
-    """No bound tells so: the text lies among the others."""
+    """Bounds cannot exclude it: the string sorts among the others."""
     return col("c") == f"k{level % 300:03d}x"
 
 

@@ -26,7 +26,7 @@ SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.com
 
 @dataclass(frozen=True)
 class WithDeletes(HiveTable):
-    """A folder of files of which some rows are gone, by the names of the files."""
+    """A folder of files with deleted rows, by file name."""
 
     gone: Mapping[str, Any] = None  # type: ignore[assignment]
 
@@ -107,7 +107,7 @@ def test_a_limit_counts_rows_that_are_left(folder: Path) -> None:
 def test_D16_a_deleted_row_that_the_file_does_not_have_is_an_error(folder: Path) -> None:
     table = table_with(folder, {"0.parquet": [5, ROWS]})
     with pytest.raises(
-        CorruptFile, match=r"row 3000 of '.*0\.parquet' is said to be deleted, and the file has 3,000 rows"
+        CorruptFile, match=r"row 3000 of '.*0\.parquet' is recorded as deleted, but the file has 3,000 rows"
     ):
         Scan(table).count()
 

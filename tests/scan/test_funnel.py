@@ -1,13 +1,155 @@
-"""The funnel as text: columns that stay in line whatever stands between them."""
+"""The funnel: units skipped at each level add up to total − kept, and the text stays aligned."""
 
 from __future__ import annotations
 
+import itertools
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tamis
+from builders.by_pages import read_by_pages
+from builders.choices import Choices
+from builders.delta_cases import random_delta_case
+from builders.hive_cases import random_hive_case
+from builders.iceberg_cases import random_iceberg_case
+from builders.indexed import write_files
+from builders.predicates import Said
+from tamis import PartitionFilter
+from tamis.expr.nodes import Column, and_
+from tamis.formats.delta.planning import prune_files
+from tamis.formats.source import LEVELS
+from tamis.scan.aggregation.aggregate_scan import aggregate
+from tamis.scan.aggregation.measures import Measure
+from tamis.scan.aggregation.top_n import top_rows
 from tamis.scan.report.funnel import funnel_text
 from tamis.scan.report.report import Report, add_level
+from tamis.scan.scan import planner_of
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.prune import ConjunctOutcome
 
+FEWER = settings(max_examples=max(1, settings().max_examples // 4))
+"""A whole table is written for each example."""
+
+SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
+
 NOTE = "a sentence that is much longer than every part of the filter"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _by_pages() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        read_by_pages(patch)
+        yield
+
+
+def check_sums(report: Report | None, *context: object) -> None:
+    """Check that the outcomes of each level explain every unit that it skips."""
+    assert report is not None
+    for level in report.to_dict()["levels"]:
+        skipped = sum(each["skipped"] for each in level["by_predicate"])
+        assert skipped == level["total"] - level["kept"], (level, *context)
+
+
+def check_scans(table: tamis.Table, choices: Choices, said: list[Said]) -> None:
+    """Check plans and reads with several conjuncts, partition filters, limits and any subset of levels."""
+    others = ("path", "size", "num_records")
+    columns = [name for name in table.files().column_names if name not in others and "." not in name]
+    filters: list[object] = [
+        None,
+        and_(*(each.expr for each in said)),
+        *(each.expr for each in said),
+        *(PartitionFilter.is_not_null(column) for column in columns),
+        *(PartitionFilter.or_(PartitionFilter.eq(column, "eu"), PartitionFilter.gt(column, "1")) for column in columns),
+    ]
+    for where in (filters[1], choices.one_of(filters)):
+        for limit in (None, choices.number(0, 6)):
+            for levels in (LEVELS, choices.one_of(SUBSETS)):
+                scan = table.scan(where, limit=limit, levels=levels)
+                context = (where, limit, levels)
+                for depth in ("files", "row_groups", "pages"):
+                    check_sums(scan.plan(depth).report, depth, *context)
+                if isinstance(where, PartitionFilter) or choices.flag():
+                    scan = table.scan(where, limit=limit, levels=levels)
+                scan.to_arrow()
+                check_sums(scan.report, "read", *context)
+                scan.count()
+                check_sums(scan.report, "count", *context)
+
+
+@FEWER
+@given(st.data())
+def test_skipped_units_of_a_delta_table_add_up(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        case = random_delta_case(choices, Path(folder), predicates=2)
+        patch.setattr(prune_files, "MOST_FILES_WHILE_READING", choices.one_of([64 * 1024, 1, 3]))
+        check_scans(tamis.open(folder), choices, case.said)
+
+
+@FEWER
+@given(st.data())
+def test_skipped_units_of_an_iceberg_table_add_up(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_iceberg_case(choices, Path(folder), predicates=2)
+        check_scans(tamis.open(folder), choices, case.said)
+
+
+@FEWER
+@given(st.data())
+def test_skipped_units_of_a_hive_table_add_up(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        said = random_hive_case(choices, Path(folder), predicates=2)
+        check_scans(tamis.open(folder), choices, said)
+
+
+@pytest.mark.parametrize("where", ["id > 25 AND name = 'n7'", "id BETWEEN 12 AND 25", "x > 3 AND id < 15"])
+def test_skipped_units_of_an_indexed_table_add_up(tmp_path: Path, where: str) -> None:
+    root = write_files(tmp_path / "table", range(4))
+    tamis.index.build(root, bloom=["name"])
+    for limit in (None, 2):
+        scan = tamis.open(root).scan(where, limit=limit)
+        check_sums(scan.plan().report, where, limit)
+        scan.to_arrow()
+        check_sums(scan.report, where, limit)
+
+
+def test_skipped_files_of_a_delta_checkpoint_add_up(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    for number in range(6):
+        rows = pa.table({"p": [f"p{number % 3}"], "x": [number], "y": [number * 10]})
+        deltalake.write_deltalake(tmp_path / "t", rows, mode="append", partition_by=["p"])
+    table = deltalake.DeltaTable(tmp_path / "t")
+    table.create_checkpoint()
+    table.delete("x = 1")
+    for where in ("p = 'p1' AND x > 1", "x > 2 AND y > 30", "p > 'p0' AND y < 20 AND x < 5"):
+        scan = tamis.open(str(tmp_path / "t")).scan(where)
+        check_sums(scan.plan().report, where)
+
+
+def test_skipped_rows_of_aggregations_and_top_rows_add_up(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "table", range(4))
+    planner = planner_of(tamis.open(root).scan("x > 2 AND id < 28", columns=["id"]))
+    column = Column(("id",), type=pa.int64())
+    for measures in ([Measure("max", column), Measure("count")], [Measure("min", column)], [Measure("sum", column)]):
+        aggregate(planner, [], measures)
+        check_sums(planner.report, measures)
+    for _ in top_rows(planner, column, 3, descending=True, nulls_first=False, with_ties=False):
+        pass
+    check_sums(planner.report, "top")
+    scan = tamis.open(root).scan("x > 2")
+    batches = scan.to_batches()
+    next(batches)
+    assert isinstance(batches, Generator)
+    batches.close()
+    check_sums(scan.report, "stopped")
 
 
 def test_a_note_is_a_line_of_its_own_that_pushes_nothing_aside() -> None:

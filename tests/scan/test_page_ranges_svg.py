@@ -47,7 +47,7 @@ def test_sorted_pages_climb_like_stairs(tmp_path: Path) -> None:
     assert [left for left, *_ in found] == sorted(left for left, *_ in found)
     for (_, top, _, _), (_, next_top, _, next_height) in pairwise(found):
         assert next_top + next_height <= top + 2
-    assert "Overlap 10 %: a typical value lies within the range of 1 of 10 pages" in texts(svg)
+    assert "Overlap 10 %: a typical value is in the range of 1 of 10 pages" in texts(svg)
     assert "200 rows in 2 row groups" in texts(svg)
 
 
@@ -158,7 +158,7 @@ def test_the_picture_is_described_for_those_who_do_not_see_it(tmp_path: Path) ->
     ids=["null only", "no statistics", "no rows", "no order"],
 )
 def test_a_column_without_bounds_is_refused(tmp_path: Path, values: Any, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgument, match="nothing to draw of column 'x'"):
+    with pytest.raises(InvalidArgument, match="no bounds to draw for column 'x'"):
         picture(tmp_path, values, **options)
 
 

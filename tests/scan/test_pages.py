@@ -1,4 +1,4 @@
-"""The levels below row groups in whole scans: what they must not believe, and what they account for."""
+"""The levels below row groups in whole scans: damaged metadata, and reports."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def test_E2_a_file_that_was_replaced_by_one_of_the_same_size_is_an_error(tmp_pat
     scan.plan()
     write(path, pa.table({"x": np.arange(ROWS)[::-1]}), compression="none", use_dictionary=False)
     assert path.stat().st_size == size
-    with pytest.raises(CorruptFile, match="was written again"):
+    with pytest.raises(CorruptFile, match="was rewritten after"):
         scan.to_arrow()
 
 
-def test_the_report_says_why_small_row_groups_are_read_as_they_are(tmp_path: Path) -> None:
+def test_the_report_says_why_small_row_groups_are_read_whole(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", pa.table({"x": np.arange(100)}))
     plan = tamis.open(tmp_path).scan("x < 50").plan()
     assert [level.level for level in plan.report.levels] == ["files", "row_groups"]
-    assert plan.report.levels[-1].note == "read as they are: fewer than 256 KiB of each are needed"
-    assert "read as they are" in str(plan.report)
+    assert plan.report.levels[-1].note == "read whole: row groups under 256 KiB"
+    assert "read whole" in str(plan.report)
     assert tamis.open(tmp_path).scan("x < 500").plan().report.levels[-1].note is None
 
 

@@ -1,4 +1,4 @@
-"""Partition values on their way from a plan to the rows: exact, whatever Python makes of them."""
+"""Partition values from plan to rows: exact, even if Python cannot represent them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tamis.scan.planning.task_data import get_task_reader, tasks_from_table, tas
 from tamis.scan.planning.tasks import ScanTask, partition_values_of
 
 
-def partitioned_by(place: Path, declared: str, *texts: str | None) -> tamis.Table:
+def partitioned_by(folder: Path, declared: str, *texts: str | None) -> tamis.Table:
     """A Delta table with a file for each partition value; ids count from 0."""
-    log = DeltaLog(place, {"id": "long", "p": declared}, partition_columns=["p"], features=["timestampNtz"])
+    log = DeltaLog(folder, {"id": "long", "p": declared}, partition_columns=["p"], features=["timestampNtz"])
     log.commit(
         *(
             data_file(log, f"{number}.parquet", pa.table({"id": pa.array([number], pa.int64())}), {"p": text})
             for number, text in enumerate(texts)
         )
     )
-    return tamis.open(place)
+    return tamis.open(folder)
 
 
 def elsewhere(scan: tamis.Scan, schema: pa.Schema) -> pa.Table:

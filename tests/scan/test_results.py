@@ -1,4 +1,4 @@
-"""Rows in other libraries: every type that a Parquet file can hold is taken, or refused by the name of its column."""
+"""Rows in other libraries: every Parquet type is converted, or rejected with the name of its column."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def refusal_of(table: tamis.Table, query: str | None, method: str) -> str | None
     try:
         count = len(rows.fetchall() if method == "to_duckdb" else rows)
     except duckdb.Error as error:
-        # A relation is DuckDB's: what is wrong with a value it says while it reads, in its own words around ours.
+        # A DuckDB relation raises errors of values while it reads, as DuckDB errors around ours.
         return str(error)
     return None if count == 2 else f"{count} rows"
 
@@ -109,13 +109,13 @@ def test_an_interval_with_months_is_refused_by_polars_with_its_name(tmp_path: Pa
 def test_two_columns_of_one_name_are_refused_by_polars_with_the_name(tmp_path: Path) -> None:
     query = session_of(tmp_path, i=pa.array([1])).sql("SELECT i AS a, i + 1 AS a FROM t")
     assert query.to_arrow().num_columns == 2
-    with pytest.raises(UnsupportedFeature, match=r"'a' is there twice: .* AS"):
+    with pytest.raises(UnsupportedFeature, match=r"found 'a' twice: .* AS"):
         query.to_polars()
 
 
 def test_a_day_that_python_does_not_have_is_refused_by_pandas_with_its_name(tmp_path: Path) -> None:
     session = session_of(tmp_path, i=pa.array([1]), day=pa.array([2_932_897], pa.date32()))
-    with pytest.raises(UnsupportedFeature, match=r"pandas does not take the column 'day', a date: year 10000"):
+    with pytest.raises(UnsupportedFeature, match=r"pandas cannot hold the column 'day', a date: year 10000"):
         session.sql("SELECT * FROM t").to_pandas()
 
 

@@ -92,7 +92,7 @@ def test_no_other_file_can_have_a_column_where_the_schema_is_that_of_all(tmp_pat
 def test_T11_files_of_two_number_types_give_all_rows_or_an_error(
     tmp_path: Path, first: pa.DataType, second: pa.DataType, partitioned: bool
 ) -> None:
-    """Each file alone, opened with its own schema, tells which of its rows match."""
+    """Return the matching rows of each file, opened alone with its own schema."""
     types = (first, second)
     files = [pa.array(NUMBERS[each], each) for each in types]
     write(tmp_path, files, partitioned=partitioned)

@@ -80,12 +80,12 @@ def test_a_remote_small_file_costs_one_opening_and_one_read() -> None:
     scan = table.scan()
     assert scan.to_arrow()["id"].to_pylist() == list(range(FILES * 10))
     assert scan.report is not None
-    # The file that told the schema may still be open.
+    # The file that provided the schema may still be open.
     assert 2 * FILES - 2 <= (scan.report.requests or 0) <= 2 * FILES
     again = table.scan(columns=["name"])
     assert again.to_arrow()["name"].to_pylist() == [f"n{number}" for number in range(FILES) for _ in range(10)]
     assert again.report is not None
-    # The footers are known: opened, when it was written (which this store does not tell by itself), the column.
+    # The footers are cached: open the file, look up its time (this store does not return it), read the column.
     assert (again.report.requests or 0) <= 3 * FILES
 
 

@@ -268,8 +268,8 @@ def test_T2_decimals_of_every_storage(tmp_path, precision, scale, as_integer):
 
 
 def test_T3_int96_timestamps(tmp_path):
-    moments = [datetime(1960, 1, 1), datetime(1969, 12, 31, 23), datetime(1970, 1, 1), datetime(2024, 1, 1)]
-    table = written(tmp_path, {"x": pa.array(moments)}, use_deprecated_int96_timestamps=True)
+    timestamps = [datetime(1960, 1, 1), datetime(1969, 12, 31, 23), datetime(1970, 1, 1), datetime(2024, 1, 1)]
+    table = written(tmp_path, {"x": pa.array(timestamps)}, use_deprecated_int96_timestamps=True)
     assert rows_of(table, "x < '1970-01-01'") == [0, 1]
     assert rows_of(table, "x = '2024-01-01'") == [3]
     assert rows_of(table, "date(x) = '1969-12-31'") == [1]

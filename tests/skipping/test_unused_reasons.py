@@ -9,7 +9,7 @@ import pytest
 
 from builders.units import ALL_NULL, DATE, DOUBLE, INT, TEXT, TIMESTAMP, Unit, batch_of, unused_because
 from tamis.skipping.predicate import make_predicate
-from tamis.skipping.prune import prune
+from tamis.skipping.prune import SKIPPED_BEFORE, prune
 
 DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
 
@@ -98,13 +98,15 @@ def test_no_units_need_no_reason():
     assert [each.unused_because for each in pruned.outcomes] == [None]
 
 
-def test_each_conjunct_counts_what_it_alone_would_skip():
+def test_a_unit_that_several_conjuncts_skip_counts_for_the_first():
     conjuncts = make_predicate("a > 5 AND b > 5", pa.schema([("a", INT), ("b", INT)]), "t").conjuncts
     low, high = Unit(1, 3), Unit(7, 9)
     pruned = prune(batch_of({"a": (INT, [low, low, high]), "b": (INT, [low, high, high])}), conjuncts)
     assert pruned.selection.to_pylist() == [False, False, True]
     assert [(each.predicate, each.skipped) for each in pruned.outcomes] == [
         ("a > 5", 2),
-        ("b > 5", 1),
+        ("b > 5", 0),
     ]
+    assert [each.unused_because for each in pruned.outcomes] == [None, SKIPPED_BEFORE]
+    assert [each.to_pylist() for each in pruned.skipped_by] == [[True, True, False], [False, False, False]]
     assert [each.to_pylist() for each in pruned.fully_matched] == [[True], [True]]

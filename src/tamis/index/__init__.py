@@ -1,10 +1,10 @@
-"""The statistics index of a table: footers and Bloom filters of its data files, recorded beside it for many queries.
+"""The statistics index of a table: footers and Bloom filters of its data files, stored beside it for many queries.
 
     tamis.index.build("orders")                              # every column, footers only
     tamis.index.build("orders", bloom=["customer"])          # and a Bloom filter of each file for one of them
     tamis.open("orders").scan("customer = 'c-42'")           # finds it and uses it
 
-A second build adds what is new and nothing else. Reading order: `operations` (the public functions), `building`,
+A second build reads only new files. Reading order: `operations` (the public functions), `building`,
 `collect`, `spec`, `store`, `entries`, `table_index`.
 """
 

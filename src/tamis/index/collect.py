@@ -1,21 +1,21 @@
-"""Harvest: read footers, and values where they are asked for, of some data files, and write what they say as a part.
+"""Collecting statistics: reads footers, and values if requested, of some data files, and writes them as one part.
 
-One call is about some files and makes one part, in a thread or in a Spark executor alike. An entry is a row:
+One call handles some files and writes one part, in a thread or in a Spark executor. An entry is a row:
 
 | column                   | meaning                                                                              |
 |--------------------------|--------------------------------------------------------------------------------------|
-| `path`                   | below the table's folder, or whole where it is elsewhere                             |
-| `size`, `modified_ns`    | as they were listed: an entry counts only for a file that still has both             |
-| `schema`                 | the number of the file's schema, see `tamis.index.store`; null where it is not noted |
-| `footer_offset`, `footer_length` | where its footer is                                                          |
-| `row_count`, `lower:x`, … | of the whole file, as `tamis.skipping.metadata` lays it out: by its footer, or where  |
-|                          | that is silent by its page indexes                                                   |
+| `path`                   | relative to the table's folder, or absolute if it is elsewhere                      |
+| `size`, `modified_ns`    | as listed: an entry is valid only for a file that still has both                     |
+| `schema`                 | the number of the file's schema, see `tamis.index.store`; null if not recorded       |
+| `footer_offset`, `footer_length` | the position of its footer                                                   |
+| `row_count`, `lower:x`, … | of the whole file, in the layout of `tamis.skipping.metadata`: from its footer, or    |
+|                          | from its page indexes if the footer has no bounds                                    |
 | `bloom:x`                | the bits of a Bloom filter, see `tamis.index.bloom_bits`                             |
-| `group:row_count`, `group:lower:x`, … | what the footer says of its row groups: lists, one value each           |
-| `group:counted_nan_count:x` | how many NaN were counted in its row groups                                        |
-| `group:sizes`            | the compressed bytes of every leaf in every row group; null where there are many     |
+| `group:row_count`, `group:lower:x`, … | the footer's metadata of its row groups: lists, one value each          |
+| `group:counted_nan_count:x` | the NaN counts of its row groups, from values                                     |
+| `group:sizes`            | the compressed bytes of every leaf in every row group; null if there are many leaves |
 
-A file that cannot be read is left out, and told: a scan that needs it says the same.
+A file that cannot be read is left out and reported; a scan that needs it raises the same error.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ logger = logging.getLogger("tamis")
 
 GROUP = "group:"
 SIZES = f"{GROUP}sizes"
-FUNCTION = "tamis.index.collect:harvest"
+FUNCTION = "tamis.index.collect:collect_entries"
 
 RESULT = pa.schema(
     [
@@ -73,17 +73,17 @@ RESULT = pa.schema(
         ("left_out_because", pa.string()),
     ]
 )
-"""What a call says of the part that it wrote; `name` is null where no file was left to write about."""
+"""The result of a call: the part that it wrote; `name` is null if no file could be read."""
 
 MOST_LEAVES = 100
-"""Of files with more columns it is not noted how many bytes each of them takes."""
+"""The bytes of leaf columns are not recorded for files with more of them."""
 
 _TRAILER = 8  # behind the footer: its length, then the magic
 
 _Unreadable = (CorruptFile, MissingFile, UnsupportedFeature)
 
 
-def harvest_arguments(
+def collection_arguments(
     schema: pa.Schema,
     partition_columns: Sequence[str],
     names: ColumnMapping | None,
@@ -91,7 +91,7 @@ def harvest_arguments(
     *,
     with_schemas: bool,
 ) -> dict[str, Any]:
-    """What every call needs to know of the table, as JSON."""
+    """Return the arguments that all calls share, as JSON values."""
     return {
         "schema": b64encode(schema.serialize().to_pybytes()).decode(),
         "partition_columns": list(partition_columns),
@@ -102,8 +102,8 @@ def harvest_arguments(
 
 
 @dataclass(frozen=True)
-class Harvester:
-    """What calls share: the table, and what to note of its files."""
+class EntryCollector:
+    """Collects the entries of files: the table, and what to record of its files."""
 
     storage: Storage
     store: IndexStore
@@ -114,17 +114,19 @@ class Harvester:
     with_schemas: bool
 
     def entries(self, files: pa.Table) -> tuple[pa.Table, list[bytes], list[str]]:
-        """The entries of files (`path`, `size`, `modified_ns`), their schemas, and why others have none."""
+        """Return the entries of files (`path`, `size`, `modified_ns`), their schemas, and why others have none."""
         wanted = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
         patience = LOCAL_PATIENCE if self.storage.is_local else 0.0
         each = run_in_threads(self._read, wanted, self.storage.threads, patience=patience)
         read = [(file, *found) for file, found in zip(wanted, each, strict=True) if not isinstance(found, str)]
         reasons = [found for found in each if isinstance(found, str)]
         footers = [footer for _, footer, _ in read]
-        serialised = {schema: _schema_bytes(schema) for schema in dict.fromkeys(footer.schema for footer in footers)}
+        serialised = {
+            schema: _serialise_schema(schema) for schema in dict.fromkeys(footer.schema for footer in footers)
+        }
         schemas: dict[bytes, int] = {}
         numbers = [schemas.setdefault(serialised[footer.schema], len(schemas)) for footer in footers]
-        table = self._table([file for file, *_ in read], footers, [values for *_, values in read])
+        table = self._make_table([file for file, *_ in read], footers, [values for *_, values in read])
         if self.with_schemas:
             table = table.append_column(SCHEMA, pa.array(numbers, pa.int32()))
         return table, list(schemas) if self.with_schemas else [], reasons
@@ -134,7 +136,7 @@ class Harvester:
         try:
             footer, content = load_footer(self.storage, path, size, modified_ns, self.names)
             for column in self.spec.columns:
-                footer.schema.find(column.path)  # raises where two columns of the file are meant
+                footer.schema.find(column.path)  # raises if the name is ambiguous in the file
             if not self.spec.valued:
                 return footer, ValuesOfFile()
             return footer, read_values(self._reader, self.spec, file, row_counts(footer), content)
@@ -149,12 +151,12 @@ class Harvester:
             self.storage, self.schema, Predicate(TRUE), projection, self.partition_columns, self.names, False
         )
 
-    def _table(
+    def _make_table(
         self, files: Sequence[tuple[str, int, int | None]], footers: Sequence[Footer], values: Sequence[ValuesOfFile]
     ) -> pa.Table:
         counts = np.array([footer.metadata.num_row_groups for footer in footers], np.int64)
-        groups = self._groups(footers)
-        counted = self._counted_nan(values)
+        groups = self._read_groups(footers)
+        counted = self._collect_nan_counts(values)
         parquet = [ParquetFile(self.storage, *file, footer) for file, footer in zip(files, footers, strict=True)]
         with_pages = with_bounds_of_pages(groups, parquet, self.spec.columns, self.storage.threads)
         of_files = FileRows(counts).describe({**with_pages, **counted}, self.spec.columns)
@@ -174,13 +176,13 @@ class Harvester:
             if column.has_bloom:
                 bits = [found.filters.get(column) for found in values]
                 columns[column.name(BLOOM)] = pa.array(bits, pa.large_binary())
-        columns |= {f"{GROUP}{name}": _list(offsets, array) for name, array in groups.items()}
-        columns |= {f"{GROUP}counted_{name}": _list(offsets, array) for name, array in counted.items()}
-        columns[SIZES] = pa.array([_sizes(footer) for footer in footers], pa.list_(types.LONG))
+        columns |= {f"{GROUP}{name}": _make_list_array(offsets, array) for name, array in groups.items()}
+        columns |= {f"{GROUP}counted_{name}": _make_list_array(offsets, array) for name, array in counted.items()}
+        columns[SIZES] = pa.array([_read_leaf_sizes(footer) for footer in footers], pa.list_(types.LONG))
         return pa.table(columns)
 
-    def _counted_nan(self, values: Sequence[ValuesOfFile]) -> dict[str, pa.Array]:
-        """How many NaN there are in all row groups, by the names of the index."""
+    def _collect_nan_counts(self, values: Sequence[ValuesOfFile]) -> dict[str, pa.Array]:
+        """Return the NaN counts of all row groups, by the names of the index."""
         return {
             column.name("nan_count"): pa.array(
                 [count for each in values for count in each.nan_counts[column]], types.LONG
@@ -189,8 +191,8 @@ class Harvester:
             if column.counts_nan
         }
 
-    def _groups(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
-        """What footers say of all row groups, one file after another, under the names of the index."""
+    def _read_groups(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
+        """Return the footers' metadata of all row groups in file order, by the names of the index."""
         rows = [count for footer in footers for count in row_counts(footer)]
         found = {ROW_COUNT.name: pa.array(rows, types.LONG)}
         alike = group_similar_footers(footers)
@@ -201,19 +203,19 @@ class Harvester:
                 for each in alike
             ]
             own = {
-                column.name(kind): _concatenated([each.get(name) for each in described], counts, data_type)
-                for kind, name, data_type in _kinds(column.column)
+                column.name(kind): _concatenate([each.get(name) for each in described], counts, data_type)
+                for kind, name, data_type in _list_kinds(column.column)
             }
             found |= cut_bounds(own, column)
         return found
 
 
-def harvest(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """Describe the files of an item in a part of the index, and say what was written."""
-    harvester = arguments.memoise(_harvester)
-    entries, schemas, reasons = harvester.entries(read_table(item))
-    part = harvester.store.write_part(entries, schemas, harvester.spec) if entries.num_rows else None
-    said = {
+def collect_entries(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+    """Collect the entries of the files of a work item, write them as a part, and yield the result."""
+    collector = arguments.memoise(_make_collector)
+    entries, schemas, reasons = collector.entries(read_table(item))
+    part = collector.store.write_part(entries, schemas, collector.spec) if entries.num_rows else None
+    result = {
         "name": None if part is None else part.name,
         "size": 0 if part is None else part.size,
         "files": entries.num_rows,
@@ -223,15 +225,15 @@ def harvest(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         "left_out": len(reasons),
         "left_out_because": reasons[0] if reasons else None,
     }
-    yield pa.RecordBatch.from_pylist([said], schema=RESULT)
+    yield pa.RecordBatch.from_pylist([result], schema=RESULT)
 
 
-def _harvester(arguments: Arguments) -> Harvester:
-    place = arguments["index"]["storage"]
+def _make_collector(arguments: Arguments) -> EntryCollector:
+    storage = arguments["index"]["storage"]
     names = arguments["names"]
-    return Harvester(
+    return EntryCollector(
         arguments.storage,
-        IndexStore(open_storage(place["uri"], place["options"] or None)),
+        IndexStore(open_storage(storage["uri"], storage["options"] or None)),
         pa.ipc.read_schema(pa.py_buffer(b64decode(arguments["schema"]))),
         tuple(arguments["partition_columns"]),
         None if names is None else ColumnMapping.from_json(names),
@@ -240,32 +242,32 @@ def _harvester(arguments: Arguments) -> Harvester:
     )
 
 
-def _kinds(column: Column) -> list[tuple[str, str, pa.DataType]]:
-    """The pieces of a column's metadata: kind, name in the layout of the table, type."""
+def _list_kinds(column: Column) -> list[tuple[str, str, pa.DataType]]:
+    """Return the kinds of a column's metadata: kind, name in the layout of the table, type."""
     assert column.type is not None
     return [
         (kind, metadata_name(kind, column.path), data_type) for kind, data_type in types_of_kinds(column.type).items()
     ]
 
 
-def _concatenated(arrays: Sequence[pa.Array | None], counts: Sequence[int], data_type: pa.DataType) -> pa.Array:
+def _concatenate(arrays: Sequence[pa.Array | None], counts: Sequence[int], data_type: pa.DataType) -> pa.Array:
     known = [
         pa.nulls(count, data_type) if array is None else array for array, count in zip(arrays, counts, strict=True)
     ]
     return pa.concat_arrays(known) if known else pa.nulls(0, data_type)
 
 
-def _schema_bytes(schema: FileSchema) -> bytes:
-    """The schema of a file without what writers note besides: it differs from file to file, and nobody asks for it."""
+def _serialise_schema(schema: FileSchema) -> bytes:
+    """Return the schema of a file without metadata of its writer, which differs from file to file and is not needed."""
     fields = [pa.field(field.name, field.type, field.nullable) for field in schema.arrow]
     return bytes(pa.schema(fields).serialize().to_pybytes())
 
 
-def _list(offsets: pa.Array, values: pa.Array) -> pa.ListArray:
+def _make_list_array(offsets: pa.Array, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, values)
 
 
-def _sizes(footer: Footer) -> list[int] | None:
+def _read_leaf_sizes(footer: Footer) -> list[int] | None:
     metadata = footer.metadata
     if metadata.num_columns > MOST_LEAVES:
         return None
@@ -275,20 +277,20 @@ def _sizes(footer: Footer) -> list[int] | None:
     ]
 
 
-# --- What only the values of a file tell: Bloom filters, and how many NaN there are -----------------------------------
+# --- Statistics from values: Bloom filters and NaN counts -------------------------------------------------------------
 
 FEW_HASHES = 256 * 1024
-"""So many hashes wait before they are sorted into those that are known, or as many as are known."""
+"""New hashes are merged into the sorted ones when there are more than this, and more than the sorted ones."""
 
 
 @dataclass
 class ValuesOfFile:
-    """What the values of one file tell of the columns that were asked for."""
+    """The statistics of one file that are computed from its values."""
 
     nan_counts: dict[IndexedColumn, list[int]] = field(default_factory=dict)
-    """For each row group."""
+    """The NaN count of each row group."""
     filters: dict[IndexedColumn, bytes | None] = field(default_factory=dict)
-    """The bits of a Bloom filter of the whole file; None where it has none."""
+    """The Bloom filter of the whole file; None if it has none."""
 
 
 def read_values(
@@ -300,19 +302,19 @@ def read_values(
 ) -> ValuesOfFile:
     """Read the columns of `spec.valued`, which are the reader's projection, one row group after another.
 
-    `file` is its path, size and time of change, `rows` how many each row group has, `content` all of it where it is at
-    hand.
+    `file` is its path, size and modification time, `rows` the row counts of its row groups, `content` the whole file if
+    it is in memory.
     """
     found = ValuesOfFile({column: [] for column in spec.valued if column.counts_nan})
     most = most_distinct(spec.false_positives)
-    hashed = {column: _Hashes(column, most) for column in spec.valued if column.has_bloom}
+    hashed = {column: _HashSet(column, most) for column in spec.valued if column.has_bloom}
     for row_group, count in enumerate(rows):
         task = ScanTask(*file, row_group, count, 0, {}, (), None, content)  # type: ignore[arg-type]
         for counts in found.nan_counts.values():
             counts.append(0)
         for batch in reader.read([task]):
             for column in spec.valued:
-                values = _values(batch, column)
+                values = _get_values(batch, column)
                 if column in found.nan_counts:
                     found.nan_counts[column][-1] += pc.is_nan(values).true_count
                 if column.has_bloom:
@@ -323,8 +325,8 @@ def read_values(
     return found
 
 
-class _Hashes:
-    """The hashes of the values of a column, each once; none where there are too many, or some have no certain form."""
+class _HashSet:
+    """The distinct hashes of a column's values; None if there are too many, or if some have no canonical form."""
 
     def __init__(self, column: IndexedColumn, most: int) -> None:
         self._leaf = canonical_leaf(column.type)
@@ -344,7 +346,7 @@ class _Hashes:
             self.all()
 
     def all(self) -> Array | None:
-        """All of them, ascending."""
+        """Return all hashes, ascending."""
         if self._known is not None and self._waiting:
             joined = ascending(np.concatenate([self._known, *self._waiting]))
             self._known = joined if len(joined) <= self._most else None
@@ -352,7 +354,7 @@ class _Hashes:
         return self._known
 
 
-def _values(batch: pa.RecordBatch, column: IndexedColumn) -> pa.Array:
+def _get_values(batch: pa.RecordBatch, column: IndexedColumn) -> pa.Array:
     found = batch.column(column.path[0])
     for name in column.path[1:]:
         # Unlike `field`, `struct_field` makes the fields of a null struct null.
@@ -364,17 +366,17 @@ def _values(batch: pa.RecordBatch, column: IndexedColumn) -> pa.Array:
     return found
 
 
-# --- Bounds out of page indexes, for row groups of whose statistics a column is left out ------------------------------
+# --- Bounds from page indexes, for column chunks without statistics ---------------------------------------------------
 #
-# Some writers describe pages and not whole chunks. What the pages of a chunk say together is known of the chunk.
+# Some writers write statistics of pages but not of whole chunks. Those of all pages of a chunk give those of the chunk.
 
 
 @dataclass(frozen=True, slots=True)
-class _Silent:
-    """A column of which the statistics of a row group say nothing, though its pages are described."""
+class _ChunkWithoutStatistics:
+    """A column chunk that has a page index but no statistics."""
 
     position: int
-    """Of the row group, among those of all files."""
+    """The position of the row group among those of all files."""
     row_group: int
     column: IndexedColumn
     leaf: Leaf
@@ -383,15 +385,15 @@ class _Silent:
 def with_bounds_of_pages(
     groups: Mapping[str, pa.Array], files: Sequence[ParquetFile], columns: Sequence[IndexedColumn], threads: int
 ) -> Mapping[str, pa.Array]:
-    """What is known of the row groups of files, one file after another, and what their page indexes add to it."""
-    silent = _silent(groups, files, columns)
-    if not silent:
+    """Return the metadata of the row groups of files, completed by their page indexes."""
+    chunks = _find_chunks_without_statistics(groups, files, columns)
+    if not chunks:
         return groups
-    wanted = list(silent.items())
+    wanted = list(chunks.items())
     each = run_in_threads(lambda one: _read(files[one[0]], one[1]), wanted, threads)
     found = dict(groups)
     for column in columns:
-        known = {position: said for one in each for (position, about), said in one.items() if about == column}
+        known = {position: found for one in each for (position, owner), found in one.items() if owner == column}
         if not known:
             continue
         rows = sorted(known)
@@ -404,14 +406,14 @@ def with_bounds_of_pages(
     return found
 
 
-def _silent(
+def _find_chunks_without_statistics(
     groups: Mapping[str, pa.Array], files: Sequence[ParquetFile], columns: Sequence[IndexedColumn]
-) -> dict[int, list[_Silent]]:
-    """By the number of the file."""
+) -> dict[int, list[_ChunkWithoutStatistics]]:
+    """Return the column chunks without statistics, by the number of the file."""
     counts = [file.footer.metadata.num_row_groups for file in files]
     owner = np.repeat(np.arange(len(files)), counts)
     first = np.cumsum([0, *counts])
-    found: dict[int, list[_Silent]] = {}
+    found: dict[int, list[_ChunkWithoutStatistics]] = {}
     for column in columns:
         lower, nulls = groups[column.name("lower")], groups[column.name("null_count")]
         has_values = pc.fill_null(pc.not_equal(nulls, groups[ROW_COUNT.name]), True)
@@ -422,21 +424,23 @@ def _silent(
             row_group = position - int(first[number])
             if leaf is None or not footer.metadata.row_group(row_group).column(leaf.index).has_column_index:
                 continue
-            found.setdefault(number, []).append(_Silent(position, row_group, column, leaf))
+            found.setdefault(number, []).append(_ChunkWithoutStatistics(position, row_group, column, leaf))
     return found
 
 
-def _read(file: ParquetFile, silent: Sequence[_Silent]) -> dict[tuple[int, IndexedColumn], dict[str, pa.Array]]:
-    """What the page indexes of a file say of whole row groups."""
+def _read(
+    file: ParquetFile, chunks: Sequence[_ChunkWithoutStatistics]
+) -> dict[tuple[int, IndexedColumn], dict[str, pa.Array]]:
+    """Return the metadata of column chunks from the page indexes of a file."""
     try:
         with file.open() as opened:
-            asked = [(each.row_group, each.column.column, each.leaf) for each in silent]
+            asked = [(each.row_group, each.column.column, each.leaf) for each in chunks]
             indexes = read_page_indexes(file, opened, (), asked)
     except CorruptFile:
-        # Whoever reads such pages says so; for an index it is as if there were none.
+        # A reader of the pages raises the error; the index records no bounds.
         return {}
     found = {}
-    for each in silent:
+    for each in chunks:
         pages = indexes.columns[each.row_group, each.column.column]
         if pages is None:
             continue
@@ -450,14 +454,14 @@ def _read(file: ParquetFile, silent: Sequence[_Silent]) -> dict[tuple[int, Index
     return found
 
 
-# --- Long bounds cut short: an index is read often, and the first characters of a bound say nearly all ----------------
+# --- Truncation of long bounds ----------------------------------------------------------------------------------------
 
 LONGEST_BOUND = 64
-"""Characters of a text, or bytes."""
+"""The maximum length of a bound, in characters of a string or in bytes."""
 
 
 def cut_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> dict[str, pa.Array]:
-    """The metadata of a column with bounds of at most `LONGEST_BOUND`; one that is cut is not exact any more."""
+    """Truncate the bounds of a column to `LONGEST_BOUND`. A truncated bound is inexact."""
     found = dict(metadata)
     is_text = types.is_text(column.type)
     if not (is_text or types.is_bytes(column.type)) or pa.types.is_fixed_size_binary(column.type):
@@ -468,7 +472,7 @@ def cut_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> dict[
         is_long = pc.fill_null(pc.greater(length, LONGEST_BOUND), False)
         if not is_long.true_count:
             continue
-        # Whatever a text starts with is at most the text; above it is what comes after all texts that start so.
+        # A prefix is at most the string. The upper bound is the successor of all strings with that prefix.
         heads = [bound[:LONGEST_BOUND] for bound in bounds.filter(is_long).to_pylist()]
         if kind == "upper":
             after = successor_of_prefix if is_text else successor_of_bytes

@@ -1,7 +1,7 @@
-"""The entries of an index in memory: those columns that somebody asked about, of all parts together.
+"""The entries of an index in memory: the columns that were requested so far, of all parts.
 
-A part that is gone, damaged or out of reach has no entries, and a damaged column of it is unknown: whatever an index
-does not tell keeps a file. That is logged once, and the next build makes it good.
+A missing, damaged or unreachable part has no entries, and a damaged column is unknown: a file without metadata is kept.
+It is logged once, and the next build repairs it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ logger = logging.getLogger("tamis")
 Rows = npt.NDArray[np.int64]
 
 Place = tuple[int, int]
-"""A part, and one of its row groups."""
+"""The position of a part, and of one of its row groups."""
 
 KEYS = ("path", "size", "modified_ns")
 
 _UNUSABLE = (CorruptFile, MissingFile, StorageError)
-"""What a part may be: a query returns the same rows without it, and must not fail because of it."""
+"""The errors of an unusable part: a query returns the same rows without it, and must not fail."""
 
 PIECES = WeightedCache(capacity=256 * 1024 * 1024)
-"""The Bloom filters, and what is known of row groups, that were read last."""
+"""The cache of Bloom filters and row group metadata."""
 
-_ALWAYS: dict[str, pa.DataType] = {
+_REQUIRED_COLUMNS: dict[str, pa.DataType] = {
     "path": types.STRING,
     "size": types.LONG,
     "modified_ns": types.LONG,
@@ -46,7 +46,7 @@ _ALWAYS: dict[str, pa.DataType] = {
 
 
 class Entries:
-    """The entries of an index, a row each. Any number of threads may use it."""
+    """The entries of an index, one row each. It is thread-safe."""
 
     def __init__(self, store: IndexStore, parts: Sequence[Part]) -> None:
         self._store = store
@@ -54,14 +54,14 @@ class Entries:
         self._columns: dict[str, pa.Array] = {}
         self._keys: pa.Array | None = None
         self._schemas: tuple[Rows, list[pa.Schema | None]] | None = None
-        self.parts = self._usable(parts)
+        self.parts = self._find_usable(parts)
         self._starts = np.cumsum([0, *(part.files for part in self.parts)])
-        self.load(_ALWAYS)
+        self.load(_REQUIRED_COLUMNS)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def _usable(self, parts: Sequence[Part]) -> list[Part]:
+    def _find_usable(self, parts: Sequence[Part]) -> list[Part]:
         def is_usable(part: Part) -> bool:
             try:
                 self._store.open_part(part)
@@ -74,14 +74,14 @@ class Entries:
         return [part for part, is_there in zip(parts, usable, strict=True) if is_there]
 
     def _warn(self, error: Exception) -> None:
-        logger.warning("a part of the index at '%s' is ignored, build it again: %s", self._store.place, error)
+        logger.warning("ignored a part of the index at '%s', build it again: %s", self._store.place, error)
 
     def column(self, name: str) -> pa.Array:
-        """A column that was loaded."""
+        """Return a loaded column."""
         return self._columns[name]
 
     def load(self, wanted: Mapping[str, pa.DataType]) -> None:
-        """Read columns that are not in memory yet, all parts side by side."""
+        """Read columns that are not in memory yet, from all parts concurrently."""
         with self._lock:
             missing = {name: data_type for name, data_type in wanted.items() if name not in self._columns}
             if not missing:
@@ -97,52 +97,52 @@ class Entries:
         except _UNUSABLE as error:
             self._warn(error)
             batches = []
-        # Without batches all is unknown, paths too, and nothing of the part is found.
-        return {name: _array(batches, name, data_type, part.files) for name, data_type in wanted.items()}
+        # Without batches everything is unknown, paths included, and no file is found in the part.
+        return {name: _make_array(batches, name, data_type, part.files) for name, data_type in wanted.items()}
 
     def rows_of(self, files: pa.Table, root: str) -> Rows:
-        """The entry of each file (`path`, `size`, `modified_ns`) of the table at `root`; -1 for none.
+        """Return the entry of each file (`path`, `size`, `modified_ns`) of the table at `root`; -1 for none.
 
-        An entry that was made when the file had another size or time is none, and so is one of a file without either.
+        An entry with another size or modification time does not count, and a file without these has no entry.
         """
-        found = pc.index_in(keys_of(files, root), value_set=self._own_keys(), skip_nulls=True)
+        found = pc.index_in(keys_of(files, root), value_set=self._get_keys(), skip_nulls=True)
         return np.asarray(pc.fill_null(found, -1), np.int64)
 
-    def _own_keys(self) -> pa.Array:
+    def _get_keys(self) -> pa.Array:
         with self._lock:
             if self._keys is None:
-                self._keys = _joined(*(self.column(name) for name in KEYS))
+                self._keys = _join_keys(*(self.column(name) for name in KEYS))
             return self._keys
 
     def live_counts(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """How many of some entries, ascending, are in each of the parts."""
+        """Return how many of some entries, ascending, are in each part."""
         counts: npt.NDArray[np.int64] = np.diff(np.searchsorted(rows, self._starts))
         return counts
 
     def rows_in(self, part: int, rows: Rows) -> Rows:
-        """Those of some entries that are in a part, counted within it."""
+        """Return the entries that are in a part, numbered within it."""
         start, end = self._starts[part], self._starts[part + 1]
         found: Rows = rows[(rows >= start) & (rows < end)] - start
         return found
 
     def schemas(self) -> tuple[Rows, list[pa.Schema | None]]:
-        """The distinct schemas of files, and which of them each entry has; None where it is not noted."""
+        """Return the schema number of each entry, and the distinct schemas; None for one that is not recorded."""
         with self._lock:
             if self._schemas is None:
                 self.load({SCHEMA: pa.int32()})
                 numbers = np.asarray(pc.fill_null(self.column(SCHEMA), -1), np.int64)
                 distinct: dict[bytes | None, int] = {None: 0}
                 for part, start, end in zip(self.parts, self._starts, self._starts[1:], strict=False):
-                    own = self._schemas_of(part)
-                    places = [distinct.setdefault(schema, len(distinct)) for schema in own]
-                    # Whatever is beyond, -1 included, is no schema.
+                    own = self._read_schemas(part)
+                    positions = [distinct.setdefault(schema, len(distinct)) for schema in own]
+                    # Numbers out of range, including -1, mean that no schema is recorded.
                     valid = (numbers[start:end] >= 0) & (numbers[start:end] < len(own))
-                    known = np.array([*places, 0], np.int64)
+                    known = np.array([*positions, 0], np.int64)
                     numbers[start:end] = known[np.where(valid, numbers[start:end], len(own))]
-                self._schemas = numbers, [_schema(each) for each in distinct]
+                self._schemas = numbers, [_parse_schema(each) for each in distinct]
             return self._schemas
 
-    def _schemas_of(self, part: Part) -> list[bytes]:
+    def _read_schemas(self, part: Part) -> list[bytes]:
         try:
             return self._store.schemas_of(part)
         except _UNUSABLE as error:
@@ -150,46 +150,46 @@ class Entries:
             return []
 
     def filters(self, name: str, rows: Rows) -> list[pa.Buffer | None]:
-        """The Bloom filters of entries; None for those that have none."""
-        places, within = self._places(rows)
-        pieces = self._pieces(name, places)
+        """Return the Bloom filters of entries; None for those without one."""
+        groups, within = self._locate(rows)
+        columns = self._read_columns(name, groups)
         found: list[pa.Buffer | None] = []
-        for place, row in zip(places, within, strict=True):
-            piece = pieces[place]
-            found.append(None if piece is None else piece[row].as_buffer())
+        for group, row in zip(groups, within, strict=True):
+            column = columns[group]
+            found.append(None if column is None else column[row].as_buffer())
         return found
 
     def lists(self, name: str, data_type: pa.DataType, rows: Rows) -> pa.Array:
-        """A column of lists about the row groups of entries; null where it is not noted."""
-        places, within = self._places(rows)
-        pieces = self._pieces(name, places)
+        """Return a column of lists over the row groups of entries; null if not recorded."""
+        groups, within = self._locate(rows)
+        columns = self._read_columns(name, groups)
         wanted = pa.list_(data_type)
         starts: dict[Place, int] = {}
         arrays: list[pa.Array] = [pa.nulls(1, wanted)]
-        for place, piece in pieces.items():
-            array = None if piece is None else _as_list(piece, data_type)
+        for group, column in columns.items():
+            array = None if column is None else _cast_to_list(column, data_type)
             if array is not None:
-                starts[place] = sum(map(len, arrays))
+                starts[group] = sum(map(len, arrays))
                 arrays.append(array)
-        taken = [starts[place] + row if place in starts else 0 for place, row in zip(places, within, strict=True)]
-        return pa.concat_arrays(arrays).take(pa.array(taken, types.LONG))
+        indices = [starts[group] + row if group in starts else 0 for group, row in zip(groups, within, strict=True)]
+        return pa.concat_arrays(arrays).take(pa.array(indices, types.LONG))
 
-    def _places(self, rows: Rows) -> tuple[list[Place], list[int]]:
-        """The part and row group in which each entry is, and its number there."""
+    def _locate(self, rows: Rows) -> tuple[list[Place], list[int]]:
+        """Return the part and row group of each entry, and its position there."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         local = rows - self._starts[owners]
         groups, within = local // FILES_OF_A_ROW_GROUP, local % FILES_OF_A_ROW_GROUP
         return list(zip(owners.tolist(), groups.tolist(), strict=True)), within.tolist()
 
-    def _pieces(self, name: str, places: Sequence[Place]) -> dict[Place, pa.Array | None]:
-        wanted = list(dict.fromkeys(places))
-        found = run_in_threads(lambda place: self._piece(name, place), wanted, self._store.storage.threads)
+    def _read_columns(self, name: str, groups: Sequence[Place]) -> dict[Place, pa.Array | None]:
+        wanted = list(dict.fromkeys(groups))
+        found = run_in_threads(lambda group: self._read_column(name, group), wanted, self._store.storage.threads)
         return dict(zip(wanted, found, strict=True))
 
-    def _piece(self, name: str, place: Place) -> pa.Array | None:
-        """A column of one row group of a part; None where it cannot be had."""
-        part = self.parts[place[0]]
-        key = (part.name, part.footer_hash, place[1], name)
+    def _read_column(self, name: str, group: Place) -> pa.Array | None:
+        """Return a column of one row group of a part, cached; None if it is missing or damaged."""
+        part = self.parts[group[0]]
+        key = (part.name, part.footer_hash, group[1], name)
         try:
             kept: pa.Array | None = PIECES.get(key)
         except KeyError:
@@ -197,7 +197,7 @@ class Entries:
         else:
             return kept
         try:
-            batches = list(self._store.read_part(part, (name,), (place[1],)))
+            batches = list(self._store.read_part(part, (name,), (group[1],)))
         except _UNUSABLE as error:
             self._warn(error)
             return None
@@ -208,7 +208,7 @@ class Entries:
         return array
 
 
-def _as_list(array: pa.Array, data_type: pa.DataType) -> pa.Array | None:
+def _cast_to_list(array: pa.Array, data_type: pa.DataType) -> pa.Array | None:
     try:
         return array.cast(pa.list_(data_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -216,22 +216,22 @@ def _as_list(array: pa.Array, data_type: pa.DataType) -> pa.Array | None:
 
 
 def keys_of(files: pa.Table, root: str) -> pa.Array:
-    """What entries are found by: path, size and time of change; null where one of them is not known."""
+    """Return the keys of entries: path, size and modification time; null if one of them is unknown."""
     path, size, modified_ns = (files[name].combine_chunks() for name in KEYS)
-    return _joined(relative_paths(path, root), size, modified_ns)
+    return _join_keys(relative_paths(path, root), size, modified_ns)
 
 
 def relative_paths(paths: pa.Array, root: str) -> pa.Array:
-    """Paths below the table's folder, so that a table that is moved keeps its index; others stay whole."""
+    """Return paths relative to the table's folder, so that a moved table keeps its index; others stay absolute."""
     prefix = f"{root.rstrip('/')}/"
     return pc.if_else(pc.starts_with(paths, prefix), pc.utf8_slice_codeunits(paths, len(prefix)), paths)
 
 
-def _joined(paths: pa.Array, sizes: pa.Array, times: pa.Array) -> pa.Array:
+def _join_keys(paths: pa.Array, sizes: pa.Array, times: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(paths, sizes.cast(types.STRING), times.cast(types.STRING), "/")
 
 
-def _array(batches: Iterable[pa.RecordBatch], name: str, data_type: pa.DataType, count: int) -> pa.Array:
+def _make_array(batches: Iterable[pa.RecordBatch], name: str, data_type: pa.DataType, count: int) -> pa.Array:
     arrays = [batch.column(name) for batch in batches if name in batch.schema.names]
     if not arrays:
         return pa.nulls(count, data_type)
@@ -245,7 +245,7 @@ def _array(batches: Iterable[pa.RecordBatch], name: str, data_type: pa.DataType,
         return pa.nulls(count, data_type)
 
 
-def _schema(given: bytes | None) -> pa.Schema | None:
+def _parse_schema(given: bytes | None) -> pa.Schema | None:
     if given is None:
         return None
     try:

@@ -1,11 +1,11 @@
-"""Where indexes are: beside the folder of the table, or wherever `location=` put them.
+"""The location of an index: beside the folder of the table, or the one of `location=`.
 
     sales/day=1/0.parquet            the table
     _tamis/sales/index/current.json  its index
 
-Inside of the table's folder nothing would be hidden from all readers. Measured with a `_tamis` and a `.tamis` folder in
-it: pyarrow 26 and Spark 4.2 pass over both, DuckDB 2.0 reads what its pattern matches, hidden or not, and Polars 2.1
-refuses a folder in which any file has another suffix. No file of an index has a suffix that a pattern for data matches.
+Inside the table's folder it would not be hidden from all readers. Measured with a `_tamis` and a `.tamis` folder in it:
+pyarrow 26 and Spark 4.2 ignore both, DuckDB 2.0 reads what its pattern matches, hidden or not, and Polars 2.1 rejects a
+folder in which any file has another suffix. No file of an index has a suffix that a pattern for data matches.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tamis.index.table_index import TableIndex
 
 HIDDEN_FOLDER = "_tamis"
-"""Names that start with `_` are no data for Spark, Hive, Delta, pyarrow and Tamis."""
+"""Spark, Hive, Delta, pyarrow and Tamis ignore names that start with `_`."""
 INDEX_FOLDER = "index"
 
 
 def beside(path: str) -> str:
-    """The folder of the index of a table, given the table's path or URI.
+    """Return the folder of the index of a table, given the table's path or URI.
 
     >>> beside("/data/sales"), beside("s3://bucket/sales/"), beside("sales")
     ('/data/_tamis/sales/index', 's3://bucket/_tamis/sales/index', '_tamis/sales/index')
@@ -39,25 +39,25 @@ def beside(path: str) -> str:
     return f"{around}{slash}{HIDDEN_FOLDER}/{name}/{INDEX_FOLDER}"
 
 
-def _folder_of(table: Storage) -> Callable[[str], str]:
+def _choose_folder(table: Storage) -> Callable[[str], str]:
     is_bucket = "/" not in table.root and table.filesystem.type_name in OBJECT_STORES
     if not is_bucket and table.root.strip("/"):
         return beside
-    # There is nothing beside a bucket, or beside the top of a file system.
+    # A bucket, or the root of a file system, has no parent folder.
     return lambda path: f"{path.rstrip('/')}/{HIDDEN_FOLDER}/{INDEX_FOLDER}"
 
 
 def store_for(
-    table: Storage, place: str | os.PathLike[str] | None, storage_options: Mapping[str, Any] | None = None
+    table: Storage, location: str | os.PathLike[str] | None, storage_options: Mapping[str, Any] | None = None
 ) -> IndexStore:
-    """The folder of a table's index: `place`, or the one beside the table."""
+    """Return the store of a table's index: at `location`, or beside the table."""
     from tamis.index.store import IndexStore
 
-    if place is not None:
-        if not isinstance(place, str | os.PathLike):
-            raise wrong_argument("location", "the path or the URI of a folder for the index", place)
-        return IndexStore(open_storage(place, storage_options))
-    folder = _folder_of(table)
+    if location is not None:
+        if not isinstance(location, str | os.PathLike):
+            raise wrong_argument("location", "the path or the URI of a folder for the index", location)
+        return IndexStore(open_storage(location, storage_options))
+    folder = _choose_folder(table)
     given = None if table.given is None else (folder(table.given[0]), table.given[1])
     root, uri = folder(table.root), folder(table.uri)
     return IndexStore(replace(table, root=root, uri=uri, given=given, open_files=OpenFiles()))
@@ -70,23 +70,23 @@ def find_index(
     *,
     table_id: str | None = None,
 ) -> TableIndex | None:
-    """The index of a table, read when it is needed.
+    """Return the index of a table, which is read lazily; None if there is none.
 
-    `location` is where it is; None looks beside the table, where there may be none; False uses none. One that was named
-    must be there and be whole.
+    `location` is its folder; None means beside the table; False means no index. An index at a given location must exist
+    and be complete.
     """
     if location is False:
         return None
-    if location is None and table.is_local and not has_directory(table, _folder_of(table)(table.root)):
+    if location is None and table.is_local and not has_directory(table, _choose_folder(table)(table.root)):
         return None
-    # Few tables have one.
+    # Imported lazily: few tables have an index.
     from tamis.index.table_index import TableIndex
 
     if location is None:
         return TableIndex(store_for(table, None), table, table_id=table_id)
     if not isinstance(location, str | os.PathLike):
         kind = add_article(type(location).__name__)
-        raise InvalidArgument(f"index is the location of an index, or False to use none, not {kind}")
+        raise InvalidArgument(f"index is the location of an index, or False for none, not {kind}")
     found = TableIndex(store_for(table, location, storage_options), table, table_id=table_id, is_required=True)
     if found.current() is None:
         raise TableNotFound(f"no index at '{found.store.place}': build it with tamis.index.build(…, location=…)")

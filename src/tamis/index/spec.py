@@ -1,8 +1,8 @@
-"""What an index describes: which columns, in which types, and of which of them it knows the values.
+"""The specification of an index: its columns, their types, and which of them have statistics from values.
 
-Columns are known by a *key*: the path that files have for them, which never changes. For most tables it is the path of
-the table; where columns are mapped, a column that was renamed keeps its key, and one that was dropped and added again
-under its old name has another.
+Columns are identified by a *key*: their physical path in files, which never changes. For most tables it is the logical
+path; with column mapping, a renamed column keeps its key, and a column that was dropped and added again under its old
+name has another.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.metadata import KINDS, metadata_name
 
 FORMAT = 1
-"""The version of what is written. An index of a later one is not read."""
+"""The format version of an index. A later version is not read."""
 
 DEFAULT_FALSE_POSITIVES = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What somebody asked to index: names as given, so that the next build does the same without being told again."""
+    """The requested columns of an index, with names as given, so that the next build uses the same."""
 
     columns: tuple[str, ...] | None = None
-    """None for every column that has an order."""
+    """None for every column whose type has an order."""
     bloom: tuple[str, ...] = ()
     count_nan: tuple[str, ...] = ()
     false_positives: float = DEFAULT_FALSE_POSITIVES
@@ -67,7 +67,7 @@ class IndexedColumn:
 
     key: FieldPath
     path: FieldPath
-    """In the table, when the index was built."""
+    """The path in the table when the index was built."""
     type: pa.DataType
     has_bloom: bool = False
     counts_nan: bool = False
@@ -77,7 +77,7 @@ class IndexedColumn:
         return Column(self.path, type=self.type)
 
     def name(self, kind: str) -> str:
-        """What a piece of its metadata is called in the index: `lower:a.b`."""
+        """Return the name of one kind of its metadata in the index: `lower:a.b`."""
         return metadata_name(kind, self.key)
 
 
@@ -87,9 +87,9 @@ class IndexSpec:
 
     columns: tuple[IndexedColumn, ...]
     false_positives: float = DEFAULT_FALSE_POSITIVES
-    """How often a Bloom filter may take a value for present that is not there."""
+    """The share of false positives of a Bloom filter."""
     table_id: str | None = None
-    """Of tables that have one: another table at the same place has another."""
+    """The id of a Delta table: another table at the same location has another."""
 
     @cached_property
     def by_key(self) -> dict[FieldPath, IndexedColumn]:
@@ -97,7 +97,7 @@ class IndexSpec:
 
     @property
     def valued(self) -> tuple[IndexedColumn, ...]:
-        """The columns whose values are read."""
+        """The columns with statistics from values."""
         return tuple(column for column in self.columns if column.has_bloom or column.counts_nan)
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,10 +133,12 @@ class IndexSpec:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for indexes that say the same of a file, whatever the table calls its columns."""
-        said = self.to_dict() | {"format": FORMAT}
-        said["columns"] = [{name: value for name, value in each.items() if name != "path"} for each in said["columns"]]
-        return xxhash.xxh64_hexdigest(json.dumps(said, sort_keys=True).encode())
+        """A hash of the specification without logical column names: equal for indexes with the same entries."""
+        content = self.to_dict() | {"format": FORMAT}
+        content["columns"] = [
+            {name: value for name, value in each.items() if name != "path"} for each in content["columns"]
+        ]
+        return xxhash.xxh64_hexdigest(json.dumps(content, sort_keys=True).encode())
 
 
 def choose_columns(
@@ -149,23 +151,27 @@ def choose_columns(
     unordered: Collection[FieldPath] = (),
     table_id: str | None = None,
 ) -> IndexSpec:
-    """The columns that were asked for, found in the table. `unordered` are those whose order is not that of bounds."""
+    """Return the specification for the requested columns. `unordered` are those whose order is not that of bounds."""
     known = {
-        column.path: column for column in _ordered_leaves(schema, partition_columns) if column.path not in unordered
+        column.path: column
+        for column in _find_ordered_leaves(schema, partition_columns)
+        if column.path not in unordered
     }
     if asked.columns is None:
         chosen = list(known)
     else:
-        chosen = [_known(name, "columns", known, schema, partition_columns, table) for name in asked.columns]
-    bloom = [_known(name, "bloom", known, schema, partition_columns, table) for name in asked.bloom]
-    counted = [_known(name, "count_nan", known, schema, partition_columns, table) for name in asked.count_nan]
+        chosen = [_resolve_column(name, "columns", known, schema, partition_columns, table) for name in asked.columns]
+    bloom = [_resolve_column(name, "bloom", known, schema, partition_columns, table) for name in asked.bloom]
+    counted = [_resolve_column(name, "count_nan", known, schema, partition_columns, table) for name in asked.count_nan]
     for path in bloom:
         if pa.types.is_boolean(known[path].type):
-            raise InvalidArgument(f"column {_shown(path)!r} is a boolean, of which a Bloom filter tells nothing")
+            raise InvalidArgument(
+                f"column {_format_path(path)!r} is a boolean, which needs no Bloom filter: leave it out of bloom"
+            )
     for path in counted:
         if not pa.types.is_floating(known[path].type):
             raise InvalidArgument(
-                f"column {_shown(path)!r} is {types.type_name_with_article(known[path].type)}, which has no NaN: "
+                f"column {_format_path(path)!r} is {types.type_name_with_article(known[path].type)}, which has no NaN: "
                 "leave it out of count_nan"
             )
     if not isinstance(asked.false_positives, int | float) or isinstance(asked.false_positives, bool):
@@ -174,7 +180,7 @@ def choose_columns(
         raise InvalidArgument(f"false_positives is a share between 0 and 1, not {asked.false_positives!r}")
     paths = dict.fromkeys([*chosen, *bloom, *counted])
     if not paths:
-        raise InvalidArgument(f"'{table}' has no column with an order, so there is nothing to index")
+        raise InvalidArgument(f"'{table}' has no column whose type has an order: there is nothing to index")
     return IndexSpec(
         tuple(
             IndexedColumn(
@@ -182,7 +188,7 @@ def choose_columns(
                 path,
                 known[path].type,
                 has_bloom=path in bloom,
-                # Who reads values sees NaN as well.
+                # A Bloom filter reads the values, so NaN are counted too.
                 counts_nan=path in counted or (path in bloom and bool(pa.types.is_floating(known[path].type))),
             )
             for path in paths
@@ -192,8 +198,8 @@ def choose_columns(
     )
 
 
-def _ordered_leaves(schema: pa.Schema, partition_columns: Collection[str]) -> list[IndexedColumn]:
-    """The columns that have bounds: reached through structs alone, and of a type that has an order."""
+def _find_ordered_leaves(schema: pa.Schema, partition_columns: Collection[str]) -> list[IndexedColumn]:
+    """Return the columns that may have bounds: not inside lists or maps, and of a type with an order."""
     found = []
     stack: list[tuple[FieldPath, pa.DataType]] = [
         ((field.name,), field.type) for field in reversed(list(schema)) if field.name not in partition_columns
@@ -209,7 +215,7 @@ def _ordered_leaves(schema: pa.Schema, partition_columns: Collection[str]) -> li
     return found
 
 
-def _known(
+def _resolve_column(
     name: str,
     where: str,
     known: Mapping[FieldPath, IndexedColumn],
@@ -218,21 +224,21 @@ def _known(
     table: str,
 ) -> FieldPath:
     if not isinstance(name, str):
-        raise InvalidArgument(f"{where} takes names of columns, not {name!r}")
+        raise InvalidArgument(f"{where} takes column names, not {name!r}")
     node = col(name).node
     assert isinstance(node, Column)
     path = resolve(node, schema, table, where=where).path
     if path[0] in partition_columns:
         raise InvalidArgument(f"{name!r} is a partition column, which needs no index: leave it out of {where}")
     if path not in known:
-        raise InvalidArgument(f"column {name!r} has no order that bounds could tell: leave it out of {where}")
+        raise InvalidArgument(f"column {name!r} has a type without bounds: leave it out of {where}")
     return path
 
 
 def names_given(names: Sequence[str] | str | None, what: str) -> tuple[str, ...] | None:
-    """Names as a tuple; one text is a mistake that would be taken for its letters."""
+    """Return column names as a tuple. A single string is an error: its letters would be names."""
     if isinstance(names, str):
-        raise InvalidArgument(f"{what} is a list of names, not one text: {what}=[{names!r}]")
+        raise InvalidArgument(f"{what} is a list of names, not one string: {what}=[{names!r}]")
     if names is None:
         return None
     if not isinstance(names, Iterable) or isinstance(names, Mapping):
@@ -244,15 +250,15 @@ def names_given(names: Sequence[str] | str | None, what: str) -> tuple[str, ...]
     return found
 
 
-def _shown(path: FieldPath) -> str:
+def _format_path(path: FieldPath) -> str:
     return ".".join(path)
 
 
-# --- The pieces of metadata that an index has of a column, and their types --------------------------------------------
+# --- Kinds of metadata and their types --------------------------------------------------------------------------------
 
 
 def types_of_kinds(data_type: pa.DataType) -> Mapping[str, pa.DataType]:
-    """By kind, of a column of some type: only floats have NaN.
+    """Return the type of each kind of metadata of a column: only floats have NaN counts.
 
     >>> [kind for kind in types_of_kinds(pa.int8())]
     ['lower', 'upper', 'null_count', 'lower_exact', 'upper_exact']

@@ -1,15 +1,14 @@
-"""The folder of an index: parts written aside, one small file that makes them current, and the removal of the rest.
+"""The folder of an index: immutable parts, one small file that makes them current, and the removal of old files.
 
-| name                     | what                                                                            |
+| name                     | content                                                                         |
 |--------------------------|---------------------------------------------------------------------------------|
-| `current.json`           | names the parts that count; see `tamis.index.store`                        |
-| `part-<number>.tamis`    | entries of some data files, in Parquet; never written again once it is there    |
-| `aside-<number>`         | a file on its way to one of the other names, or what a killed process left of it |
+| `current.json`           | the names of the current parts: see `Current`                                   |
+| `part-<number>.tamis`    | the entries of some data files, in Parquet; never rewritten                     |
+| `aside-<number>`         | a temporary file, renamed when complete, or left by a killed process            |
 
-A local file gets its name in one step after it was written. Object stores show a file when it is whole. On other file
-systems the small file is moved into its place, and where that takes two steps there is a moment without an index, which
-costs time and no rows. What a machine without power left half on its disk does not have the checksums that it should,
-and is taken for damaged.
+A local file is renamed atomically after it was written. Object stores show only complete files. On other file systems
+the small file is moved, and if that takes two steps there is briefly no index, which costs time but no rows. A file
+that was truncated by a power failure has a wrong checksum, and is treated as damaged.
 """
 
 from __future__ import annotations
@@ -45,23 +44,23 @@ from tamis.parquet.footer.footer import Footer, load_footer
 logger = logging.getLogger("tamis")
 
 SPEC_KEY = b"tamis.index"
-"""Where a part says which columns it describes, so that a later build can make use of it."""
+"""The key of a part's metadata with its specification, so that a later build can reuse it."""
 
 SCHEMAS_KEY = b"tamis.index.schemas"
-"""Where a part has the schemas of its files, each once; the column `schema` has their numbers."""
+"""The key of a part's metadata with the distinct schemas of its files; the column `schema` has their numbers."""
 
 FILES_OF_A_ROW_GROUP = 4096
 SCHEMA = "schema"
 BLOOM = "bloom"
-"""The kind of metadata that Bloom filters are, beside those of `tamis.skipping.metadata`."""
+"""The kind of metadata of Bloom filters, besides those of `tamis.skipping.metadata`."""
 
 LARGEST_CURRENT = 64 * 1024 * 1024
 OLD_SECONDS = 24 * 3600
-"""What nobody refers to is removed once it is so old: until then it may belong to a build that is under way."""
+"""The age at which unreferenced files are removed: until then they may belong to a running build."""
 
 
 class DamagedPart(CorruptFile):
-    """A part of an index that cannot be read; its `name`."""
+    """The error for an unreadable part of an index, with its `name`."""
 
     def __init__(self, message: str, name: str) -> None:
         super().__init__(message)
@@ -70,7 +69,7 @@ class DamagedPart(CorruptFile):
 
 @dataclass(frozen=True, slots=True)
 class IndexStore:
-    """The folder of one index: `storage.root`."""
+    """Reads and writes the folder of one index, `storage.root`."""
 
     storage: Storage
 
@@ -84,16 +83,16 @@ class IndexStore:
     # --- Reading ------------------------------------------------------------------------------------------------
 
     def read_current(self) -> Current | None:
-        """The index that is in force; None where there is none."""
+        """Return the current index; None if there is none."""
         content = self._read_current_bytes()
         return None if content is None else Current.from_bytes(content, self.place)
 
     def read_readable(self) -> Current | None:
-        """The index in force, if it can be read: a build makes good whatever is wrong with it."""
+        """Return the current index; None if there is none, or if it is unreadable, which a build repairs."""
         try:
             return self.read_current()
         except (CorruptFile, UnsupportedFeature) as error:
-            logger.warning("the index is built from the start: %s", error)
+            logger.warning("the index is rebuilt: %s", error)
             return None
 
     def _read_current_bytes(self) -> bytes | None:
@@ -105,20 +104,21 @@ class IndexStore:
         except MissingFile:
             return None
         finally:
-            # It is replaced by others, and an object store would be asked for the one that was opened.
+            # The file may be replaced, and an open file of an object store keeps the old size.
             self.storage.open_files.clear()
 
     def open_part(self, part: Part) -> Footer:
-        """The footer of a part, which must be the one that was written."""
+        """Return the footer of a part, after checking that it is the one that was written."""
         footer, _ = load_footer(self.storage, self.path(part.name), part.size, NEVER_CHANGES)
         if xxhash.xxh64_hexdigest(footer.content) != part.footer_hash or footer.metadata.num_rows != part.files:
-            raise CorruptFile(f"'{self.storage.place(self.path(part.name))}' is not the part that the index names")
+            location = self.storage.place(self.path(part.name))
+            raise CorruptFile(f"'{location}' is not the part that the index refers to: build the index again")
         return footer
 
     def read_part(
         self, part: Part, names: Collection[str], row_groups: Collection[int] | None = None
     ) -> Iterable[pa.RecordBatch]:
-        """Some columns of a part, those that it has, in the order of its rows; a batch lies in one row group."""
+        """Yield some columns of a part, those that it has, in row order; a batch is of one row group."""
         footer = self.open_part(part)
         columns = [(name,) for name in footer.schema.arrow.names if name in names]
         for row_group in range(footer.metadata.num_row_groups):
@@ -128,14 +128,14 @@ class IndexStore:
                 )
 
     def read_whole(self, part: Part) -> pa.Table:
-        """All of a part; `DamagedPart` where that cannot be."""
+        """Return all of a part; raise `DamagedPart` if it is unreadable."""
         try:
             return pa.Table.from_batches(list(self.read_part(part, self.open_part(part).schema.arrow.names)))
         except CorruptFile as error:
             raise DamagedPart(str(error), part.name) from error
 
     def verify(self, part: Part) -> None:
-        """`DamagedPart` where something of a part cannot be read."""
+        """Read all of a part; raise `DamagedPart` if it is unreadable."""
         try:
             names = self.open_part(part).schema.arrow.names
             for _ in self.read_part(part, names):
@@ -148,21 +148,21 @@ class IndexStore:
         try:
             return IndexSpec.from_dict(json.loads(metadata[SPEC_KEY]))
         except (KeyError, ValueError) as error:
-            raise CorruptFile(f"'{self.storage.place(self.path(part.name))}' is no part of an index") from error
+            raise CorruptFile(f"'{self.storage.place(self.path(part.name))}' is not a part of an index") from error
 
     def schemas_of(self, part: Part) -> list[bytes]:
-        """The distinct schemas of the files that a part describes, serialised."""
+        """Return the distinct schemas of the files of a part, serialised."""
         metadata = self.open_part(part).metadata.metadata or {}
         try:
             return [b64decode(each) for each in json.loads(metadata[SCHEMAS_KEY])]
         except (KeyError, ValueError, TypeError) as error:
-            raise CorruptFile(f"'{self.storage.place(self.path(part.name))}' is no part of an index") from error
+            raise CorruptFile(f"'{self.storage.place(self.path(part.name))}' is not a part of an index") from error
 
     def leftover_parts(self, referred: Collection[str]) -> list[Part]:
-        """Whole parts that no index names: those of builds that did not end, and those of builds under way."""
+        """Return complete parts that are not referenced: those of interrupted and of running builds."""
         found = []
-        for file in self._files():
-            name = _name(file.path)
+        for file in self._list_files():
+            name = _get_name(file.path)
             if PART_NAME.fullmatch(name) is None or name in referred:
                 continue
             with suppress(CorruptFile, MissingFile):
@@ -170,17 +170,17 @@ class IndexStore:
         return found
 
     def has_parts(self, parts: Iterable[Part]) -> bool:
-        names = {_name(file.path): file.size for file in self._files()}
+        names = {_get_name(file.path): file.size for file in self._list_files()}
         return all(names.get(part.name) == part.size for part in parts)
 
     def bytes_on_disk(self) -> int:
-        return sum(file.size for file in self._files())
+        return sum(file.size for file in self._list_files())
 
     def _describe(self, name: str, size: int) -> Part:
         footer, _ = load_footer(self.storage, self.path(name), size, NEVER_CHANGES)
         return Part(name, size, footer.metadata.num_rows, xxhash.xxh64_hexdigest(footer.content))
 
-    def _files(self) -> list[FileEntry]:
+    def _list_files(self) -> list[FileEntry]:
         try:
             listing = list_directory(self.storage, self.storage.root)
         except (TableNotFound, MissingFile):
@@ -191,7 +191,7 @@ class IndexStore:
     # --- Writing ------------------------------------------------------------------------------------------------
 
     def write_part(self, entries: pa.Table, schemas: Sequence[bytes], spec: IndexSpec) -> Part:
-        """Write entries under a new name, which nobody looks at before an index refers to it."""
+        """Write entries as a new part, which is not read before an index refers to it."""
         sink = pa.BufferOutputStream()
         metadata = {
             SPEC_KEY: json.dumps(spec.to_dict()).encode(),
@@ -202,8 +202,8 @@ class IndexStore:
             entries.replace_schema_metadata(metadata),
             sink,
             row_group_size=FILES_OF_A_ROW_GROUP,
-            # The bits of a good filter look random.
-            compression={name: "none" if name in filters else "zstd" for name in _leaf_names(entries.schema)},
+            # The bits of a good filter are random, so they do not compress.
+            compression={name: "none" if name in filters else "zstd" for name in _list_leaf_names(entries.schema)},
             use_dictionary=[SCHEMA],
             write_statistics=False,
             write_page_checksum=True,
@@ -214,29 +214,29 @@ class IndexStore:
         return self._describe(name, content.size)
 
     def publish(self, current: Current) -> None:
-        """Make an index current, in one step."""
+        """Make an index current, atomically."""
         self._write(CURRENT, pa.py_buffer(current.to_bytes()))
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             with suppress(FileNotFoundError):
-                self._do(partial(self.storage.filesystem.delete_file, self.path(name)), "remove", name)
+                self._run_with_retries(partial(self.storage.filesystem.delete_file, self.path(name)), "remove", name)
 
     def remove_old(self, referred: Collection[str]) -> None:
-        """Remove what nobody refers to and what is too old to belong to a build that is under way."""
+        """Remove unreferenced files that are too old to belong to a running build."""
         limit = (time.time() - OLD_SECONDS) * 1e9
         self.remove(
-            _name(file.path)
-            for file in self._files()
-            if _is_ours(_name(file.path))
-            and _name(file.path) not in referred
+            _get_name(file.path)
+            for file in self._list_files()
+            if _is_ours(_get_name(file.path))
+            and _get_name(file.path) not in referred
             and file.modified_ns is not None
             and file.modified_ns < limit
         )
 
     def drop(self) -> bool:
-        """Remove the index: first the file that makes it current, then the rest. Whether there was anything."""
-        names = [_name(file.path) for file in self._files()]
+        """Remove the index, `current.json` first, and return whether there was one."""
+        names = [_get_name(file.path) for file in self._list_files()]
         ours = [name for name in names if name == CURRENT or _is_ours(name)]
         self.remove(sorted(ours))
         if ours and set(ours) == set(names) and self.storage.is_local:
@@ -244,7 +244,7 @@ class IndexStore:
         return bool(ours)
 
     def _remove_folders(self, folder: Path) -> None:
-        """Remove the folders that a build made, unless others have put something there."""
+        """Remove the folders that a build made, unless they have other files."""
         around = [folder, folder.parent, folder.parent.parent]
         names = [each.name for each in around]
         if names[0] != INDEX_FOLDER or HIDDEN_FOLDER not in names:
@@ -257,26 +257,26 @@ class IndexStore:
     def _write(self, name: str, content: pa.Buffer) -> None:
         path, filesystem = self.path(name), self.storage.filesystem
         if self.storage.is_local:
-            self._do(partial(_write_locally, self.storage.root, path, content), "write", name)
+            self._run_with_retries(partial(_write_local_file, self.storage.root, path, content), "write", name)
             return
         if filesystem.type_name in OBJECT_STORES:
-            self._do(partial(_write_through, filesystem, path, content), "write", name)
+            self._run_with_retries(partial(_write_stream, filesystem, path, content), "write", name)
             return
         aside = self.path(f"aside-{uuid4().hex}")
 
         def write() -> None:
             filesystem.create_dir(self.storage.root, recursive=True)
-            _write_through(filesystem, aside, content)
+            _write_stream(filesystem, aside, content)
             try:
                 filesystem.move(aside, path)
             except FileExistsError:
                 filesystem.delete_file(path)
                 filesystem.move(aside, path)
 
-        self._do(write, "write", name)
+        self._run_with_retries(write, "write", name)
 
-    def _do(self, action: Callable[[], None], task: str, name: str) -> None:
-        place = self.storage.place(self.path(name))
+    def _run_with_retries(self, action: Callable[[], None], task: str, name: str) -> None:
+        location = self.storage.place(self.path(name))
 
         def attempt() -> None:
             try:
@@ -285,17 +285,17 @@ class IndexStore:
                 if task != "write":
                     raise
                 raise StorageError(
-                    f"no permission to write '{place}'. Ask its owner, or put the index elsewhere with location=… "
+                    f"no permission to write '{location}'. Ask its owner, or put the index elsewhere with location=… "
                     "(--location …)"
                 ) from error
 
         try:
-            with_retries(attempt, self.storage.retries, task, place)
+            with_retries(attempt, self.storage.retries, task, location)
         except NotADirectoryError as error:
-            raise StorageError(f"cannot {task} '{place}': something on the way to it is a file") from error
+            raise StorageError(f"cannot {task} '{location}': one of its parent folders is a file") from error
 
 
-def _write_locally(folder: str, path: str, content: pa.Buffer) -> None:
+def _write_local_file(folder: str, path: str, content: pa.Buffer) -> None:
     Path(folder).mkdir(parents=True, exist_ok=True)
     aside = Path(folder) / f"aside-{uuid4().hex}"
     try:
@@ -303,16 +303,16 @@ def _write_locally(folder: str, path: str, content: pa.Buffer) -> None:
             file.write(memoryview(content))
         aside.replace(path)
     finally:
-        # It is there no more where it took its place.
+        # It is gone if it was renamed.
         aside.unlink(missing_ok=True)
 
 
-def _write_through(filesystem: pa.fs.FileSystem, path: str, content: pa.Buffer) -> None:
+def _write_stream(filesystem: pa.fs.FileSystem, path: str, content: pa.Buffer) -> None:
     with filesystem.open_output_stream(path) as stream:
         stream.write(content)
 
 
-def _name(path: str) -> str:
+def _get_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
@@ -320,33 +320,33 @@ def _is_ours(name: str) -> bool:
     return PART_NAME.fullmatch(name) is not None or name.startswith("aside-")
 
 
-def _leaf_names(schema: pa.Schema) -> list[str]:
-    """The columns as Parquet calls them, lists by their elements."""
+def _list_leaf_names(schema: pa.Schema) -> list[str]:
+    """Return the names of the leaf columns in Parquet."""
     return [f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in schema]
 
 
-# --- The small file that makes an index current: what it is of, and of which parts it consists ------------------------
+# --- current.json -----------------------------------------------------------------------------------------------------
 #
-# Everything else of an index is written aside, under names that were never used before, and is there for nobody until
-# this file names it. It is replaced in one step, so that whoever was killed while building left the old one in force.
+# All other files of an index have new, unique names, and are not read until this file refers to them. It is replaced
+# atomically, so that a killed build leaves the previous index current.
 
 CURRENT = "current.json"
 
 PART_SUFFIX = ".tamis"
-"""Parts are Parquet files, and have another suffix so that no `**/*.parquet` takes them for data."""
+"""The suffix of parts. They are Parquet files, but `**/*.parquet` must not match them."""
 
 PART_NAME = re.compile(rf"part-[0-9a-f]{{32}}\{PART_SUFFIX}")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A Parquet file of entries, a row for each data file."""
+    """A Parquet file of entries, one row for each data file."""
 
     name: str
     size: int
     files: int
     footer_hash: str
-    """Of the bytes of its footer: another file of the same length does not pass for it."""
+    """The hash of its footer, which detects another file of the same size."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "size": self.size, "files": self.files, "footer_hash": self.footer_hash}
@@ -355,13 +355,13 @@ class Part:
     def from_dict(given: Mapping[str, Any]) -> Part:
         name = str(given["name"])
         if PART_NAME.fullmatch(name) is None:
-            raise ValueError(f"no part is called {name!r}")
+            raise ValueError(f"invalid part name {name!r}")
         return Part(name, int(given["size"]), int(given["files"]), str(given["footer_hash"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The schema of one file, as its footer has it: the one from which a folder takes its columns."""
+    """The schema in the footer of one file: the one from which a folder takes its columns."""
 
     file: FileEntry
     schema: pa.Schema
@@ -373,14 +373,14 @@ class Current:
 
     build: str
     built_at: str
-    """In UTC, as in 2024-03-01T12:00:00Z."""
+    """The time of the build in UTC, as in 2024-03-01T12:00:00Z."""
     table_format: str
     table_version: int | None
     asked: Asked
     spec: IndexSpec
     parts: tuple[Part, ...]
     files: int
-    """How many data files it describes, as of the version or the moment at which it was built."""
+    """The number of data files in the index when it was built."""
     rows: int
     total_bytes: int
     sample: Sample | None = None
@@ -399,20 +399,20 @@ class Current:
             "bytes": self.total_bytes,
             "sample": None if self.sample is None else _sample_to_dict(self.sample),
         }
-        return json.dumps(content | {"checksum": _checksum(content)}, indent=1).encode()
+        return json.dumps(content | {"checksum": _compute_checksum(content)}, indent=1).encode()
 
     @staticmethod
-    def from_bytes(text: bytes, place: str) -> Current:
-        """Read what `to_bytes` wrote; anything else is a CorruptFile, or an UnsupportedFeature where it is newer."""
+    def from_bytes(text: bytes, location: str) -> Current:
+        """Parse the result of `to_bytes`; raise CorruptFile if it is invalid, UnsupportedFeature if it is newer."""
         try:
             content = json.loads(text)
             written = content.pop("checksum")
             if content["format"] != FORMAT:
                 raise UnsupportedFeature(
-                    f"the index at '{place}' has format {content['format']!r}, this version of Tamis reads {FORMAT}: "
-                    "build it again"
+                    f"the index at '{location}' has format {content['format']!r}, this version of Tamis reads "
+                    f"{FORMAT}: build it again"
                 )
-            _check(written, content)
+            _verify_checksum(written, content)
             table = content["table"]
             return Current(
                 content["build"],
@@ -428,15 +428,15 @@ class Current:
                 None if content["sample"] is None else _sample_from_dict(content["sample"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"the index at '{place}' is damaged ({to_one_line(error)}): build it again") from error
+            raise CorruptFile(f"the index at '{location}' is damaged ({to_one_line(error)}): build it again") from error
 
 
-def _check(written: object, content: Mapping[str, Any]) -> None:
-    if written != _checksum(content):
-        raise ValueError("its checksum is wrong")
+def _verify_checksum(written: object, content: Mapping[str, Any]) -> None:
+    if written != _compute_checksum(content):
+        raise ValueError("wrong checksum")
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
+def _compute_checksum(content: Mapping[str, Any]) -> str:
     return xxhash.xxh64_hexdigest(json.dumps(content, sort_keys=True).encode())
 
 

@@ -1,7 +1,7 @@
-"""An index as a level of pruning: what it knows of files narrows a listing, by the rules of every other level.
+"""The index as a pruning level: its metadata prunes the files of a listing, by the rules of every other level.
 
-An entry counts for a file only as long as the file has the size and the time that the entry was made for. A file
-without such an entry stays, and so does one of which the table cannot be sure what a filter means: see `_fits`.
+An entry is valid for a file only if the file still has the recorded size and modification time. A file without a valid
+entry is kept, and so is a file whose column types do not match the table's: see `_fits`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ KeyOf = Callable[[FieldPath], FieldPath]
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _LoadedIndex:
     current: Current
     entries: Entries
 
 
 class TableIndex:
-    """The index of a table, read when it is first needed. Any number of threads may use it.
+    """The index of a table, read lazily. It is thread-safe.
 
-    One that is damaged, or of a later version, is ignored with a line in the log: the rows are the same without it.
-    Where the user named it (`is_required`), that is an error.
+    A damaged index, or one of a later version, is ignored with a warning: the rows are the same without it. If the user
+    gave its location (`is_required`), that is an error.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TableIndex:
         self._entries: Entries | None = None
 
     def current(self) -> Current | None:
-        """What the index says of itself; None where there is none, or none that can be used."""
+        """Return the description of the index; None if there is none, or if it is unusable."""
         with self._lock:
             if self._read is None:
                 self._read = (self._read_current(),)
@@ -82,21 +82,21 @@ class TableIndex:
             logger.warning("the index is ignored: %s", error)
             return None
         if found is not None and found.spec.table_id != self._table_id:
-            text = f"the index at '{self.store.place}' is of another table that was there: build it again"
+            text = f"the index at '{self.store.place}' belongs to another table at this location: build it again"
             if self._is_required:
                 raise CorruptFile(text)
             logger.warning("the index is ignored: %s", text)
             return None
         return found
 
-    def _load(self) -> _Loaded | None:
+    def _load(self) -> _LoadedIndex | None:
         current = self.current()
         if current is None:
             return None
         with self._lock:
             if self._entries is None:
                 self._entries = Entries(self.store, current.parts)
-            return _Loaded(current, self._entries)
+            return _LoadedIndex(current, self._entries)
 
     def schema_of(self, file: FileEntry) -> pa.Schema | None:
         current = self.current()
@@ -110,7 +110,7 @@ class TableIndex:
         return self.rows_of(files) >= 0
 
     def rows_of(self, files: pa.Table) -> Rows:
-        """The entry of each file of a listing, -1 where there is none for the file as it is."""
+        """Return the valid entry of each file of a listing; -1 for none."""
         loaded = self._load()
         if loaded is None:
             return np.full(files.num_rows, -1, np.int64)
@@ -134,7 +134,7 @@ class TableIndex:
         loaded = self._load()
         if loaded is None:
             return listing
-        return _Narrowing(loaded, listing, predicate, key_of, self.rows_of(listing.files)).result(
+        return _ListingPruner(loaded, listing, predicate, key_of, self.rows_of(listing.files)).result(
             with_rows=with_rows, with_filters="bloom" in levels
         )
 
@@ -145,18 +145,20 @@ class TableIndex:
         if loaded is None or loaded.current.table_format != "hive":
             return None
         known = {
-            column: indexed for column in columns if (indexed := _indexed(column, loaded.current, None)) is not None
+            column: indexed
+            for column in columns
+            if (indexed := _find_indexed_column(column, loaded.current, None)) is not None
         }
         if len(known) < len(columns):
             return None
         return noted_row_groups(loaded.entries, self.rows_of(files), known, needed, mentioned)
 
 
-class _Narrowing:
-    """One listing narrowed by one predicate."""
+class _ListingPruner:
+    """Prunes one listing by one predicate."""
 
     def __init__(
-        self, loaded: _Loaded, listing: FileListing, predicate: Predicate, key_of: KeyOf | None, rows: Rows
+        self, loaded: _LoadedIndex, listing: FileListing, predicate: Predicate, key_of: KeyOf | None, rows: Rows
     ) -> None:
         self._entries = loaded.entries
         self._listing = listing
@@ -165,7 +167,8 @@ class _Narrowing:
         self._columns = {
             column: indexed
             for column in predicate.columns
-            if column.path[0] not in partitions and (indexed := _indexed(column, loaded.current, key_of)) is not None
+            if column.path[0] not in partitions
+            and (indexed := _find_indexed_column(column, loaded.current, key_of)) is not None
         }
         is_known = rows >= 0
         if loaded.current.table_format == "hive":
@@ -175,17 +178,17 @@ class _Narrowing:
         self._rows = rows[self._known]
 
     def _fits(self, rows: Rows, mentioned: Sequence[Column]) -> Bits:
-        """Whether files have the columns in types that fit into the table's.
+        """Return whether the column types of files are compatible with the table's.
 
-        The filter was made for the table's types, and of a file that does not fit it may be true where it says it
-        cannot be. Such a file is an error, which whoever opens it raises; here it is left to him.
+        The filter is bound to the table's types, so that its result for an incompatible file may be wrong. Such a file
+        is kept: opening it raises the error.
         """
         numbers, schemas = self._entries.schemas()
         fits = np.array([_fits(schema, mentioned) for schema in schemas], np.bool_)
         return fits[numbers[rows]] if len(rows) else np.zeros(0, np.bool_)
 
     def result(self, *, with_rows: bool, with_filters: bool) -> FileListing:
-        units = self._units()
+        units = self._make_units()
         pruned = prune(units, self._predicate.conjuncts)
         left = np.asarray(pruned.selection)
         whole = np.ones(int(left.sum()), np.bool_)
@@ -193,10 +196,10 @@ class _Narrowing:
             whole &= np.asarray(each)
         outcomes = pruned.outcomes
         if with_filters and left.any() and not whole.all():
-            by_filters, more = self._by_filters(units.filter(pruned.selection), self._rows[left])
+            by_filters, more = self._prune_by_bloom_filters(units.filter(pruned.selection), self._rows[left])
             whole = whole[by_filters]
             left[np.flatnonzero(left)] = by_filters
-            outcomes = _together(outcomes, more)
+            outcomes = _add_outcomes(outcomes, more)
         keep = np.ones(self._listing.files.num_rows, np.bool_)
         keep[self._known] = left
         listing = self._listing.take(np.flatnonzero(keep)) if not keep.all() else self._listing
@@ -205,24 +208,24 @@ class _Narrowing:
         matched = matched[keep]
         if listing.matched is not None:
             matched = matched | listing.matched
-        rows = self._with_rows(listing, keep) if with_rows else listing.rows
-        levels = (*listing.levels[:-1], self._report(listing.levels[-1], listing, outcomes))
+        rows = self._add_row_counts(listing, keep) if with_rows else listing.rows
+        levels = (*listing.levels[:-1], self._make_report(listing.levels[-1], listing, outcomes))
         return replace(listing, levels=levels, matched=matched, rows=rows)
 
-    def _units(self) -> pa.RecordBatch:
-        """What is known of the files that have an entry."""
+    def _make_units(self) -> pa.RecordBatch:
+        """Return the metadata of the files with an entry."""
         wanted = {
             indexed.name(kind): data_type
             for indexed in self._columns.values()
             for kind, data_type in types_of_kinds(indexed.type).items()
         }
         self._entries.load(wanted)
-        taken = pa.array(self._rows)
-        row_count = self._entries.column(ROW_COUNT.name).take(taken)
+        indices = pa.array(self._rows)
+        row_count = self._entries.column(ROW_COUNT.name).take(indices)
         units = {ROW_COUNT.name: row_count}
         for column, indexed in self._columns.items():
             for kind in types_of_kinds(indexed.type):
-                units[metadata_name(kind, column.path)] = self._entries.column(indexed.name(kind)).take(taken)
+                units[metadata_name(kind, column.path)] = self._entries.column(indexed.name(kind)).take(indices)
         asked = {column.path[0] for column in self._predicate.columns}
         for name in self._listing.partitions.column_names:
             if name in asked:
@@ -232,13 +235,13 @@ class _Narrowing:
 
     # --- Bloom filters ------------------------------------------------------------------------------------------
 
-    def _by_filters(self, units: pa.RecordBatch, rows: Rows) -> tuple[Bits, tuple[ConjunctOutcome, ...]]:
-        """Which of some files Bloom filters leave, and what each conjunct did."""
+    def _prune_by_bloom_filters(self, units: pa.RecordBatch, rows: Rows) -> tuple[Bits, tuple[ConjunctOutcome, ...]]:
+        """Return which files the Bloom filters keep, and the outcome of each conjunct."""
         everything = np.ones(len(rows), np.bool_)
         if not any(indexed.has_bloom for indexed in self._columns.values()):
             return everything, ()
         questioned = collect_questions(self._predicate.expr)
-        hashed = self._hashed(questioned)
+        hashed = self._hash_questions(questioned)
         names = [question.true_name for question in hashed]
         asked = np.zeros(len(rows), np.bool_)
         for conjunct in questioned.conjuncts:
@@ -246,15 +249,15 @@ class _Narrowing:
         if not names or not asked.any():
             return everything, ()
         answers = {
-            question.true_name: self._answers(self._columns[question.column], hashes, rows, asked)
+            question.true_name: self._look_up(self._columns[question.column], hashes, rows, asked)
             for question, hashes in hashed.items()
         }
         known = {name: units.column(name) for name in units.schema.names}
         pruned = prune(pa.record_batch(known | answers), questioned.conjuncts, with_matches=False)
         return np.asarray(pruned.selection), pruned.outcomes
 
-    def _hashed(self, questioned: QuestionedPredicate) -> dict[Question, Array]:
-        """The questions that filters can answer, with what is looked up for each."""
+    def _hash_questions(self, questioned: QuestionedPredicate) -> dict[Question, Array]:
+        """Return the questions that filters can answer, with the hashes to look up."""
         found = {}
         for question in questioned.questions:
             indexed = self._columns.get(question.column)
@@ -266,7 +269,7 @@ class _Narrowing:
                 found[question] = hashes
         return found
 
-    def _answers(self, indexed: IndexedColumn, hashes: Array, rows: Rows, asked: Bits) -> pa.Array:
+    def _look_up(self, indexed: IndexedColumn, hashes: Array, rows: Rows, asked: Bits) -> pa.Array:
         filters = self._entries.filters(indexed.name(BLOOM), rows[asked])
         given = [None if each is None else BloomFilter.from_bytes(each) for each in filters]
         has_filter = np.array([each is not None for each in given], np.bool_)
@@ -278,17 +281,19 @@ class _Narrowing:
         is_unknown[asked] = ~has_filter
         return pa.array(may_be_there, mask=is_unknown)
 
-    # --- What is told -------------------------------------------------------------------------------------------
+    # --- Result -------------------------------------------------------------------------------------------------
 
-    def _with_rows(self, listing: FileListing, keep: Bits) -> pa.Array:
-        noted = np.full(len(keep), -1, np.int64)
-        noted[self._known] = self._rows
-        rows = noted[keep]
-        taken = pa.array(np.maximum(rows, 0), mask=rows < 0)
-        counts = self._entries.column(ROW_COUNT.name).take(taken)
+    def _add_row_counts(self, listing: FileListing, keep: Bits) -> pa.Array:
+        entries = np.full(len(keep), -1, np.int64)
+        entries[self._known] = self._rows
+        rows = entries[keep]
+        indices = pa.array(np.maximum(rows, 0), mask=rows < 0)
+        counts = self._entries.column(ROW_COUNT.name).take(indices)
         return counts if listing.rows is None else pc.coalesce(listing.rows, counts)
 
-    def _report(self, before: LevelReport, listing: FileListing, outcomes: tuple[ConjunctOutcome, ...]) -> LevelReport:
+    def _make_report(
+        self, before: LevelReport, listing: FileListing, outcomes: tuple[ConjunctOutcome, ...]
+    ) -> LevelReport:
         total = self._listing.files.num_rows
         missing = total - len(self._known)
         note = f"index of {f'{total - missing:,} of ' if missing else ''}{format_count(total, 'file')}"
@@ -297,28 +302,32 @@ class _Narrowing:
             before,
             kept=listing.files.num_rows,
             bytes_kept=None if before.bytes_kept is None else pc.sum(listing.files["size"]).as_py() or 0,
-            by_predicate=_together(before.by_predicate, outcomes) if len(self._known) else before.by_predicate,
+            by_predicate=_add_outcomes(before.by_predicate, outcomes) if len(self._known) else before.by_predicate,
             note=note if before.note is None else f"{before.note}; {note}",
             rows_kept=None if before.rows_kept is None else rows,
         )
 
 
-def _together(before: tuple[ConjunctOutcome, ...], after: tuple[ConjunctOutcome, ...]) -> tuple[ConjunctOutcome, ...]:
-    """What two looks at files did, of which the second saw only what the first had left."""
+def _add_outcomes(
+    before: tuple[ConjunctOutcome, ...], after: tuple[ConjunctOutcome, ...]
+) -> tuple[ConjunctOutcome, ...]:
+    """Add the outcomes of two passes over files, of which the second saw only the files that the first kept."""
     if not before or not after:
         return before or after
-    return tuple(
+    # After the conjuncts `before` may have a partition filter.
+    merged = (
         ConjunctOutcome(
             one.predicate,
             one.skipped + other.skipped,
             None if one.skipped or other.skipped or one.unused_because is None else other.unused_because,
         )
-        for one, other in zip(before, after, strict=True)
+        for one, other in zip(before, after, strict=False)
     )
+    return (*merged, *before[len(after) :])
 
 
-def _indexed(column: Column, current: Current, key_of: KeyOf | None) -> IndexedColumn | None:
-    """What the index has of a column; None where it has nothing, or something in another type."""
+def _find_indexed_column(column: Column, current: Current, key_of: KeyOf | None) -> IndexedColumn | None:
+    """Return the indexed column; None if it is not indexed, or in another type."""
     try:
         key = column.path if key_of is None else key_of(column.path)
     except KeyError:
@@ -337,10 +346,10 @@ def _fits(schema: pa.Schema | None, mentioned: Sequence[Column]) -> bool:
     return True
 
 
-# --- What an index has noted of row groups, in place of footers: the same facts, so that plans are the same -----------
+# --- Indexed row groups, instead of footers ---------------------------------------------------------------------------
 #
-# A file is planned by its footer where the index does not know all that is asked for: a column that is not in it,
-# bounds that were cut, files of so many columns that their sizes are not noted.
+# The metadata is the same as in footers, so that plans are the same. A file is planned by its footer if the index lacks
+# something: a column, the full length of truncated bounds, or the sizes of very many columns.
 
 
 def noted_row_groups(
@@ -350,38 +359,40 @@ def noted_row_groups(
     needed: Sequence[FieldPath],
     mentioned: Sequence[Column],
 ) -> IndexedRowGroups | None:
-    """The row groups of files by their entries (-1: none), which are asked about some columns and read for others."""
-    is_noted = rows >= 0
-    if not is_noted.any():
+    """Return the row groups of files from their entries (-1: none): metadata of `columns`, sizes of `needed`."""
+    is_indexed = rows >= 0
+    if not is_indexed.any():
         return None
     numbers, schemas = entries.schemas()
-    leaves = [_leaves(schema, needed, mentioned) for schema in schemas]
-    is_noted[is_noted] = np.array([each is not None for each in leaves], np.bool_)[numbers[rows[is_noted]]]
-    row_counts = entries.lists(f"{GROUP}{ROW_COUNT.name}", types.LONG, rows[is_noted])
-    sizes = entries.lists(SIZES, types.LONG, rows[is_noted])
-    described = _described(entries, rows[is_noted], columns)
-    is_whole = np.asarray(pc.and_(row_counts.is_valid(), sizes.is_valid())) & _lists_agree(row_counts, described)
-    is_whole &= _are_uncut(described, columns)
+    leaves = [_find_leaves(schema, needed, mentioned) for schema in schemas]
+    is_indexed[is_indexed] = np.array([each is not None for each in leaves], np.bool_)[numbers[rows[is_indexed]]]
+    row_counts = entries.lists(f"{GROUP}{ROW_COUNT.name}", types.LONG, rows[is_indexed])
+    sizes = entries.lists(SIZES, types.LONG, rows[is_indexed])
+    metadata_lists = _read_metadata(entries, rows[is_indexed], columns)
+    is_whole = np.asarray(pc.and_(row_counts.is_valid(), sizes.is_valid())) & _are_lists_complete(
+        row_counts, metadata_lists
+    )
+    is_whole &= _are_uncut(metadata_lists, columns)
     if not is_whole.all():
-        is_noted[np.flatnonzero(is_noted)] = is_whole
+        is_indexed[np.flatnonzero(is_indexed)] = is_whole
         kept = pa.array(is_whole)
         row_counts, sizes = row_counts.filter(kept), sizes.filter(kept)
-        described = {name: lists.filter(kept) for name, lists in described.items()}
-    found = _sums(sizes, leaves, numbers[rows[is_noted]], row_counts)
+        metadata_lists = {name: lists.filter(kept) for name, lists in metadata_lists.items()}
+    found = _sum_sizes(sizes, leaves, numbers[rows[is_indexed]], row_counts)
     if found is None:
         return None
     metadata = {
-        metadata_name(kind, column.path): described[f"{GROUP}{indexed.name(kind)}"].flatten()
+        metadata_name(kind, column.path): metadata_lists[f"{GROUP}{indexed.name(kind)}"].flatten()
         for column, indexed in columns.items()
         for kind in types_of_kinds(indexed.type)
     }
-    return IndexedRowGroups(is_noted, row_counts.to_pylist(), found, metadata)
+    return IndexedRowGroups(is_indexed, row_counts.to_pylist(), found, metadata)
 
 
-def _leaves(
+def _find_leaves(
     schema: pa.Schema | None, needed: Sequence[FieldPath], mentioned: Sequence[Column]
 ) -> tuple[int, list[int]] | None:
-    """How many leaves a file of a schema has, and which are read; None where its footer must say what is wrong."""
+    """Return the number of leaf columns of a schema, and the ones to read; None if opening the file must raise."""
     if schema is None:
         return None
     try:
@@ -393,7 +404,7 @@ def _leaves(
     return len(everything), find_leaf_indices(schema, paths)
 
 
-def _described(entries: Entries, rows: Rows, columns: dict[Column, IndexedColumn]) -> dict[str, pa.Array]:
+def _read_metadata(entries: Entries, rows: Rows, columns: dict[Column, IndexedColumn]) -> dict[str, pa.Array]:
     return {
         f"{GROUP}{indexed.name(kind)}": entries.lists(f"{GROUP}{indexed.name(kind)}", data_type, rows)
         for indexed in columns.values()
@@ -401,24 +412,24 @@ def _described(entries: Entries, rows: Rows, columns: dict[Column, IndexedColumn
     }
 
 
-def _lists_agree(row_counts: pa.Array, described: dict[str, pa.Array]) -> Bits:
-    """For which files everything is noted of every row group."""
+def _are_lists_complete(row_counts: pa.Array, metadata_lists: dict[str, pa.Array]) -> Bits:
+    """Return for which files every kind of metadata covers every row group."""
     count = pc.list_value_length(row_counts)
     found = np.ones(len(row_counts), np.bool_)
-    for lists in described.values():
+    for lists in metadata_lists.values():
         found &= np.asarray(pc.fill_null(pc.equal(pc.list_value_length(lists), count), False))
     return found
 
 
-def _are_uncut(described: dict[str, pa.Array], columns: dict[Column, IndexedColumn]) -> Bits:
-    """For which files no bound is so long that it may have been cut: its footer knows more."""
-    count = len(next(iter(described.values()))) if described else 0
-    found = np.ones(count, np.bool_) if described else np.ones(1, np.bool_)
+def _are_uncut(metadata_lists: dict[str, pa.Array], columns: dict[Column, IndexedColumn]) -> Bits:
+    """Return for which files no bound may be truncated: their footers have the full bounds."""
+    count = len(next(iter(metadata_lists.values()))) if metadata_lists else 0
+    found = np.ones(count, np.bool_) if metadata_lists else np.ones(1, np.bool_)
     for indexed in columns.values():
         if not (types.is_text(indexed.type) or types.is_bytes(indexed.type)):
             continue
         for kind in ("lower", "upper"):
-            lists = described[f"{GROUP}{indexed.name(kind)}"]
+            lists = metadata_lists[f"{GROUP}{indexed.name(kind)}"]
             values = lists.flatten()
             length = pc.utf8_length(values) if types.is_text(indexed.type) else pc.binary_length(values)
             is_long = np.asarray(pc.fill_null(pc.greater_equal(length, LONGEST_BOUND), False))
@@ -427,10 +438,10 @@ def _are_uncut(described: dict[str, pa.Array], columns: dict[Column, IndexedColu
     return found
 
 
-def _sums(
+def _sum_sizes(
     sizes: pa.Array, leaves: Sequence[tuple[int, list[int]] | None], schema_of_file: Rows, row_counts: pa.Array
 ) -> npt.NDArray[np.int64] | None:
-    """The bytes to read of every row group; None where what is noted contradicts itself."""
+    """Return the bytes to read from every row group; None if the recorded sizes are inconsistent."""
     groups = np.asarray(pc.list_value_length(row_counts), np.int64)
     lengths = np.asarray(pc.list_value_length(sizes), np.int64)
     widths = np.array([0 if each is None else each[0] for each in leaves], np.int64)[schema_of_file]

@@ -1,4 +1,4 @@
-"""What input and output cost, counted where it happens, so that a report or a test can tell it."""
+"""Counters of listings, requests and bytes read, for reports and tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from threading import Lock
 
 @dataclass(frozen=True, slots=True)
 class IoCounts:
-    """Counts at one moment; the difference of two is what happened between them.
+    """A snapshot of the counters; the difference of two is what happened between them.
 
-    `requests` are round trips: a listing, a look-up of one file, the opening of a remote file (which asks
-    for its size) and each ranged read. A try that failed counts too, since it was made.
+    `requests` are round trips: a listing, a look-up of one file, the opening of a remote file (which requests its
+    size), and each ranged read. Failed attempts count too.
     """
 
     listing_calls: int = 0
@@ -27,7 +27,7 @@ class IoCounts:
 
 
 class IoCounters:
-    """Counts that many threads add to."""
+    """Counters that are shared by threads."""
 
     __slots__ = ("_counts", "_lock")
 
@@ -36,7 +36,7 @@ class IoCounters:
         self._counts = IoCounts()
 
     def __reduce__(self) -> tuple[type[IoCounters], tuple[()]]:
-        # A copy in another process counts its own work.
+        # Another process counts its own work.
         return IoCounters, ()
 
     def add(self, *, listing_calls: int = 0, requests: int = 0, bytes_read: int = 0) -> None:
@@ -47,11 +47,11 @@ class IoCounters:
             )
 
     def add_counts(self, counts: IoCounts) -> None:
-        """Take in what was counted elsewhere."""
+        """Add the counts of another process."""
         self.add(listing_calls=counts.listing_calls, requests=counts.requests, bytes_read=counts.bytes_read)
 
     def counts(self) -> IoCounts:
-        """All three at one moment."""
+        """Return a snapshot of all counters."""
         return self._counts
 
     @property

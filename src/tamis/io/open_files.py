@@ -1,9 +1,8 @@
-"""Files of object stores that are open: what one step of a scan opened, the next one need not open again.
+"""A cache of open files of object stores, shared by the steps of a scan.
 
-To open such a file takes a round trip, since someone has to ask for its size. What is kept holds no connection, but
-it does hold the size that the file had, so it is dropped when a scan ends, or when it grows old: the next one asks
-again, and a file that was replaced meanwhile shows. Files of other systems may hold a connection or a buffer, and are
-closed each time.
+Opening such a file takes a round trip, which requests its size. An open file holds no connection, but it holds the
+size of the file, so it is dropped at the end of a scan or after some time: then a replaced file is detected. Files of
+other file systems may hold a connection or a buffer, and are closed after each use.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from time import monotonic
 import pyarrow as pa
 
 OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
-"""The file systems of pyarrow whose open files are a name and a size."""
+"""The pyarrow file systems whose open files are only a name and a size."""
 
 MOST_OPEN = 512
 FRESH_SECONDS = 60.0
@@ -24,13 +23,13 @@ FRESH_SECONDS = 60.0
 
 @dataclass(slots=True)
 class OpenFile:
-    """A file as it was when it was opened, and the end of it where that was read."""
+    """An open file with its size, and its tail if that was read."""
 
     file: pa.NativeFile
     size: int
     tail: pa.Buffer | None = None
     looked_up_ns: int | None = None
-    """When it was written, where opening did not tell and somebody looked it up."""
+    """The modification time, if opening did not return it and it was looked up."""
     opened_at: float = field(default_factory=monotonic)
 
     def keep_tail(self, tail: pa.Buffer) -> None:
@@ -38,14 +37,14 @@ class OpenFile:
             self.tail = tail
 
     def in_tail(self, start: int, length: int) -> pa.Buffer | None:
-        """The bytes of a range, if they are all in memory."""
+        """Return the bytes of a range if the cached tail has all of them, else None."""
         if self.tail is None or start < (first := self.size - self.tail.size):
             return None
         return self.tail.slice(start - first, length)
 
 
 class OpenFiles:
-    """The files of one place that were opened last, by path. Any thread may use it at any time."""
+    """The most recently opened files of one storage, by path. It is thread-safe."""
 
     __slots__ = ("_files", "_lock")
 
@@ -54,7 +53,7 @@ class OpenFiles:
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
 
     def __reduce__(self) -> tuple[type[OpenFiles], tuple[()]]:
-        # Another process opens its own.
+        # Another process opens its own files.
         return OpenFiles, ()
 
     def get(self, path: str) -> OpenFile | None:
@@ -72,6 +71,6 @@ class OpenFiles:
                 self._files.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget them all. Whoever still reads one keeps it; it is closed when nobody does."""
+        """Drop all files. A file that is being read stays open until its reader is done."""
         with self._lock:
             self._files.clear()

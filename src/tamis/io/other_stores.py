@@ -1,7 +1,7 @@
-"""A file system that also opens files of other stores, by their whole URI, for tables that may name such files.
+"""A file system that also opens files of other stores by their full URI, for tables that refer to such files.
 
-Paths are those of the table's own file system; `s3://bucket/a.parquet`, with its scheme, is a file of another one.
-Which stores there are shows as files are read, so each is opened when the first of its files is asked for.
+Paths without a scheme are those of the table's own file system; `s3://bucket/a.parquet` is a file of another one. Each
+other store is opened lazily, with its first file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)/", re.DOTALL)
 
 
 def with_other_stores(storage: Storage) -> Storage:
-    """The same storage, whose file system also takes URIs of other stores. Other processes cannot open it."""
+    """Return the storage with a file system that also accepts URIs of other stores. It cannot be serialised."""
     if isinstance(storage.filesystem, pafs.PyFileSystem) and isinstance(storage.filesystem.handler, OtherStores):
         return storage
     options = {} if storage.given is None else storage.given[1]
@@ -29,7 +29,7 @@ def with_other_stores(storage: Storage) -> Storage:
 
 
 class OtherStores(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """Hands each path to the file system that it is of."""
+    """Dispatches each path to its file system."""
 
     def __init__(self, own: pafs.FileSystem, options: Mapping[str, Any]) -> None:
         self.own = own
@@ -46,7 +46,7 @@ class OtherStores(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def _of(self, path: str) -> tuple[pafs.FileSystem, str]:
+    def _find_file_system(self, path: str) -> tuple[pafs.FileSystem, str]:
         match = _URI.match(path)
         if match is None:
             return self.own, path
@@ -69,7 +69,7 @@ class OtherStores(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
         found = []
         for path in paths:
-            filesystem, own = self._of(path)
+            filesystem, own = self._find_file_system(path)
             info = filesystem.get_file_info(own)
             found.append(pafs.FileInfo(path, info.type, size=info.size, mtime_ns=info.mtime_ns))
         return found
@@ -78,14 +78,14 @@ class OtherStores(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has 
         return list(self.own.get_file_info(selector))
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        filesystem, own = self._of(path)
+        filesystem, own = self._find_file_system(path)
         return filesystem.open_input_file(own)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        filesystem, own = self._of(path)
+        filesystem, own = self._find_file_system(path)
         return filesystem.open_input_stream(own)
 
-    # What is written, such as an index, is written to the table's own store.
+    # Writes, for example of an index, go to the table's own store.
 
     def open_output_stream(self, path: str, metadata: Mapping[str, str]) -> pa.NativeFile:
         return self.own.open_output_stream(path, metadata=metadata)

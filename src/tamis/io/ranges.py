@@ -1,10 +1,9 @@
-"""Exact parts of files: neighbours read together, several at the same time, each counted.
+"""Ranged reads: byte ranges of files, coalesced, concurrent and counted.
 
-Whether two ranges are read as one is decided by one rule: the bytes between them are fetched too when that is
-cheaper than another request. A remote request waits some 30 ms, of which several run side by side, so that
-about 4 ms remain for each; at 60 MB/s a connection those are worth 256 KiB. A local read costs some microseconds:
-a page of the operating system. Merged reads stop growing at `largest`, so that big ones run side by side and a
-small piece does not keep a large buffer alive.
+Two ranges are coalesced if reading the bytes between them is cheaper than another request. A remote request waits about
+30 ms, and several run concurrently, so that about 4 ms remain for each; at 60 MB/s per connection these are worth
+256 KiB. A local read costs a few microseconds: a page of the operating system. Coalesced reads are limited to
+`largest` bytes, so that large ones run concurrently and a small range does not keep a large buffer alive.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Coalescing:
-    """Ranges at most `gap` bytes apart are read as one, unless that one would be longer than `largest`."""
+    """The rule for coalescing: ranges at most `gap` bytes apart become one read of at most `largest` bytes."""
 
     gap: int
     largest: int
 
     def merge(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The reads that cover all ranges, in order.
+        """Return the reads that cover all ranges, in order.
 
         >>> Coalescing(gap=10, largest=1000).merge([(200, 5), (0, 100), (105, 20), (50, 10)])
         [(0, 125), (200, 5)]
@@ -51,7 +50,7 @@ class Coalescing:
                 last_start, last_length = merged[-1]
                 last_end = last_start + last_length
                 joined = max(last_end, end) - last_start
-                # What overlaps must stay together, so that each range lies within one read.
+                # Overlapping ranges are always merged, so that each range is within one read.
                 if start < last_end or (start - last_end <= self.gap and joined <= self.largest):
                     merged[-1] = (last_start, joined)
                     continue
@@ -60,7 +59,7 @@ class Coalescing:
 
 
 SMALL_READS = MIB
-"""So many bytes of a local file are read one range after another."""
+"""Up to this many bytes of a local file are read sequentially."""
 
 LOCAL = Coalescing(gap=4 * KIB, largest=8 * MIB)
 REMOTE = Coalescing(gap=256 * KIB, largest=16 * MIB)
@@ -69,7 +68,7 @@ MOST_BYTES_AT_ONCE = 64 * MIB
 
 
 def batches_of_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[slice]:
-    """Which of some pieces to hold in memory together: as many as fit into `most` bytes, a larger one alone.
+    """Split consecutive reads into batches of at most `most` bytes; a larger read is a batch of its own.
 
     >>> list(batches_of_bytes([40, 50, 30, 200, 5], most=100))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
@@ -86,20 +85,20 @@ def batches_of_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[
 
 
 REMOTE_AT_ONCE = 24
-"""How many ranges of one remote file are on their way together. They mostly wait, on as many connections as pyarrow's
-client for S3 has, and all that was asked for is in memory at the end in any case."""
+"""The number of concurrent reads of one remote file. They mostly wait, on as many connections as pyarrow's S3 client
+has, and all requested bytes are in memory at the end in any case."""
 
 
 NEVER_CHANGES = -(2**62)
-"""In place of the time when a file was written: the log of a table names it and tells its size, and nobody writes
-another one under its name."""
+"""The modification time of immutable files: the log of a table has their paths and sizes, and they are never
+rewritten."""
 
 _LAST_MARK = -(2**61)
-"""Earlier than any file was written."""
+"""Earlier than every real modification time."""
 
 
 def never_changes(table: str) -> int:
-    """The same for the files of one table: one that is made anew in its place has an id of its own."""
+    """Return the modification time for immutable files of a table. A table recreated at its location has another."""
     return NEVER_CHANGES + zlib.crc32(table.encode("utf-8", "surrogatepass"))
 
 
@@ -108,41 +107,41 @@ def is_never_changed(modified_ns: int | None) -> bool:
 
 
 def may_change(modified_ns: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Whether files are not of those, for the times of many."""
+    """Return which files may change, from their modification times."""
     return pc.fill_null(pc.greater_equal(modified_ns, _LAST_MARK), True)
 
 
-def replaced_file(place: str, what: str) -> CorruptFile:
-    """The error for a file that is not the one that was listed."""
-    return CorruptFile(f"'{place}' was replaced: {what}; open the table again, or refresh() it")
+def replaced_file(location: str, what: str) -> CorruptFile:
+    """Return the error for a file that was replaced since it was listed."""
+    return CorruptFile(f"'{location}' was replaced: {what}; open the table again, or refresh() it")
 
 
 _SECOND = 1_000_000_000
 
 
 class RangedFile:
-    """An open file that gives exact ranges, from several threads if need be.
+    """An open file for ranged reads. It is thread-safe.
 
-    Opening a remote file costs a request, so one of an object store stays open when this is closed: see
-    `tamis.io.open_files`. A file that does not have the `size` that the caller knows of (None: does not know), or was
-    written at another time than `modified_ns` (None: does not know), was replaced, which is a CorruptFile.
+    Opening a remote file costs a request, so files of object stores stay open when this is closed: see
+    `tamis.io.open_files`. A file with another size than `size` or another modification time than `modified_ns` (None:
+    not checked) was replaced, which is a CorruptFile.
     """
 
     def __init__(self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = None) -> None:
         storage.check_links(path)
         self._storage = storage
-        self._place = storage.place(path)
+        self._location = storage.place(path)
         self._is_local = storage.is_local
         self._stays_open = storage.filesystem.type_name in OBJECT_STORES
-        self._open = (storage.open_files.get(path) if self._stays_open else None) or self._open_anew(path)
+        self._open = (storage.open_files.get(path) if self._stays_open else None) or self._open_file(path)
         self._file = self._open.file
         self.size: int = self._open.size
         if size is not None and size != self.size:
             self.close()
             raise (
-                self._unlike_log(size)
+                self._make_size_error(size)
                 if is_never_changed(modified_ns)
-                else self._replaced(f"it has {self.size} bytes, it had {size} when listed")
+                else self._make_replaced_error(f"it has {self.size} bytes, expected {size} as listed")
             )
         if (
             modified_ns is not None
@@ -150,43 +149,43 @@ class RangedFile:
             and not self._was_modified_at(modified_ns, path)
         ):
             self.close()
-            raise self._replaced("it was written again after it was listed")
+            raise self._make_replaced_error("it was rewritten after it was listed")
 
-    def _replaced(self, what: str) -> CorruptFile:
-        return replaced_file(self._place, what)
+    def _make_replaced_error(self, what: str) -> CorruptFile:
+        return replaced_file(self._location, what)
 
-    def _unlike_log(self, size: int) -> CorruptFile:
-        # Opening the table again reads the same log, so that is no way out.
-        told = f"says {size}" if size >= 0 else "does not say how many"
+    def _make_size_error(self, size: int) -> CorruptFile:
+        # Opening the table again reads the same log, so that does not help.
+        recorded = f"records {size}" if size >= 0 else "does not record a size"
         return CorruptFile(
-            f"'{self._place}' has {self.size} bytes, and the log of its table {told}: the log is wrong, or another "
-            "file took its place; restore the file that the log means, or have the writer of the table write it anew"
+            f"'{self._location}' has {self.size} bytes, but the log of its table {recorded}: the log is wrong, or "
+            "the file was replaced; restore the file that the log records, or let its writer rewrite it"
         )
 
     def _was_modified_at(self, modified_ns: int, path: str) -> bool:
-        """Whether the file was last written then, as far as that can be known without another request."""
+        """Return whether the file has this modification time, as far as known without another request."""
         if self._is_local:
             return bool(self._storage.filesystem.get_file_info(path).mtime_ns == modified_ns)
-        told = self.modified_ns
-        if told is None:
+        known = self.modified_ns
+        if known is None:
             if self._open.tail is not None:
-                return True  # the footer that the caller knows came from this very file
-            # Opening does not tell it everywhere, and then the file system is asked as it was when files were listed.
+                return True  # the caller's footer was read from this open file
+            # Some file systems do not return it on opening: then it is looked up, as for a listing.
             if self._open.looked_up_ns is None:
                 self._storage.counters.add(requests=1)
                 self._open.looked_up_ns = self._storage.filesystem.get_file_info(path).mtime_ns
             return self._open.looked_up_ns in (None, modified_ns)
-        # What opening tells has seconds, what listing tells may have more.
-        return told // _SECOND == modified_ns // _SECOND
+        # Opening returns seconds, a listing may return fractions.
+        return known // _SECOND == modified_ns // _SECOND
 
-    def _open_anew(self, path: str) -> OpenFile:
+    def _open_file(self, path: str) -> OpenFile:
         try:
-            file = with_retries(partial(self._try_to_open, path), self._storage.retries, "open", self._place)
+            file = with_retries(partial(self._try_to_open, path), self._storage.retries, "open", self._location)
             opened = OpenFile(file, file.size())
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise MissingFile(f"the file '{self._place}' is gone") from error
+            raise MissingFile(f"the file '{self._location}' is gone") from error
         except IsADirectoryError as error:
-            raise CorruptFile(f"'{self._place}' is a directory, not a file") from error
+            raise CorruptFile(f"'{self._location}' is a directory, not a file") from error
         if self._stays_open:
             self._storage.open_files.put(path, opened)
         return opened
@@ -210,12 +209,12 @@ class RangedFile:
 
     @property
     def modified_ns(self) -> int | None:
-        """When the file was last written, where opening it told."""
-        told = (self._file.metadata() or {}).get("Last-Modified")
-        return None if told is None else int(datetime.fromisoformat(told.decode()).timestamp()) * _SECOND
+        """The modification time, if opening the file returned it."""
+        found = (self._file.metadata() or {}).get("Last-Modified")
+        return None if found is None else int(datetime.fromisoformat(found.decode()).timestamp()) * _SECOND
 
     def read(self, ranges: Sequence[tuple[int, int]], *, coalesce_gap: int | None = None) -> list[pa.Buffer]:
-        """The bytes of each `(start, length)`, in the order given, as slices of what was read."""
+        """Return the bytes of each `(start, length)`, in the order given, as slices of the coalesced reads."""
         for start, length in ranges:
             self._check(start, length)
         if self._open.tail is None:
@@ -230,43 +229,43 @@ class RangedFile:
         if coalesce_gap is not None:
             rule = Coalescing(coalesce_gap, rule.largest)
         merged = rule.merge([wanted for wanted in ranges if wanted[1]])
-        # To wake another thread takes longer than a small local read.
+        # Waking another thread takes longer than a small local read.
         is_small = self._is_local and sum(length for _, length in merged) <= SMALL_READS
         at_once = REMOTE_AT_ONCE if not self._is_local else 1 if is_small else self._storage.threads
-        buffers = run_in_threads(self._read_one, merged, at_once)
+        buffers = run_in_threads(self._read_range, merged, at_once)
         starts = [start for start, _ in merged]
         return [self._slice(starts, buffers, start, length) for start, length in ranges]
 
     def read_tail(self, length: int, size: int | None = None) -> pa.Buffer:
-        """The last `length` bytes of the first `size` (None: of the whole file); fewer where the file is shorter."""
+        """Return the last `length` bytes of the first `size` (None: of the whole file), or fewer if there are fewer."""
         end = self.size if size is None else size
         start = max(0, end - length)
         tail = self.read([(start, end - start)])[0]
         if not self._is_local and end == self.size:
-            # What stands before a footer is what is asked for next.
+            # The bytes before a footer are mostly needed next.
             self._open.keep_tail(tail)
         return tail
 
     def _check(self, start: int, length: int) -> None:
         if start < 0 or length < 0 or start + length > self.size:
             raise CorruptFile(
-                f"bytes {start} to {start + length} of '{self._place}' do not exist: it has {self.size} bytes, "
+                f"bytes {start} to {start + length} of '{self._location}' do not exist: it has {self.size} bytes, "
                 "so it is damaged or was replaced"
             )
 
-    def _read_one(self, wanted: tuple[int, int]) -> pa.Buffer:
+    def _read_range(self, wanted: tuple[int, int]) -> pa.Buffer:
         start, length = wanted
         try:
-            return with_retries(partial(self._read_at, start, length), self._storage.retries, "read", self._place)
+            return with_retries(partial(self._read_at, start, length), self._storage.retries, "read", self._location)
         except FileNotFoundError as error:
-            raise MissingFile(f"the file '{self._place}' is gone") from error
+            raise MissingFile(f"the file '{self._location}' is gone") from error
 
     def _read_at(self, start: int, length: int) -> pa.Buffer:
         self._storage.counters.add(requests=1)
         found = pa.py_buffer(self._file.read_at(length, start))
         self._storage.counters.add(bytes_read=found.size)
         if found.size != length:
-            raise ShortRead(f"{found.size} bytes came where {length} were asked for at {start}")
+            raise ShortRead(f"expected {length} bytes at offset {start}, found {found.size}")
         return found
 
     @staticmethod
@@ -286,29 +285,32 @@ def read_ranges(
     modified_ns: int | None = None,
     coalesce_gap: int | None = None,
 ) -> list[pa.Buffer]:
-    """The bytes of each `(start, length)` of a file, in the order given.
+    """Return the bytes of each `(start, length)` of a file, in the order given.
 
-    A file that is gone is a MissingFile, one of another `size` or time, or without a range, a CorruptFile.
+    A missing file is a MissingFile; another size or modification time, or a range beyond the end, is a CorruptFile.
     """
     with RangedFile(storage, path, size, modified_ns) as file:
         return file.read(ranges, coalesce_gap=coalesce_gap)
 
 
 def read_tail(storage: Storage, path: str, size: int | None, length: int) -> pa.Buffer:
-    """The last `length` bytes of a file of `size` bytes (None: as large as it is)."""
+    """Return the last `length` bytes of a file of `size` bytes (None: its current size)."""
     with RangedFile(storage, path) as file:
         return file.read_tail(length, size)
 
 
 SMALL_FILE = 256 * KIB
-"""A file of so few bytes is laid out in memory, gaps included, rather than put together as it is read."""
+"""A file of at most this size is laid out in memory, including the gaps between ranges."""
 
 
 def file_of_ranges(
     ranges: Sequence[tuple[int, pa.Buffer]], size: int, name: str = "file"
 ) -> pa.NativeFile | PrefetchedFile:
-    """A file of which only some ranges are in memory. In a small one the other bytes are zeros: Arrow's own file over
-    memory answers in a hundredth of the time that it takes to call into Python, once for each column chunk."""
+    """Return a file with only some ranges in memory.
+
+    In a small one the other bytes are zeros: Arrow's memory file takes a hundredth of the time of a call into Python,
+    once per column chunk.
+    """
     if size > SMALL_FILE:
         return PrefetchedFile(ranges, size, name)
     content = bytearray(size)
@@ -318,7 +320,7 @@ def file_of_ranges(
 
 
 class PythonFile:
-    """A file for readers that take a Python file, which comes in buffers. Who inherits says how `_fetched` fetches."""
+    """A read-only file object that returns buffers. Subclasses implement `_fetch_range`."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -340,9 +342,9 @@ class PythonFile:
         start = self._position
         end = self._size if length < 0 else min(self._size, start + length)
         self._position = max(start, end)
-        return self._fetched(start, end)
+        return self._fetch_range(start, end)
 
-    # Arrow prefers this name, and then keeps the buffer as it is.
+    # Arrow prefers this method, and then does not copy the buffer.
     read_buffer = read
 
     def readable(self) -> bool:
@@ -360,15 +362,15 @@ class PythonFile:
     def close(self) -> None:
         self.closed = True
 
-    def _fetched(self, start: int, end: int) -> pa.Buffer:
+    def _fetch_range(self, start: int, end: int) -> pa.Buffer:
         raise NotImplementedError
 
 
 class PrefetchedFile(PythonFile):
-    """A file of which only some ranges are in memory, for readers that take a Python file.
+    """A file object with only some ranges in memory.
 
-    What is read are slices of the fetched buffers, without a copy. A read that leaves the fetched ranges is a
-    defect of the code that chose them, never a reason to fetch more.
+    Reads return slices of the fetched buffers, without a copy. A read outside the fetched ranges is a defect of the
+    code that chose them; nothing more is fetched.
     """
 
     def __init__(self, ranges: Sequence[tuple[int, pa.Buffer]], size: int, name: str = "file") -> None:
@@ -378,24 +380,24 @@ class PrefetchedFile(PythonFile):
         self._buffers = [buffer for _, buffer in ordered]
         self._name = name
 
-    def _fetched(self, start: int, end: int) -> pa.Buffer:
-        pieces: list[pa.Buffer] = []
-        place = start
-        while place < end:
-            position = bisect_right(self._starts, place) - 1
+    def _fetch_range(self, start: int, end: int) -> pa.Buffer:
+        slices: list[pa.Buffer] = []
+        current = start
+        while current < end:
+            position = bisect_right(self._starts, current) - 1
             buffer = self._buffers[position] if position >= 0 else None
-            offset = place - self._starts[position]
+            offset = current - self._starts[position]
             if buffer is None or offset >= buffer.size:
                 raise StorageError(
-                    f"bytes {start} to {end} of '{self._name}' were not fetched (byte {place} is missing): "
+                    f"bytes {start} to {end} of '{self._name}' were not fetched (byte {current} is missing): "
                     "this is a defect of Tamis, please report it"
                 )
-            pieces.append(buffer.slice(offset, min(buffer.size - offset, end - place)))
-            place += pieces[-1].size
-        match pieces:
+            slices.append(buffer.slice(offset, min(buffer.size - offset, end - current)))
+            current += slices[-1].size
+        match slices:
             case []:
                 return pa.py_buffer(b"")
             case [whole]:
                 return whole
             case _:
-                return pa.py_buffer(b"".join(pieces))
+                return pa.py_buffer(b"".join(slices))

@@ -1,8 +1,8 @@
-"""Tries again what may go better, and turns what remains wrong into an error that names the place.
+"""Retries of transient errors, and errors that name the location.
 
 An object store answers 429 and 503 under load, connections break, reads come back short: such an error is
-*transient*, and the call is made again after a growing pause, a bounded number of times. What will not change
-(nothing there, no permission, wrong credentials) is reported at once.
+*transient*, and the call is retried after a growing pause, a bounded number of times. Permanent errors (missing file,
+no permission, wrong credentials) are raised immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("tamis")
 
 _PERMANENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 
-# Arrow reports these as a plain OSError; what S3 refused has the name of the code in its text.
+# Arrow raises these as a plain OSError with the error code of S3 in the text.
 _PERMANENT_TEXTS = (
     "ACCESS_DENIED",
     "INVALID_ACCESS_KEY_ID",
@@ -42,19 +42,19 @@ _PERMANENT_TEXTS = (
 
 
 class ShortRead(OSError):
-    """Fewer bytes than the file holds at that place: the connection broke, or the store misbehaved."""
+    """A read returned fewer bytes than requested: the connection broke, or the store misbehaved."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`tries` in all, with a pause of `first_pause` seconds before the second that grows by the factor `growth`."""
+    """At most `tries` attempts, with a pause of `first_pause` seconds before the second that grows by `growth`."""
 
     tries: int = 3
     first_pause: float = 0.1
     growth: float = 4.0
 
     def pause(self, failures: int) -> float:
-        # Many threads that fail together should not come back together.
+        # Jitter: threads that fail together should not retry together.
         return self.first_pause * self.growth ** (failures - 1) * random.uniform(0.5, 1.0)
 
 
@@ -65,16 +65,16 @@ def is_transient(error: OSError) -> bool:
     return not any(permanent in text for permanent in _PERMANENT_TEXTS)
 
 
-def _reason(error: OSError) -> str:
-    """What went wrong, without the place, which the message names already, and without the number of the error."""
+def _format_reason(error: OSError) -> str:
+    """Return the reason without the location, which the message already names, and without the error number."""
     return os.strerror(error.errno) if error.errno else to_one_line(error)
 
 
-def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, place: str) -> Result:
-    """What `action` returns; a StorageError that says `cannot <task> '<place>'` where it keeps failing.
+def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, location: str) -> Result:
+    """Return the result of `action`, with retries; if it keeps failing raise `cannot <task> '<location>'`.
 
-    FileNotFoundError, NotADirectoryError and IsADirectoryError pass through: only the caller knows what was
-    expected at that place.
+    FileNotFoundError, NotADirectoryError and IsADirectoryError are not handled: only the caller knows what was expected
+    at that location.
     """
     failures = 0
     while True:
@@ -86,22 +86,24 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
             reason = "" if error.errno else f": {to_one_line(error)}"
             right = task if task in ("write", "remove") else "read"
             raise StorageError(
-                f"no permission to {task} '{place}'{reason}. Ask its owner for the right to {right} it"
+                f"no permission to {task} '{location}'{reason}. Ask its owner for the right to {right} it"
             ) from error
         except OSError as error:
             failures += 1
             if not is_transient(error):
-                raise StorageError(f"cannot {task} '{place}': {_reason(error)}") from error
+                raise StorageError(f"cannot {task} '{location}': {_format_reason(error)}") from error
             if failures >= policy.tries:
                 tries = "1 try" if failures == 1 else f"{failures} tries"
-                raise StorageError(f"cannot {task} '{place}' after {tries}: {_reason(error)}") from error
-            logger.info("cannot %s '%s' (try %d of %d): %s", task, place, failures, policy.tries, error)
+                raise StorageError(f"cannot {task} '{location}' after {tries}: {_format_reason(error)}") from error
+            logger.info("cannot %s '%s' (try %d of %d): %s", task, location, failures, policy.tries, error)
             time.sleep(policy.pause(failures))
         except UnicodeEncodeError as error:
             raise StorageError(
-                f"cannot {task} {place!r}: it has half of a surrogate pair, which is not valid Unicode"
+                f"cannot {task} {location!r}: it has half of a surrogate pair, which is not valid Unicode"
             ) from error
         except UnicodeDecodeError as error:
-            raise StorageError(f"cannot {task} '{place}': a name there is not UTF-8 ({to_one_line(error)})") from error
+            raise StorageError(
+                f"cannot {task} '{location}': a name there is not UTF-8 ({to_one_line(error)})"
+            ) from error
         except (pa.ArrowException, ValueError) as error:
-            raise StorageError(f"cannot {task} '{place}': {to_one_line(error)}") from error
+            raise StorageError(f"cannot {task} '{location}': {to_one_line(error)}") from error

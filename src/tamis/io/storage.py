@@ -1,8 +1,8 @@
-"""Places: a file system, a root in it, and what it costs to work there.
+"""Storage: a file system, a root path in it, counters, retries and the guard against symbolic links.
 
-`open_storage` takes what people pass elsewhere: paths, URIs, and `storage_options` in the spellings of deltalake
-(`AWS_REGION`, short keys), polars (`aws_region`) and pyiceberg (`s3.region`). It makes no request, except that
-the region of an S3 bucket is looked up where nothing names it.
+`open_storage` accepts what users pass to other libraries: paths, URIs, and `storage_options` in the spellings of
+deltalake (`AWS_REGION`, short keys), polars (`aws_region`) and pyiceberg (`s3.region`). It makes no request, except to
+look up the region of an S3 bucket if it is not configured.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_storage_options
 from tamis.io.threads import default_threads
 
-# --- Symbolic links on a local disk: one that leads out of a table is as `..` in a path, and refused unless allowed
+# --- Symbolic links ---------------------------------------------------------------------------------------------------
 #
-# A table whose root is a link is where the link leads, and links from one part of a table to another are followed. A
-# link out of the root could have any file read that the reader has rights for, whatever the owner of the table meant.
+# A link out of a table is refused like `..` in a path, unless allowed: it could make a reader read any file that it has
+# the rights for. A root that is a link is followed, and so are links from one part of a table to another.
 
 FEW_PATHS = 1000
-"""So many paths are looked at one by one, in some two milliseconds; of more, their folders are listed."""
+"""Up to this many paths are checked one by one, in about two milliseconds; for more, their folders are listed."""
 
 
 class LinkGuard:
-    """Refuses paths below the root of a local table that a symbolic link leads out of it."""
+    """Rejects paths below the root of a local table that lead out of it through a symbolic link."""
 
     def __init__(self, *, allow_outside: bool = False) -> None:
         self.allow_outside = allow_outside
         self._lock = Lock()
-        self._known: set[tuple[str, str]] = set()
-        self._looked_through: set[tuple[str, str]] = set()
+        self._inside_folders: set[tuple[str, str]] = set()
+        self._checked_folders: set[tuple[str, str]] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
         return _make_guard, (self.allow_outside,)
 
     def check(self, root: str, path: str) -> None:
-        """An error where a path below the root leads out of it. A path that is not below it is not judged here."""
+        """Raise an error if a path below the root leads out of it. Other paths are not checked."""
         top = root.rstrip("/")
         if self.allow_outside or not path.startswith(f"{top}/"):
             return
         self._check_folder(top, path.rpartition("/")[0])
-        if os.path.islink(path):  # noqa: PTH114 - a Path for every file takes longer than to look
+        if os.path.islink(path):  # noqa: PTH114 - making a Path for every file takes longer than the check
             self._check_resolved(top, path)
 
     def check_all(self, root: str, paths: pa.Array | pa.ChunkedArray) -> None:
-        """The same for many paths. Of many, whole folders are looked through, each once."""
+        """Check many paths like `check`; for many, each folder is listed once."""
         if self.allow_outside:
             return
         if len(paths) <= FEW_PATHS:
@@ -76,25 +76,25 @@ class LinkGuard:
         top = root.rstrip("/")
         folders = pc.unique(pc.replace_substring_regex(paths, r"(?s)/[^/]*$", "")).to_pylist()
         for folder in folders:
-            if (folder == top or folder.startswith(f"{top}/")) and (top, folder) not in self._looked_through:
+            if (folder == top or folder.startswith(f"{top}/")) and (top, folder) not in self._checked_folders:
                 self._check_folder(top, folder)
                 outside = pa.array(sorted(self.find_outside(root, folder)), pa.string())
                 if not len(outside):
                     with self._lock:
-                        self._looked_through.add((top, folder))
+                        self._checked_folders.add((top, folder))
                     continue
                 named = paths.filter(pc.is_in(paths, value_set=outside))
                 if len(named):
                     raise leads_outside(named[0].as_py())
 
     def _check_folder(self, top: str, folder: str) -> None:
-        if len(folder) > len(top) and (top, folder) not in self._known:
+        if len(folder) > len(top) and (top, folder) not in self._inside_folders:
             self._check_resolved(top, folder)
             with self._lock:
-                self._known.add((top, folder))
+                self._inside_folders.add((top, folder))
 
     def find_outside(self, root: str, folder: str) -> frozenset[str]:
-        """The paths of the links in a folder that lead out of the root; none where that is allowed."""
+        """Return the paths of the links in a folder that lead out of the root; none if that is allowed."""
         if self.allow_outside:
             return frozenset()
         top = root.rstrip("/")
@@ -112,10 +112,10 @@ class LinkGuard:
 
 
 def leads_outside(path: str) -> UnsupportedFeature:
-    """The error for a link out of a table."""
+    """Return the error for a link out of a table."""
     return UnsupportedFeature(
-        f"'{path}' leads out of the table's folder, to '{os.path.realpath(path)}', by a symbolic link: such a file is "
-        "read only where that is allowed (allow_outside=True)"
+        f"'{path}' leads out of the table's folder, to '{os.path.realpath(path)}', through a symbolic link: "
+        "pass allow_outside=True to read such files"
     )
 
 
@@ -128,7 +128,7 @@ def _make_guard(allow_outside: bool) -> LinkGuard:
 
 
 _SECRET = re.compile(r"(://[^/:@]*):[^/@]*(?=@)")
-"""What stands between a name and the host, as in `abfss://container:key@account.dfs.core.windows.net`."""
+"""The secret between a name and the host, as in `abfss://container:key@account.dfs.core.windows.net`."""
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters or more: `C:` is a drive
 
@@ -138,7 +138,7 @@ _ARROW_SCHEMES = ("gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where a table lives. `root` is the table's path inside `filesystem`, without a slash at its end."""
+    """The location of a table. `root` is its path in `filesystem`, without a trailing slash."""
 
     filesystem: pafs.FileSystem
     root: str
@@ -146,11 +146,11 @@ class Storage:
     counters: IoCounters = field(default_factory=IoCounters, compare=False, repr=False)
     retries: RetryPolicy = field(default=RetryPolicy(), compare=False, repr=False)
     open_files: OpenFiles = field(default_factory=OpenFiles, compare=False, repr=False)
-    """Files that need not be opened again before the end of a scan."""
+    """The cache of open files until the end of a scan."""
     given: tuple[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
-    """The URI and options with which another process opens the same place; None for an opened file system."""
+    """The URI and options with which another process opens the same storage; None for a file system object."""
     links: LinkGuard = field(default_factory=LinkGuard, compare=False, repr=False)
-    """What symbolic links on a local disk may lead to."""
+    """The guard against symbolic links out of the root."""
 
     @property
     def is_local(self) -> bool:
@@ -164,36 +164,36 @@ class Storage:
 
     @property
     def threads(self) -> int:
-        """How many requests one call keeps under way."""
+        """The number of concurrent requests of one call."""
         return default_threads(is_local=self.is_local)
 
     def allowing_outside(self, allow_outside: bool) -> Storage:
-        """The same, where symbolic links may lead out of the root, or may not."""
+        """Return a copy in which symbolic links may, or may not, lead out of the root."""
         return replace(self, links=LinkGuard(allow_outside=allow_outside))
 
     def check_links(self, path: str) -> None:
-        """An error where a symbolic link leads a path below the root out of it, and that is not allowed."""
+        """Raise an error if a path below the root leads out of it through a symbolic link that is not allowed."""
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             self.links.check(self.root, path)
 
     def check_all_links(self, paths: pa.Array | pa.ChunkedArray) -> None:
-        """The same for many paths."""
+        """Check many paths like `check_links`."""
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             self.links.check_all(self.root, paths)
 
     def links_outside(self, folder: str) -> frozenset[str]:
-        """The paths of the symbolic links in a folder that lead out of the root, where that is not allowed."""
+        """Return the paths of symbolic links in a folder that lead out of the root and are not allowed."""
         is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
         return self.links.find_outside(self.root, folder) if is_local else frozenset()
 
     def place(self, path: str) -> str:
-        """A path of the file system as a person would write it, for messages."""
+        """Return a path of the file system with its scheme, for messages."""
         match = _SCHEME.match(self.uri)
         return f"{match[1]}://{path}" if match and not self.is_local else path
 
 
 def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
-    """The place that a path or a URI names. Whether anything is there shows when it is first listed or read.
+    """Return the storage for a path or URI. Whether it exists is found when it is first listed or read.
 
     >>> storage = open_storage("s3://bucket/table/", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
     >>> storage.root, storage.uri, storage.is_local
@@ -201,30 +201,30 @@ def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any]
     """
     text = os.fspath(uri) if isinstance(uri, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise wrong_argument("the place of a table", "a text or a path", uri)
+        raise wrong_argument("the location of a table", "a string or a path", uri)
     if not text.strip():
-        raise InvalidArgument("the table's place is empty: give a path or a URI such as s3://bucket/table")
+        raise InvalidArgument("the table's location is empty: give a path or a URI such as s3://bucket/table")
     options = dict(check_storage_options(storage_options))
     if "filesystem" in options:
-        return _with_file_system(text, options)
+        return _open_given_file_system(text, options)
     match = _SCHEME.match(text)
     scheme = match[1].lower() if match else "file"
     if scheme == "file":
-        local = _local(text)
-        # A local table may name files of other stores: see `tamis.io.other_stores`.
+        local = _open_local(text)
+        # A local table may refer to files of other stores: see `tamis.io.other_stores`.
         return replace(local, given=(local.uri, options)) if options else local
     if scheme in _S3_SCHEMES:
-        return _s3(text, options)
+        return _open_s3(text, options)
     if scheme in _ARROW_SCHEMES:
-        return _from_arrow(text, scheme, options)
+        return _open_arrow(text, scheme, options)
     raise InvalidArgument(
-        f"no file system for '{scheme}://' ({text!r}). Known: a local path, file://, "
+        f"no file system for '{scheme}://' ({text!r}). Supported: a local path, file://, "
         + ", ".join(f"{known}://" for known in (*_S3_SCHEMES[:2], *_ARROW_SCHEMES))
         + "; for others pass storage_options={'filesystem': a pyarrow or fsspec file system}"
     )
 
 
-def _local(text: str) -> Storage:
+def _open_local(text: str) -> Storage:
     if _SCHEME.match(text):
         parts = urlsplit(text)
         if parts.netloc not in ("", "localhost"):
@@ -232,12 +232,12 @@ def _local(text: str) -> Storage:
         # As `Path.as_uri` writes it. A `?` or `#` is part of a name here.
         text = unquote(text.split("://", 1)[1].removeprefix("localhost"))
     if "\0" in text:
-        raise InvalidArgument(f"{text!r} holds a zero character, which no path may")
+        raise InvalidArgument(f"{text!r} has a zero character, which is invalid in a path")
     root = os.path.abspath(Path(text).expanduser())  # noqa: PTH100 - resolve() would follow links, abspath does not
     return Storage(pafs.LocalFileSystem(), root.replace(os.sep, "/"), root, given=(root, {}))
 
 
-def _s3(text: str, options: Mapping[str, Any]) -> Storage:
+def _open_s3(text: str, options: Mapping[str, Any]) -> Storage:
     settings = S3Options.from_options(options)
     address = text.split("://", 1)[1]
     credentials, has_credentials, location = (
@@ -248,7 +248,7 @@ def _s3(text: str, options: Mapping[str, Any]) -> Storage:
         settings = settings.with_credentials(unquote(access_key), unquote(secret_key))
     root = location.strip("/")
     if not root:
-        raise InvalidArgument("the URI names no bucket: s3://bucket/path")
+        raise InvalidArgument("the URI has no bucket: expected s3://bucket/path")
     if not hasattr(pafs, "S3FileSystem"):
         raise MissingDependency("this build of pyarrow has no S3 support: install pyarrow from PyPI or conda-forge")
     try:
@@ -258,10 +258,10 @@ def _s3(text: str, options: Mapping[str, Any]) -> Storage:
     return Storage(filesystem, root, f"s3://{root}", given=(text, options))
 
 
-def _from_arrow(text: str, scheme: str, options: Mapping[str, Any]) -> Storage:
+def _open_arrow(text: str, scheme: str, options: Mapping[str, Any]) -> Storage:
     if options:
         raise InvalidArgument(
-            f"storage_options for '{scheme}://' are not known ({', '.join(sorted(options))}): set its environment "
+            f"storage_options for '{scheme}://' are not supported ({', '.join(sorted(options))}): set its environment "
             "variables, or pass storage_options={'filesystem': a pyarrow or fsspec file system}"
         )
     shown = _SECRET.sub(r"\1", text).rstrip("/")
@@ -273,26 +273,26 @@ def _from_arrow(text: str, scheme: str, options: Mapping[str, Any]) -> Storage:
     return Storage(filesystem, root.rstrip("/") or "/", shown, given=(text, {}))
 
 
-def _with_file_system(text: str, options: Mapping[str, Any]) -> Storage:
+def _open_given_file_system(text: str, options: Mapping[str, Any]) -> Storage:
     others = sorted(name for name in options if name != "filesystem")
     if others:
         raise InvalidArgument(
-            f"storage_options has both 'filesystem' and {', '.join(map(repr, others))}: an opened file system is "
-            "already set up, so give it alone"
+            f"storage_options has both 'filesystem' and {', '.join(map(repr, others))}: a file system object is "
+            "already configured, so give it alone"
         )
-    filesystem = _arrow_file_system(options["filesystem"])
+    filesystem = _to_arrow_file_system(options["filesystem"])
     match = _SCHEME.match(text)
     path = text.split("://", 1)[1] if match else text
     if isinstance(filesystem, pafs.LocalFileSystem):
-        local = _local(text)
+        local = _open_local(text)
         return Storage(filesystem, local.root, local.uri)
     return Storage(filesystem, path.rstrip("/") or path, text.rstrip("/") or text)
 
 
-def _arrow_file_system(given: object) -> pafs.FileSystem:
+def _to_arrow_file_system(given: object) -> pafs.FileSystem:
     if isinstance(given, pafs.FileSystem):
         return given
-    # Whoever made an fsspec file system has imported fsspec: it needs no import of ours.
+    # The caller of an fsspec file system has imported fsspec, so it is not imported here.
     fsspec = sys.modules.get("fsspec")
     if fsspec is not None and isinstance(given, fsspec.AbstractFileSystem):
         return pafs.PyFileSystem(pafs.FSSpecHandler(given))

@@ -1,7 +1,7 @@
 """`storage_options`: one table of option names, in the spellings of deltalake, polars and pyiceberg.
 
-Names are compared without regard to case. `AWS_REGION` and `region` (deltalake), `aws_region` (polars) and
-`s3.region` (pyiceberg) say the same; two of them that differ are an error.
+Names are case-insensitive. `AWS_REGION` and `region` (deltalake), `aws_region` (polars) and `s3.region` (pyiceberg) are
+the same option; different values for one option are an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "proxy": ("aws_proxy_url", "proxy_url", "s3.proxy-uri"),
 }  # fmt: skip
 
-# Options of writers: people hand the same dictionary to a reader.
+# Options of writers, accepted because users pass the same dictionary to readers.
 _FOR_WRITERS = frozenset(
     {
         "aws_s3_allow_unsafe_rename", "allow_unsafe_rename", "aws_s3_locking_provider", "aws_conditional_put",
@@ -58,12 +58,12 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
 
 
 def is_of_the_storage(name: str) -> bool:
-    """Whether a property of a catalog says something about the storage of its tables, which is kept for many things."""
+    """Return whether a property of a catalog is a storage option of its tables."""
     return name.lower().startswith(("s3.", "client.")) and name.lower() in _CANONICAL
 
 
 def check_storage_options(options: object) -> Mapping[str, Any]:
-    """The options, of which there may be none; an error where they are no mapping of known names."""
+    """Return the options, `{}` for None; raise an error if they are not a mapping of known names."""
     if options is None:
         return {}
     if not isinstance(options, Mapping):
@@ -74,10 +74,10 @@ def check_storage_options(options: object) -> Mapping[str, Any]:
 
 
 def check_option_names(options: Iterable[str]) -> None:
-    """An error for a name that no table file system here knows, with the names that are near it."""
+    """Raise an error for an unknown option name, with similar names."""
     for option in options:
         if not isinstance(option, str):
-            raise wrong_argument("the name of a storage option", "a text, as in {'AWS_REGION': …}", option)
+            raise wrong_argument("the name of a storage option", "a string, as in {'AWS_REGION': …}", option)
         lowered = option.lower()
         if lowered not in _CANONICAL and lowered not in _FOR_WRITERS:
             known = [*_CANONICAL, "filesystem"]
@@ -90,7 +90,7 @@ def check_option_names(options: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """What is known of an S3 store; None leaves it to the environment, as pyarrow's S3FileSystem documents."""
+    """The options of an S3 store; None means the environment decides, as pyarrow's S3FileSystem documents."""
 
     access_key: str | None = None
     secret_key: str | None = None
@@ -114,7 +114,7 @@ class S3Options:
             name = _CANONICAL.get(option.lower())
             if name is None or value is None:
                 continue
-            parsed = _parse(name, option, value)
+            parsed = _parse_value(name, option, value)
             if name in found and found[name][1] != parsed:
                 raise InvalidArgument(f"storage options {found[name][0]!r} and {option!r} contradict each other")
             found[name] = (option, parsed)
@@ -124,7 +124,7 @@ class S3Options:
         return replace(self, access_key=access_key, secret_key=secret_key)
 
     def arguments(self, bucket: str) -> dict[str, Any]:
-        """The arguments of pyarrow's S3FileSystem."""
+        """Return the arguments of pyarrow's S3FileSystem."""
         arguments: dict[str, Any] = {
             "access_key": self.access_key,
             "secret_key": self.secret_key,
@@ -155,11 +155,11 @@ class S3Options:
         try:
             return str(pafs.resolve_s3_region(bucket))
         except OSError:
-            # A private or unknown bucket: the first request says more than this look-up can.
+            # A private or unknown bucket: the first request raises a better error.
             return None
 
 
-def _parse(name: str, option: str, value: Any) -> str | bool | float:
+def _parse_value(name: str, option: str, value: Any) -> str | bool | float:
     text = str(value).strip()
     if name in ("allow_http", "anonymous", "virtual_addressing"):
         if text.lower() in _TRUE:

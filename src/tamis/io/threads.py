@@ -1,7 +1,7 @@
-"""Work in threads: one pool for the whole process, which can be used from within itself.
+"""Work in threads: one pool for the whole process, which may be used recursively.
 
-The caller works through its items like every helper from the pool. So a call inside a thread of the pool
-always gets on, even when every other thread is taken: it then does all of its items itself.
+The caller processes items like each helper thread of the pool. So a call from a thread of the pool makes progress even
+if all other threads are busy: it then processes all of its items itself.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LOCAL_PATIENCE = 0.01
-"""How long to work alone on what mostly takes no time, as reads from local files do."""
+"""The seconds to work alone on items that mostly take no time, such as reads from local files."""
 
 POOL_SIZE = 64
-"""The most threads at work in one process, however many calls run at the same time."""
+"""The maximum number of threads in one process, for any number of concurrent calls."""
 
 _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
 
 
 def default_threads(*, is_local: bool = True) -> int:
-    """How many threads one call uses: remote requests mostly wait, local ones mostly compute."""
+    """Return the number of threads of one call: remote requests mostly wait, local ones mostly compute."""
     processors = os.cpu_count() or 1
     return 2 * processors if is_local else min(32, 4 * processors)
 
@@ -35,11 +35,11 @@ def default_threads(*, is_local: bool = True) -> int:
 def run_in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None, *, patience: float = 0.0
 ) -> list[Result]:
-    """`function` of every item, in the order of the items.
+    """Return `function` of every item, in the order of the items.
 
-    The first error stops the work: no further item is begun, those under way are waited for, and it is raised.
-    With `patience`, the caller works alone for so many seconds before it is helped: threads that take turns to compute
-    for a moment are slower than one.
+    The first error stops the work: no further item starts, the running ones are awaited, and the error is raised.
+    With `patience`, the caller works alone for that many seconds before helper threads start: for short computations
+    several threads are slower than one.
     """
     work = list(items)
     done: list[Result] = []
@@ -65,7 +65,7 @@ def _run_in_threads(function: Callable[[Item], Result], work: list[Item], thread
 
 
 class _Work(Generic[Item, Result]):
-    """Items that several threads take one after another."""
+    """A queue of items that several threads process."""
 
     def __init__(self, function: Callable[[Item], Result], items: list[Item]) -> None:
         self._function = function
@@ -80,13 +80,13 @@ class _Work(Generic[Item, Result]):
 
     def run(self) -> None:
         try:
-            while (position := self._take()) is not None:
+            while (position := self._take_next()) is not None:
                 self.results[position] = self._function(self._items[position])
         finally:
-            # Where it ends without an error nothing is left to take.
+            # After an error this stops the other threads; otherwise the queue is empty.
             self.stop()
 
-    def _take(self) -> int | None:
+    def _take_next(self) -> int | None:
         with self._lock:
             position = self._next
             if position == len(self._items):
@@ -110,7 +110,7 @@ def _shared_pool() -> ThreadPoolExecutor:
 
 
 def _forget_pool() -> None:
-    """Threads do not survive a fork: the child makes a pool of its own."""
+    """Drop the pool after a fork, which threads do not survive: the child makes its own."""
     global _pool, _lock
     _pool, _lock = None, Lock()
 

@@ -1,4 +1,4 @@
-"""A cache of what was worked out last, bounded by bytes."""
+"""A least-recently-used cache, bounded by bytes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class WeightedCache:
-    """What was put in or asked for last, up to a number of bytes. Any thread may use it at any time."""
+    """A cache that evicts the least recently used entries above a number of bytes. It is thread-safe."""
 
     OWN_WEIGHT = 1024
-    """What an entry takes besides its arrays, about."""
+    """The approximate bytes of an entry besides its arrays."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -21,7 +21,7 @@ class WeightedCache:
         self._lock = Lock()
 
     def get(self, key: Hashable) -> Any:
-        """What is kept under a key, which may be None; a KeyError where nothing is."""
+        """Return the value of a key, which may be None; raise a KeyError if it is not cached."""
         with self._lock:
             self._entries.move_to_end(key)
             return self._entries[key][0]
@@ -39,7 +39,7 @@ class WeightedCache:
                 self._weight -= dropped
 
     def has_room(self, weight: int) -> bool:
-        """Whether so many bytes more can be kept without dropping anything."""
+        """Return whether so many more bytes fit without evicting anything."""
         with self._lock:
             return self._weight + weight <= self.capacity
 

@@ -1,4 +1,5 @@
-"""A scan: the filter and the columns of a table, planned and read when a method asks for it."""
+"""Scans: a filter and columns of a table, planned and read lazily. `Scan` is what users hold; `ScanRequest` holds its
+arguments."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-# --- Rows that people hold: as Arrow, and in the forms of other libraries ---------------------------------------------
+# --- Rows and lazy scans ----------------------------------------------------------------------------------------------
 
 
 class Rows(ABC):
-    """Rows that are read when a method asks for them. Every method uses `schema` and `to_batches` alone."""
+    """Rows that are read lazily. Subclasses implement `schema` and `to_batches`; all other methods use these two."""
 
     @property
     @abstractmethod
@@ -44,7 +45,7 @@ class Rows(ABC):
         """Yield the rows, batch by batch."""
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as an Arrow reader, which knows their columns before the first batch."""
+        """Return the rows as an Arrow reader. Its schema is known before the first batch."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_arrow(self) -> pa.Table:
@@ -69,7 +70,7 @@ class Rows(ABC):
 
 
 class LazyScan(Rows):
-    """What people can do with a scan. `tamis.Scan` is one; `ProtectedScan` is the one of a table under a policy."""
+    """The interface of scans: `tamis.Scan`, and `ProtectedScan` for tables under a policy."""
 
     @abstractmethod
     def filter(self, where: object) -> LazyScan:
@@ -120,9 +121,9 @@ class LazyScan(Rows):
 
 
 class Scan(LazyScan):
-    """A lazy scan of a table. Nothing is read before one of its methods asks for it.
+    """A lazy scan of a table: it reads only when a method needs rows or metadata.
 
-    `levels` are the levels of pruning that are switched on; the rows are the same with any of them. `pruning` and
+    `levels` are the pruning levels to apply; they do not change the rows. `pruning` and
     `listing` are those of `tamis.scan.planning.scan_planner.ScanPlanner`.
     """
 
@@ -188,8 +189,8 @@ class Scan(LazyScan):
     def to_spark(self, spark: Any, *, reader: str = "auto") -> Any:
         """Return the rows as a lazy Spark DataFrame; `spark` is a classic or a Connect session.
 
-        Files are pruned now, and read when Spark is asked for rows: by Spark's own Parquet reader where it reads them
-        right (`reader="spark"` does not look for narrow selections), else by Arrow tasks (`reader="arrow"`: always).
+        Files are pruned now, and read when Spark needs rows: by Spark's own Parquet reader where it is correct
+        (`reader="spark"` does not look for narrow selections), else by Arrow tasks (`reader="arrow"`: always).
         """
         return spark_scans().make_dataframe(spark, self._planner, reader)
 
@@ -223,8 +224,8 @@ def make_scan(source: TableSource, request: ScanRequest) -> Scan:
         if not isinstance(source, SampledSchema) or source.has_all_columns:
             raise
         # The column may be one that only later files have.
-        way_out = "merge_schema=True (--merge-schema) takes those of all files."
-        raise UnknownColumn(f"{str(error).rstrip('.')}. These are the columns of the first file: {way_out}") from error
+        hint = "merge_schema=True (--merge-schema) takes those of all files."
+        raise UnknownColumn(f"{str(error).rstrip('.')}. These are the columns of the first file: {hint}") from error
     check_functions(scan._planner.predicate.expr, source.schema)
     return scan
 
@@ -239,12 +240,12 @@ def describe_scan(table: str, schema: pa.Schema, where: str | None, limit: int |
     return f"<tamis.Scan {'; '.join(parts)}>"
 
 
-# --- What the user asks of a scan: a filter, columns, a limit, and the levels of pruning ------------------------------
+# --- Scan requests ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What the user asks of a scan. Each method returns a new request."""
+    """The arguments of a scan: filter, columns, limit and pruning levels. Each method returns a new request."""
 
     where: Expr | PartitionFilter | None = None
     columns: Sequence[object] | None = None
@@ -258,20 +259,19 @@ class ScanRequest:
         limit: int | None = None,
         levels: Collection[str] = LEVELS,
     ) -> ScanRequest:
-        """Return the request that the arguments of `Table.scan` mean."""
+        """Return the request for the arguments of `Table.scan`."""
         return ScanRequest(to_expr(where), columns, check_limit(limit), levels)
 
     def filter(self, where: object) -> ScanRequest:
         """Keep only the rows for which `where` is TRUE too."""
         if self.limit is not None:
             raise InvalidArgument(
-                "the scan has a limit already, and a filter would drop some of the rows that it returns: call filter() "
-                "before limit()"
+                "the scan already has a limit, and a filter would drop some of its rows: call filter() before limit()"
             )
         return replace(self, where=to_expr([self.where, to_expr(where)]))
 
     def select(self, columns: Sequence[object], schema: pa.Schema, table: str) -> ScanRequest:
-        """Return only some of the columns in `schema`, which are those of this request."""
+        """Return only some columns of `schema`, which is the schema of this request."""
         if len(columns) == 1 and isinstance(columns[0], Iterable) and not isinstance(columns[0], str):
             columns = list(columns[0])
         paths = projected_paths(columns, schema, table)

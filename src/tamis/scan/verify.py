@@ -1,7 +1,7 @@
 """Verification on the user's own data: pruning changes what is read, never what is returned.
 
-A scan runs once with every level of pruning switched off, which reads everything and tests every row, and then once
-with every subset of the levels switched on. All runs must return the same rows, and count as many.
+A scan runs once without pruning, which reads everything and tests every row, and then once with every subset of the
+levels. All runs must return and count the same rows. `RowChecksum` compares rows regardless of their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.scan import LazyScan, Scan
 
 MOST_LEVELS_FOR_ALL_SUBSETS = 7
-"""Up to 128 runs; with more levels, only those with none, one, all but one, and all."""
+"""With more levels than this (more than 128 runs), only subsets of none, one, all but one, and all levels run."""
 
 
 @runtime_checkable
@@ -50,7 +50,7 @@ class Scannable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """One run: its levels, what it returned and what it cost."""
+    """The result of one run: its levels, rows and costs."""
 
     levels: tuple[str, ...]
     rows: int
@@ -58,12 +58,12 @@ class VerifyResult:
     """The result of `count()`, which may come from metadata alone."""
     checksum: int
     kept: dict[str, int]
-    """How many units each level kept: partitions, files, row groups."""
+    """The number of units that each level kept: partitions, files, row groups."""
     bytes_read: int
-    """Of column data. Footers are read once, before the first run."""
+    """The bytes of column data. Footers are read once, before the first run."""
     requests: int
     same: bool
-    """Whether the run returned what the run without pruning did."""
+    """Whether the run returned the same rows as the run without pruning."""
     has_every_level: bool
     """Whether all levels of the format were on."""
 
@@ -90,9 +90,9 @@ class VerifyResult:
 def verify(
     table: Scannable | TableSource, where: object = None, columns: Sequence[str] | None = None
 ) -> list[VerifyResult]:
-    """Scan with every subset of the levels switched on, the run without pruning first.
+    """Scan with every subset of the levels, first without pruning, and return all results.
 
-    A difference is in the results, and is not an error: `assert_same_rows` raises one.
+    A difference is reported in the results; `assert_same_rows` raises an error for it.
     """
     return list(verify_each(table, where, columns))
 
@@ -122,7 +122,7 @@ def verify_each(
 
 
 def _refuse_nondeterministic(where: Expr | PartitionFilter | None) -> None:
-    """Raise for a filter that keeps other rows each time: a difference would not be one of pruning."""
+    """Raise an error for a nondeterministic filter: a difference would not be caused by pruning."""
     calls = () if where is None or isinstance(where, PartitionFilter) else walk(where)
     for call in calls:
         match call:
@@ -135,13 +135,13 @@ def _refuse_nondeterministic(where: Expr | PartitionFilter | None) -> None:
         for name in names:
             if name in NOT_DETERMINISTIC:
                 raise InvalidArgument(
-                    f"the filter is not deterministic: {name}() keeps other rows each time, so that runs cannot be "
-                    "compared. Verify without it"
+                    f"the filter is not deterministic: {name}() may keep other rows in each run, so that runs cannot "
+                    "be compared. Verify without it"
                 )
 
 
 def assert_same_rows(results: Iterable[VerifyResult]) -> None:
-    """Raise an error if a run returned other rows than the first, which is the one without pruning."""
+    """Raise an error if a run returned other rows than the first run, which is without pruning."""
     full: VerifyResult | None = None
     for result in results:
         full = full or result
@@ -169,11 +169,13 @@ def name_levels(subset: Sequence[str]) -> str:
     return " + ".join(subset) or "no level"
 
 
-class _MakeScan(Protocol):
+class _ScanFactory(Protocol):
     def __call__(self, levels: Collection[str]) -> LazyScan: ...
 
 
-def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | None, *, is_every: bool) -> VerifyResult:
+def _run(
+    make_scan: _ScanFactory, levels: tuple[str, ...], full: VerifyResult | None, *, is_every: bool
+) -> VerifyResult:
     scan = make_scan(levels)
     checksum = RowChecksum()
     checksum.add_all(scan.to_batches())
@@ -198,7 +200,7 @@ def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | Non
 
 def _describe_difference(result: VerifyResult, full: VerifyResult) -> str:
     if result.rows != full.rows:
-        what = f"returned {format_count(result.rows, 'row')}, without pruning it is {full.rows:,}"
+        what = f"returned {format_count(result.rows, 'row')}, expected {full.rows:,} (without pruning)"
     elif result.count != full.rows:
         what = f"counts {format_count(result.count, 'row')}, but {full.rows:,} match"
     else:
@@ -206,15 +208,15 @@ def _describe_difference(result: VerifyResult, full: VerifyResult) -> str:
     return f"{what}. This is a defect of Tamis: please report it, and scan without these levels until it is fixed"
 
 
-# --- A checksum of rows that does not depend on their order, for comparing what two scans returned --------------------
+# --- A checksum of rows, independent of their order -------------------------------------------------------------------
 #
-# Every row becomes a 64-bit number, and the checksum is the sum of these numbers modulo 2^64. A sum forgets the order,
-# yet it notices a row that is missing, a row that comes twice, and a value that moved to another row or column.
+# Every row is hashed to 64 bits, and the checksum is the sum of the hashes modulo 2^64. The sum does not depend on the
+# order, but it changes with a missing row, a duplicate row, and a value that moved to another row or column.
 #
-# The number of a row is made of the bits of its values: two NaNs with other bits differ, and so do -0.0 and 0.0. NULL,
-# the empty text, the empty list and a list of NULLs all differ. DuckDB hashes texts and bytes; it does not hash whole
-# rows because its hashes of `[]` and NULL, or of `[0]` and `[0, 0]`, are the same. The numbers may change with its
-# version, so they compare scans of one process and are worth nothing on disk.
+# The hash of a row depends on the bits of its values: NaNs with different bits differ, and so do -0.0 and 0.0. NULL,
+# the empty string, the empty list and a list of NULLs all differ. DuckDB hashes strings and binary values; it does not
+# hash whole rows because its hashes of `[]` and NULL, or of `[0]` and `[0, 0]`, are the same. Its hashes may change
+# with its version, so a checksum is valid in one process only.
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -225,7 +227,7 @@ _WORD = 8
 
 
 class RowChecksum:
-    """The number of rows and their checksum, batch by batch."""
+    """The number of rows and their checksum, updated batch by batch."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -233,8 +235,8 @@ class RowChecksum:
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        # A process has an engine of its own: a fork takes no threads along.
-        return _engine(os.getpid()).cursor()
+        # One engine per process: its threads do not survive a fork.
+        return _get_engine(os.getpid()).cursor()
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in coalesce_batches(batches):
@@ -246,65 +248,66 @@ class RowChecksum:
         self.value = (self.value + total) % 2**64
 
     def row_hashes(self, batch: pa.RecordBatch) -> Hashes:
-        """A number for each row, in which the columns count by their position and not by their name."""
+        """Return the hash of each row. Columns count by position, not by name."""
         hashes = np.zeros(batch.num_rows, dtype=np.uint64)
         for column in batch.columns:
-            hashes = _with_next(hashes, self._hashes(column))
+            hashes = _combine_hashes(hashes, self._hash_values(column))
         return hashes
 
-    def _hashes(self, array: pa.Array) -> Hashes:
-        array = _plain(array)
-        hashes = self._valid_hashes(array)
+    def _hash_values(self, array: pa.Array) -> Hashes:
+        array = _to_plain_layout(array)
+        hashes = self._hash_valid(array)
         if array.null_count:
             hashes = np.where(np.asarray(array.is_valid()), hashes, _NULL)
         return hashes
 
-    def _valid_hashes(self, array: pa.Array) -> Hashes:
-        """A number for each value; what it is where the value is NULL does not matter."""
+    def _hash_valid(self, array: pa.Array) -> Hashes:
+        """Return the hash of each value; any number for NULL."""
         data_type = array.type
         if pa.types.is_null(data_type):
             return np.full(len(array), _NULL)
         if pa.types.is_struct(data_type):
             hashes = np.full(len(array), _VALID)
             for child in array.flatten():
-                hashes = _with_next(hashes, self._hashes(child))
+                hashes = _combine_hashes(hashes, self._hash_values(child))
             return hashes
         if pa.types.is_nested(data_type):
-            return self._list_hashes(array)
+            return self._hash_lists(array)
         if types.is_text(data_type) or types.is_bytes(data_type):
-            return self._text_hashes(array)
+            return self._hash_strings(array)
         if pa.types.is_boolean(data_type):
             array = array.cast(pa.uint8())
-        return _fixed_width_hashes(array)
+        return _hash_fixed_width(array)
 
-    def _list_hashes(self, array: pa.Array) -> Hashes:
-        """Elements are mixed with their place in the list; then the sum over a list is a difference of running sums."""
+    def _hash_lists(self, array: pa.Array) -> Hashes:
+        """Return the hash of each list: elements are mixed with their position, and summed by differences of running
+        sums."""
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.uint64)
-        elements = self._hashes(array.flatten())
+        elements = self._hash_values(array.flatten())
         ends = np.cumsum(lengths, dtype=np.uint64)
         starts = ends - lengths
-        places = np.arange(len(elements), dtype=np.uint64) - np.repeat(starts, lengths.astype(np.int64))
-        running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(_with_next(places, elements))])
-        return _mixed(running[ends] - running[starts] + _mixed(lengths))
+        positions = np.arange(len(elements), dtype=np.uint64) - np.repeat(starts, lengths.astype(np.int64))
+        running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(_combine_hashes(positions, elements))])
+        return _mix(running[ends] - running[starts] + _mix(lengths))
 
-    def _text_hashes(self, array: pa.Array) -> Hashes:
+    def _hash_strings(self, array: pa.Array) -> Hashes:
         if pa.types.is_fixed_size_binary(array.type):
             array = array.cast(pa.binary())
-        # The variable is named in the query: that is how DuckDB finds it.
+        # DuckDB finds the variable by its name in the query.
         values = pa.table({"value": array})  # noqa: F841
         relation = self._connection.sql("SELECT hash(value) AS hash FROM values")
         return np.asarray(relation.to_arrow_table()["hash"].combine_chunks())
 
 
 @cache
-def _engine(process: int) -> duckdb.DuckDBPyConnection:
-    """One for all checksums: to start it takes longer than to scan a small table."""
-    # One thread: the scan that feeds it has the others.
+def _get_engine(process: int) -> duckdb.DuckDBPyConnection:
+    """Return the engine for all checksums: starting one takes longer than scanning a small table."""
+    # One thread: the scan that feeds it uses the others.
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """The same values without the layouts that say them in another way."""
+def _to_plain_layout(array: pa.Array) -> pa.Array:
+    """Return the same values without extension types, dictionaries, run-end encoding and maps."""
     while True:
         data_type = array.type
         if isinstance(data_type, pa.BaseExtensionType):
@@ -319,8 +322,8 @@ def _plain(array: pa.Array) -> pa.Array:
             return array
 
 
-def _fixed_width_hashes(array: pa.Array) -> Hashes:
-    """Numbers from the bytes of the values, taken word by word."""
+def _hash_fixed_width(array: pa.Array) -> Hashes:
+    """Return hashes of the bytes of the values, word by word."""
     try:
         width = array.type.bit_width // 8
     except ValueError as error:
@@ -331,25 +334,25 @@ def _fixed_width_hashes(array: pa.Array) -> Hashes:
     start, stop = array.offset * width, (array.offset + len(array)) * width
     stored = np.frombuffer(buffer, dtype=np.uint8)[start:stop]
     hashes = np.full(len(array), _VALID)
-    for word in _words(stored, width):
-        hashes = _with_next(hashes, word.astype(np.uint64))
+    for word in _split_into_words(stored, width):
+        hashes = _combine_hashes(hashes, word.astype(np.uint64))
     return hashes
 
 
-def _words(stored: npt.NDArray[np.uint8], width: int) -> Iterator[npt.NDArray[Any]]:
+def _split_into_words(stored: npt.NDArray[np.uint8], width: int) -> Iterator[npt.NDArray[Any]]:
     if width < _WORD:
         yield stored.view(f"u{width}")
     else:
         yield from stored.view(np.uint64).reshape(-1, width // _WORD).T
 
 
-def _with_next(hashes: Hashes, values: Hashes) -> Hashes:
-    """The number of a sequence from that of its beginning and its next value: not the same the other way round."""
-    return _mixed(hashes * _COLUMN + values)
+def _combine_hashes(hashes: Hashes, values: Hashes) -> Hashes:
+    """Return the hash of a sequence from the hash of its beginning and its next value; the order matters."""
+    return _mix(hashes * _COLUMN + values)
 
 
-def _mixed(values: Hashes) -> Hashes:
-    """Numbers whose bits each depend on all bits of the given ones (the finaliser of splitmix64)."""
+def _mix(values: Hashes) -> Hashes:
+    """Mix the bits of values, so that each bit depends on all input bits (the finaliser of splitmix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

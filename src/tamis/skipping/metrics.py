@@ -6,11 +6,14 @@ An entry of `by_predicate` has one of three forms:
 - `skipped == 0` and `unused_because` is None: it was evaluated and skipped nothing, because every unit matches;
 - `unused_because` is a string: the reason why it skipped nothing, such as `no statistics`, `function on column: …`,
   `not a partition column`, or `overlaps` (the bounds of every unit overlap the constant).
+
+The `skipped` of all entries add up to `total - kept`. A unit that several conjuncts rule out counts for the first of
+them. What no conjunct of the filter skips has an entry of its own: a partition filter, or a limit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tamis.skipping.prune import ConjunctOutcome
@@ -50,6 +53,12 @@ class LevelReport:
             "note": self.note,
         }
 
+    def narrow(self, cause: str, kept: int, bytes_kept: int | None, rows_kept: int | None = None) -> LevelReport:
+        """Return the metrics after something else than the filter has left only `kept` units, such as a limit."""
+        skipped = self.kept - kept
+        outcomes = (*self.by_predicate, ConjunctOutcome(cause, skipped, None)) if skipped else self.by_predicate
+        return replace(self, kept=kept, bytes_kept=bytes_kept, rows_kept=rows_kept, by_predicate=outcomes)
+
     def add_bypassed(self, units: int, size: int) -> None:
         """Add units that bypassed the level, so that its totals cover all units."""
         self.total += units
@@ -76,14 +85,23 @@ def _add_known(left: int | None, right: int | None) -> int | None:
 def merge_outcomes(
     left: tuple[ConjunctOutcome, ...], right: tuple[ConjunctOutcome, ...], *, first: bool = False
 ) -> tuple[ConjunctOutcome, ...]:
-    """Merge the outcomes of the same conjuncts over two sets of units. A conjunct that skipped any unit was used."""
+    """Merge the outcomes of the same conjuncts over two sets of units. A conjunct that skipped any unit was used.
+
+    One side may have further entries, such as a partition filter: they stay.
+    """
     if first or not left:
         return right
     if not right:
         return left
     merged = []
-    for one, other in zip(left, right, strict=True):
+    rest = list(right)
+    for one in left:
+        other = next((each for each in rest if each.predicate == one.predicate), None)
+        if other is None:
+            merged.append(one)
+            continue
+        rest.remove(other)
         skipped = one.skipped + other.skipped
         reason = None if skipped else one.unused_because or other.unused_because
         merged.append(ConjunctOutcome(one.predicate, skipped, reason))
-    return tuple(merged)
+    return (*merged, *rest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,16 +15,17 @@ from tamis.skipping.rewrite import Conjunct
 
 NO_STATISTICS = "no statistics"
 OVERLAPS = "overlaps"
+SKIPPED_BEFORE = "earlier conditions skip the same units"
 UNKNOWN_NAN_COUNT = "NaN count is unknown, and NaN is larger than every number"
 
 
 @dataclass(frozen=True, slots=True)
 class ConjunctOutcome:
-    """The effect of one conjunct on the units before pruning."""
+    """The effect of one conjunct, or of another cause such as a limit."""
 
     predicate: str
     skipped: int
-    """The number of units that this conjunct alone would skip."""
+    """The number of units that it skips and that no earlier conjunct skips, so that numbers of a level add up."""
     unused_because: str | None
     """The reason why it skipped nothing; None if it skipped some, or if every unit is fully matched."""
 
@@ -39,20 +40,27 @@ class Pruned:
     outcomes: tuple[ConjunctOutcome, ...]
     remaining: pa.RecordBatch
     """The metadata of the remaining units."""
+    skipped_by: tuple[pa.BooleanArray, ...]
+    """For each conjunct, the units that it skips and no earlier conjunct does: each skipped unit counts once."""
 
 
 def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct], *, with_matches: bool = True) -> Pruned:
     """Skip the units of a metadata batch in which some conjunct cannot be TRUE."""
     answers = [_evaluate_keeps(units, conjunct) for conjunct in conjuncts]
-    selection = reduce(pc.and_, (kept for kept, _ in answers)) if answers else _repeat(True, units)
+    selection = _repeat(True, units)
+    skipped_by = []
+    for kept, _ in answers:
+        skipped_by.append(pc.and_not(selection, kept))
+        selection = pc.and_(selection, kept)
     # Full matches matter only for the units that are read, usually few.
     remaining = units if selection.true_count == units.num_rows else units.filter(selection)
     matches = [lru_cache(partial(_evaluate_matches, remaining, conjunct)) for conjunct in conjuncts]
     outcomes = tuple(
-        _make_outcome(units, conjunct, kept, whole, error)
-        for conjunct, (kept, error), whole in zip(conjuncts, answers, matches, strict=True)
+        _make_outcome(units, conjunct, kept, skipped.true_count, whole, error)
+        for conjunct, (kept, error), skipped, whole in zip(conjuncts, answers, skipped_by, matches, strict=True)
     )
-    return Pruned(selection, tuple(whole() for whole in matches) if with_matches else (), outcomes, remaining)
+    fully_matched = tuple(whole() for whole in matches) if with_matches else ()
+    return Pruned(selection, fully_matched, outcomes, remaining, tuple(skipped_by))
 
 
 def _repeat(value: bool, units: pa.RecordBatch) -> pa.BooleanArray:
@@ -91,20 +99,21 @@ def _make_outcome(
     units: pa.RecordBatch,
     conjunct: Conjunct,
     kept: pa.BooleanArray,
+    skipped: int,
     whole: Callable[[], pa.BooleanArray],
     error: EvaluationError | None,
 ) -> ConjunctOutcome:
-    skipped = units.num_rows - kept.true_count
-    reason = (
-        _explain_unused(units, conjunct, skipped, whole) if error is None else f"not computable from bounds: {error}"
-    )
+    if error is not None:
+        reason: str | None = f"not computable from bounds: {error}"
+    elif kept.true_count < units.num_rows:
+        reason = None if skipped else SKIPPED_BEFORE
+    else:
+        reason = _explain_unused(units, conjunct, whole)
     return ConjunctOutcome(conjunct.text, skipped, reason)
 
 
-def _explain_unused(
-    units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: Callable[[], pa.BooleanArray]
-) -> str | None:
-    if skipped or not units.num_rows:
+def _explain_unused(units: pa.RecordBatch, conjunct: Conjunct, whole: Callable[[], pa.BooleanArray]) -> str | None:
+    if not units.num_rows:
         return None
     if not any(_is_known(units, name) for name in conjunct.metadata_names):
         return conjunct.reason or NO_STATISTICS

@@ -38,6 +38,6 @@ def test_O8_an_index_built_on_spark_is_the_one_built_locally(any_spark: Any, tmp
             "seconds": 0,
             "index_bytes": 0,
         }
-        assert entries(Path(there.place)).equals(entries(Path(here.place)))
-        kept = tamis.open(root, index=there.place).scan(where).plan("files").num_files
+        assert entries(Path(there.location)).equals(entries(Path(here.location)))
+        kept = tamis.open(root, index=there.location).scan(where).plan("files").num_files
         assert kept == (2 if root == folder else 1)

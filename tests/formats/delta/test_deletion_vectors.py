@@ -346,7 +346,7 @@ def test_P5_rows_of_dropped_row_groups_are_counted() -> None:
 
 
 def test_a_deleted_row_beyond_the_file_is_an_error() -> None:
-    with pytest.raises(CorruptFile, match=r"row 10 of 'x.parquet' is said to be deleted, and the file has 10 rows"):
+    with pytest.raises(CorruptFile, match=r"row 10 of 'x.parquet' is recorded as deleted, but the file has 10 rows"):
         kept_rows(BitMap64([1, 10]), [4, 6], "x.parquet")
 
 

@@ -489,7 +489,7 @@ def test_a_column_called_row_count_is_pruned_by_its_statistics(tmp_path: Path, h
     assert counts == [4, 0, 3, 6]
 
 
-@pytest.mark.parametrize(("size", "told"), [(7, "says 7"), (10**9, "says 1000000000")])
+@pytest.mark.parametrize(("size", "told"), [(7, "records 7"), (10**9, "records 1000000000")])
 @pytest.mark.parametrize("where", [None, "id > 1"])
 def test_a_size_in_the_log_that_is_not_that_of_the_file_is_an_error(
     tmp_path: Path, size: int, told: str, where: str | None
@@ -501,7 +501,7 @@ def test_a_size_in_the_log_that_is_not_that_of_the_file_is_an_error(
     scan = table.scan(where)
     for run in (scan.to_arrow, scan.count, scan.plan):
         with pytest.raises(
-            CorruptFile, match=rf"1\.parquet' has {has} bytes, and the log of its table {told}: "
+            CorruptFile, match=rf"1\.parquet' has {has} bytes, but the log of its table {told}: "
         ) as caught:
             run()
         assert "open the table again" not in str(caught.value)

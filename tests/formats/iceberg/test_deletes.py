@@ -97,7 +97,7 @@ def test_a_position_beyond_the_end_of_a_file_is_an_error(tmp_path: Path) -> None
     file = table.data_file("a.parquet", rows_of(1, 2, 3))
     table.commit(file)
     table.commit(position_deletes(table, "d.parquet", [(file.path, 3)]))
-    with pytest.raises(CorruptFile, match=r"row 3 of '.*a\.parquet' is said to be deleted, and the file has 3 rows"):
+    with pytest.raises(CorruptFile, match=r"row 3 of '.*a\.parquet' is recorded as deleted, but the file has 3 rows"):
         ids(tmp_path)
 
 

@@ -107,8 +107,8 @@ def build(
     if as_json:
         write_json(done.to_dict())
         return
-    write(f"{format_count(done.files, 'file')}, {format_count(done.rows, 'row')} in the index at {done.place}\n")
-    write(f"{done.harvested:,} read, {done.reused:,} reused, {done.removed:,} removed\n")
+    write(f"{format_count(done.files, 'file')}, {format_count(done.rows, 'row')} in the index at {done.location}\n")
+    write(f"{done.collected:,} read, {done.reused:,} reused, {done.removed:,} removed\n")
     if done.left_out:
         print_note(f"{format_count(done.left_out, 'file')} not indexed: {done.left_out_because}")
 

@@ -97,7 +97,7 @@ class DeltaTable:
         request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
         chosen = self._choose_files(request)
         if request.skipping == LIMIT and limit is not None and chosen.fully_matched.all():
-            chosen = chosen.take(_choose_enough(chosen, limit))
+            chosen = chosen.take(_choose_enough(chosen, limit), f"limit {limit}")
         return self._make_listing(chosen, request, levels)
 
     def list_files_with_statistics(

@@ -259,7 +259,7 @@ class _ReadAhead(PythonFile):
         self._start = 0
         self._cached = pa.py_buffer(b"")
 
-    def _fetched(self, start: int, end: int) -> pa.Buffer:
+    def _fetch_range(self, start: int, end: int) -> pa.Buffer:
         length = max(0, end - start)
         offset = start - self._start
         if not 0 <= offset <= self._cached.size - length:

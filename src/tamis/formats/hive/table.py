@@ -195,6 +195,7 @@ class _DirectoryPruner:
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()
         self._filtered: tuple[ConjunctOutcome, ...] = ()
+        self._kept: pa.BooleanArray | None = None
 
     def keep(self, values: pa.Table) -> pa.BooleanArray:
         """Return a mask of the directories to keep, by the partition values known at their level."""
@@ -206,6 +207,7 @@ class _DirectoryPruner:
             units |= make_constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
         pruned = prune(pa.record_batch(units), self._conjuncts, with_matches=False)
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
+        self._kept = pruned.selection
         return pruned.selection
 
     def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
@@ -215,7 +217,10 @@ class _DirectoryPruner:
         def keep(raw: pa.Table) -> pa.BooleanArray:
             kept = evaluate(raw)
             text = f"partition filter {partition_filter.to_json()}"
-            outcome = ConjunctOutcome(text, len(kept) - kept.true_count, None)
+            # `keep` is called before, and a directory that both skip counts once.
+            before, self._kept = self._kept, None
+            skipped = pc.invert(kept) if before is None else pc.and_not(before, kept)
+            outcome = ConjunctOutcome(text, skipped.true_count, None)
             self._filtered = merge_outcomes(self._filtered, (outcome,))
             return kept
 

@@ -8,7 +8,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis.expr.nodes import Column
@@ -118,7 +121,7 @@ class IcebergTable:
         assert listing.rows is not None
         assert listing.matched is not None
         if limit is not None and listing.matched.all():
-            return listing.take(find_files_for_limit(listing.rows, limit))
+            return _apply_limit(listing, find_files_for_limit(listing.rows, limit), limit)
         return listing
 
     def list_files_with_statistics(
@@ -186,3 +189,13 @@ class IcebergTable:
         mine, theirs = self.metadata.table, other.metadata.table
         is_same_table = (mine.table_uuid, self.metadata.schemas) == (theirs.table_uuid, other.metadata.schemas)
         return is_same_table and (self.version, self.chosen.schema) == (other.version, other.chosen.schema)
+
+
+def _apply_limit(listing: FileListing, files: npt.NDArray[np.int64], limit: int) -> FileListing:
+    """Return only some files of a listing. Its report counts the others as skipped by the limit."""
+    taken = listing.take(files)
+    assert taken.rows is not None
+    rows = None if taken.rows.null_count else pc.sum(taken.rows).as_py() or 0
+    size = pc.sum(taken.files["size"]).as_py() or 0
+    *levels, last = listing.levels
+    return replace(taken, levels=(*levels, last.narrow(f"limit {limit}", len(files), size, rows)))

@@ -43,7 +43,7 @@ from tamis.parquet.selection.row_selection import RowSelection
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.metrics import LevelReport
-from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.prune import SKIPPED_BEFORE, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 
 NOT_AVAILABLE = "not available"
@@ -104,7 +104,9 @@ class _LevelResult:
     def with_reasons(self, reasons: Sequence[str | None]) -> _LevelResult:
         """Return a copy with the reasons why conjuncts skipped nothing."""
         outcomes = [
-            outcome if outcome.skipped else replace(outcome, unused_because=reason)
+            outcome
+            if outcome.skipped or outcome.unused_because == SKIPPED_BEFORE
+            else replace(outcome, unused_because=reason)
             for outcome, reason in zip(self.outcomes, reasons, strict=True)
         ]
         return replace(self, outcomes=outcomes)

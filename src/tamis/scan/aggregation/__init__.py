@@ -1,5 +1,5 @@
 """Metadata-only aggregation and top-n pruning.
 
-`measures` says what can be aggregated, `metadata_answers` what metadata of fully matched units answers,
-`aggregate_scan` reads the rest, `top_n` reads units in the order of their bounds.
+`measures` defines what can be aggregated, `metadata_answers` answers it from metadata of fully matched units,
+`aggregate_scan` reads the other units, `top_n` reads units in the order of their bounds.
 """

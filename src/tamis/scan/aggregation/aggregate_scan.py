@@ -1,7 +1,7 @@
 """Metadata-only aggregation: counts, minima, maxima and sums of a scan, reading as few rows as metadata allows.
 
-The format's statistics answer for fully matched files, footers for fully matched row groups. The rest, the *boundary*,
-is read. The partial results of all three are merged. Grouping keys are columns that have one value throughout a file:
+The format's statistics answer for fully matched files, footers for fully matched row groups. The other row groups, the
+*boundary*, are read. The partial results of all three are merged. Grouping keys are columns with one value per file:
 partition columns, and identity partitions of Iceberg. Files whose key is unknown are read.
 
     fully matched files     ─▶ answered ─┐
@@ -10,11 +10,11 @@ partition columns, and identity partitions of Iceberg. Files whose key is unknow
         │ others                         │
     rows of the boundary    ─▶ computed ─┘
 
-Sums need the rows, unless they are of partition columns: then all rows that the filter leaves are read, as by a scan of
-the measured columns, and summed batch by batch.
+Sums need the rows, unless they are of partition columns: a scan of the measured columns reads all matching rows, and
+they are summed batch by batch.
 
-Where only minima and maxima are measured, a unit that cannot change the best values so far is skipped: so the newest
-timestamp of a table comes from metadata even where a filter cuts its oldest file.
+If only minima and maxima are measured, a unit that cannot change the best values so far is skipped: so the newest
+timestamp of a table comes from metadata even if a filter cuts its oldest file.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from tamis.skipping.metadata import ROW_COUNT, metadata_names
 
 FILES_TOGETHER = 1024
 FEWEST_TOGETHER = 16
-"""How many files are planned at once; fewer where the first may show that the others do not matter."""
+"""The number of files that are planned together; fewer if the first may show that the others do not matter."""
 
 Bits = npt.NDArray[np.bool_]
 
 
 def aggregate(planner: ScanPlanner, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
-    """Return the measures of the matching rows by keys: columns `k0`, … and `m0`, …; one row without keys."""
-    return _Aggregation(planner, Partials(tuple(keys), tuple(measures))).run()
+    """Return the measures of the matching rows by keys: columns `k0`, … and `m0`, …; one row if there are no keys."""
+    return _Aggregator(planner, Partials(tuple(keys), tuple(measures))).run()
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Boundary:
     units: KnownUnits
 
 
-class _Aggregation:
+class _Aggregator:
     def __init__(self, planner: ScanPlanner, partials: Partials) -> None:
         self._planner = planner
         self._partials = partials
@@ -85,6 +85,7 @@ class _Aggregation:
             listing = _list_all_files(planner) if self._needs_rows else planner.list_with_statistics(measured)
             listing = listing.require(path[0] for path in self._projection)
             run = Run(planner, self._projection, listing)
+            run.reduced_by = ["aggregation"]
             try:
                 if self._needs_rows:
                     self._read(run.tasks())
@@ -99,7 +100,7 @@ class _Aggregation:
     # --- Files -----------------------------------------------------------------------------------------------------
 
     def _answer_files(self, listing: FileListing) -> FileListing:
-        """Return the files that the format's metadata does not answer for, those with the best bounds first."""
+        """Return the files that the format's metadata cannot answer for, those with the best bounds first."""
         count = listing.files.num_rows
         if not count:
             return listing
@@ -126,7 +127,7 @@ class _Aggregation:
     # --- Row groups ------------------------------------------------------------------------------------------------
 
     def _answer_row_groups(self, rest: FileListing, run: Run) -> Iterator[_Boundary]:
-        """Yield the row groups that footers do not answer for."""
+        """Yield the row groups that footers cannot answer for."""
         count = FEWEST_TOGETHER if self._may_skip else FILES_TOGETHER
         while rest.files.num_rows:
             if self._may_skip:
@@ -154,7 +155,7 @@ class _Aggregation:
 
     @cached_property
     def _slice_planner(self) -> SlicePlanner:
-        # Without the index, which may know less about the columns than footers do.
+        # Without the index, which may have less metadata of the columns than footers.
         planner = self._planner.slice_planner(self._projection, to_pages=True)
         return replace(planner, described=self._measured, index=None)
 
@@ -168,7 +169,7 @@ class _Aggregation:
                 counted = pa.array([reader.count(tasks)], types.LONG)
                 yield [self._partials.of_units([], counted, [{"value": counted} for _ in self._partials.measures])]
                 return
-            # One result for all batches: the consumer takes tasks in order, and no worker waits for it.
+            # One result for all batches: the consumer reads tasks in order, and no worker waits for it.
             yield [self._partials.of_rows(batch) for batch in reader.columns(tasks, self._projection)]
 
         waiting: list[pa.Table] = []
@@ -197,7 +198,7 @@ class _Aggregation:
     # --- Answers ---------------------------------------------------------------------------------------------------
 
     def _answer(self, units: KnownUnits, matched: Bits, listing: FileListing, files: npt.NDArray[np.int64]) -> Bits:
-        """Add the results of fully matched units that metadata answers for, and return which units those are."""
+        """Add the results of fully matched units that metadata answers for, and return which units these are."""
         is_answered: Bits = matched & np.asarray(units.rows.is_valid(), bool)
         keys = []
         for key in self._partials.keys:
@@ -222,7 +223,7 @@ class _Aggregation:
         return is_answered
 
     def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
-        """Return the measured columns that have one value throughout each file."""
+        """Return the measured columns that are constant in each file."""
         indices = pa.array(files)
         partitions = listing.partitions
         return {
@@ -240,7 +241,7 @@ class _Aggregation:
 
 
 def _read_constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
-    """Return the value that a column has throughout each file, and where it is known."""
+    """Return the constant value of a column in each file, and where it is known."""
     indices = pa.array(files)
     (name,) = key.path
     if name in listing.partitions.column_names:
@@ -271,12 +272,12 @@ def file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, 
 
 
 def _take_files(listing: FileListing, files: npt.NDArray[np.int64]) -> FileListing:
-    # To take no row of a large table would copy all of it first.
+    # Taking no row of a large table would first copy all of it.
     return listing.take(files) if len(files) else listing.slice(0, 0)
 
 
 def _count_rows_left(row_groups: RowGroups, left: RowGroups) -> npt.NDArray[np.int64]:
-    """Return how many rows of each row group are left; `left` has the row groups that have some."""
+    """Return how many rows of each row group remain; `left` has the row groups with remaining rows."""
     if left is row_groups:
         return row_groups.units.row_count
     keys = zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True)

@@ -1,10 +1,10 @@
-"""Top-n pruning: the first rows by a column, from the files that may have them.
+"""Top-n pruning: the first n rows by a column, read only from the files that may have them.
 
-Row groups are read in the order of their bounds. Once enough rows are found, a row group whose rows all come after the
-last of them is skipped, and so are all row groups after it. The result may have a few rows more than needed, never
-fewer: the caller sorts and cuts them.
+Row groups are read in the order of their bounds. Once n rows are found, a row group whose rows all sort after the last
+of them is skipped, and so are all row groups after it. The result may have a few more rows, never fewer: the caller
+sorts and cuts them.
 
-A file whose bounds the format knows is not even opened where its turn never comes.
+A file whose bounds the format has is not opened if its turn never comes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tamis.scan.reading.run import Run, estimate_bytes
 
 FILES_AT_FIRST = 16
 MOST_FILES_TOGETHER = 1024
-"""How many files are planned at once, in the order of their bounds."""
+"""The number of files that are planned together, in the order of their bounds."""
 
 
 def top_rows(
@@ -38,12 +38,12 @@ def top_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan that may be among the first `count` by a column that it returns.
 
-    With `with_ties` they include all rows that are equal to the last one, for an order by further columns.
+    With `with_ties`, all rows equal to the last one are included, for sorting by further columns.
     """
-    return _TopRows(planner, Order(column, descending, nulls_first), count, with_ties).run()
+    return _TopRowsReader(planner, Order(column, descending, nulls_first), count, with_ties).run()
 
 
-class _TopRows:
+class _TopRowsReader:
     def __init__(self, planner: ScanPlanner, order: Order, count: int, with_ties: bool) -> None:
         self._planner = planner
         self._order = order
@@ -62,6 +62,7 @@ class _TopRows:
             listing = planner.list_with_statistics([self._order.column])
             listing = listing.require(path[0] for path in planner.projection)
             run = Run(planner, planner.projection, listing)
+            run.reduced_by = [f"top {self._count}"]
             try:
                 for batch in self._read(listing, run):
                     run.rows += batch.num_rows
@@ -75,7 +76,7 @@ class _TopRows:
         first = next(groups, None)
         if first is None:
             return
-        # Alone, because it is mostly enough.
+        # Read alone, because it mostly suffices.
         yield from self._keep_candidates(reader.read(first))
         yield from self._keep_candidates(run_tasks(groups, reader.read, estimate_bytes))
 
@@ -90,7 +91,7 @@ class _TopRows:
     # --- Planning --------------------------------------------------------------------------------------------------
 
     def _plan_tasks(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
-        """Yield the tasks, planned when their turn comes, until no further row can be among the first."""
+        """Yield the tasks, planned lazily, until no further row can be among the first n."""
         bounds = self._file_bounds(listing)
         order = bounds.sorted()
         start, count = 0, FILES_AT_FIRST
@@ -158,9 +159,9 @@ def _read_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
     return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values
 
 
-# --- Where values stand in an order: segments of NULL, NaN and all others, and the n-th place so far ------------------
+# --- Sort order: segments of NULL, NaN and other values, and the n-th position so far ---------------------------------
 #
-# | order             | segments, the first comes first  |
+# | order             | segments, first to last          |
 # |-------------------|----------------------------------|
 # | ascending         | values, NaN                      |
 # | descending        | NaN, values from the largest     |
@@ -171,7 +172,7 @@ Bits = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order of the values of a column."""
+    """A sort order of the values of a column."""
 
     column: Column
     descending: bool
@@ -181,7 +182,7 @@ class Order:
     def segments(self) -> dict[str, int]:
         values = ["nan", "value"] if self.descending else ["value", "nan"]
         names = ["null", *values] if self.nulls_first else [*values, "null"]
-        return {name: place for place, name in enumerate(names)}
+        return {name: position for position, name in enumerate(names)}
 
     @property
     def is_floating(self) -> bool:
@@ -193,27 +194,27 @@ class Order:
         return pc.fill_null(pc.is_nan(values), False)
 
     def segment_of(self, values: pa.Array) -> npt.NDArray[np.int64]:
-        """The segment in which each value is."""
-        places = self.segments
-        found = np.full(len(values), places["value"], np.int64)
-        found[np.asarray(values.is_null(), bool)] = places["null"]
-        found[np.asarray(self.is_nan(values), bool)] = places["nan"]
+        """Return the segment of each value."""
+        segments = self.segments
+        found = np.full(len(values), segments["value"], np.int64)
+        found[np.asarray(values.is_null(), bool)] = segments["null"]
+        found[np.asarray(self.is_nan(values), bool)] = segments["nan"]
         return found
 
     def not_after(self, values: pa.Array, limit: pa.Scalar) -> Bits:
-        """Which plain values stand at a value or before it; FALSE for NULL and NaN."""
+        """Return which values sort at or before `limit`; FALSE for NULL and NaN."""
         compare = pc.greater_equal if self.descending else pc.less_equal
         return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
 
     def before(self, values: pa.Array, limit: pa.Scalar) -> Bits:
-        """Which plain values stand before a value."""
+        """Return which values sort before `limit`; FALSE for NULL and NaN."""
         compare = pc.greater if self.descending else pc.less
         return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in an order: a segment, and among plain values a value."""
+    """A position in a sort order: a segment, and in the segment of values a value."""
 
     segment: int
     value: pa.Scalar | None
@@ -221,30 +222,31 @@ class Place:
 
 @dataclass(frozen=True)
 class BestPlaces:
-    """The best place that a row of each unit may have."""
+    """The first sort position that a row of each unit may have."""
 
     order: Order
     segments: npt.NDArray[np.int64]
     bounds: pa.Array
-    """Among plain values; null where it is not known."""
+    """The first possible value in the segment of values; null if unknown."""
 
     @staticmethod
     def of(order: Order, units: KnownUnits) -> BestPlaces:
-        places = order.segments
+        """Return the sort positions from the metadata of units."""
+        positions = order.segments
         column = order.column
         kind = "upper" if order.descending else "lower"
         assert column.type is not None
-        segments = np.full(len(units.rows), places["value"], np.int64)
-        may_be_nan = _unless_none(units.get("nan_count", column, pa.int64())) if order.is_floating else None
+        segments = np.full(len(units.rows), positions["value"], np.int64)
+        may_be_nan = _may_be_positive(units.get("nan_count", column, pa.int64())) if order.is_floating else None
         if may_be_nan is not None:
-            segments[may_be_nan] = np.minimum(segments[may_be_nan], places["nan"])
-        may_be_null = _unless_none(units.get("null_count", column, pa.int64()))
-        segments[may_be_null] = np.minimum(segments[may_be_null], places["null"])
-        segments[units.without_values(column)] = places["null"]
+            segments[may_be_nan] = np.minimum(segments[may_be_nan], positions["nan"])
+        may_be_null = _may_be_positive(units.get("null_count", column, pa.int64()))
+        segments[may_be_null] = np.minimum(segments[may_be_null], positions["null"])
+        segments[units.without_values(column)] = positions["null"]
         return BestPlaces(order, segments, units.get(kind, column, column.type))
 
     def sorted(self) -> npt.NDArray[np.int64]:
-        """The units, those with the best places first; unknown bounds may be the best."""
+        """Return the units in the order of their positions; those with unknown bounds come first."""
         direction = "descending" if self.order.descending else "ascending"
         is_known = self.bounds.is_valid().cast(pa.int8())
         table = pa.table({"segment": self.segments, "is_known": is_known, "bound": self.bounds})
@@ -253,13 +255,13 @@ class BestPlaces:
         return found.astype(np.int64)
 
     def may_reach(self, limit: Place | None, *, with_ties: bool) -> Bits:
-        """Which units may have a row before a place, or with ties at it."""
+        """Return which units may have a row before a position, or with ties at it."""
         if limit is None:
             return np.ones(len(self.segments), bool)
         is_before: Bits = self.segments < limit.segment
         is_same: Bits = self.segments == limit.segment
         if limit.value is None:
-            # All rows of such a segment are alike.
+            # All rows of such a segment are equal.
             return is_before | is_same if with_ties else is_before
         known = np.asarray(self.bounds.is_valid(), bool)
         compare = self.order.not_after if with_ties else self.order.before
@@ -268,7 +270,7 @@ class BestPlaces:
 
 
 class SmallestPlaces:
-    """The best so many places of the rows that were seen."""
+    """The first n sort positions of all rows so far."""
 
     def __init__(self, order: Order, count: int) -> None:
         self._order = order
@@ -288,17 +290,17 @@ class SmallestPlaces:
         self._values = both.take(best)
 
     def limit(self) -> Place | None:
-        """The place of the last of them; None while there are fewer rows."""
+        """Return the n-th position; None while there are fewer rows."""
         left = self._count
-        for name, place in sorted(self._order.segments.items(), key=lambda each: each[1]):
+        for name, segment in sorted(self._order.segments.items(), key=lambda each: each[1]):
             own = len(self._values) if name == "value" else self._others[name]
             if own >= left:
-                return Place(place, self._values[left - 1] if name == "value" else None)
+                return Place(segment, self._values[left - 1] if name == "value" else None)
             left -= own
         return None
 
     def reaches(self, values: pa.Array) -> Bits:
-        """Which rows stand before the last place, or at it."""
+        """Return which rows sort before the n-th position, or at it."""
         limit = self.limit()
         if limit is None:
             return np.ones(len(values), bool)
@@ -310,6 +312,6 @@ class SmallestPlaces:
         return is_before | is_same
 
 
-def _unless_none(counts: pa.Array) -> Bits:
-    """Where there may be some: a count that is not known to be 0."""
+def _may_be_positive(counts: pa.Array) -> Bits:
+    """Return where a count is not known to be 0."""
     return ~np.asarray(pc.fill_null(pc.equal(counts, 0), False), bool)

@@ -1,5 +1,5 @@
-"""From files to tasks: `row_groups` and `slices` run the levels, `projection` chooses columns, `plan` and `tasks` are
-the result.
+"""From files to tasks: `scan_planner` drives, `row_groups` and `slices` apply the levels, `projection` chooses columns,
+`plan` and `tasks` are the result.
 
-`task_data` sends tasks to other processes, `physical_names` finds what files name their columns.
+`task_data` serialises tasks for other processes, `physical_names` finds the column names in files for native scans.
 """

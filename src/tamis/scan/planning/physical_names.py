@@ -1,4 +1,4 @@
-"""What files call the columns that are asked for, as their footers tell: for readers other than ours."""
+"""Physical column names: how each file names the columns of a scan, read from its footer for native scans."""
 
 from __future__ import annotations
 
@@ -18,51 +18,52 @@ from tamis.parquet.footer.statistics import has_short_chunks
 from tamis.scan.planning.projection import Path
 
 Stored = tuple[str | None, ...]
-"""What a file calls columns, in their order; None for one that it lacks, and that is NULL there."""
+"""The physical names of columns in one file, in order; None for a column that the file lacks and that is NULL there."""
 
 
 @dataclass(frozen=True)
 class AskedColumns:
-    """What is asked of files: fields of a table, at paths of it."""
+    """The columns that a native scan reads: the fields of a table at some paths."""
 
     schema: pa.Schema
     paths: Sequence[Path]
     names: ColumnMapping | None
     columns_told_apart: Collection[str]
-    """Columns that have a value of their own in some file that may lack them."""
+    """Columns that have a known value in some file that may lack them."""
 
     def to_json(self) -> dict[str, Any]:
-        """This as values that `json` takes."""
+        """Return this as JSON values."""
         return {
             "schema": b64encode(self.schema.serialize()).decode(),
             "paths": [list(path) for path in self.paths],
             "names": None if self.names is None else self.names.to_json(),
-            "columns_told_apart": sorted(self.columns_told_apart),
+            "columns_with_values": sorted(self.columns_told_apart),
         }
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> AskedColumns:
-        """What `to_json` described."""
+        """Return the columns that `to_json` serialised."""
         return AskedColumns(
             pa.ipc.read_schema(pa.BufferReader(b64decode(given["schema"]))),
             [tuple(path) for path in given["paths"]],
             None if given["names"] is None else ColumnMapping.from_json(given["names"]),
-            given["columns_told_apart"],
+            given["columns_with_values"],
         )
 
     def names_in_file(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> Stored | None:
+        """Return the physical names of the columns in a file, from its footer; None as for `names_in`."""
         footer = load_footer(storage, path, size, modified_ns)[0]
-        # Not all readers know of chunks that are longer than the footer says.
+        # Not all readers support column chunks that are longer than the footer records.
         return None if has_short_chunks(footer.metadata) else self.names_in(footer.schema, storage.place(path))
 
-    def names_in(self, own: FileSchema, place: str) -> Stored | None:
-        """What a file calls the columns, in their order; None where others would not read it as it is read here."""
+    def names_in(self, own: FileSchema, location: str) -> Stored | None:
+        """Return the physical names of the columns in a file; None where another reader would return other values."""
         if self.names is None:
-            fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_instants_of_old(own, own)
+            fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_timestamps_to_rebase(own, own)
             return tuple(self.schema.names) if fits else None
-        self.names.check(own, place)
+        self.names.check(own, location)
         renamed = self.names.with_logical_names(own)
-        if self._has_instants_of_old(own, renamed):
+        if self._has_timestamps_to_rebase(own, renamed):
             return None
         found: list[str | None] = []
         spelled = [name.casefold() for name in own.arrow.names]
@@ -74,8 +75,8 @@ class AskedColumns:
             stored = own.arrow.field(indices[0]) if len(indices) == 1 else None
             if stored is None or spelled.count(stored.name.casefold()) > 1:
                 return None
-            # Fields inside have to have the table's names: no others can be given to them.
-            if stored.type != renamed.arrow.field(indices[0]).type or not _is_same(stored.type, field.type):
+            # Fields inside a struct cannot be renamed, so they must have the table's names.
+            if stored.type != renamed.arrow.field(indices[0]).type or not _is_same_type(stored.type, field.type):
                 return None
             found.append(stored.name)
         return tuple(found)
@@ -84,11 +85,11 @@ class AskedColumns:
         assert self.names is not None
         return column in self.columns_told_apart or any(path[0] == column for path in self.names.defaults)
 
-    def _has_instants_of_old(self, own: FileSchema, renamed: FileSchema) -> bool:
-        """Whether Spark would move old times otherwise than they are here: see `tamis.parquet.footer.datetime_rebase`.
+    def _has_timestamps_to_rebase(self, own: FileSchema, renamed: FileSchema) -> bool:
+        """Return whether Spark would rebase old timestamps differently: see `tamis.parquet.footer.datetime_rebase`.
 
-        Of what is in the calendar of its time, days are the same everywhere, but for tables that have one calendar;
-        instants depend on Spark's zone.
+        Rebased days are the same in every reader, except for tables that are always Gregorian. Rebased timestamps
+        depend on Spark's time zone.
         """
         leaves = {leaf for path in self.paths for leaf in renamed.find_leaves_to_read(path)}
         days = () if self.names is not None and self.names.is_always_gregorian else ("INT32",)
@@ -96,7 +97,7 @@ class AskedColumns:
 
 
 def columns_told_apart(files: pa.Table) -> frozenset[str]:
-    """The columns that have a value of their own in some file that may lack them."""
+    """Return the columns that have a known value in some file that may lack them."""
     if IDENTITY_VALUES not in files.column_names:
         return frozenset()
     keys = map(parse_absent_column_name, files[IDENTITY_VALUES].type.names)
@@ -104,9 +105,9 @@ def columns_told_apart(files: pa.Table) -> frozenset[str]:
 
 
 def _has_types(stored: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructType, *, may_lack: bool) -> bool:
-    """Whether a file has the wanted fields in their types, and Spark knows which it is asked for.
+    """Return whether a file has the wanted fields in their types, each name once regardless of case.
 
-    One that it lacks, where it may, is NULL to Spark.
+    A field that the file may lack is NULL for Spark.
     """
     names = [field.name.casefold() for field in stored]
     for field in wanted:
@@ -115,12 +116,12 @@ def _has_types(stored: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructT
             return False
         if count == 1:
             own = stored.field(names.index(field.name.casefold()))
-            if not _is_same(own.type, field.type, may_lack=may_lack):
+            if not _is_same_type(own.type, field.type, may_lack=may_lack):
                 return False
     return True
 
 
-def _is_same(stored: pa.DataType, wanted: pa.DataType, *, may_lack: bool = False) -> bool:
+def _is_same_type(stored: pa.DataType, wanted: pa.DataType, *, may_lack: bool = False) -> bool:
     if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
         return _has_types(stored, wanted, may_lack=may_lack)
     plain = [each.value_type if pa.types.is_dictionary(each) else each for each in (stored, wanted)]

@@ -1,4 +1,4 @@
-"""Plans: what a scan will read, and why it skips the rest."""
+"""Plans: the files and row groups that a scan will read, and the report of what it skips."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEPTHS = ("files", "row_groups", "pages")
 
 @dataclass(frozen=True)
 class PlannedFiles:
-    """Some of the files of a scan, with the row groups to read of each."""
+    """Some files of a scan, with the row groups to read from each."""
 
     files: pa.Table
     partitions: pa.Table
@@ -32,7 +32,7 @@ class PlannedFiles:
     below: Sequence[LevelReport] = ()
     """The metrics of the levels below row groups."""
     source: TableSource | None = None
-    """The table, for partition values that are not those of columns."""
+    """The table, for partition fields that are not columns."""
 
     def tasks(self) -> Iterator[ScanTask]:
         """Yield one task for each row group, in the order of the files."""
@@ -50,11 +50,11 @@ class PlannedFiles:
             )
         }
         columns = (each.tolist() for each in (units.file, units.row_group, units.row_count, units.bytes))
-        for file, row_group, row_count, size_to_read, unmatched in zip(
+        for file, row_group, row_count, size_to_read, is_residual in zip(
             *columns, self.row_groups.unmatched.tolist(), strict=True
         ):
             path, size, modified_ns, values, content, *more = known[file]
-            residual = tuple([index for index, is_unmatched in enumerate(unmatched) if is_unmatched])
+            residual = tuple([index for index, is_left in enumerate(is_residual) if is_left])
             selection = self.row_groups.selections.get((file, row_group))
             yield ScanTask(
                 path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content, *more
@@ -100,7 +100,7 @@ def describe_files(
     *,
     source: object = None,
 ) -> pa.Table:
-    """Return files as people see them: path, size, rows (null where unknown), then partition values by their names."""
+    """Return files for users: path, size, rows (null where unknown), then partition values by name."""
     if num_records is None:
         has_records = "num_records" in files.column_names
         num_records = files["num_records"] if has_records else pa.nulls(len(files), types.LONG)
@@ -109,19 +109,19 @@ def describe_files(
     if isinstance(source, HasPartitionFields):
         partitions = source.read_partition_fields(files)
     for name in partitions.column_names:
-        # A partition column may be called like one of the others.
+        # A partition column may have the name of one of the others.
         columns[name if name not in columns else f"partition.{name}"] = partitions[name]
     return pa.table(columns)
 
 
 def _check_budget(most: object) -> None:
     if not isinstance(most, int) or isinstance(most, bool):
-        raise InvalidArgument(f"the limit of a plan is a whole number, not {most!r}")
+        raise InvalidArgument(f"the budget of a plan is a whole number, not {most!r}")
 
 
 @dataclass(repr=False)
 class ScanPlan:
-    """What a scan will read: a row for each of the `files`, the row groups as `tasks`, and the `report`."""
+    """The plan of a scan: the `files` to read, one row each, their row groups as `tasks`, and the `report`."""
 
     files: pa.Table
     depth: str
@@ -140,25 +140,25 @@ class ScanPlan:
 
     @property
     def bytes(self) -> int:
-        """The bytes that will be read: of the needed columns where row groups were planned, else of whole files."""
+        """The bytes that will be read: of the needed columns if row groups were planned, else of whole files."""
         if self._planned is not None:
             return self._planned.row_groups.units.size
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def assert_max_files(self, most: int) -> ScanPlan:
-        """Raise an error if the plan has more files, for tests that guard a query against reading too much."""
+        """Raise an error if the plan has more than `most` files: for tests that guard against reading too much."""
         _check_budget(most)
         if self.num_files > most:
             raise PlanBudgetExceeded(
-                f"the plan has {format_count(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
+                f"the plan has {format_count(self.num_files, 'file')}, expected at most {most}.\n{self.report}"
             )
         return self
 
     def assert_max_bytes(self, most: int) -> ScanPlan:
-        """Raise an error if the plan reads more bytes."""
+        """Raise an error if the plan reads more than `most` bytes."""
         _check_budget(most)
         if self.bytes > most:
-            raise PlanBudgetExceeded(f"the plan reads {self.bytes} bytes, at most {most} were allowed.\n{self.report}")
+            raise PlanBudgetExceeded(f"the plan reads {self.bytes} bytes, expected at most {most}.\n{self.report}")
         return self
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which columns a scan returns and which it must read, down to fields of structs."""
+"""Projection: the columns that a scan returns, down to fields of structs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Path = tuple[str, ...]
 
 
 def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: str) -> tuple[Path, ...]:
-    """The paths that a `columns` argument names, spelled as in the schema, in the order given."""
+    """Return the paths that a `columns` argument names, spelled as in the schema, in the order given."""
     if columns is None:
         return tuple((field.name,) for field in schema)
     if isinstance(columns, str):
         names = [name.strip() for name in columns.split(",")]
-        raise InvalidArgument(f"columns is a list of names, not one text: columns={names!r}")
+        raise InvalidArgument(f"columns is a list of names, not one string: columns={names!r}")
     if not isinstance(columns, Iterable) or isinstance(columns, Mapping):
         raise wrong_argument("columns", "a list of names", columns)
     columns = list(columns)
     if not columns:
-        raise InvalidArgument("columns is empty: leave it away for all columns, or use count()")
+        raise InvalidArgument("columns is empty: omit it for all columns, or use count()")
     paths = []
     for name in columns:
-        node = _column(name)
+        node = _to_column(name)
         paths.append(resolve(node, schema, table, where="columns").path)
     repeated = [".".join(path) for index, path in enumerate(paths) if path in paths[:index]]
     if repeated:
@@ -38,27 +38,27 @@ def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: 
 
 
 def refuse_not_read(schema: pa.Schema, paths: Iterable[Path]) -> None:
-    """An error for paths whose types are not read."""
+    """Raise an error for paths whose types are not supported."""
     found = find_unsupported_field(narrow(schema, paths))
     if found is not None:
         name, kind = found
         raise UnsupportedFeature(
-            f"column {name!r} is {kind!r}, a type that is not read yet: leave it out, with columns=… of the others, or "
-            "read it with Spark"
+            f"column {name!r} has the unsupported type {kind!r}: select the other columns with columns=…, or read it "
+            "with Spark"
         )
 
 
-def _column(name: object) -> Column:
+def _to_column(name: object) -> Column:
     node = col(name).node if isinstance(name, str) else name.node if isinstance(name, Expression) else name
     if not isinstance(node, Column):
-        raise InvalidArgument(f"columns takes names of columns, not {name!r}")
+        raise InvalidArgument(f"columns takes column names, not {name!r}")
     return node
 
 
 def narrow(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
-    """The schema with only the given paths, top-level columns in the order in which they are first named.
+    """Return the schema with only the given paths, top-level columns in the order of their first mention.
 
-    A struct keeps only the fields that are named, in its own order.
+    A struct keeps only the named fields, in its own order.
     """
     wanted: dict[str, list[Path]] = {}
     for path in paths:

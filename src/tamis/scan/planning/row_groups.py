@@ -1,4 +1,4 @@
-"""The row-group level: footers of the surviving files, and which of their row groups may hold a matching row."""
+"""The row-group level: reads the footers of the remaining files, prunes their row groups, and excludes deleted rows."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Row groups or parts of them, in columns. In those of numpy, since they are mostly few: Arrow takes ten times as
-    long for each step that there is to them."""
+    """Row groups or parts of them, as columns. They are numpy arrays because they are mostly short: each step over them
+    takes ten times as long in Arrow."""
 
     file: Numbers
     """The index of the file."""
     row_group: Numbers
-    """The index in the file."""
+    """The index of the row group in its file."""
     row_count: Numbers
     bytes: Numbers
-    """Compressed, of the columns that are needed."""
+    """The compressed bytes of the needed columns."""
 
     def __len__(self) -> int:
         return len(self.file)
 
     def take(self, which: Numbers | npt.NDArray[np.bool_]) -> Units:
-        """Those at some places, or where a mask is true."""
+        """Return the units at some positions, or where a mask is true."""
         return Units(self.file[which], self.row_group[which], self.row_count[which], self.bytes[which])
 
     @property
@@ -72,7 +72,7 @@ class Units:
 
 
 def concatenated(parts: Sequence[Units]) -> Units:
-    """Units one after the other."""
+    """Concatenate units."""
     return Units(
         np.concatenate([part.file for part in parts]),
         np.concatenate([part.row_group for part in parts]),
@@ -82,28 +82,28 @@ def concatenated(parts: Sequence[Units]) -> Units:
 
 
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:
-    """Some rows of a table, ascending; the very table where they are all of them."""
+    """Return some rows of a table, in ascending order; the table itself if these are all its rows."""
     return table if len(rows) == table.num_rows else table.take(pa.array(rows))
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The row groups to read of some files, in their order.
+    """The row groups to read from some files, in file order.
 
-    `unmatched[i, j]` says that rows of unit i must still be tested by conjunct j.
+    `unmatched[i, j]`: conjunct j is in the residual filter of unit i.
     """
 
     units: Units
     group_rows: Sequence[Sequence[int]]
-    """How many rows each row group of each of the files has."""
+    """The row counts of all row groups of each file."""
     unmatched: np.ndarray[Any, Any]
     report: LevelReport
     contents: Sequence[pa.Buffer | None]
-    """Small files that came whole with their footers, where they were to be kept; None for the others."""
+    """The contents of small files that were read with their footers, if requested; None for the others."""
     metadata: pa.RecordBatch
-    """What is known of the units, for the levels below."""
+    """The metadata of the units, for the levels below."""
     selections: Mapping[tuple[int, int], RowSelection] = field(default_factory=dict)
-    """The rows to read of a file's row group, where they are not all; `row_count` and `bytes` are of those."""
+    """The rows to read, by file and row group, where not all are read; `row_count` and `bytes` cover only those."""
 
 
 def plan_row_groups(
@@ -117,43 +117,43 @@ def plan_row_groups(
     enabled: bool = True,
     keep_contents: bool = False,
     index: FileIndex | None = None,
-    described: Sequence[Column] = (),
+    with_statistics: Sequence[Column] = (),
 ) -> RowGroups:
-    """Read the footers of files (several at the same time) and prune their row groups in one pass.
+    """Read the footers of files concurrently, and prune their row groups in one pass.
 
-    `names` are the table's for the columns of its files, where those have others. With `keep_contents`, whoever reads
-    the files soon after gets the small ones along; else footers need not be read of files that an `index` knows.
-    What is known of `described` columns comes along, though the filter is not about them.
+    `names` maps the physical column names of files to the table's, if they differ. With `keep_contents`, the contents
+    of small files are returned for reading; otherwise footers of files in the `index` are not read. The metadata of
+    `with_statistics` columns is returned too, even if the filter does not mention them.
     """
-    asked_about = tuple(dict.fromkeys((*predicate.columns, *described)))
+    asked_about = tuple(dict.fromkeys((*predicate.columns, *with_statistics)))
     in_files = [column for column in asked_about if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
-    asked = _Asked(storage, names, in_files, mentioned, of_files, keep_contents)
-    noted = None if index is None or keep_contents else index.row_groups(files, in_files, of_files, mentioned)
+    reader = _MetadataReader(storage, names, in_files, mentioned, of_files, keep_contents)
+    indexed = None if index is None or keep_contents else index.row_groups(files, in_files, of_files, mentioned)
     if FILE_FORMAT in files.column_names:
-        noted = _not_parquet(storage, files)
-    facts = asked.read(files) if noted is None else asked.complete(noted, files)
-    rows, contents = facts.rows, facts.contents
+        indexed = _describe_other_formats(storage, files)
+    found = reader.read_footers(files) if indexed is None else reader.complete(indexed, files)
+    rows, contents = found.rows, found.contents
     counts = [len(each) for each in rows]
     units = Units(
         np.repeat(np.arange(len(counts)), counts),
         np.array([number for count in counts for number in range(count)], np.int64),
         np.array([count for each in rows for count in each], np.int64),
-        facts.sizes,
+        found.sizes,
     )
     row_count = pa.array(units.row_count)
-    metadata = {ROW_COUNT.name: row_count, **facts.metadata, **_where_lacking(files, facts, in_files, units)}
+    metadata = {ROW_COUNT.name: row_count, **found.metadata, **_add_identity_values(files, found, in_files, units)}
     for name in {column.path[0]: None for column in asked_about if column not in in_files}:
         values = partitions[name].combine_chunks().take(pa.array(units.file))
         metadata |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
-    described = pa.record_batch(metadata)
-    pruned = prune(described, predicate.conjuncts)
+    batch = pa.record_batch(metadata)
+    pruned = prune(batch, predicate.conjuncts)
     kept = units.take(np.asarray(pruned.selection)) if enabled else units
-    unmatched = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
+    residual = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
     if enabled:
         for position, matched in enumerate(pruned.fully_matched):
-            unmatched[:, position] = ~np.asarray(matched)
+            residual[:, position] = ~np.asarray(matched)
     report = LevelReport(
         "row_groups",
         len(units),
@@ -163,24 +163,24 @@ def plan_row_groups(
         pruned.outcomes if enabled else (),
         None if enabled else "switched off",
     )
-    return RowGroups(kept, rows, unmatched, report, contents, pruned.remaining if enabled else described)
+    return RowGroups(kept, rows, residual, report, contents, pruned.remaining if enabled else batch)
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
-    """What is known of the row groups of files, in the order of the files."""
+class _RowGroupMetadata:
+    """The metadata of all row groups of some files, in file order."""
 
     rows: Sequence[Sequence[int]]
     sizes: Numbers
     metadata: Mapping[str, pa.Array]
     contents: Sequence[pa.Buffer | None]
     lacking: Mapping[FieldPath, npt.NDArray[np.bool_]] = field(default_factory=dict)
-    """For columns that have values where files lack them: which of the files do."""
+    """For columns with identity partition values: whether each file lacks the column."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a scan asks of files."""
+class _MetadataReader:
+    """Reads the metadata that a scan needs from footers."""
 
     storage: Storage
     names: ColumnMapping | None
@@ -189,43 +189,45 @@ class _Asked:
     needed: tuple[Path, ...]
     keep_contents: bool
 
-    def read(self, files: pa.Table) -> _Facts:
-        """The facts, from footers."""
+    def read_footers(self, files: pa.Table) -> _RowGroupMetadata:
+        """Return the metadata of files from their footers."""
         footers, contents = _load_footers(self.storage, files, self.names, keep_contents=self.keep_contents)
         found: dict[FileSchema, _Columns] = {}
         for path, footer in zip(files["path"], footers, strict=True):
             # The files of a table mostly share one schema.
             if footer.schema not in found:
-                place = self.storage.place(path.as_py())
-                check_compatible_types(footer.schema.arrow, self.mentioned, place, exact=footer.schema.is_renamed)
+                location = self.storage.place(path.as_py())
+                check_compatible_types(footer.schema.arrow, self.mentioned, location, exact=footer.schema.is_renamed)
                 found[footer.schema] = _find_columns(footer.schema, self.tested, self.needed)
         sizes = [size for footer in footers for size in get_compressed_sizes(footer, found[footer.schema].needed)]
         alike = group_similar_footers(footers)
-        metadata = _concatenated(
+        metadata = _concatenate_metadata(
             [found[each[0].schema].describe(each) for each in alike],
             [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
         )
         lacking = {
             path: np.array([footer.schema.find(path) is None for footer in footers], bool)
-            for path in _known_otherwise(files)
+            for path in _find_identity_columns(files)
         }
         rows = [row_counts(footer) for footer in footers]
-        _check_counts(self.storage, files, rows)
-        return _Facts(rows, np.array(sizes, np.int64), metadata, contents, lacking)
+        _check_row_counts(self.storage, files, rows)
+        return _RowGroupMetadata(rows, np.array(sizes, np.int64), metadata, contents, lacking)
 
-    def complete(self, noted: IndexedRowGroups, files: pa.Table) -> _Facts:
-        """The facts that are noted, and those of the other files from their footers."""
-        known, missing = np.flatnonzero(noted.is_indexed), np.flatnonzero(~noted.is_indexed)
+    def complete(self, indexed: IndexedRowGroups, files: pa.Table) -> _RowGroupMetadata:
+        """Return the indexed metadata, and that of the other files from their footers."""
+        known, missing = np.flatnonzero(indexed.is_indexed), np.flatnonzero(~indexed.is_indexed)
         nothing: list[pa.Buffer | None] = [None] * files.num_rows
         if not len(missing):
-            return _Facts(noted.rows, noted.sizes, noted.metadata, nothing)
-        read = self.read(files.take(pa.array(missing)))
-        counts = [np.array([len(each) for each in rows], np.int64) for rows in (noted.rows, read.rows)]
+            return _RowGroupMetadata(indexed.rows, indexed.sizes, indexed.metadata, nothing)
+        read = self.read_footers(files.take(pa.array(missing)))
+        counts = [np.array([len(each) for each in rows], np.int64) for rows in (indexed.rows, read.rows)]
         file_of_unit = np.concatenate([np.repeat(known, counts[0]), np.repeat(missing, counts[1])])
         order = np.argsort(file_of_unit, kind="stable")
-        metadata = _concatenated([dict(noted.metadata), dict(read.metadata)], [int(each.sum()) for each in counts])
+        metadata = _concatenate_metadata(
+            [dict(indexed.metadata), dict(read.metadata)], [int(each.sum()) for each in counts]
+        )
         rows: list[Sequence[int]] = [()] * files.num_rows
-        for file, own in zip((*known, *missing), (*noted.rows, *read.rows), strict=True):
+        for file, own in zip((*known, *missing), (*indexed.rows, *read.rows), strict=True):
             rows[file] = own
         contents = nothing
         for file, content in zip(missing.tolist(), read.contents, strict=True):
@@ -233,9 +235,9 @@ class _Asked:
         lacking = {name: np.zeros(files.num_rows, bool) for name in read.lacking}
         for name, own_lacking in read.lacking.items():
             lacking[name][missing] = own_lacking
-        return _Facts(
+        return _RowGroupMetadata(
             rows,
-            np.concatenate([noted.sizes, read.sizes])[order],
+            np.concatenate([indexed.sizes, read.sizes])[order],
             {name: array.take(pa.array(order)) for name, array in metadata.items()},
             contents,
             lacking,
@@ -243,12 +245,12 @@ class _Asked:
 
 
 def is_parquet(files: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which files are, of a table that has others too."""
+    """Return which files are Parquet, for a table with several file formats."""
     return np.asarray(pc.equal(files[FILE_FORMAT], PARQUET).combine_chunks())
 
 
-def _not_parquet(storage: Storage, files: pa.Table) -> IndexedRowGroups | None:
-    """Files that have no footer: each is one row group of which nothing is known; None where there are none."""
+def _describe_other_formats(storage: Storage, files: pa.Table) -> IndexedRowGroups | None:
+    """Describe files that are not Parquet: each is one row group without statistics. None if all files are Parquet."""
     is_other = ~is_parquet(files)
     if not is_other.any():
         return None
@@ -261,38 +263,40 @@ def _not_parquet(storage: Storage, files: pa.Table) -> IndexedRowGroups | None:
     return IndexedRowGroups(is_other, [[count] for count in known], np.asarray(others["size"].combine_chunks()), {})
 
 
-def _check_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence[int]]) -> None:
-    """An error where the metadata of a table says another number of rows than a file: counts are answered by it."""
+def _check_row_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence[int]]) -> None:
+    """Raise an error if the table metadata has another row count than a file, because it answers counts."""
     if not {FILE_FORMAT, "num_records"} <= set(files.column_names):
         return
-    told = files["num_records"].combine_chunks()
-    is_other = pc.fill_null(pc.not_equal(told, pa.array([sum(each) for each in rows], told.type)), False)
+    recorded = files["num_records"].combine_chunks()
+    is_other = pc.fill_null(pc.not_equal(recorded, pa.array([sum(each) for each in rows], recorded.type)), False)
     if pc.any(is_other, min_count=0).as_py():
         first = is_other.index(True).as_py()
-        place = storage.place(files["path"][first].as_py())
-        raise make_row_count_error(place, sum(rows[first]), told[first].as_py())
+        location = storage.place(files["path"][first].as_py())
+        raise make_row_count_error(location, sum(rows[first]), recorded[first].as_py())
 
 
-def _known_otherwise(files: pa.Table) -> dict[FieldPath, str]:
-    """The columns that have values in files that lack them, and what the listing calls them."""
+def _find_identity_columns(files: pa.Table) -> dict[FieldPath, str]:
+    """Return the columns with identity partition values for files that lack them, and their names in the listing."""
     names = files.schema.field(IDENTITY_VALUES).type.names if IDENTITY_VALUES in files.column_names else []
     keys = {name: parse_absent_column_name(name) for name in names}
     return {(key,) if isinstance(key, str) else key: name for name, key in keys.items()}
 
 
-def _where_lacking(files: pa.Table, facts: _Facts, columns: Sequence[Column], units: Units) -> dict[str, pa.Array]:
-    """The metadata of columns, with the values that they are known to have in files that lack them."""
+def _add_identity_values(
+    files: pa.Table, facts: _RowGroupMetadata, columns: Sequence[Column], units: Units
+) -> dict[str, pa.Array]:
+    """Return the metadata of columns, with their identity partition values in files that lack them."""
     found: dict[str, pa.Array] = {}
     row_count = pa.array(units.row_count)
-    names = _known_otherwise(files)
+    names = _find_identity_columns(files)
     for column in (column for column in columns if column.path in facts.lacking):
         given = files[IDENTITY_VALUES].combine_chunks().field(names[column.path])
         is_constant = pa.array((facts.lacking[column.path] & np.asarray(given.is_valid()))[units.file])
         values = given.field("value").take(pa.array(units.file))
         constant = make_constant_bounds(column, values, row_count)
         if len(column.path) > 1:
-            # Where a struct is NULL, so is what is inside, whatever the others are.
-            constant = _where_not_null(constant, column, values)
+            # Where a struct is NULL its fields are NULL, even if the value is constant otherwise.
+            constant = _allow_nulls(constant, column, values)
         for name in (metadata_name(kind, column.path) for kind in KINDS):
             both = [metadata[name] for metadata in (constant, facts.metadata) if name in metadata]
             if both:
@@ -301,8 +305,8 @@ def _where_lacking(files: pa.Table, facts: _Facts, columns: Sequence[Column], un
     return found
 
 
-def _where_not_null(constant: dict[str, pa.Array], column: Column, values: pa.Array) -> dict[str, pa.Array]:
-    """The metadata of a value that rows have, or else NULL."""
+def _allow_nulls(constant: dict[str, pa.Array], column: Column, values: pa.Array) -> dict[str, pa.Array]:
+    """Return the metadata of a column that has a constant value, or NULL, in each row."""
     found = dict(constant)
     unknown = pa.scalar(None, types.LONG)
     nulls, nans = (metadata_name(kind, column.path) for kind in ("null_count", "nan_count"))
@@ -327,10 +331,10 @@ def _load_footers(
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where the files of one schema have the columns of a scan."""
+    """The columns of a scan in files with one schema."""
 
     tested: list[tuple[Column, FieldPath]]
-    """Columns that the filter is about, with the path in the file (their own where the file has none)."""
+    """The columns of the filter, with their path in the file (their own path if the file lacks them)."""
     needed: list[int]
     """The leaves to read."""
 
@@ -348,8 +352,8 @@ def _find_columns(schema: FileSchema, tested: list[Column], needed: tuple[Path, 
     )
 
 
-def _concatenated(batches: list[dict[str, pa.Array]], counts: list[int]) -> dict[str, pa.Array]:
-    """Files may lack columns or statistics: what one of them does not have is unknown there."""
+def _concatenate_metadata(batches: list[dict[str, pa.Array]], counts: list[int]) -> dict[str, pa.Array]:
+    """Concatenate metadata. Files may lack columns or statistics, which are unknown there."""
     if len(batches) == 1:
         return batches[0]
     data_types = {name: array.type for batch in batches for name, array in batch.items()}
@@ -364,16 +368,18 @@ def _concatenated(batches: list[dict[str, pa.Array]], counts: list[int]) -> dict
     }
 
 
-# --- Rows that were deleted without rewriting their file: taken out of what is read, by their positions in the file
+# --- Deleted rows: excluded by their positions in the file ------------------------------------------------------------
 
 
-def without_deleted(row_groups: RowGroups, deleted: Mapping[int, BitMap64], places: Mapping[int, str]) -> RowGroups:
-    """The row groups without the deleted rows of files, which are given by the indices of the files.
+def without_deleted(row_groups: RowGroups, deleted: Mapping[int, BitMap64], locations: Mapping[int, str]) -> RowGroups:
+    """Return the row groups without the deleted rows of files; `deleted` and `locations` are by file index.
 
-    What was known of all rows of a row group holds for those that are left. `places` name the files in messages.
+    The metadata of all rows of a row group also holds for the remaining ones. `locations` are for messages.
     """
     kept = {
-        file: kept_rows(rows, row_groups.group_rows[file], places[file]) for file, rows in deleted.items() if len(rows)
+        file: kept_rows(rows, row_groups.group_rows[file], locations[file])
+        for file, rows in deleted.items()
+        if len(rows)
     }
     if not kept:
         return row_groups
@@ -396,13 +402,13 @@ def without_deleted(row_groups: RowGroups, deleted: Mapping[int, BitMap64], plac
     )
 
 
-def kept_rows(deleted: BitMap64, row_group_rows: Sequence[int], place: str) -> RowSelection:
-    """The rows of a file that are not deleted, of all its row groups, which have these numbers of rows."""
+def kept_rows(deleted: BitMap64, row_group_rows: Sequence[int], location: str) -> RowSelection:
+    """Return the rows of a file that are not deleted; `row_group_rows` are the row counts of its row groups."""
     total = int(np.sum(row_group_rows, dtype=np.int64))
-    # Looked at first: a few bytes can claim billions of rows.
+    # Checked first: a few bytes can claim billions of rows.
     if len(deleted) and deleted.max() >= total:
         raise CorruptFile(
-            f"row {deleted.max()} of '{place}' is said to be deleted, and the file has {format_count(total, 'row')}: "
-            "one of the two belongs to another file"
+            f"row {deleted.max()} of '{location}' is recorded as deleted, but the file has "
+            f"{format_count(total, 'row')}: the deletes or the data file were replaced. Restore the original"
         )
     return ~RowSelection.from_roaring(deleted, total)

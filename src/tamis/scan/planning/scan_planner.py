@@ -1,6 +1,6 @@
-"""The planner of one scan: what the scan asks of its table, and how files are planned down to their pages.
+"""The planner of one scan: its filter and projection, its files, and their plan down to pages.
 
-A `Scan` is what people hold. Everything that reads one (`tamis.scan.reading.run`,
+Users hold a `Scan`. Everything that reads one (`tamis.scan.reading.run`,
 `tamis.scan.aggregation.aggregate_scan`, `tamis.scan.aggregation.top_n`, Spark) works with its planner.
 """
 
@@ -32,7 +32,7 @@ MAX_LIMIT = 2**62
 
 
 def check_limit(limit: object) -> int | None:
-    """Return the limit of a scan; None for no limit, and for one that no table reaches."""
+    """Return the limit of a scan; None for no limit, or for one that no table reaches."""
     if limit is None:
         return None
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
@@ -42,7 +42,7 @@ def check_limit(limit: object) -> int | None:
 
 def _check_levels(levels: object) -> None:
     if isinstance(levels, str):
-        raise InvalidArgument(f"levels is a list of names, not one text: levels=[{levels!r}]")
+        raise InvalidArgument(f"levels is a list of names, not one string: levels=[{levels!r}]")
     if not isinstance(levels, Iterable):
         raise wrong_argument("levels", f"a list of {', '.join(LEVELS)}", levels)
     for level in levels:
@@ -53,9 +53,9 @@ def _check_levels(levels: object) -> None:
 class ScanPlanner:
     """Plans one scan of a table.
 
-    `levels` are the levels of pruning that are switched on; the rows are the same with any of them. Rows for which
-    `pruning` is not TRUE may be left out, or not: the caller drops them anyway. `listing` returns the files for the
-    same filter where the caller may have listed them already; its argument says whether their row counts are needed.
+    `levels` are the pruning levels to apply; they do not change the rows. Rows for which `pruning` is not TRUE may or
+    may not be returned: the caller drops them. `listing` returns the files for the same filter, for callers that may
+    have listed them already; its argument is whether their row counts are needed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ScanPlanner:
         self.source = source
         self.levels = frozenset(levels)
         tested = make_predicate(where, source.schema, source.name, source.partition_columns)
-        # Conjuncts that only prune are not tested row by row.
+        # Conjuncts of `pruning` prune, but are not part of the residual filter.
         self._tested_conjuncts = len(tested.conjuncts) if pruning is not None else None
         self.predicate: Predicate = tested if pruning is None else tested.and_with(
             make_predicate(pruning, source.schema, source.name, source.partition_columns)
@@ -95,7 +95,7 @@ class ScanPlanner:
         self.report: Report | None = None
         """The report of what was read last; None until something was."""
         self.reported_counts = self.storage.counters.counts()
-        """The requests and bytes that are in the reports of earlier runs."""
+        """The requests and bytes in the reports of earlier runs."""
         self._given_listing = listing
         self._plans: dict[str, ScanPlan] = {}
         self._slice_planners: dict[tuple[tuple[Path, ...], bool], SlicePlanner] = {}
@@ -107,7 +107,7 @@ class ScanPlanner:
 
     @property
     def reads_data_columns(self) -> bool:
-        """Whether the scan returns a column that is stored in files, and not in the table's metadata alone."""
+        """Whether the scan returns a column that is stored in files, not only in the table's metadata."""
         return has_data_columns(self.projection, self.source)
 
     # --- Files --------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class ScanPlanner:
 
     @cached_property
     def unchecked_listing(self) -> FileListing:
-        """The files, also where partition values of the projection are unreadable: for readers of other columns."""
+        """The files, even if partition values of the projection are unreadable: for readers of other columns."""
         if self._given_listing is not None:
             return self._given_listing(False)
         return self.source.list_files(self.predicate, self.levels, self.limit)
@@ -131,7 +131,7 @@ class ScanPlanner:
         return self.source.list_files(self.predicate, self.levels, self.limit, with_rows=True)
 
     def list_with_statistics(self, columns: Sequence[Column]) -> FileListing:
-        """List the files with their row counts, and with the format's statistics of columns in them."""
+        """List the files with their row counts and the format's statistics of some columns."""
         source = self.source
         own = [column for column in columns if column.path[0] not in source.partition_columns]
         if own and isinstance(source, HasFileStatistics) and "files" in self.levels:
@@ -151,14 +151,14 @@ class ScanPlanner:
                 raise
             table = f"version {version} of '{self.source.storage.uri}'"
             raise MissingFile(
-                f"{error}, and {table} needs it. Was it vacuumed? Then open a newer version; if this is the newest, "
+                f"{error}, and {table} needs it. If it was vacuumed, open a newer version; if this is the newest, "
                 "restore the file"
             ) from error
 
     # --- Row groups and pages -----------------------------------------------------------------------------------
 
     def plan(self, depth: str) -> ScanPlan:
-        """Return the plan down to files, row groups or pages. It is made once."""
+        """Return the plan down to files, row groups or pages. It is memoised."""
         if depth not in DEPTHS:
             raise InvalidArgument(f"no depth {depth!r}. Depths: {', '.join(DEPTHS)}")
         if depth not in self._plans:
@@ -168,7 +168,7 @@ class ScanPlanner:
 
     def find_page_plan(self, listing: FileListing) -> ScanPlan | None:
         """Return the plan to pages if it was made, and `listing` has all files of this scan."""
-        # A run over other files does not list those of the scan.
+        # A run over other files does not use the scan's listing.
         return self._plans.get("pages") if listing is vars(self).get("listing") else None
 
     def new_report(self, listing: FileListing) -> Report:
@@ -185,7 +185,7 @@ class ScanPlanner:
         return self._with_tasks(listing, *planner.plan(listing.files, listing.partitions, keep_contents=True))
 
     def plan_listing(self, listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
-        """Plan some files to pages or row groups, where the table's plans are made: here or in an engine."""
+        """Plan some files to pages or row groups, in this process or in the engine that plans the table."""
         planner = self.slice_planner(self.projection, to_pages=to_pages)
         return self._with_tasks(listing, *plan_in_slices(planner, listing, self.source.planning, self.source.name))
 
@@ -235,14 +235,14 @@ class ScanPlanner:
         return PlannedFiles(listing.files, listing.partitions, left, below, self.source)
 
     def _drop_pruning_conjuncts(self, row_groups: RowGroups) -> RowGroups:
-        """Leave only the conjuncts in the residual filter that the scan must test."""
+        """Keep only the conjuncts in the residual filter that the scan must test."""
         if self._tested_conjuncts is None:
             return row_groups
-        unmatched = row_groups.unmatched.copy()
-        unmatched[:, self._tested_conjuncts :] = False
-        return replace(row_groups, unmatched=unmatched)
+        residual = row_groups.unmatched.copy()
+        residual[:, self._tested_conjuncts :] = False
+        return replace(row_groups, unmatched=residual)
 
 
 def has_data_columns(projection: Iterable[Path], source: TableSource) -> bool:
-    """Whether some of the columns are stored in files: partition columns come from metadata."""
+    """Return whether some of the columns are stored in files: partition columns come from metadata."""
     return any(path[0] not in source.partition_columns for path in projection)

@@ -1,6 +1,6 @@
-"""Files planned slice by slice, down to row groups and pages: in this process, or in an engine's executors.
+"""Planning of files in slices, down to row groups and pages, in this process or in an engine's executors.
 
-How files are cut into slices does not depend on where they are planned, so that plans are the same, reports included.
+The slices do not depend on where they are planned, so that plans and reports are the same.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tamis.skipping.prune import ConjunctOutcome
 FUNCTION = "tamis.scan.planning.slices:plan_slice"
 
 FILES_TOGETHER = 1024
-"""How many files make a slice."""
+"""The number of files in a slice."""
 
 _FILE_COLUMNS = ("path", "size", "modified_ns")
-_OF_OTHER_FORMATS = (FILE_FORMAT, "num_records", IDENTITY_VALUES)
+_OTHER_FORMAT_COLUMNS = (FILE_FORMAT, "num_records", IDENTITY_VALUES)
 _NUMBERS = pa.list_(types.LONG)
 _SCHEMA = pa.schema(
     [
-        ("account", types.STRING),
+        ("metrics", types.STRING),
         ("group_rows", _NUMBERS),
         (
             "unit",
@@ -54,7 +54,7 @@ _SCHEMA = pa.schema(
                     ("row_group", types.LONG),
                     ("row_count", types.LONG),
                     ("bytes", types.LONG),
-                    ("unmatched", pa.list_(types.BOOLEAN)),
+                    ("residual", pa.list_(types.BOOLEAN)),
                     ("starts", _NUMBERS),
                     ("ends", _NUMBERS),
                 ]
@@ -62,35 +62,35 @@ _SCHEMA = pa.schema(
         ),
     ]
 )
-"""What comes back of a slice: an account, then the rows of every file, then the units that are left."""
+"""The result of a slice: its metrics, then the row counts of every file, then the remaining units."""
 
 Planned = tuple[RowGroups, list[LevelReport]]
 
 
 @dataclass(frozen=True)
 class SlicePlanner:
-    """Plans files of one scan. Any number of threads may use it."""
+    """Plans files of one scan. It is thread-safe."""
 
     storage: Storage
     predicate: Predicate
     needed: tuple[Path, ...]
-    """The columns to read, those of the filter included."""
+    """The columns to read, including those of the filter."""
     partition_columns: Collection[str]
     levels: Collection[str]
     names: ColumnMapping | None = None
     to_pages: bool = True
     index: FileIndex | None = None
-    """What is noted of files, so that their footers need not be read for a plan."""
+    """Indexed metadata of files, whose footers are not read for a plan."""
     described: tuple[Column, ...] = ()
-    """Columns of which the metadata of row groups tells, besides those of the filter."""
+    """Columns besides those of the filter whose metadata is returned with row groups."""
 
     def plan(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> Planned:
-        """The row groups and pages to read of some files, and the account of the levels below row groups."""
+        """Return the row groups and pages to read from some files, and the metrics of the levels below row groups."""
         row_groups = self.row_groups(files, partitions, keep_contents=keep_contents)
         return self.below(files, row_groups) if self.to_pages else (row_groups, [])
 
     def row_groups(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> RowGroups:
-        """The row groups to read of some files."""
+        """Return the row groups to read from some files."""
         return plan_row_groups(
             self.storage,
             files,
@@ -101,11 +101,11 @@ class SlicePlanner:
             enabled="row_groups" in self.levels,
             keep_contents=keep_contents,
             index=self.index,
-            described=self.described,
+            with_statistics=self.described,
         )
 
     def below(self, files: pa.Table, row_groups: RowGroups) -> Planned:
-        """What is to be read of row groups, and the account of the levels below them."""
+        """Return the parts of row groups to read, and the metrics of the levels below them."""
         return self._below.narrow(files, row_groups)
 
     @cached_property
@@ -115,23 +115,23 @@ class SlicePlanner:
 
 
 def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planning | None, name: str) -> Planned:
-    """All files of a listing, planned where `planning` says."""
+    """Plan all files of a listing, in the engine that `planning` chooses or in this process."""
     count = listing.files.num_rows
     slices = [listing.slice(start, FILES_TOGETHER) for start in range(0, count, FILES_TOGETHER)]
     engine = None
-    # Of files that an index knows there is next to nothing to read.
+    # Indexed files cost almost nothing to plan.
     unknown = count if planner.index is None else count - int(planner.index.knows(listing.files).sum())
     if planning is not None and unknown:
-        pieces = -(-unknown // FILES_TOGETHER)
-        engine = planning.choose_engine(planner.storage, pieces, unknown * SMALL_READ)
+        count_of_slices = -(-unknown // FILES_TOGETHER)
+        engine = planning.choose_engine(planner.storage, count_of_slices, unknown * SMALL_READ)
     if engine is not None:
-        return _joined(_planned_in(engine, planner, slices, name))
+        return _concatenate_plans(_plan_in_engine(engine, planner, slices, name))
     if len(slices) <= 1:
         return planner.plan(listing.files, listing.partitions)
-    return _joined([_without_metadata(planner.plan(each.files, each.partitions)) for each in slices])
+    return _concatenate_plans([_drop_metadata(planner.plan(each.files, each.partitions)) for each in slices])
 
 
-def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileListing], name: str) -> list[Planned]:
+def _plan_in_engine(engine: Engine, planner: SlicePlanner, slices: Sequence[FileListing], name: str) -> list[Planned]:
     count = sum(each.files.num_rows for each in slices)
     arguments = {
         **storage_to_arguments(planner.storage),
@@ -141,29 +141,29 @@ def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileList
         "levels": sorted(planner.levels),
         "names": None if planner.names is None else planner.names.to_json(),
         "to_pages": planner.to_pages,
-        "file_columns": _file_columns(slices[0].files),
+        "file_columns": _choose_file_columns(slices[0].files),
         "partition_values": slices[0].partitions.column_names,
     }
     what = f"read {format_count(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
     batches: list[list[pa.RecordBatch]] = [[] for _ in slices]
-    for number, batch in engine.run(job, [_item(each) for each in slices]):
+    for number, batch in engine.run(job, [_make_item(each) for each in slices]):
         batches[number].append(batch)
-    return [_planned(own, len(planner.predicate.conjuncts)) for own in batches]
+    return [_decode_plan(own, len(planner.predicate.conjuncts)) for own in batches]
 
 
 def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """What is to be read of some files."""
-    planner = arguments.memoise(_planner)
+    """Plan the files of one slice in an executor, and yield the result as batches."""
+    planner = arguments.memoise(_make_planner)
     given = read_table(item)
     names = arguments["file_columns"]
     count = len(names)
     files = pa.table(given.columns[:count], names=names)
     partitions = pa.table(given.columns[count:], names=arguments["partition_values"])
-    yield from _batches(planner.plan(files, partitions))
+    yield from _encode_plan(planner.plan(files, partitions))
 
 
-def _planner(arguments: Arguments) -> SlicePlanner:
+def _make_planner(arguments: Arguments) -> SlicePlanner:
     return SlicePlanner(
         arguments.storage,
         predicate_from_json(arguments["predicate"]),
@@ -175,15 +175,15 @@ def _planner(arguments: Arguments) -> SlicePlanner:
     )
 
 
-# --- Slices put together --------------------------------------------------------------------------------------------
+# --- Concatenating slices -------------------------------------------------------------------------------------------
 
 
-def _joined(planned: Sequence[Planned]) -> Planned:
+def _concatenate_plans(planned: Sequence[Planned]) -> Planned:
     if len(planned) == 1:
         return planned[0]
     each = [row_groups for row_groups, _ in planned]
     starts = np.cumsum([0, *(len(one.group_rows) for one in each)]).tolist()
-    report = _summed([one.report for one in each])
+    report = _sum_reports([one.report for one in each])
     below: dict[str, list[LevelReport]] = {}
     for _, levels in planned:
         for level in levels:
@@ -203,10 +203,10 @@ def _joined(planned: Sequence[Planned]) -> Planned:
             for (file, group), selection in one.selections.items()
         },
     )
-    return joined, [_summed(levels) for levels in below.values()]
+    return joined, [_sum_reports(levels) for levels in below.values()]
 
 
-def _summed(reports: Sequence[LevelReport]) -> LevelReport:
+def _sum_reports(reports: Sequence[LevelReport]) -> LevelReport:
     first, *others = reports
     total = replace(first)
     for other in others:
@@ -214,48 +214,48 @@ def _summed(reports: Sequence[LevelReport]) -> LevelReport:
     return total
 
 
-def _without_metadata(planned: Planned) -> Planned:
-    """What is known of units is for levels that are done now."""
+def _drop_metadata(planned: Planned) -> Planned:
+    """Drop the metadata of units: the levels that need it are done."""
     row_groups, below = planned
-    return replace(row_groups, metadata=_only_rows(row_groups.units)), below
+    return replace(row_groups, metadata=_make_row_count_metadata(row_groups.units)), below
 
 
-def _only_rows(units: Units) -> pa.RecordBatch:
+def _make_row_count_metadata(units: Units) -> pa.RecordBatch:
     return pa.record_batch({ROW_COUNT.name: pa.array(units.row_count)})
 
 
-# --- What travels ---------------------------------------------------------------------------------------------------
+# --- Serialisation --------------------------------------------------------------------------------------------------
 
 
-def _file_columns(files: pa.Table) -> list[str]:
-    """What plans need to know of files."""
-    more = [name for name in _OF_OTHER_FORMATS if name in files.column_names]
+def _choose_file_columns(files: pa.Table) -> list[str]:
+    """Return the names of the file columns that planning needs."""
+    more = [name for name in _OTHER_FORMAT_COLUMNS if name in files.column_names]
     return [*_FILE_COLUMNS, *(more if FILE_FORMAT in more else ())]
 
 
-def _item(listing: FileListing) -> Item:
-    columns = [*(listing.files[name] for name in _file_columns(listing.files)), *listing.partitions.columns]
+def _make_item(listing: FileListing) -> Item:
+    columns = [*(listing.files[name] for name in _choose_file_columns(listing.files)), *listing.partitions.columns]
     table = pa.table(columns, names=[str(number) for number in range(len(columns))])
     return Item.from_table(table, table.num_rows * SMALL_READ)
 
 
-def _batches(planned: Planned) -> Iterator[pa.RecordBatch]:
+def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:
     row_groups, below = planned
     units = row_groups.units
-    account = json.dumps([asdict(report) for report in (row_groups.report, *below)])
-    yield _batch(account=pa.array([account]))
-    yield _batch(group_rows=pa.array([list(rows) for rows in row_groups.group_rows], _NUMBERS))
-    unmatched = row_groups.unmatched
-    offsets = np.arange(len(units) + 1, dtype=np.int32) * unmatched.shape[1]
+    metrics = json.dumps([asdict(report) for report in (row_groups.report, *below)])
+    yield _make_batch(metrics=pa.array([metrics]))
+    yield _make_batch(group_rows=pa.array([list(rows) for rows in row_groups.group_rows], _NUMBERS))
+    residual = row_groups.unmatched
+    offsets = np.arange(len(units) + 1, dtype=np.int32) * residual.shape[1]
     keys = zip(units.file.tolist(), units.row_group.tolist(), strict=True)
     selections = [row_groups.selections.get(key) for key in keys]
     starts = pa.array([None if each is None else each.starts for each in selections], _NUMBERS)
     ends = pa.array([None if each is None else each.ends for each in selections], _NUMBERS)
-    yield _batch(
+    yield _make_batch(
         unit=pa.StructArray.from_arrays(
             [
                 *(pa.array(column) for column in (units.file, units.row_group, units.row_count, units.bytes)),
-                pa.ListArray.from_arrays(pa.array(offsets), pa.array(unmatched.ravel())),
+                pa.ListArray.from_arrays(pa.array(offsets), pa.array(residual.ravel())),
                 starts,
                 ends,
             ],
@@ -264,21 +264,21 @@ def _batches(planned: Planned) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _batch(**columns: pa.Array) -> pa.RecordBatch:
+def _make_batch(**columns: pa.Array) -> pa.RecordBatch:
     (rows,) = {len(column) for column in columns.values()}
     return pa.record_batch([columns.get(field.name, pa.nulls(rows, field.type)) for field in _SCHEMA], schema=_SCHEMA)
 
 
-def _planned(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
-    account, *others = batches
-    report, *below = (_report(each) for each in json.loads(account.column("account")[0].as_py()))
+def _decode_plan(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
+    metrics, *others = batches
+    report, *below = (_decode_report(each) for each in json.loads(metrics.column("metrics")[0].as_py()))
     found = pa.Table.from_batches(others, _SCHEMA)
     is_unit = found["unit"].is_valid()
     group_rows: list[list[int]] = found.filter(pc.invert(is_unit))["group_rows"].to_pylist()
     columns = found.filter(is_unit)["unit"].combine_chunks().flatten()
     numbers = [column.to_numpy() for column in columns[:4]]
     units = Units(*numbers)
-    unmatched = np.asarray(columns[4].flatten()).astype(bool).reshape(len(units), conjuncts)
+    residual = np.asarray(columns[4].flatten()).astype(bool).reshape(len(units), conjuncts)
     selections = {}
     for index in np.flatnonzero(np.asarray(columns[5].is_valid())).tolist():
         file, group = int(units.file[index]), int(units.row_group[index])
@@ -286,26 +286,26 @@ def _planned(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
         starts, ends = (np.asarray(column[index].values) for column in columns[5:])
         selections[file, group] = RowSelection(starts, ends, rows)
     contents = [None] * len(group_rows)
-    return RowGroups(units, group_rows, unmatched, report, contents, _only_rows(units), selections), below
+    return RowGroups(units, group_rows, residual, report, contents, _make_row_count_metadata(units), selections), below
 
 
-def _report(given: Mapping[str, Any]) -> LevelReport:
+def _decode_report(given: Mapping[str, Any]) -> LevelReport:
     return LevelReport(**{**given, "by_predicate": tuple(ConjunctOutcome(**each) for each in given["by_predicate"])})
 
 
-# --- The levels below row groups: Bloom filters, pages and dictionaries of the files that are left --------------------
+# --- Levels below row groups: Bloom filters, pages, dictionaries ------------------------------------------------------
 
 LEVELS_BELOW = ("bloom", "pages", "dictionary")
 
 SMALLEST = 256 * 1024
-"""A row group of which fewer bytes are needed is read as it is: to ask about its pages would cost as much."""
+"""A row group with fewer needed bytes is read whole: reading its page index would cost as much."""
 
-READ_WHOLE = f"read as they are: fewer than {SMALLEST // 1024} KiB of each are needed"
+READ_WHOLE = f"read whole: row groups under {SMALLEST // 1024} KiB"
 
 
 @dataclass(frozen=True)
 class PageLevels:
-    """The levels below row groups of one scan. Any number of threads may use it."""
+    """Applies the levels below row groups for one scan. It is thread-safe."""
 
     storage: Storage
     given: Filter
@@ -315,7 +315,7 @@ class PageLevels:
     names: ColumnMapping | None = None
 
     def narrow(self, files: pa.Table, row_groups: RowGroups) -> tuple[RowGroups, list[LevelReport]]:
-        """What these levels leave of row groups, and the account of each level."""
+        """Return the remaining parts of row groups, and the metrics of each level."""
         enabled = [level for level in LEVELS_BELOW if level in self.levels]
         units = row_groups.units
         asked = row_groups.unmatched.any(axis=1) & (units.bytes >= SMALLEST)
@@ -337,13 +337,15 @@ class PageLevels:
             return self._narrow_file(source, row_groups, own)
 
         narrowed = run_in_threads(narrow_file, range(len(wanted)), self.storage.threads)
-        return _merged(row_groups, asked, dict(zip(wanted.tolist(), narrowed, strict=True)), enabled)
+        return _merge_row_groups(row_groups, asked, dict(zip(wanted.tolist(), narrowed, strict=True)), enabled)
 
     def _narrow_file(
         self, source: ParquetFile, row_groups: RowGroups, own: npt.NDArray[np.int64]
     ) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
         schema = source.footer.schema
-        names = {column.path: found for column in self._columns() if (found := schema.find(column.path)) is not None}
+        names = {
+            column.path: found for column in self._data_columns() if (found := schema.find(column.path)) is not None
+        }
         paths = [
             found
             for path in self.needed
@@ -358,19 +360,19 @@ class PageLevels:
             after, reports = narrower.narrow(before, self.levels)
             return after, narrower.count_remaining_bytes(after), reports
 
-    def _columns(self) -> list[Column]:
+    def _data_columns(self) -> list[Column]:
         return [column for column in self.given.columns if column.path[0] not in self.partition_columns]
 
 
-def _merged(
+def _merge_row_groups(
     row_groups: RowGroups,
     asked: npt.NDArray[np.bool_],
     narrowed: Mapping[int, tuple[Remaining, dict[int, int], list[LevelReport]]],
     levels: Sequence[str],
 ) -> tuple[RowGroups, list[LevelReport]]:
-    """The row groups that were not asked about, and what is left of the others, in the order of the files."""
+    """Merge the row groups that bypassed the levels with the remaining parts of the others, in file order."""
     kept = [row_groups.units.take(~asked)]
-    unmatched = [row_groups.unmatched[~asked]]
+    residual = [row_groups.unmatched[~asked]]
     selections: dict[tuple[int, int], RowSelection] = {}
     reports: dict[str, LevelReport] = {}
     for file, (remaining, sizes, own_reports) in narrowed.items():
@@ -384,7 +386,7 @@ def _merged(
         columns = ([file] * len(groups), groups, rows, list(sizes.values()))
         kept.append(Units(*(np.array(column, np.int64) for column in columns)))
         of_groups = [remaining.find_residual(group) for group in groups]
-        unmatched.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
+        residual.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
         for report in own_reports:
             if report.level in reports:
                 reports[report.level].add(report)
@@ -397,12 +399,12 @@ def _merged(
     merged = replace(
         row_groups,
         units=units.take(order),
-        unmatched=np.concatenate(unmatched)[order],
+        unmatched=np.concatenate(residual)[order],
         selections=selections,
     )
-    return merged, [reports[level] for level in levels if level in reports and _tells(reports[level])]
+    return merged, [reports[level] for level in levels if level in reports and _has_effect(reports[level])]
 
 
-def _tells(report: LevelReport) -> bool:
-    """Whether a level was asked, or left something out all the same: row groups without rows have no pages."""
+def _has_effect(report: LevelReport) -> bool:
+    """Return whether a level was applied or skipped something: row groups without rows have no pages."""
     return bool(report.by_predicate) or (report.kept, report.bytes_kept) != (report.total, report.bytes_total)

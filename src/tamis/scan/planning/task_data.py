@@ -1,4 +1,4 @@
-"""Tasks and their reader as data for other processes: Arrow for the tasks, JSON for the reader."""
+"""Serialised tasks and readers for other processes: Arrow for the tasks, JSON for the reader."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FIELDS = (
 
 
 def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Table:
-    """Return tasks of a scan, a row each, without the contents of small files: the reader reads the files again."""
+    """Return tasks of a scan as rows. The contents of small files are left out: the reader reads the files again."""
     values = pa.struct([pa.field(name, schema.field(name).type) for name in partition_columns])
     absent = {_absent_column_name(key): value.type for task in tasks for key, value in task.where_absent.items()}
     # As lists, so that NULL differs from a missing value.

@@ -1,4 +1,4 @@
-"""Tasks: what is to be read of files, row group by row group."""
+"""Tasks: the row groups to read, or parts of them, with their residual filters."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ from tamis.parquet.selection.row_selection import RowSelection
 
 MOST_TOGETHER = 64
 MOST_BYTES_TOGETHER = 1024 * 1024
-"""How many row groups, and how many compressed bytes of them, are read as one piece of work."""
+"""The maximum number of row groups, and of their compressed bytes, that are read as one unit of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """A row group to read, or some of its rows, and the conjuncts that they must still be tested by."""
+    """A row group to read, or some of its rows, and the conjuncts of its residual filter."""
 
     path: str
     size: int
     modified_ns: int
     row_group: int
     row_count: int
-    """How many rows are read."""
+    """The number of rows to read."""
     bytes: int
     """The compressed bytes of the columns that are needed."""
     partition_values: Mapping[str, pa.Scalar]
-    """Tasks of one partition that stand together share one mapping: see `partition_values_of`."""
+    """Adjacent tasks of one partition share one mapping: see `partition_values_of`."""
     residual: tuple[int, ...]
     selection: RowSelection | None = None
-    """The rows to read, counted within the row group; None for all."""
+    """The rows to read, numbered within the row group; None for all."""
     content: pa.Buffer | None = field(default=None, compare=False, repr=False)
-    """The whole file, where it is small and came with its footer."""
+    """The whole file, if it is small and was read with its footer."""
     file_format: str = PARQUET
-    """A file of another format than Parquet is one row group."""
+    """The format of the file. A file that is not Parquet is one row group."""
     where_absent: Constants = field(default_factory=dict)
-    """The values that columns have in every row, if the file does not have the columns."""
+    """The constant values of columns that the file lacks."""
 
 
 def partition_values_of(partitions: pa.Table) -> list[Mapping[str, pa.Scalar]]:
-    """The values of each row, in Arrow: Python has no year 10000, and takes -0.0 for 0.0. Neighbours with the very same
-    values share one mapping, so that whoever reads them together need not compare."""
+    """Return the partition values of each file, as Arrow scalars: Python has no year 10000, and -0.0 equals 0.0 there.
+
+    Adjacent files with identical values share one mapping, so that a reader can compare them by identity.
+    """
     rows = partitions.num_rows
     columns = {name: partitions[name].combine_chunks() for name in partitions.column_names}
     is_first = np.zeros(rows, bool)
@@ -59,7 +61,7 @@ def partition_values_of(partitions: pa.Table) -> list[Mapping[str, pa.Scalar]]:
 
 
 def _differs_from_previous(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """For each value but the first, by its bits."""
+    """Return whether each value except the first differs from the one before, by its bits."""
     if pa.types.is_floating(values.type):
         values = values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[values.type.bit_width])
     one, other = values[1:], values[:-1]
@@ -70,16 +72,16 @@ def _differs_from_previous(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def as_type(value: pa.Scalar, data_type: pa.DataType) -> pa.Scalar:
-    """A partition value in the type that whoever reads it has for the column."""
+    """Return a partition value in the type that the reader has for the column."""
     return value if value.type == data_type else value.cast(data_type)
 
 
 def put_together(
     tasks: Iterable[ScanTask], most_rows: int | None = None, most: int = MOST_TOGETHER
 ) -> Iterator[list[ScanTask]]:
-    """The tasks in groups of at most so many, in their order: small ones together, a large one alone.
+    """Yield the tasks in order, in groups of at most `most`: small tasks together, a large one alone.
 
-    A group ends where it has `most_rows`, so that whoever wants only so many reads no more than is needed.
+    A group ends when it has `most_rows`, so that a scan with a limit reads no more than needed.
     """
     group: list[ScanTask] = []
     size = rows = 0

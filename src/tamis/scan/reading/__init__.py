@@ -1,2 +1,2 @@
-"""Tasks to batches: `task_reader`, the `residual` filter, the `pipeline` of threads, `bloom_join_filter`, and `results`
-for other libraries."""
+"""From tasks to batches: `run` drives, `task_reader` reads, `residual` filters, `pipeline` runs threads,
+`bloom_join_filter` drops rows without a join partner, `results` converts rows for other libraries."""

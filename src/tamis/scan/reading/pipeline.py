@@ -1,4 +1,4 @@
-"""Tasks run in threads, their batches come out in order, and memory stays bounded."""
+"""Tasks run in threads with bounded memory; their batches are yielded in order, small ones coalesced."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 QUEUED_RESULTS = 2
-"""How many results of one task wait for the consumer before the task does."""
+"""The number of results of one task that are queued before the task waits for the consumer."""
 
 MOST_WEIGHT = 256 * 1024 * 1024
-"""The most bytes that tasks under way may hold together, however many processors there are; two run in any case."""
+"""The maximum bytes that running tasks hold together, on any number of processors; two tasks always run."""
 
 LIGHT = 52 * 1024 * 1024
-"""A single task that weighs no more (a row group of some 4 MiB) is not worth a thread."""
+"""A single task of at most this weight (a row group of about 4 MiB) does not pay for a thread."""
 
 _WAKE_UP_SECONDS = 0.05
 
 
 class _Stream(Generic[R]):
-    """The results of one task on their way from its thread to the consumer."""
+    """A queue of one task's results between its thread and the consumer."""
 
     def __init__(self, stopped: threading.Event) -> None:
         self._results: Queue[R | None] = Queue(maxsize=QUEUED_RESULTS)
@@ -69,11 +69,11 @@ class _Stream(Generic[R]):
 def run_tasks(
     tasks: Iterator[T], run: Callable[[T], Iterator[R]], weigh: Callable[[T], int], threads: int | None = None
 ) -> Iterator[R]:
-    """The results of all tasks, in the order of the tasks, computed by several threads (one light task by the caller).
+    """Yield the results of all tasks in task order, computed by several threads (a single light task by the caller).
 
-    At most `threads` tasks run at once, each keeps at most a few results, and together they weigh at most MOST_WEIGHT
+    At most `threads` tasks run concurrently, each queues a few results, and together they weigh at most MOST_WEIGHT
     bytes, so memory grows neither with the input nor with the machine.
-    Tasks are drawn when they are needed: a consumer that stops early never plans the rest.
+    Tasks are drawn lazily: a consumer that stops early never plans the others.
     """
     first, second = next(tasks, None), next(tasks, None)
     if first is None:
@@ -84,37 +84,37 @@ def run_tasks(
     tasks = chain((first,) if second is None else (first, second), tasks)
     workers = threads or os.cpu_count() or 1
     stopped = threading.Event()
-    under_way: deque[tuple[_Stream[R], Future[None], int]] = deque()
+    running_tasks: deque[tuple[_Stream[R], Future[None], int]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="tamis-scan")
     try:
         exhausted = False
         while True:
-            while not exhausted and len(under_way) <= workers and _is_light(under_way):
+            while not exhausted and len(running_tasks) <= workers and _is_light(running_tasks):
                 task = next(tasks, None)
                 if task is None:
                     exhausted = True
                     break
                 stream: _Stream[R] = _Stream(stopped)
-                under_way.append((stream, pool.submit(_fill, stream, run, task), weigh(task)))
-            if not under_way:
+                running_tasks.append((stream, pool.submit(_fill, stream, run, task), weigh(task)))
+            if not running_tasks:
                 return
-            stream, running, _ = under_way[0]
+            stream, running, _ = running_tasks[0]
             yield from stream.drain(running)
-            under_way.popleft()
+            running_tasks.popleft()
     finally:
         stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _is_light(under_way: deque[tuple[_Stream[R], Future[None], int]]) -> bool:
-    return len(under_way) < 2 or sum(weight for _, _, weight in under_way) < MOST_WEIGHT
+def _is_light(running_tasks: deque[tuple[_Stream[R], Future[None], int]]) -> bool:
+    return len(running_tasks) < 2 or sum(weight for _, _, weight in running_tasks) < MOST_WEIGHT
 
 
 def _fill(stream: _Stream[R], run: Callable[[T], Iterator[R]], task: T) -> None:
     stream.fill(run(task))
 
 
-# --- Small batches joined: row groups may hold a hundred rows each, and every step over a batch has a price of its own
+# --- Coalescing of small batches: each step over a batch has a fixed cost ---------------------------------------------
 
 ENOUGH_ROWS = 128 * 1024
 ENOUGH_BYTES = 16 * 1024 * 1024
@@ -123,9 +123,9 @@ ENOUGH_BYTES = 16 * 1024 * 1024
 def coalesce_batches(
     batches: Iterable[pa.RecordBatch], enough_rows: int = ENOUGH_ROWS, enough_bytes: int = ENOUGH_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, in batches of about the given size.
+    """Yield the same rows in the same order, in batches of about the given size.
 
-    A batch is handed on as soon as it has enough rows or bytes, so memory does not grow with the input.
+    A batch is yielded as soon as it has enough rows or bytes, so memory does not grow with the input.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -134,11 +134,11 @@ def coalesce_batches(
         rows += batch.num_rows
         size += batch.get_total_buffer_size()
         if rows >= enough_rows or size >= enough_bytes:
-            yield _joined(waiting)
+            yield _concatenate(waiting)
             waiting, rows, size = [], 0, 0
     if rows:
-        yield _joined(waiting)
+        yield _concatenate(waiting)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,4 +1,4 @@
-"""The rest of a filter, tested row by row: by Arrow's kernels where they know the functions, else by DuckDB."""
+"""The residual filter, evaluated row by row: by Arrow's kernels if they support the functions, else by DuckDB."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tamis.scan.engine import embedded_engine
 
 
 class Residual:
-    """A conjunction that rows must satisfy. Any number of threads may use it."""
+    """A conjunction that rows must satisfy. It is thread-safe."""
 
     def __init__(self, conjuncts: Sequence[Expr]) -> None:
         by_arrow = [conjunct for conjunct in conjuncts if can_evaluate(conjunct)]
         others = [conjunct for conjunct in conjuncts if not can_evaluate(conjunct)]
         self.columns: tuple[Column, ...] = tuple(find_columns(and_(*conjuncts)))
-        # `s <> 'n/a' AND CAST(s AS INT) > 5`: what may fail sees only the rows that the rest lets pass.
+        # `s <> 'n/a' AND CAST(s AS INT) > 5`: conjuncts that may fail see only rows that satisfy the others.
         safe = [conjunct for conjunct in by_arrow if not may_fail(conjunct)]
         risky = [conjunct for conjunct in by_arrow if may_fail(conjunct)]
         self._evaluators = [Evaluator(each) for each in ([and_(*safe)] if safe else []) + risky]
         self._engine = embedded_engine().compile_predicate(and_(*others)) if others else None
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows for which every conjunct is TRUE."""
+        """Return the rows for which every conjunct is TRUE."""
         for mask in self._masks():
             batch = batch.filter(mask(batch))
         return batch
 
     def matching(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """The rows for which every conjunct is TRUE, and where they are in the batch."""
+        """Return the rows for which every conjunct is TRUE, and their positions in the batch."""
         positions: npt.NDArray[np.int64] | None = None
         for mask in self._masks():
             kept = pc.indices_nonzero(mask(batch))
@@ -45,16 +45,16 @@ class Residual:
         return batch, np.arange(batch.num_rows) if positions is None else positions
 
     def _masks(self) -> Iterator[Callable[[pa.RecordBatch], pa.BooleanArray]]:
-        # Arrow goes first: fewer rows reach the engine, and its functions are the costly ones.
+        # Arrow first: then fewer rows reach the engine, whose functions are the expensive ones.
         yield from self._evaluators
         if self._engine is not None:
             yield self._engine.evaluate
 
 
 def check_functions(predicate: Expr, schema: pa.Schema) -> None:
-    """Raise where a filter has functions that no engine here knows, or arguments that they do not take.
+    """Raise an error for a filter with unsupported functions or arguments.
 
-    Without this the error would come with the first row, or never where a table has none.
+    Without this check the error would come with the first row, or never for an empty table.
     """
     if not can_evaluate(predicate):
         embedded_engine().compile_predicate(predicate).check(schema)

@@ -1,4 +1,4 @@
-"""One reading of a scan: tasks are planned a few files ahead of the reading, and the report grows with them."""
+"""One run of a scan: tasks are planned a few files ahead of reading, and the report grows with them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from tamis.scan.planning.tasks import MOST_TOGETHER, ScanTask, put_together
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.report.report import add_level
 from tamis.skipping.metrics import LevelReport
+from tamis.skipping.prune import ConjunctOutcome
 
 _FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_ns", pa.int64())])
 
 _FIRST_FILES = 16
 _FIRST_LOCAL_FILES = 64
 _MOST_FILES = 1024
-"""How many files are planned at once while reading: few at first, so that a small limit opens few footers and the first
-rows come soon. The footers of local files take hardly any time."""
+"""The number of files that are planned together while reading: few at first, so that a small limit opens few footers
+and the first rows come soon. Footers of local files take hardly any time."""
 
 
 def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
@@ -35,9 +36,10 @@ def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
     remaining = planner.limit
     try:
         if remaining == 0:
+            run.reduced_by = [f"limit {planner.limit}"]
             return
         with planner.name_version_of_missing_file():
-            # Where no column of a file is read, nothing else shows that the file was replaced.
+            # If no column of a file is read, only this check detects that the file was replaced.
             tasks = run.tasks() if planner.reads_data_columns else check_files(run.tasks(), planner.storage)
             for batch in run_tasks(tasks, planner.reader.read, estimate_bytes):
                 if remaining is not None:
@@ -46,13 +48,15 @@ def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
                 run.rows += batch.num_rows
                 yield batch
                 if remaining == 0:
+                    run.reduced_by = [f"limit {planner.limit}"]
                     return
+        run.reduced_by = []
     finally:
         run.finish()
 
 
 def count_rows(planner: ScanPlanner) -> int:
-    """Return how many rows match. Where metadata proves that all rows of a row group do, no column is read."""
+    """Return how many rows match. No column is read of row groups that metadata proves fully matched."""
     found, rest, counted_files = _count_matched_files(planner.list_with_rows())
     check_unchanged(planner.storage, counted_files)
     run = Run(planner, (), rest)
@@ -66,6 +70,7 @@ def count_rows(planner: ScanPlanner) -> int:
                 found += counted
                 if limit is not None and found >= limit:
                     break
+        run.reduced_by = [] if limit is None or found < limit else [f"limit {limit}"]
         found = found if limit is None else min(found, limit)
         run.rows = found
     finally:
@@ -80,13 +85,13 @@ def _count_matched_files(listing: FileListing) -> tuple[int, FileListing, pa.Tab
     is_counted = listing.matched & np.asarray(listing.rows.is_valid())
     found = pc.sum(listing.rows.filter(pa.array(is_counted))).as_py() or 0
     left = np.flatnonzero(~is_counted)
-    # To take no row of a large table would copy all of it first.
+    # Taking no row of a large table would first copy all of it.
     rest = listing.take(left) if len(left) else listing.slice(0, 0)
     return found, rest, listing.files.filter(pa.array(is_counted))
 
 
 def check_files(tasks: Iterable[list[ScanTask]], storage: Storage) -> Iterator[list[ScanTask]]:
-    """Yield the tasks after a check that files of which no row will be tested are those that were listed."""
+    """Yield the tasks, after checking that files without a residual filter have not changed since they were listed."""
     checked: set[str] = set()
     for group in tasks:
         new = {task.path: task for task in group if not task.residual and task.path not in checked}
@@ -98,36 +103,39 @@ def check_files(tasks: Iterable[list[ScanTask]], storage: Storage) -> Iterator[l
 
 
 def estimate_bytes(tasks: list[ScanTask]) -> int:
-    """Return the bytes that tasks hold while they are read: their column chunks, and about three decoded batches."""
+    """Estimate the bytes that tasks hold while they are read: their column chunks, and about three decoded batches."""
     size = sum(task.bytes for task in tasks)
     return size + 3 * min(MAX_BATCH_BYTES, 8 * size)
 
 
 class Run:
-    """One reading of a scan: its tasks as they are planned, and the report that grows with them."""
+    """One run of a scan: its tasks as they are planned, and the report that grows with them."""
 
     def __init__(self, planner: ScanPlanner, projection: tuple[Path, ...], listing: FileListing) -> None:
         self._planner = planner
         self._projection = projection
         self._listing = listing
-        # What planning read, and no run has reported yet, belongs to this one.
+        # Reads of planning that no run has reported yet belong to this one.
         self._before = planner.reported_counts
         self._rows_planned = 0
         self._has_enough = False
         self.rows = 0
+        """The rows that are returned."""
+        self.reduced_by: list[str] = ["end of reading"]
+        """Why rows are not returned, besides the residual filter. A caller that reads to the end clears it."""
         self._plan = planner.find_page_plan(listing)
         self._report = self._plan.report if self._plan is not None else planner.new_report(listing)
 
     def count_known(self, rows: int) -> None:
-        """Count rows that need not be read."""
+        """Add rows that metadata answers for and that are not read."""
         self._rows_planned += rows
 
     def add_level(self, level: LevelReport) -> None:
-        """Add the metrics of what the caller planned."""
+        """Add the metrics of a level that the caller planned."""
         add_level(self._report, level)
 
     def tasks(self) -> Iterator[list[ScanTask]]:
-        """Yield the row groups to read, in groups to be read together, planned a few files ahead of the reading."""
+        """Yield the row groups to read, in groups to be read together, planned a few files ahead of reading."""
         if self._plan is not None:
             yield from self.group(self._plan.tasks)
             return
@@ -149,15 +157,15 @@ class Run:
         """Yield tasks in groups to be read together, and count their rows."""
         storage = self._planner.storage
         # Ranges of remote files are fetched concurrently.
-        most = MOST_TOGETHER if storage.is_local else storage.threads
+        max_tasks = MOST_TOGETHER if storage.is_local else storage.threads
         limit = self._planner.limit
         certain = 0
-        for group in put_together(tasks, limit, most):
+        for group in put_together(tasks, limit, max_tasks):
             self._rows_planned += sum(task.row_count for task in group)
             yield group
             certain += sum(task.row_count for task in group if not task.residual)
             if limit is not None and certain >= limit:
-                # Further tasks would be read ahead for nothing.
+                # Further tasks would be prefetched in vain.
                 self._has_enough = True
                 return
 
@@ -170,5 +178,12 @@ class Run:
         self._report.bytes_read = spent.bytes_read
         self._report.requests = spent.requests
         self._report.levels = [level for level in self._report.levels if level.level != "rows"]
-        self._report.levels.append(LevelReport("rows", self._rows_planned, self.rows))
+        self._report.levels.append(self._describe_rows())
         self._planner.report = self._report
+
+    def _describe_rows(self) -> LevelReport:
+        """Return the metrics of rows. One entry names all causes: rows after a limit are not tested by the filter."""
+        skipped = self._rows_planned - self.rows
+        causes = [*(["residual filter"] if self._planner.predicate.conjuncts else []), *self.reduced_by]
+        outcomes = (ConjunctOutcome(" and ".join(causes), skipped, None),) if skipped else ()
+        return LevelReport("rows", self._rows_planned, self.rows, by_predicate=outcomes)

@@ -1,2 +1,2 @@
-"""Reports: the metrics of all levels (`report`), the `funnel` as text and HTML, the picture of page bounds
+"""Reports: the metrics of all levels (`report`), the `funnel` as text and HTML, and the chart of page bounds
 (`page_ranges_svg`)."""

@@ -23,7 +23,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def format_bytes(count: int | None) -> str:
-    """A number of bytes for people.
+    """Return a number of bytes as text with a unit.
 
     >>> format_bytes(512), format_bytes(1536), format_bytes(None)
     ('512 B', '1.5 KiB', '–')
@@ -37,7 +37,7 @@ def format_bytes(count: int | None) -> str:
 
 
 def outcome_text(outcome: ConjunctOutcome) -> str:
-    """What a conjunct did, in words."""
+    """Describe the effect of a conjunct."""
     if outcome.skipped:
         return f"skipped {outcome.skipped:,}"
     if outcome.unused_because is None:
@@ -48,7 +48,7 @@ def outcome_text(outcome: ConjunctOutcome) -> str:
 _HEADINGS = ("level", "total", "kept", "bytes", "kept bytes")
 
 
-def _cells(level: LevelReport) -> tuple[str, ...]:
+def _format_cells(level: LevelReport) -> tuple[str, ...]:
     return (
         level.level,
         f"{level.total:,}",
@@ -58,59 +58,59 @@ def _cells(level: LevelReport) -> tuple[str, ...]:
     )
 
 
-def _title(report: Report) -> str:
+def _format_title(report: Report) -> str:
     return f"{report.table} ({report.format})" + (f" where {report.where}" if report.where else ", all rows")
 
 
-def _read(report: Report) -> str | None:
+def _format_read(report: Report) -> str | None:
     if report.bytes_read is None:
         return None
     return f"read {format_bytes(report.bytes_read)} in {format_count(report.requests or 0, 'request')}"
 
 
 def funnel_text(report: Report) -> str:
-    """The report as aligned lines."""
+    """Return the report as aligned lines."""
     if report.note is not None:
-        return f"{_title(report)}\n\n{report.note}"
-    rows = [_HEADINGS, *(_cells(level) for level in report.levels)]
+        return f"{_format_title(report)}\n\n{report.note}"
+    rows = [_HEADINGS, *(_format_cells(level) for level in report.levels)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(_HEADINGS))]
-    lines = [_title(report), ""]
+    lines = [_format_title(report), ""]
     for row in rows:
         first, *rest = (cell.ljust(width) if index == 0 else cell.rjust(width)
                         for index, (cell, width) in enumerate(zip(row, widths, strict=True)))  # fmt: skip
         lines.append("   ".join((first, *rest)).rstrip())
     longest = max((len(outcome.predicate) for level in report.levels for outcome in level.by_predicate), default=0)
-    details = [line for level in report.levels for line in _details(level, widths[0], longest)]
+    details = [line for level in report.levels for line in _format_details(level, widths[0], longest)]
     if details:
         lines += ["", *details]
-    if (read := _read(report)) is not None:
+    if (read := _format_read(report)) is not None:
         lines += ["", read]
     return "\n".join(lines)
 
 
-def _details(level: LevelReport, width: int, longest: int) -> list[str]:
+def _format_details(level: LevelReport, width: int, longest: int) -> list[str]:
     entries = [f"{outcome.predicate:<{longest}}   {outcome_text(outcome)}" for outcome in level.by_predicate]
     if level.note:
-        # A sentence of its own, which must not push the columns aside.
+        # A note is a sentence: it must not widen the columns.
         entries.append(level.note)
     return [f"{'' if index else level.level:<{width}}   {entry}".rstrip() for index, entry in enumerate(entries)]
 
 
 def funnel_html(report: Report) -> str:
-    """The report as an HTML table, for notebooks. Every text of the data is escaped."""
+    """Return the report as an HTML table, for notebooks. All text from the data is escaped."""
     if report.note is not None:
-        return f"<p>{escape(_title(report))}</p><p>{escape(report.note)}</p>"
+        return f"<p>{escape(_format_title(report))}</p><p>{escape(report.note)}</p>"
     head = "".join(f"<th>{escape(heading)}</th>" for heading in (*_HEADINGS, "by predicate"))
     body = []
     for level in report.levels:
-        cells = "".join(f'<td style="text-align:right">{escape(cell)}</td>' for cell in _cells(level)[1:])
+        cells = "".join(f'<td style="text-align:right">{escape(cell)}</td>' for cell in _format_cells(level)[1:])
         details = "<br>".join(
             f"<code>{escape(outcome.predicate)}</code> {escape(outcome_text(outcome))}"
             for outcome in level.by_predicate
         )
         body.append(f"<tr><th>{escape(level.level)}</th>{cells}<td>{details}</td></tr>")
-    read = _read(report)
-    caption = escape(_title(report)) + (f" — {escape(read)}" if read else "")
+    read = _format_read(report)
+    caption = escape(_format_title(report)) + (f" — {escape(read)}" if read else "")
     return (
         f'<table><caption style="text-align:left">{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"

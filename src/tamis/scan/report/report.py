@@ -10,7 +10,7 @@ from tamis.skipping.metrics import LevelReport
 
 @dataclass(slots=True)
 class Report:
-    """The metrics of each level of a scan, in order, and after reading, what was read."""
+    """The metrics of each level of a scan, in order, and the bytes and requests once it was read."""
 
     table: str
     format: str

@@ -23,7 +23,7 @@ from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.footer.statistics import read_row_group_metadata
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
-from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import Conjunct
 from tamis.types import is_text
 
@@ -44,8 +44,7 @@ class RowGroupSkipper:
         self._by_statistics = by_statistics
         self._columns = list(dict.fromkeys(column for each in conjuncts for column in find_columns(each.predicate)))
         self._keeps: npt.NDArray[np.bool_] | None = None
-        self._by_conjunct: list[npt.NDArray[np.bool_]] = []
-        self._files: list[int] = []
+        self._skipped_by: tuple[npt.NDArray[np.bool_], ...] = ()
         self.skipped: set[int] = set()
 
     def keeps(self, footer: Footer, row_group: int) -> bool:
@@ -57,14 +56,12 @@ class RowGroupSkipper:
             self.skipped.add(row_group)
         return bool(self._keeps[row_group])
 
-    def outcomes(self) -> tuple[ConjunctOutcome, ...]:
-        """Return how many files each conjunct skipped with their row groups."""
-        files = np.array(self._files)
-        is_skipped = np.isin(np.arange(len(files)), list(self.skipped))
-        return tuple(
-            ConjunctOutcome(conjunct.text, int(files[is_skipped & ~kept].sum()), None)
-            for conjunct, kept in zip(self._conjuncts, self._by_conjunct, strict=True)
-        )
+    def skipped_by_conjunct(self) -> list[tuple[str, set[int]]]:
+        """Return the text of each conjunct with the skipped row groups that are attributed to it."""
+        return [
+            (conjunct.text, self.skipped & set(np.flatnonzero(groups).tolist()))
+            for conjunct, groups in zip(self._conjuncts, self._skipped_by, strict=True)
+        ]
 
     def _prune(self, footer: Footer) -> None:
         groups = footer.metadata.num_row_groups
@@ -72,12 +69,9 @@ class RowGroupSkipper:
         if not bounds:
             self._keeps = np.ones(groups, bool)
             return
-        units = pa.record_batch(bounds)
-        self._by_conjunct = [np.asarray(prune(units, [each], with_matches=False).selection) for each in self._conjuncts]
-        self._keeps = np.all([np.ones(groups, bool), *self._by_conjunct], axis=0)
-        null_counts = _read_null_counts(footer, ("add", "path"))
-        rows = [footer.metadata.row_group(group).num_rows for group in range(groups)]
-        self._files = [count - (nulls or 0) for count, nulls in zip(rows, null_counts or [0] * groups, strict=True)]
+        pruned = prune(pa.record_batch(bounds), self._conjuncts, with_matches=False)
+        self._skipped_by = tuple(np.asarray(each) for each in pruned.skipped_by)
+        self._keeps = np.asarray(pruned.selection)
 
     def _collect_bounds(self, footer: Footer) -> dict[str, pa.Array]:
         """Return bounds of columns in all row groups, without row counts: rows of a checkpoint are actions, not rows of

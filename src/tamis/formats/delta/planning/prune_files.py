@@ -14,7 +14,7 @@ cached within a memory limit, so that the next plan starts from Arrow columns.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -153,9 +153,9 @@ class PartPruner:
     def _count_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> PrunedFiles:
         """Return the counts of the files in skipped row groups; none of these files remains."""
         columns = ("path", "size", "deletion_vector") if part.touched is not None else ("size",)
-        batches = part.read(columns, lambda _, row_group: row_group in skipper.skipped)
-        total = sum((Sizes.of(batch.column("size")) for batch in batches), Sizes())
-        outcomes = skipper.outcomes()
+        by_conjunct = [(text, _sum_row_groups(part, columns, groups)) for text, groups in skipper.skipped_by_conjunct()]
+        total = sum((sizes for _, sizes in by_conjunct), Sizes())
+        outcomes = tuple(ConjunctOutcome(text, sizes.files, None) for text, sizes in by_conjunct)
         nothing = self.make_empty()
         if self._metadata.partition_columns:
             return replace(nothing, total=replace(total, rows=None), partition_outcomes=outcomes)
@@ -321,6 +321,12 @@ class PartPruner:
         return found
 
 
+def _sum_row_groups(part: FilePart, columns: Sequence[str], row_groups: Collection[int]) -> Sizes:
+    """Return the sizes of the files that some row groups of a checkpoint list."""
+    batches = part.read(columns, lambda _, row_group: row_group in row_groups) if row_groups else ()
+    return sum((Sizes.of(batch.column("size")) for batch in batches), Sizes())
+
+
 def _collect_wrong_values(units: Sequence[Unit]) -> dict[str, pa.StringArray]:
     """Return the strings of partition columns that are invalid for their types; NULL for the files with valid ones."""
     names = dict.fromkeys(name for _, batch, _ in units for name in batch.invalid)
@@ -412,14 +418,19 @@ class PrunedFiles:
     unreadable: Mapping[str, CorruptFile] = field(default_factory=dict)
     """The error of each partition column with a value, in some of the files, that is invalid for its type."""
 
-    def take(self, rows: npt.NDArray[np.int64]) -> PrunedFiles:
-        """Return the files at these rows."""
+    def take(self, rows: npt.NDArray[np.int64], cause: str) -> PrunedFiles:
+        """Return the files at these rows. The others are reported as skipped by `cause`."""
         indices = pa.array(rows)
         files = self.files.take(indices)
         left = Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks())
-        partitions = self.partitions.take(indices)
+        skipped = self.files.num_rows - files.num_rows
         return replace(
-            self, files=files, partitions=partitions, fully_matched=self.fully_matched[rows], after_statistics=left
+            self,
+            files=files,
+            partitions=self.partitions.take(indices),
+            fully_matched=self.fully_matched[rows],
+            after_statistics=left,
+            statistics_outcomes=(*self.statistics_outcomes, *([ConjunctOutcome(cause, skipped, None)] * bool(skipped))),
         )
 
     @staticmethod

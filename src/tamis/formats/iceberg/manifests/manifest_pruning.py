@@ -67,10 +67,8 @@ def _prune_under_spec(manifests: pa.Table, spec: Spec, request: Request) -> tupl
     outcomes = explain_unused_conjuncts(pruned.outcomes, spec, request)
     counts = pc.fill_null(manifests["files"], 0).to_numpy()
     in_files = tuple(
-        ConjunctOutcome(outcome.predicate, int(counts[_find_skipped(units, request, spec, position)].sum()), None)
-        if outcome.skipped
-        else outcome
-        for position, outcome in enumerate(outcomes)
+        ConjunctOutcome(outcome.predicate, int(counts[np.asarray(skipped)].sum()), None) if outcome.skipped else outcome
+        for outcome, skipped in zip(outcomes, pruned.skipped_by, strict=True)
     )
     lengths = manifests["length"]
     return selection, ManifestMetrics(
@@ -80,11 +78,6 @@ def _prune_under_spec(manifests: pa.Table, spec: Spec, request: Request) -> tupl
         outcomes,
         in_files,
     )
-
-
-def _find_skipped(units: pa.RecordBatch, request: Request, spec: Spec, position: int) -> Bits:
-    """Return which units one conjunct alone skips."""
-    return ~np.asarray(prune(units, request.conjuncts(spec)[position : position + 1], with_matches=False).selection)
 
 
 def explain_unused_conjuncts(
