@@ -269,6 +269,26 @@ class HasPartitionFields(Protocol):
         """Return the typed partition values of some files of a listing."""
         ...
 
+    @property
+    def identity_columns(self) -> Collection[str]:
+        """The columns that partition files by their own values, by `absent_column_name`."""
+        ...
+
+    @property
+    def partition_sources(self) -> Collection[FieldPath]:
+        """The columns from which partition values are computed."""
+        ...
+
+
+@runtime_checkable
+class HasCollations(Protocol):
+    """A table whose format has collations."""
+
+    @property
+    def collated_columns(self) -> Collection[FieldPath]:
+        """The columns, also inside of others, whose strings are not compared byte by byte."""
+        ...
+
 
 @runtime_checkable
 class SampledSchema(Protocol):

@@ -30,6 +30,7 @@ from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
+from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate
 
 
@@ -89,6 +90,10 @@ class DeltaTable:
             return None
         by_id = metadata.mapping_mode == "id"
         return _make_field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
+
+    @property
+    def collated_columns(self) -> Collection[FieldPath]:
+        return self.snapshot.metadata.collations.keys()
 
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False

@@ -26,6 +26,7 @@ from tamis.formats.jobs import Planning
 from tamis.formats.source import FileIndex, FileListing
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
+from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate
 
 
@@ -86,6 +87,16 @@ class IcebergTable:
 
     def read_partition_fields(self, files: pa.Table) -> pa.Table:
         return read_partition_fields(files, self._specs)
+
+    @property
+    def identity_columns(self) -> Collection[str]:
+        return self.layout.identity_columns
+
+    @property
+    def partition_sources(self) -> frozenset[FieldPath]:
+        layout = self.layout
+        ids = {field["source_id"] for spec in layout.described_specs for field in spec["fields"]}
+        return frozenset(layout.columns[each].path for each in ids if each in layout.columns)
 
     @property
     def _specs(self) -> list[Spec]:
