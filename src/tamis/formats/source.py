@@ -38,6 +38,16 @@ def levels_of_format(table_format: str) -> tuple[str, ...]:
     return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
 
 
+def has_versions(table_format: str) -> bool:
+    """Return whether tables of a format keep versions: they are `Versioned`."""
+    return table_format in ("delta", "iceberg")
+
+
+def has_schemas_of_files(table_format: str) -> bool:
+    """Return whether tables of a format have no schema of their own, so that each file may have another one."""
+    return table_format == "hive"
+
+
 PARQUET = "parquet"
 
 FILE_FORMAT, IDENTITY_VALUES = "file_format", "identity_values"
@@ -180,6 +190,20 @@ class FileIndex(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class IndexSupport:
+    """What a statistics index needs to know of a table."""
+
+    refusal: str | None = None
+    """Why no index is built, as what an error says of the table; None where one is built."""
+    is_useful: bool = True
+    """Whether an index may know more of files than the table's own metadata."""
+    table_id: str | None = None
+    """The id of the table, where its format has one: another table at the same location has another id."""
+    to_physical_path: Callable[[FieldPath], FieldPath] = tuple
+    """Maps the path of a column to its physical path in files."""
+
+
 class TableSource(Protocol):
     """A format's implementation of a table, at one version."""
 
@@ -211,6 +235,11 @@ class TableSource(Protocol):
     @property
     def index(self) -> FileIndex | None:
         """The statistics index; None without one."""
+        ...
+
+    @property
+    def index_support(self) -> IndexSupport:
+        """What an index needs to know of the table; also of a table without one."""
         ...
 
     @property
@@ -297,6 +326,11 @@ class SampledSchema(Protocol):
     @property
     def has_all_columns(self) -> bool:
         """Whether the schema has the columns of all files."""
+        ...
+
+    @property
+    def sample_file(self) -> FileEntry | None:
+        """The file with the schema; None for a table without files."""
         ...
 
 

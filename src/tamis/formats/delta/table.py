@@ -25,7 +25,7 @@ from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
-from tamis.formats.source import FileIndex, FileListing, to_single_array
+from tamis.formats.source import FileIndex, FileListing, IndexSupport, to_single_array
 from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
@@ -90,6 +90,11 @@ class DeltaTable:
             return None
         by_id = metadata.mapping_mode == "id"
         return _make_field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
+
+    @property
+    def index_support(self) -> IndexSupport:
+        metadata = self.snapshot.metadata
+        return IndexSupport(table_id=metadata.id, to_physical_path=metadata.to_physical_path)
 
     @property
     def collated_columns(self) -> Collection[FieldPath]:

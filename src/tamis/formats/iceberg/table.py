@@ -23,7 +23,7 @@ from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.plan_files import find_files_for_limit, make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
-from tamis.formats.source import FileIndex, FileListing
+from tamis.formats.source import FileIndex, FileListing, IndexSupport
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
@@ -70,6 +70,11 @@ class IcebergTable:
     @property
     def format(self) -> str:
         return "iceberg"
+
+    @property
+    def index_support(self) -> IndexSupport:
+        refusal = "is an Iceberg table, whose manifests have the statistics of its files: it needs no index"
+        return IndexSupport(refusal, is_useful=False)
 
     @cached_property
     def schema(self) -> pa.Schema:
