@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -348,6 +348,28 @@ class Versioned(Protocol):
 
     def is_same_state(self, other: object) -> bool:
         """Whether another is the same table at the same version, and not one that replaced it."""
+        ...
+
+    def pin(self) -> Mapping[str, Any]:
+        """Return the arguments of `open_source` that open the same version again, regardless of later commits.
+
+        They replace those with which the table was opened; `uri` also replaces the catalog.
+        """
+        ...
+
+
+@runtime_checkable
+class HasStoredTypes(Protocol):
+    """A table whose format says in which types its files store columns."""
+
+    @property
+    def has_changed_types(self) -> bool:
+        """Whether files may store columns in other types than the table's, as before a column was widened."""
+        ...
+
+    @property
+    def has_uniform_files(self) -> bool:
+        """Whether every file has the table's types and the column names of `field_names`, without a look at footers."""
         ...
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +98,16 @@ class DeltaTable:
         return IndexSupport(table_id=metadata.id, to_physical_path=metadata.to_physical_path)
 
     @property
+    def has_changed_types(self) -> bool:
+        features = self.snapshot.protocol.reader_features or ()
+        return any(feature.startswith(_CHANGING_FEATURES) for feature in features)
+
+    @property
+    def has_uniform_files(self) -> bool:
+        """Whether writers guarantee types and names; columns that are mapped by id may have any name in a file."""
+        return self.field_names is None or not self.field_names.by_id
+
+    @property
     def collated_columns(self) -> Collection[FieldPath]:
         return self.snapshot.metadata.collations.keys()
 
@@ -183,11 +194,18 @@ class DeltaTable:
         wanted = None if version is None else int(version)
         return replace(self, snapshot=Snapshot.load(self.storage, wanted, timestamp))
 
+    def pin(self) -> Mapping[str, Any]:
+        return {"version": self.version, "timestamp": None}
+
     def is_same_state(self, other: object) -> bool:
         if not isinstance(other, DeltaTable) or self.storage.uri != other.storage.uri:
             return False
         mine, theirs = self.snapshot, other.snapshot
         return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
+
+
+_CHANGING_FEATURES = ("typeWidening", "variant")
+"""Prefixes of the reader features under which files may store columns in other types than the schema has."""
 
 
 def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:

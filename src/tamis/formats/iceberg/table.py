@@ -196,6 +196,12 @@ class IcebergTable:
         newest = self.opened.reopen()
         return replace(self, opened=newest, chosen=choose_snapshot(newest.metadata, ref=ref))
 
+    def pin(self) -> Mapping[str, Any]:
+        """Return arguments with the metadata file: it never changes, and the schema of a snapshot may differ."""
+        given = self.storage.given
+        options = {} if given is None else {"storage_options": given[1]}
+        return {"uri": self.metadata.file_location, "format": self.format, **options}
+
     def is_same_state(self, other: object) -> bool:
         if not isinstance(other, IcebergTable) or self.storage.uri != other.storage.uri:
             return False
