@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis.errors import TableError
@@ -390,6 +391,31 @@ class HasCatalogNames(Protocol):
     def names_in_catalog(self) -> Sequence[str]:
         """Its names in its catalog, with and without the name of the catalog: policies match each."""
         ...
+
+
+# --- Totals of files --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The number of files with their bytes and rows. Rows exclude deleted ones; None means unknown."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+
+    def __add__(self, other: Sizes) -> Sizes:
+        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
+        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
+
+    @staticmethod
+    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
+        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
+
+
+def sum_rows(rows: pa.Array) -> int | None:
+    """Return the sum of row counts; None where one of them is unknown."""
+    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 
 # --- Conversion of chunked columns to single arrays -------------------------------------------------------------------

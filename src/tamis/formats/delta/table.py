@@ -21,6 +21,7 @@ from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletio
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.checkpoint_job import find_unread_parts, prune_files_in
 from tamis.formats.delta.planning.file_request import LIMIT, Request
+from tamis.formats.delta.planning.file_rows import DeltaFileRows
 from tamis.formats.delta.planning.prune_files import PrunedFiles, prune_files, report_levels
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
@@ -91,6 +92,9 @@ class DeltaTable:
             return None
         by_id = metadata.mapping_mode == "id"
         return _make_field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
+
+    def file_rows(self) -> DeltaFileRows:
+        return DeltaFileRows(self.snapshot, self.name, self.allow_outside)
 
     @property
     def index_support(self) -> IndexSupport:

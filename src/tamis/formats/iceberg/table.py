@@ -20,6 +20,7 @@ from tamis.formats.iceberg.metadata.table_metadata import Metadata
 from tamis.formats.iceberg.partitioning.partition_fields import partition_field_names, read_partition_fields
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
+from tamis.formats.iceberg.planning.file_rows import IcebergFileRows
 from tamis.formats.iceberg.planning.plan_files import find_files_for_limit, make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
@@ -71,6 +72,9 @@ class IcebergTable:
     def format(self) -> str:
         return "iceberg"
 
+    def file_rows(self) -> IcebergFileRows:
+        return IcebergFileRows(self.layout, lambda: self.manifests, self.opened.relocation, self.name)
+
     @property
     def index_support(self) -> IndexSupport:
         refusal = "is an Iceberg table, whose manifests have the statistics of its files: it needs no index"
@@ -97,7 +101,7 @@ class IcebergTable:
     def identity_columns(self) -> Collection[str]:
         return self.layout.identity_columns
 
-    @property
+    @cached_property
     def partition_sources(self) -> frozenset[FieldPath]:
         layout = self.layout
         ids = {field["source_id"] for spec in layout.described_specs for field in spec["fields"]}
