@@ -33,7 +33,7 @@ _ICEBERG_ONLY = frozenset({"manifests"})
 def levels_of_format(table_format: str) -> tuple[str, ...]:
     """Return the levels that tables of a format have.
 
-    >>> levels_of("delta")
+    >>> levels_of_format("delta")
     ('partitions', 'files', 'row_groups', 'bloom', 'pages', 'dictionary')
     """
     return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
@@ -107,7 +107,7 @@ class FileListing:
 def absent_column_name(path: FieldPath) -> str:
     """Return the name of a column, or of a field inside structs, in `identity_values`.
 
-    >>> absent_name(("day",)), absent_name(("at", "day")), absent_name(("[day]",))
+    >>> absent_column_name(("day",)), absent_column_name(("at", "day")), absent_column_name(("[day]",))
     ('day', '["at", "day"]', '["[day]"]')
     """
     return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
@@ -116,8 +116,8 @@ def absent_column_name(path: FieldPath) -> str:
 def parse_absent_column_name(name: str) -> str | FieldPath:
     """Return the column, or the path of the field inside structs, with a name of `absent_column_name`.
 
-    >>> absent_key("day"), absent_key('["at", "day"]'), absent_key('["[day]"]')
-    ('day', ('at', 'day'), '[day]')
+    >>> [parse_absent_column_name(name) for name in ("day", '["at", "day"]', '["[day]"]')]
+    ['day', ('at', 'day'), '[day]']
     """
     path = tuple(json.loads(name)) if name.startswith("[") else (name,)
     return path if len(path) > 1 else path[0]

@@ -293,7 +293,7 @@ def _decode_type(field: Any) -> Any:
 def split_table_name(name: str) -> tuple[str, ...]:
     """Split a table name at the dots outside of back-ticks.
 
-    >>> parts_of_name("sales.orders"), parts_of_name("delta.`/lake/a.b`")
+    >>> split_table_name("sales.orders"), split_table_name("delta.`/lake/a.b`")
     (('sales', 'orders'), ('delta', '/lake/a.b'))
     """
     if not isinstance(name, str) or not name.strip():
