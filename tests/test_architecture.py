@@ -69,6 +69,53 @@ def test_nothing_imports_upwards() -> None:
     assert not wrong
 
 
+# --- Formats ----------------------------------------------------------------------------------------------------------
+
+FORMATS = {"delta", "iceberg", "hive"}
+
+
+def format_names(tree: ast.Module) -> list[tuple[int, str]]:
+    """The lines of a module that import a format's package, or have the name of a format as a text of its own."""
+    packages = {f"tamis.formats.{each}" for each in FORMATS} | {f"tamis.{each}" for each in FORMATS}
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                imported = [module, *(f"{module}.{each.name}" for each in names)]
+            case ast.Import(names=names):
+                imported = [each.name for each in names]
+            case ast.Constant(value=str(text)):
+                found += [(node.lineno, repr(text))] * (text in FORMATS)
+                continue
+            case _:
+                continue
+        inside = [name for name in imported if any(f"{name}.".startswith(f"{each}.") for each in packages)]
+        found += [(node.lineno, inside[0])] if inside else []
+    return found
+
+
+def test_only_formats_know_a_format_by_its_name() -> None:
+    wrong = []
+    for path in MODULES:
+        name = path.relative_to(SOURCE).as_posix()
+        # The package itself has the names of its public modules.
+        if layer_of(path) not in ("formats", "__init__"):
+            wrong += [f"{name}:{line}: {what}" for line, what in format_names(ast.parse(path.read_text()))]
+    assert not wrong, "ask the table instead: see tamis.formats.source"
+
+
+def test_a_format_is_found_in_imports_and_texts() -> None:
+    tree = ast.parse(
+        "from tamis.formats.delta.table import DeltaTable\n"
+        "from tamis.formats import hive\n"
+        "import tamis.formats.iceberg.table\n"
+        "known = source.format == 'iceberg'\n"
+        "import tamis.formats.source\n"
+        "raise ValueError('a delta table')\n"
+    )
+    assert [line for line, _ in sorted(format_names(tree))] == [1, 2, 3, 4]
+
+
 # What names a module in a string: public names that are imported on first use, jobs that run elsewhere, and PySpark's
 # modules, which differ between classic and Connect sessions.
 IMPORTS_BY_NAME = {"__init__.py", "formats/jobs.py", "engines/spark/worker.py", "engines/spark/sessions.py"}

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
@@ -27,8 +26,10 @@ from tamis.errors import (
     check_flags,
     suggest_arguments,
 )
+from tamis.formats.catalogs import attach_catalog, is_catalog
 from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode
 from tamis.formats.open_source import open_source
+from tamis.formats.source import Versioned
 from tamis.index.finding import find_index
 from tamis.io.storage_options import check_storage_options
 from tamis.table import Table
@@ -36,7 +37,7 @@ from tamis.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tamis.formats.source import TableSource, Versioned
+    from tamis.formats.source import TableSource
     from tamis.parquet.footer.leaves import Int96
     from tamis.query.catalog import Catalog
     from tamis.query.policies import Policies, PolicySource
@@ -208,8 +209,8 @@ class Session(_Answering[Answer]):
                 "attach a database by its URI, c.attach('pg', 'postgresql://…'), or an Iceberg catalog, "
                 "c.attach('prod', catalog={'type': 'rest', 'uri': '…'})"
             )
-        if catalog is not None or _is_iceberg_catalog(database):
-            self._attach_iceberg(name, database if catalog is None else catalog, options)
+        if catalog is not None or is_catalog(database):
+            self._attach_catalog(name, database if catalog is None else catalog, options)
         elif hasattr(database, "push_filter") and hasattr(database, "read"):
             self._catalog.attach(name, database)
         else:
@@ -219,11 +220,7 @@ class Session(_Answering[Answer]):
             self._catalog.attach(name, DatabaseConnector(name, open_database(database, **options)))
         return self
 
-    def _attach_iceberg(self, name: str, catalog: Any, options: Mapping[str, Any]) -> None:
-        from tamis.formats.iceberg.dependencies import check_installed
-
-        check_installed()
-        from tamis.formats.iceberg.catalogs.open_table import AttachedIcebergCatalog
+    def _attach_catalog(self, name: str, catalog: Any, options: Mapping[str, Any]) -> None:
         from tamis.query.policies.protected_table import policy_names_of, redact_catalog_errors
 
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
@@ -236,7 +233,7 @@ class Session(_Answering[Answer]):
             with redact_catalog_errors(self._policies):
                 return self._open_source(identifier, catalog=loaded, **options)
 
-        self._catalog.attach_lake(name, AttachedIcebergCatalog.of(name, catalog, open_table, policy_names_of))
+        self._catalog.attach_lake(name, attach_catalog(name, catalog, open_table, policy_names_of))
 
     def unregister(self, name: str) -> Session[Answer]:
         """Remove a registered table. Earlier queries keep it."""
@@ -409,7 +406,7 @@ class _Opener:
             return self._open_source(path, format)
         # For `open` that is a single file; for queries, as in Spark, also a folder of files.
         source = self._open_source(path)
-        if source.format not in ("parquet", "hive"):
+        if isinstance(source, Versioned):
             raise UnsupportedFeature(
                 f"'{source.storage.uri}' is {add_article(source.format)} table, whose files alone are not its rows: "
                 f"write {source.format} instead of parquet"
@@ -428,12 +425,6 @@ def _is_duckdb(dialect: str) -> bool:
     if dialect not in (SPARK_DIALECT, DUCKDB_DIALECT):
         raise InvalidArgument(f"no dialect {dialect!r}. Dialects: {SPARK_DIALECT}, {DUCKDB_DIALECT}")
     return dialect == DUCKDB_DIALECT
-
-
-def _is_iceberg_catalog(given: Any) -> bool:
-    """Whether it is a catalog of pyiceberg. The library is not imported for it."""
-    module = sys.modules.get("pyiceberg.catalog")
-    return module is not None and isinstance(given, module.Catalog)
 
 
 def _load_policies(policies: PolicySource | None) -> Policies | None:

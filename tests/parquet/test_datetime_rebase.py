@@ -13,10 +13,10 @@ import pytest
 
 import tamis
 from tamis.errors import UnsupportedFeature
-from tamis.formats.delta.checkpoint.checkpoint_rows import read_row_group
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY, rebase_days
 from tamis.parquet.footer.footer import load_footer
+from tamis.parquet.reading.row_group_reader import read_row_group
 
 SPARK_2 = {"org.apache.spark.version": "2.4.8"}
 LEGACY = {

@@ -20,6 +20,7 @@ from tamis.io.storage_options import check_storage_options
 from tamis.parquet.footer.leaves import Int96
 
 FORMATS = ("delta", "iceberg", "hive", "parquet")
+"""The names of formats. In a query they precede the back-ticked path of a table, as in Spark."""
 
 
 class FindIndex(Protocol):

@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis.errors import TableError
@@ -32,10 +33,20 @@ _ICEBERG_ONLY = frozenset({"manifests"})
 def levels_of_format(table_format: str) -> tuple[str, ...]:
     """Return the levels that tables of a format have.
 
-    >>> levels_of("delta")
+    >>> levels_of_format("delta")
     ('partitions', 'files', 'row_groups', 'bloom', 'pages', 'dictionary')
     """
     return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
+
+
+def has_versions(table_format: str) -> bool:
+    """Return whether tables of a format keep versions: they are `Versioned`."""
+    return table_format in ("delta", "iceberg")
+
+
+def has_schemas_of_files(table_format: str) -> bool:
+    """Return whether tables of a format have no schema of their own, so that each file may have another one."""
+    return table_format == "hive"
 
 
 PARQUET = "parquet"
@@ -96,7 +107,7 @@ class FileListing:
 def absent_column_name(path: FieldPath) -> str:
     """Return the name of a column, or of a field inside structs, in `identity_values`.
 
-    >>> absent_name(("day",)), absent_name(("at", "day")), absent_name(("[day]",))
+    >>> absent_column_name(("day",)), absent_column_name(("at", "day")), absent_column_name(("[day]",))
     ('day', '["at", "day"]', '["[day]"]')
     """
     return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
@@ -105,8 +116,8 @@ def absent_column_name(path: FieldPath) -> str:
 def parse_absent_column_name(name: str) -> str | FieldPath:
     """Return the column, or the path of the field inside structs, with a name of `absent_column_name`.
 
-    >>> absent_key("day"), absent_key('["at", "day"]'), absent_key('["[day]"]')
-    ('day', ('at', 'day'), '[day]')
+    >>> [parse_absent_column_name(name) for name in ("day", '["at", "day"]', '["[day]"]')]
+    ['day', ('at', 'day'), '[day]']
     """
     path = tuple(json.loads(name)) if name.startswith("[") else (name,)
     return path if len(path) > 1 else path[0]
@@ -180,6 +191,20 @@ class FileIndex(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class IndexSupport:
+    """What a statistics index needs to know of a table."""
+
+    refusal: str | None = None
+    """Why no index is built, as what an error says of the table; None where one is built."""
+    is_useful: bool = True
+    """Whether an index may know more of files than the table's own metadata."""
+    table_id: str | None = None
+    """The id of the table, where its format has one: another table at the same location has another id."""
+    to_physical_path: Callable[[FieldPath], FieldPath] = tuple
+    """Maps the path of a column to its physical path in files."""
+
+
 class TableSource(Protocol):
     """A format's implementation of a table, at one version."""
 
@@ -211,6 +236,11 @@ class TableSource(Protocol):
     @property
     def index(self) -> FileIndex | None:
         """The statistics index; None without one."""
+        ...
+
+    @property
+    def index_support(self) -> IndexSupport:
+        """What an index needs to know of the table; also of a table without one."""
         ...
 
     @property
@@ -269,6 +299,26 @@ class HasPartitionFields(Protocol):
         """Return the typed partition values of some files of a listing."""
         ...
 
+    @property
+    def identity_columns(self) -> Collection[str]:
+        """The columns that partition files by their own values, by `absent_column_name`."""
+        ...
+
+    @property
+    def partition_sources(self) -> Collection[FieldPath]:
+        """The columns from which partition values are computed."""
+        ...
+
+
+@runtime_checkable
+class HasCollations(Protocol):
+    """A table whose format has collations."""
+
+    @property
+    def collated_columns(self) -> Collection[FieldPath]:
+        """The columns, also inside of others, whose strings are not compared byte by byte."""
+        ...
+
 
 @runtime_checkable
 class SampledSchema(Protocol):
@@ -277,6 +327,11 @@ class SampledSchema(Protocol):
     @property
     def has_all_columns(self) -> bool:
         """Whether the schema has the columns of all files."""
+        ...
+
+    @property
+    def sample_file(self) -> FileEntry | None:
+        """The file with the schema; None for a table without files."""
         ...
 
 
@@ -294,6 +349,28 @@ class Versioned(Protocol):
 
     def is_same_state(self, other: object) -> bool:
         """Whether another is the same table at the same version, and not one that replaced it."""
+        ...
+
+    def pin(self) -> Mapping[str, Any]:
+        """Return the arguments of `open_source` that open the same version again, regardless of later commits.
+
+        They replace those with which the table was opened; `uri` also replaces the catalog.
+        """
+        ...
+
+
+@runtime_checkable
+class HasStoredTypes(Protocol):
+    """A table whose format says in which types its files store columns."""
+
+    @property
+    def has_changed_types(self) -> bool:
+        """Whether files may store columns in other types than the table's, as before a column was widened."""
+        ...
+
+    @property
+    def has_uniform_files(self) -> bool:
+        """Whether every file has the table's types and the column names of `field_names`, without a look at footers."""
         ...
 
 
@@ -314,6 +391,31 @@ class HasCatalogNames(Protocol):
     def names_in_catalog(self) -> Sequence[str]:
         """Its names in its catalog, with and without the name of the catalog: policies match each."""
         ...
+
+
+# --- Totals of files --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The number of files with their bytes and rows. Rows exclude deleted ones; None means unknown."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+
+    def __add__(self, other: Sizes) -> Sizes:
+        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
+        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
+
+    @staticmethod
+    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
+        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
+
+
+def sum_rows(rows: pa.Array) -> int | None:
+    """Return the sum of row counts; None where one of them is unknown."""
+    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 
 # --- Conversion of chunked columns to single arrays -------------------------------------------------------------------

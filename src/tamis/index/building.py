@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from tamis.errors import CorruptFile, MissingFile, StorageError, format_count
 from tamis.expr.nodes import TRUE
 from tamis.formats.jobs import Engine, Item, Job, storage_to_arguments
-from tamis.formats.source import TableSource
+from tamis.formats.source import TableSource, has_schemas_of_files
 from tamis.index.collect import FUNCTION, RESULT, collection_arguments
 from tamis.index.entries import Entries, Rows, relative_paths
 from tamis.index.spec import Asked, IndexSpec
@@ -257,7 +257,7 @@ class _Build:
             source.partition_columns,
             source.field_names,
             subject.spec,
-            with_schemas=source.format == "hive",
+            with_schemas=has_schemas_of_files(source.format),
         )
         slices = list(_split_files(files, reads_values=bool(subject.spec.valued)))
         items = [Item.from_table(each.combine_chunks(), _estimate_bytes(each, subject.spec)) for each in slices]

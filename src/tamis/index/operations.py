@@ -20,12 +20,9 @@ import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnsupportedFeature, suggest_arguments, wrong_argument
 from tamis.expr.nodes import TRUE
-from tamis.formats.delta.schema import DeltaField
-from tamis.formats.delta.table import DeltaTable
-from tamis.formats.hive.table import HiveTable
 from tamis.formats.jobs import Engine, can_serialise, job_engines
 from tamis.formats.open_source import open_source
-from tamis.formats.source import TableSource
+from tamis.formats.source import HasCollations, SampledSchema, TableSource, Versioned
 from tamis.index.building import BuildResult, Progress, Subject, build_index
 from tamis.index.finding import store_for
 from tamis.index.spec import Asked, choose_columns, names_given
@@ -115,15 +112,9 @@ def build(
         int96=int96,
     )
     source = reopen()
-    if source.format == "parquet":
-        raise UnsupportedFeature(
-            f"'{source.storage.uri}' is a single file, whose footer has all statistics: index a folder"
-        )
-    if source.format == "iceberg":
-        raise UnsupportedFeature(
-            f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: it needs "
-            "no index"
-        )
+    refusal = source.index_support.refusal
+    if refusal is not None:
+        raise UnsupportedFeature(f"'{source.storage.uri}' {refusal}")
     store = store_for(source.storage, location, storage_options)
     if not (can_serialise(source.storage) and can_serialise(store.storage)):
         raise InvalidArgument(
@@ -164,8 +155,8 @@ def status(
     store = store_for(source.storage, location, storage_options)
     current = store.read_current()
     if current is None:
-        return IndexStatus(store.place, exists=False, is_useful=source.format != "iceberg")
-    index = TableIndex(store, source.storage, table_id=_table_id(source), is_required=True)
+        return IndexStatus(store.place, exists=False, is_useful=source.index_support.is_useful)
+    index = TableIndex(store, source.storage, table_id=source.index_support.table_id, is_required=True)
     files = source.list_files(Predicate(TRUE), ()).files
     return IndexStatus(
         store.place,
@@ -213,38 +204,18 @@ def _requested_index(
 
 
 def _make_subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
-    if isinstance(source, DeltaTable):
-        metadata = source.snapshot.metadata
-        spec = choose_columns(
-            asked,
-            source.schema,
-            source.partition_columns,
-            source.name,
-            key_of=metadata.to_physical_path,
-            unordered=_collated_columns(metadata.fields),
-            table_id=metadata.id,
-        )
-        return Subject(source, asked, spec)
-    spec = choose_columns(asked, source.schema, source.partition_columns, source.name)
-    sample = source.layout.sample_file if isinstance(source, HiveTable) else None
-    return Subject(source, asked, spec, sample, reopen)
-
-
-def _table_id(source: TableSource) -> str | None:
-    return source.snapshot.metadata.id if isinstance(source, DeltaTable) else None
-
-
-def _collated_columns(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
-    """Return the text columns of a Delta table with a collation, which are not compared byte by byte."""
-    found = set()
-    waiting: list[tuple[tuple[str, ...], DeltaField]] = [((), field) for field in fields]
-    while waiting:
-        around, field = waiting.pop()
-        path = (*around, field.name)
-        if field.collation is not None:
-            found.add(path)
-        waiting += [(path, child) for child in field.children]
-    return found
+    support = source.index_support
+    spec = choose_columns(
+        asked,
+        source.schema,
+        source.partition_columns,
+        source.name,
+        key_of=support.to_physical_path,
+        unordered=source.collated_columns if isinstance(source, HasCollations) else (),
+        table_id=support.table_id,
+    )
+    sample = source.sample_file if isinstance(source, SampledSchema) else None
+    return Subject(source, asked, spec, sample, None if isinstance(source, Versioned) else reopen)
 
 
 def _make_engine(given: object) -> Engine:

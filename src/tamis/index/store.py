@@ -31,7 +31,6 @@ import pyarrow.parquet as pq
 import xxhash
 
 from tamis.errors import CorruptFile, MissingFile, StorageError, TableNotFound, UnsupportedFeature, to_one_line
-from tamis.formats.delta.checkpoint.checkpoint_rows import read_row_group
 from tamis.index.finding import HIDDEN_FOLDER, INDEX_FOLDER
 from tamis.index.spec import FORMAT, Asked, IndexSpec
 from tamis.io.listing import FileEntry, list_directory
@@ -40,6 +39,7 @@ from tamis.io.ranges import NEVER_CHANGES, RangedFile
 from tamis.io.retries import with_retries
 from tamis.io.storage import Storage
 from tamis.parquet.footer.footer import Footer, load_footer
+from tamis.parquet.reading.row_group_reader import read_row_group
 
 logger = logging.getLogger("tamis")
 

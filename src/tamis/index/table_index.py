@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile, StorageError, UnsupportedFeature, format_count
 from tamis.expr.nodes import Column
-from tamis.formats.source import FileListing, IndexedRowGroups
+from tamis.formats.source import FileListing, IndexedRowGroups, has_schemas_of_files
 from tamis.index.bloom_bits import canonical_leaf, hashes_of_items
 from tamis.index.collect import GROUP, LONGEST_BOUND, SIZES
 from tamis.index.entries import Entries, Rows, relative_paths
@@ -142,7 +142,7 @@ class TableIndex:
         self, files: pa.Table, columns: Sequence[Column], needed: Sequence[FieldPath], mentioned: Sequence[Column]
     ) -> IndexedRowGroups | None:
         loaded = self._load()
-        if loaded is None or loaded.current.table_format != "hive":
+        if loaded is None or not has_schemas_of_files(loaded.current.table_format):
             return None
         known = {
             column: indexed
@@ -171,7 +171,7 @@ class _ListingPruner:
             and (indexed := _find_indexed_column(column, loaded.current, key_of)) is not None
         }
         is_known = rows >= 0
-        if loaded.current.table_format == "hive":
+        if has_schemas_of_files(loaded.current.table_format):
             mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions]
             is_known[is_known] = self._fits(rows[is_known], mentioned)
         self._known = np.flatnonzero(is_known)

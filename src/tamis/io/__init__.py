@@ -1,2 +1,2 @@
-"""Input and output: `storage` (locations and symbolic links), `listing`, `ranges`, `retries`, `counters`, caches and
-threads."""
+"""Input and output: `location` (spellings of one location), `storage` (locations and symbolic links), `listing`,
+`ranges`, `retries`, `counters`, caches and threads."""

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from tamis.errors import InvalidArgument, TableError, TableNotFound, TamisError, UnsupportedFeature, find_lone_surrogate
+from tamis.formats.catalogs import AttachedCatalog
+from tamis.formats.open_source import FORMATS
 from tamis.formats.source import TableSource, Versioned
 from tamis.query.connectors.connector import Connector, Handle
 from tamis.query.connectors.database_connector import DatabaseConnector
@@ -80,7 +82,7 @@ class Catalog:
     def _check_name_is_free(self, name: str) -> None:
         if not isinstance(name, str) or not name.strip() or "." in name:
             raise InvalidArgument(f"a database needs a non-empty name without dots, found {name!r}")
-        if name.casefold() in map(str.casefold, (*self.connectors, *self._lake_catalogs, *PATH_FORMATS)):
+        if name.casefold() in map(str.casefold, (*self.connectors, *self._lake_catalogs, *FORMATS)):
             raise InvalidArgument(f"the name {name!r} is already in use: attach the database under another name")
 
     def _store(self, parts: tuple[str, ...], connector: str, handle: Handle, *others: str) -> None:
@@ -291,7 +293,7 @@ def _decode_type(field: Any) -> Any:
 def split_table_name(name: str) -> tuple[str, ...]:
     """Split a table name at the dots outside of back-ticks.
 
-    >>> parts_of_name("sales.orders"), parts_of_name("delta.`/lake/a.b`")
+    >>> split_table_name("sales.orders"), split_table_name("delta.`/lake/a.b`")
     (('sales', 'orders'), ('delta', '/lake/a.b'))
     """
     if not isinstance(name, str) or not name.strip():
@@ -341,27 +343,8 @@ def _fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
 
 Name = tuple[str, ...]
 
-PATH_FORMATS = ("delta", "iceberg", "parquet", "hive")
-"""Format names that, as in Spark, precede the back-ticked path of a table."""
-
 MAX_CACHED_TABLES = 64
 """The maximum number of cached tables of earlier queries."""
-
-
-class AttachedCatalog(Protocol):
-    """A catalog of lake tables."""
-
-    def open(self, name: Sequence[str]) -> TableSource: ...
-
-    def names(self, source: TableSource) -> Sequence[str]:
-        """Return every name of a table, without the catalog's name in the session. Policies apply under each one."""
-        ...
-
-    def is_same(self, other: AttachedCatalog) -> bool:
-        """Return whether another catalog has the same tables."""
-        ...
-
-    def table_names(self) -> Sequence[str]: ...
 
 
 class Opener(Protocol):
@@ -439,7 +422,7 @@ class UnregisteredTables:
                 twins = (each for each, other in self._catalogs.items() if other.is_same(catalog))
                 in_session = (f"{each}.{'.'.join(rest)}" for each in dict.fromkeys((attached, *twins)))
                 return source, (*in_session, *catalog.names(source))
-        if first.casefold() in PATH_FORMATS and len(rest) == 1:
+        if first.casefold() in FORMATS and len(rest) == 1:
             source = self._refresh(name) or self._opener.open_path(rest[0], first.casefold())
             return source, (f"{first.casefold()}.`{rest[0]}`", source.storage.uri)
         return None
@@ -472,7 +455,7 @@ class UnregisteredTables:
 
 def _make_cache_key(name: Name) -> Name:
     """Return the cache key of a name. A relative path depends on the working directory."""
-    is_relative = name[0].casefold() in PATH_FORMATS and "://" not in name[-1] and not Path(name[-1]).is_absolute()
+    is_relative = name[0].casefold() in FORMATS and "://" not in name[-1] and not Path(name[-1]).is_absolute()
     return (*name, str(Path.cwd())) if is_relative else name
 
 

@@ -18,7 +18,7 @@ from builders.tables import write_hive_table
 from tamis import PartitionFilter
 from tamis.engines.spark import files_dataframe
 from tamis.errors import CorruptFile, InvalidArgument, UnknownColumn
-from tamis.formats.delta.planning.prune_files import Sizes
+from tamis.formats.source import Sizes
 from tamis.skipping.metrics import LevelReport
 
 

@@ -32,7 +32,8 @@ from tamis.errors import (
 )
 from tamis.formats.iceberg import dependencies
 from tamis.formats.iceberg.metadata.open_metadata import is_metadata_file, open_location
-from tamis.formats.iceberg.metadata.relocation import Location, Relocation
+from tamis.formats.iceberg.metadata.relocation import Relocation
+from tamis.io.location import Location
 from tamis.io.storage import open_storage
 
 

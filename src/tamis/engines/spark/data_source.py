@@ -28,7 +28,7 @@ from tamis.expr.nodes import FALSE, Call, Column, Expr, not_
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.formats.open_source import open_source
-from tamis.formats.source import TableSource
+from tamis.formats.source import TableSource, Versioned
 from tamis.index.finding import find_index
 from tamis.scan.planning.task_data import get_task_reader
 from tamis.scan.scan import ScanRequest, make_scan
@@ -280,20 +280,15 @@ class SourceOptions:
 
     def pin(self, table: TableSource) -> SourceOptions:
         """Return options that open the same version of the table again, regardless of later commits."""
-        if table.format == "iceberg":
-            return self._pin_iceberg(table)
-        return self if table.version is None else replace(self, version=table.version, timestamp=None)
-
-    def _pin_iceberg(self, table: TableSource) -> SourceOptions:
-        """Return options that open the metadata file: it never changes, and the schema of a snapshot may differ."""
-        # Imported lazily: Iceberg's dependencies are optional.
-        from tamis.formats.iceberg.table import IcebergTable
-
-        assert isinstance(table, IcebergTable)
-        given = table.storage.given
-        storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
-        path = table.metadata.file_location
-        return replace(self, path=path, storage=storage, format="iceberg", catalog=None, catalog_properties=())
+        if not isinstance(table, Versioned):
+            return self
+        pinned = dict(table.pin())
+        options = pinned.pop("storage_options", None)
+        if options is not None:
+            pinned["storage"] = tuple((name, str(value)) for name, value in options.items())
+        if "uri" in pinned:
+            pinned |= {"path": pinned.pop("uri"), "catalog": None, "catalog_properties": ()}
+        return replace(self, **pinned)
 
 
 _BOOLEANS = {"true": True, "false": False}

@@ -11,23 +11,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from tamis import types
-from tamis.engines.spark.file_rows import (
-    DELTA_PART,
-    ERROR,
-    KEY,
-    KINDS,
-    PARQUET_FILES,
-    FileLayout,
-    FileRowsRunner,
-    read_delta_rows,
-)
+from tamis.engines.spark.file_rows import ERROR, KINDS, PARQUET_FILES, FileLayout, FileRowsRunner
 from tamis.engines.spark.handler import SparkExpressionHandler, quote_name
 from tamis.engines.spark.jobs import balance_tasks, name_jobs
 from tamis.engines.spark.sessions import check_session, import_functions, is_stopped, new_observation, translate_errors
@@ -37,23 +28,14 @@ from tamis.errors import EvaluationError, InvalidArgument, format_count
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
 from tamis.expr.nodes import TRUE, Column
-from tamis.formats.delta.paths import resolve_paths
-from tamis.formats.delta.planning.checkpoint_job import metadata_to_json
-from tamis.formats.delta.planning.file_request import Request
-from tamis.formats.delta.planning.prune_files import Sizes
-from tamis.formats.delta.table import DeltaTable
+from tamis.formats.file_rows import KEY, FileRowsReader, HasFileRows
 from tamis.formats.jobs import Item, storage_to_arguments
-from tamis.formats.source import LEVELS, TableSource
+from tamis.formats.source import LEVELS, Sizes, TableSource
 from tamis.parquet.footer.leaves import list_flat_paths
 from tamis.scan.planning.plan import describe_files
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.skipping.rewrite import Conjunct
-
-if TYPE_CHECKING:
-    from tamis.engines.spark.file_rows import IcebergFiles
-
-MANIFESTS = "tamis.engines.spark.file_rows:read_manifest_files"
 
 FOOTERS_PER_CALL = 256
 """The number of footers that one call reads."""
@@ -84,10 +66,10 @@ class FilesDataFrame:
         self._spark = check_session(spark)
         self._functions = import_functions(spark)
         self._source = source
-        self._iceberg = _to_iceberg_files(source)
+        self._file_rows = source.file_rows() if isinstance(source, HasFileRows) else None
         with_statistics = _resolve_columns(source, columns)
-        if self._iceberg is not None:
-            with_statistics = self._iceberg.columns(with_statistics)
+        if self._file_rows is not None:
+            with_statistics = self._file_rows.list_columns(with_statistics)
         self.layout = FileLayout(_partition_schema(source), with_statistics)
         self.name = ""
         """The name of the temporary view, which the storage page of Spark's UI shows."""
@@ -166,38 +148,21 @@ class FilesDataFrame:
     # --- Reading --------------------------------------------------------------------------------------------------
 
     def _read_files(self) -> Any:
-        if isinstance(self._source, DeltaTable):
-            return self._from_log(self._source)
-        return self._from_footers() if self._iceberg is None else self._from_manifests(self._iceberg)
+        return self._from_footers() if self._file_rows is None else self._from_metadata(self._file_rows)
 
-    def _from_manifests(self, files: IcebergFiles) -> Any:
-        items = files.items()
-        title = f"tamis: read the manifests of {self._source.name} in {format_count(len(items), 'part')}"
-        if not items:
-            return self._to_frame(self.layout.schema.empty_table())
-        return self._run(MANIFESTS, files.arguments(), items, title)
-
-    def _from_log(self, source: DeltaTable) -> Any:
-        """Read checkpoint parts in executors and commits in the driver; an anti join drops replaced files."""
-        snapshot = source.snapshot
-        parts = snapshot.list_parts()
-        written = [part for part in parts if part.changes is not None]
-        batches = [batch for part in written for batch in read_delta_rows(part, snapshot.metadata, self.layout)]
-        frame = self._to_frame(pa.Table.from_batches(batches, self.layout.schema))
-        files = [part.file for part in parts if part.changes is None and part.file is not None]
-        if not files:
-            return frame
-        arguments = {"metadata": metadata_to_json(snapshot.metadata), "version": snapshot.version}
-        items = [Item.from_json(astuple(file), file.size) for file in files]
-        title = f"tamis: read {format_count(len(items), 'checkpoint part')} of {source.name}@{source.version}"
-        of_parts = self._run(DELTA_PART, arguments, items, title)
-        touched = snapshot.changes.touched
-        if touched is not None and len(touched):
-            keys = pa.table({"touched": touched.cast(pa.binary())})
+    def _from_metadata(self, file_rows: FileRowsReader) -> Any:
+        """Read the format's metadata in executors; an anti join drops the files that newer metadata replaces."""
+        job = file_rows.plan(self.layout.columns)
+        known = pa.Table.from_batches(map(self.layout.batch, job.known), self.layout.schema)
+        if not job.items:
+            return self._to_frame(known)
+        frame = self._run(job.function, job.arguments, job.items, f"tamis: {job.description}")
+        if job.replaced is not None and len(job.replaced):
+            keys = pa.table({"replaced": job.replaced.cast(pa.binary())})
             gone = self._functions.broadcast(self._spark.createDataFrame(keys, spark_schema(keys.schema)))
-            is_same = self._functions.col(KEY) == self._functions.col("touched")
-            of_parts = of_parts.join(gone, is_same, "left_anti")
-        return frame.unionAll(of_parts) if batches else of_parts
+            is_same = self._functions.col(KEY) == self._functions.col("replaced")
+            frame = frame.join(gone, is_same, "left_anti")
+        return self._to_frame(known).unionAll(frame) if job.known else frame
 
     def _from_footers(self) -> Any:
         listing = self._source.list_files(Predicate(TRUE), LEVELS).require(self._source.partition_columns)
@@ -213,7 +178,7 @@ class FilesDataFrame:
         return self._run(PARQUET_FILES, {}, items, title) if items else self._to_frame(self.layout.schema.empty_table())
 
     def _run(self, function: str, more: Mapping[str, Any], items: Sequence[Item], title: str) -> Any:
-        arguments = {**storage_to_arguments(self._source.storage), "layout": self.layout.to_json(), **more}
+        arguments = {**storage_to_arguments(self._source.storage), **self.layout.to_arguments(), **more}
         tasks = balance_tasks([item.size for item in items], MAX_TASKS)
         given = pa.table(
             {"task": pa.array(tasks, pa.int32()), "item": pa.array([item.value for item in items], pa.binary())}
@@ -233,11 +198,8 @@ class FilesDataFrame:
         predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
         if predicate.partition_filter is not None:
             raise InvalidArgument("files_for_scan does not support PartitionFilter: write the filter as SQL")
-        if isinstance(source, DeltaTable):
-            request = Request.of(predicate, source.snapshot.metadata, LEVELS, None, True)
-            return predicate, request.partition_conjuncts, predicate.conjuncts
-        if self._iceberg is not None:
-            return predicate, (), self._iceberg.conjuncts(predicate)
+        if self._file_rows is not None:
+            return predicate, *self._file_rows.split_conjuncts(predicate)
         return predicate, predicate.partition_conjuncts if source.partition_columns else (), predicate.conjuncts
 
     def _compile_conjuncts(self, conjuncts: Sequence[Conjunct], known: Mapping[str, Any]) -> tuple[Any, list[str]]:
@@ -296,13 +258,9 @@ class FilesDataFrame:
 
     def _describe_files(self, found: pa.Table) -> pa.Table:
         """Return files in the layout of a plan."""
-        source = self._source
-        paths = found["path"].combine_chunks()
-        if isinstance(source, DeltaTable):
-            paths = resolve_paths(source.storage, paths, allow_outside=source.allow_outside)
-        files = pa.table({"path": paths, "size": found["size"], "num_records": found["num_records"]})
-        if self._iceberg is not None:
-            files = self._iceberg.resolve_paths(files)
+        files = found.select(["path", "size", "num_records"])
+        if self._file_rows is not None:
+            files = self._file_rows.resolve_paths(files)
         values: dict[str, Any] = {}
         for name, field in self.layout.partition_fields.items():
             column = found["partition"].combine_chunks().field(field)
@@ -313,17 +271,6 @@ class FilesDataFrame:
 def _to_sizes(measured: Mapping[str, int], name: str) -> Sizes:
     rows = None if measured[f"{name}_unknown"] else measured[f"{name}_rows"]
     return Sizes(measured[f"{name}_files"], measured[f"{name}_bytes"], rows)
-
-
-def _to_iceberg_files(source: TableSource) -> IcebergFiles | None:
-    if source.format != "iceberg":
-        return None
-    # Imported lazily: Iceberg's dependencies are optional.
-    from tamis.engines.spark.file_rows import IcebergFiles
-    from tamis.formats.iceberg.table import IcebergTable
-
-    assert isinstance(source, IcebergTable)
-    return IcebergFiles(source)
 
 
 def _partition_schema(source: TableSource) -> pa.Schema:

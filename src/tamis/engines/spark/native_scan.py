@@ -34,9 +34,8 @@ from tamis.errors import EvaluationError, format_count
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column, Expr, Literal, and_, find_columns
 from tamis.expr.sql.printer import to_display_sql
-from tamis.formats.delta.table import DeltaTable
 from tamis.formats.jobs import Arguments, Engine, Item, Job, can_serialise, read_table, storage_to_arguments
-from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, TableSource
+from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, HasStoredTypes, TableSource
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
@@ -73,7 +72,7 @@ def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -
         return False  # Spark would not find a column whose case differs in a file
     if str(spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false")).lower() == "true":
         return False  # INT96 timestamps would shift by the session's time zone, except those written by Spark
-    if isinstance(source, DeltaTable) and _has_widened(source):
+    if isinstance(source, HasStoredTypes) and source.has_changed_types:
         return False
     if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
         return False  # columns that differ only by case are ambiguous for Spark
@@ -89,11 +88,6 @@ def _make_zero(data_type: pa.DataType) -> str | None:
         digits = f"0.{'0' * data_type.scale}" if data_type.scale else "0"
         return f"CAST({digits}BD AS DECIMAL({data_type.precision},{data_type.scale}))"
     return _ZEROS.get(data_type)
-
-
-def _has_widened(source: DeltaTable) -> bool:
-    features = source.snapshot.protocol.reader_features or ()
-    return any(feature.startswith(("typeWidening", "variant")) for feature in features)
 
 
 def _is_stored_alike(data_type: pa.DataType) -> bool:
@@ -384,8 +378,8 @@ def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Pat
     """
     paths = [path for path in needed if path[0] not in source.partition_columns]
     is_plain = _find_plain_files(files)
-    if isinstance(source, DeltaTable) and (source.field_names is None or not source.field_names.by_id):
-        names = _find_names_in_log(source.field_names, narrow(source.schema, paths).names)
+    if isinstance(source, HasStoredTypes) and source.has_uniform_files:
+        names = _map_to_physical_names(source.field_names, narrow(source.schema, paths).names)
         return (
             NativeFiles.none(len(is_plain))
             if names is None
@@ -409,8 +403,8 @@ def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
     return np.array(plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain)
 
 
-def _find_names_in_log(names: ColumnMapping | None, columns: Sequence[str]) -> PhysicalNames | None:
-    """Return the physical column names of all files, from the log; None if nested fields are renamed."""
+def _map_to_physical_names(names: ColumnMapping | None, columns: Sequence[str]) -> PhysicalNames | None:
+    """Return the physical column names that all files have; None if nested fields are renamed."""
     if names is None:
         return {}
     physical = {each.name: (str(key), each) for key, each in names.fields.items()}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +21,18 @@ from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletio
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.checkpoint_job import find_unread_parts, prune_files_in
 from tamis.formats.delta.planning.file_request import LIMIT, Request
+from tamis.formats.delta.planning.file_rows import DeltaFileRows
 from tamis.formats.delta.planning.prune_files import PrunedFiles, prune_files, report_levels
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
-from tamis.formats.source import FileIndex, FileListing, to_single_array
+from tamis.formats.source import FileIndex, FileListing, IndexSupport, to_single_array
 from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
+from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate
 
 
@@ -89,6 +92,28 @@ class DeltaTable:
             return None
         by_id = metadata.mapping_mode == "id"
         return _make_field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
+
+    def file_rows(self) -> DeltaFileRows:
+        return DeltaFileRows(self.snapshot, self.name, self.allow_outside)
+
+    @property
+    def index_support(self) -> IndexSupport:
+        metadata = self.snapshot.metadata
+        return IndexSupport(table_id=metadata.id, to_physical_path=metadata.to_physical_path)
+
+    @property
+    def has_changed_types(self) -> bool:
+        features = self.snapshot.protocol.reader_features or ()
+        return any(feature.startswith(_CHANGING_FEATURES) for feature in features)
+
+    @property
+    def has_uniform_files(self) -> bool:
+        """Whether writers guarantee types and names; columns that are mapped by id may have any name in a file."""
+        return self.field_names is None or not self.field_names.by_id
+
+    @property
+    def collated_columns(self) -> Collection[FieldPath]:
+        return self.snapshot.metadata.collations.keys()
 
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
@@ -173,11 +198,18 @@ class DeltaTable:
         wanted = None if version is None else int(version)
         return replace(self, snapshot=Snapshot.load(self.storage, wanted, timestamp))
 
+    def pin(self) -> Mapping[str, Any]:
+        return {"version": self.version, "timestamp": None}
+
     def is_same_state(self, other: object) -> bool:
         if not isinstance(other, DeltaTable) or self.storage.uri != other.storage.uri:
             return False
         mine, theirs = self.snapshot, other.snapshot
         return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
+
+
+_CHANGING_FEATURES = ("typeWidening", "variant")
+"""Prefixes of the reader features under which files may store columns in other types than the schema has."""
 
 
 def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:

@@ -18,7 +18,8 @@ from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
 from tamis.formats.hive.layout import FILE_COLUMNS, HiveLayout, Keep, PartitionDirectories, make_level_filter
 from tamis.formats.hive.partition_types import add_partition_columns
 from tamis.formats.jobs import Planning
-from tamis.formats.source import FileIndex, FileListing
+from tamis.formats.source import FileIndex, FileListing, IndexSupport
+from tamis.io.listing import FileEntry
 from tamis.io.open_files import OpenFiles
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -122,6 +123,15 @@ class HiveTable:
     @property
     def partition_columns(self) -> tuple[str, ...]:
         return tuple(self.layout.partition_schema.names)
+
+    @property
+    def sample_file(self) -> FileEntry | None:
+        return self.layout.sample_file
+
+    @property
+    def index_support(self) -> IndexSupport:
+        refusal = "is a single file, whose footer has all statistics: index a folder"
+        return IndexSupport(refusal if self.layout.is_single_file else None)
 
     @property
     def field_names(self) -> None:

@@ -23,12 +23,14 @@ from tamis.formats.iceberg.metadata.table_metadata import Metadata
 from tamis.formats.iceberg.partitioning.partition_fields import partition_field_names, read_partition_fields
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
+from tamis.formats.iceberg.planning.file_rows import IcebergFileRows
 from tamis.formats.iceberg.planning.plan_files import find_files_for_limit, make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
-from tamis.formats.source import FileIndex, FileListing
+from tamis.formats.source import FileIndex, FileListing, IndexSupport
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
+from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate
 
 
@@ -73,6 +75,14 @@ class IcebergTable:
     def format(self) -> str:
         return "iceberg"
 
+    def file_rows(self) -> IcebergFileRows:
+        return IcebergFileRows(self.layout, lambda: self.manifests, self.opened.relocation, self.name)
+
+    @property
+    def index_support(self) -> IndexSupport:
+        refusal = "is an Iceberg table, whose manifests have the statistics of its files: it needs no index"
+        return IndexSupport(refusal, is_useful=False)
+
     @cached_property
     def schema(self) -> pa.Schema:
         return arrow_schema(self.chosen.schema)
@@ -89,6 +99,16 @@ class IcebergTable:
 
     def read_partition_fields(self, files: pa.Table) -> pa.Table:
         return read_partition_fields(files, self._specs)
+
+    @property
+    def identity_columns(self) -> Collection[str]:
+        return self.layout.identity_columns
+
+    @cached_property
+    def partition_sources(self) -> frozenset[FieldPath]:
+        layout = self.layout
+        ids = {field["source_id"] for spec in layout.described_specs for field in spec["fields"]}
+        return frozenset(layout.columns[each].path for each in ids if each in layout.columns)
 
     @property
     def _specs(self) -> list[Spec]:
@@ -182,6 +202,12 @@ class IcebergTable:
         """Return the table at the snapshot of a branch or a tag."""
         newest = self.opened.reopen()
         return replace(self, opened=newest, chosen=choose_snapshot(newest.metadata, ref=ref))
+
+    def pin(self) -> Mapping[str, Any]:
+        """Return arguments with the metadata file: it never changes, and the schema of a snapshot may differ."""
+        given = self.storage.given
+        options = {} if given is None else {"storage_options": given[1]}
+        return {"uri": self.metadata.file_location, "format": self.format, **options}
 
     def is_same_state(self, other: object) -> bool:
         if not isinstance(other, IcebergTable) or self.storage.uri != other.storage.uri:

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 
 from tamis.errors import TamisError
 from tamis.expr.nodes import Column
-from tamis.formats.source import FILE_FORMAT, PARQUET, TableSource
+from tamis.formats.source import FILE_FORMAT, PARQUET, HasPartitionFields, TableSource
 from tamis.parquet.inspect.clustering import measure_overlap
 from tamis.parquet.inspect.column_facts import format_path
 from tamis.parquet.inspect.inspect_file import ColumnInspection, inspect_file
 from tamis.parquet.reading.parquet_file import ParquetFile
-from tamis.query.connectors.lake_handle import LakeHandle, Path
+from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.connectors.lake_reading import ListingCache
 from tamis.skipping.metadata import metadata_name
 
@@ -50,7 +50,9 @@ def is_clustered(handle: LakeHandle, column: Column, listings: ListingCache) -> 
     source = handle.source
     if column.type is None or pa.types.is_nested(column.type):
         return None
-    if column.path[0] in source.partition_columns or column.path in _find_partition_sources(source):
+    if column.path[0] in source.partition_columns:
+        return True
+    if isinstance(source, HasPartitionFields) and column.path in source.partition_sources:
         return True
     if not source.storage.is_local:
         return None
@@ -60,20 +62,6 @@ def is_clustered(handle: LakeHandle, column: Column, listings: ListingCache) -> 
         if overlap is not None and overlap <= MAX_OVERLAP:
             return True
     return _is_clustered_in_files(handle, column, listings)
-
-
-def _find_partition_sources(source: TableSource) -> frozenset[Path]:
-    """Return the source columns of the partition fields of an Iceberg table."""
-    if source.format != "iceberg":
-        return frozenset()
-    # Imported lazily: Iceberg's dependencies are optional.
-    from tamis.formats.iceberg.table import IcebergTable
-
-    if not isinstance(source, IcebergTable):
-        return frozenset()
-    layout = source.layout
-    numbers = {field["source_id"] for spec in layout.described_specs for field in spec["fields"]}
-    return frozenset(layout.columns[number].path for number in numbers if number in layout.columns)
 
 
 def _estimate_overlap(statistics: pa.Table, column: Column) -> float | None:

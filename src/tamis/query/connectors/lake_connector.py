@@ -21,8 +21,7 @@ from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, walk
 from tamis.expr.sql.printer import to_display_sql
-from tamis.formats.delta.table import DeltaTable
-from tamis.formats.source import FileListing, TableSource
+from tamis.formats.source import FileListing, HasCollations, HasPartitionFields, TableSource
 from tamis.query.connectors.connector import (
     Connector,
     Handle,
@@ -357,12 +356,7 @@ def _find_key(key: Named, handle: LakeHandle) -> Column | None:
 
 def find_constant_columns(source: TableSource) -> Collection[str]:
     """Return the columns that have a single value within most files."""
-    if source.format != "iceberg":
-        return source.partition_columns
-    # Imported lazily: Iceberg's dependencies are optional.
-    from tamis.formats.iceberg.table import IcebergTable
-
-    return source.layout.identity_columns if isinstance(source, IcebergTable) else ()
+    return source.identity_columns if isinstance(source, HasPartitionFields) else source.partition_columns
 
 
 def _to_measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:
@@ -397,7 +391,7 @@ def _measure_column(function: Function, column: LakeColumn, handle: LakeHandle, 
 
 def _has_collation(column: LakeColumn, handle: LakeHandle) -> bool:
     """Return whether strings of a column compare by a collation instead of byte by byte."""
-    return isinstance(handle.source, DeltaTable) and column.path in handle.source.snapshot.metadata.collations
+    return isinstance(handle.source, HasCollations) and column.path in handle.source.collated_columns
 
 
 # --- Averages from sums and counts, which can be combined across files ------------------------------------------------

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from tamis.errors import AccessDenied, InvalidArgument
 from tamis.expr.nodes import TRUE, Expr, and_
-from tamis.formats.iceberg.metadata.relocation import Location
+from tamis.io.location import Location
 
 logger = logging.getLogger("tamis")
 """Logs why a function denies: for the owner of the session, not for the user who queries."""

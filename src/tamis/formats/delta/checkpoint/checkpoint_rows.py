@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,16 +17,11 @@ from tamis.errors import CorruptFile, MissingFile, to_one_line
 from tamis.formats.delta.log.actions import ADD, LOGGED_NAMES, extract_deletion_vectors, get_field_or_nulls
 from tamis.formats.delta.log.replay import is_untouched, make_action_keys
 from tamis.io.listing import find_file
-from tamis.io.ranges import file_of_ranges, read_ranges
 from tamis.io.storage import Storage
-from tamis.parquet.footer.datetime_rebase import rebase_batch
-from tamis.parquet.footer.footer import Footer, load_footer, open_reader
+from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.leaves import FieldPath, find_leaf_indices
-from tamis.parquet.footer.statistics import find_chunk_ranges
-from tamis.parquet.reading.batch_sizes import MAX_BATCH_ROWS, choose_batch_rows
-
-FEW_ROWS = 32 * 1024
-"""Up to this many rows, decoding a row group in one thread is faster than waking other threads."""
+from tamis.parquet.reading.batch_sizes import MAX_BATCH_ROWS
+from tamis.parquet.reading.row_group_reader import read_row_group
 
 KeepRowGroup = Callable[[Footer, int], bool]
 """A function that says whether a row group of a checkpoint may hold a file that the filter keeps."""
@@ -180,61 +174,6 @@ def _has_no_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
         and statistics.has_null_count
         and statistics.null_count == 0
     )
-
-
-@lru_cache(maxsize=1)
-def _get_memory_pool() -> pa.MemoryPool | None:
-    """Return the memory pool for batches, which are allocated and freed by the hundred.
-
-    mimalloc, Arrow's default, seems to return their memory to the system each time: plans over a million files on a
-    busy machine took 2.5 s of processor time and 550 MB with it, 1.8 to 2.3 s and 470 to 510 MB with jemalloc.
-    """
-    return pa.jemalloc_memory_pool() if "jemalloc" in pa.supported_memory_backends() else None
-
-
-def read_row_group(
-    storage: Storage,
-    path: str,
-    size: int,
-    footer: Footer,
-    row_group: int,
-    columns: Sequence[FieldPath],
-    content: pa.Buffer | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a row group. The rows of each batch do not depend on the columns.
-
-    `content` is the whole file, where it is in memory.
-    """
-    location = storage.place(path)
-    leaves = find_leaf_indices(footer.schema.arrow, columns)
-    group = footer.metadata.row_group(row_group)
-    ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=size, place=location)
-    if content is None:
-        buffers = read_ranges(storage, path, ranges, size=size)
-        fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
-        source = file_of_ranges(fetched, size, location)
-    else:
-        source = pa.BufferReader(content)
-    # Computed from the size of all columns, so that batches of other columns have the same rows.
-    rows = choose_batch_rows(group.num_rows, group.total_byte_size)
-    decoded = 0
-    calendar = footer.schema.calendar
-    is_old = [leaf in footer.schema.leaves_to_rebase for leaf in leaves]
-    try:
-        options = {"metadata": footer.metadata, "pre_buffer": False, "page_checksum_verification": True}
-        reader = open_reader(source, pool=_get_memory_pool(), **options)
-        for batch in reader.iter_batches(
-            rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
-        ):
-            decoded += batch.num_rows
-            # Typed bounds and partition values may be dates in the Julian calendar.
-            yield batch if calendar is None else rebase_batch(batch, calendar, is_old, location)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"row group {row_group} of '{location}' cannot be decoded: {to_one_line(error)}") from error
-    if decoded != group.num_rows:
-        raise CorruptFile(
-            f"row group {row_group} of '{location}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
-        )
 
 
 # --- Validation of a checkpoint's schema, so that its rows can be read as actions -------------------------------------

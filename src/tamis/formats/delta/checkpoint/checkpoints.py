@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, MissingFile
-from tamis.formats.delta.checkpoint.checkpoint_rows import check_columns, is_all_null, read_row_group
+from tamis.formats.delta.checkpoint.checkpoint_rows import check_columns, is_all_null
 from tamis.formats.delta.log.commits import ActionLines, read_actions
 from tamis.formats.delta.log.log_segment import LOG_DIRECTORY, Checkpoint, LogFile
 from tamis.io.listing import list_directory
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer.footer import Footer, load_footer
+from tamis.parquet.reading.row_group_reader import read_row_group
 
 SIDECAR_DIRECTORY = "_sidecars"
 

@@ -21,16 +21,7 @@ import pyarrow.json as pajson
 
 from tamis.errors import CorruptFile
 from tamis.formats.delta.log.commits import KNOWN_NAMES, ActionLines, load_json
-
-DELETION_VECTOR = pa.struct(
-    [
-        ("storage_type", pa.string()),
-        ("path_or_inline", pa.string()),
-        ("offset", pa.int32()),
-        ("size", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
+from tamis.formats.file_rows import DELETION_VECTOR
 
 ADD = pa.schema(
     [

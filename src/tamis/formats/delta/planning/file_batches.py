@@ -22,11 +22,11 @@ from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
 from tamis.formats.delta.checkpoint.checkpoint_rows import KeepRowGroup
-from tamis.formats.delta.log.actions import DELETION_VECTOR
 from tamis.formats.delta.planning.log_fragments import KEY_COLUMNS, FilePart
 from tamis.formats.delta.planning.partition_values import get_partition_strings, parse_partition_values
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.statistics.file_statistics import extract_num_records, make_statistics_metadata
+from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.io.weighted_cache import WeightedCache
 from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
 

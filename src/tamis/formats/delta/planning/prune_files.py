@@ -21,13 +21,11 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column, find_columns
 from tamis.formats.delta.checkpoint.row_group_skipping import RowGroupSkipper
-from tamis.formats.delta.log.actions import DELETION_VECTOR
 from tamis.formats.delta.planning.file_batches import (
     FILE_BATCH_CACHE,
     FileBatch,
@@ -44,6 +42,8 @@ from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import make_unreadable_value_error
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
+from tamis.formats.file_rows import DELETION_VECTOR
+from tamis.formats.source import Sizes, sum_rows
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_names
@@ -375,28 +375,6 @@ def _sum_sizes(sizes: pa.Array, keep: Bits) -> Sizes:
 
 
 # --- The files of a snapshot that remain after pruning, with the counts of each pruning level -------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The number of files with their bytes and rows. Rows exclude deleted ones; None means unknown."""
-
-    files: int = 0
-    bytes: int = 0
-    rows: int | None = 0
-
-    def __add__(self, other: Sizes) -> Sizes:
-        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
-        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
-
-    @staticmethod
-    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
-        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
-
-
-def sum_rows(rows: pa.Array) -> int | None:
-    """Return the sum of row counts; None where one of them is unknown."""
-    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,11 @@ from tamis.formats.iceberg.catalogs.load_catalog import (
     open_catalog,
 )
 from tamis.formats.iceberg.metadata.open_metadata import OpenedTable, find_table_root, read_bytes
-from tamis.formats.iceberg.metadata.relocation import Location, Relocation
+from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, parse_metadata
 from tamis.formats.source import TableSource
 from tamis.io.listing import find_file
+from tamis.io.location import Location
 from tamis.io.other_stores import with_other_stores
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import is_of_the_storage

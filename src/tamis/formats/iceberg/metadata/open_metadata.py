@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tamis.errors import CorruptFile, MissingFile, TableNotFound, UnsupportedFeature
-from tamis.formats.iceberg.metadata.relocation import Location, Relocation
+from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, parse_metadata
 from tamis.io.listing import Listing, list_directory
+from tamis.io.location import Location
 from tamis.io.other_stores import with_other_stores
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage, open_storage

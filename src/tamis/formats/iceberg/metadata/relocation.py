@@ -26,44 +26,11 @@ import pyarrow.compute as pc
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature, format_count
 from tamis.formats.source import to_single_array
 from tamis.io.listing import find_file
+from tamis.io.location import FILE_SCHEME, Location, has_scheme
 from tamis.io.storage import Storage
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
-_SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
-_FILE = "file"
 _PARENT_SEGMENT = r"(^|/)\.\.(/|$)"
 _SEARCHED_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """A normalized location."""
-
-    scheme: str
-    path: str
-
-    @staticmethod
-    def of(text: str) -> Location:
-        """
-        >>> Location.of("s3a://bucket/table/"), Location.of("file:/data/t"), Location.of("./t")
-        (Location(scheme='s3', path='bucket/table'), Location(scheme='file', path='/data/t'), Location(scheme='file', path='t'))
-        """  # noqa: E501 - the output of a doctest is one line
-        match = _SCHEME.fullmatch(text)
-        scheme, rest = (match[1].lower(), match[2]) if match else (_FILE, text)
-        scheme = _SCHEME_ALIASES.get(scheme, scheme)
-        if rest.startswith("//"):
-            rest = rest[2:]
-        if scheme == _FILE:
-            rest = rest.removeprefix("localhost") if rest.startswith("localhost/") and match else rest
-            rest = f"/{rest.lstrip('/')}" if rest.startswith("/") else rest
-        while rest.startswith("./"):
-            rest = rest[2:]
-        return Location(scheme, rest.rstrip("/") or rest[:1])
-
-    def relative_to(self, other: Location) -> str | None:
-        """Return the path relative to another location; None if it is not below it."""
-        prefix = f"{other.path}/"
-        return self.path[len(prefix) :] if self.scheme == other.scheme and self.path.startswith(prefix) else None
 
 
 def _may_contain_suspect(locations: pa.StringArray) -> bool:
@@ -89,16 +56,10 @@ class Relocation:
 
     @cached_property
     def _opened(self) -> Location:
-        match = _SCHEME.fullmatch(self.storage.uri)
-        scheme = match[1].lower() if match and not self.storage.is_local else _FILE
-        return Location(_SCHEME_ALIASES.get(scheme, scheme), self._get_store_path(self.storage.root))
-
-    def _get_store_path(self, path: str) -> str:
-        match = _SCHEME.fullmatch(self.storage.uri)
-        if match is None or self.storage.is_local:
-            return path.rstrip("/")
+        if self.storage.is_local or not has_scheme(self.storage.uri):
+            return Location(FILE_SCHEME, self.storage.root.rstrip("/"))
         # The path of the file system is what follows the scheme in a location.
-        return Location.of(self.storage.uri).path
+        return Location.of(self.storage.uri)
 
     @cached_property
     def _recorded(self) -> Location:
@@ -176,7 +137,7 @@ class Relocation:
 
     def _resolve_elsewhere(self, location: str, given: Location) -> str:
         """Return the path of a file that is neither in the table's folder nor was moved with it."""
-        if given.scheme == _FILE and not given.path.startswith("/"):
+        if given.scheme == FILE_SCHEME and not given.path.startswith("/"):
             path = Path(given.path).absolute()
             if not self.storage.is_local or not path.is_file():
                 raise MissingFile(
@@ -201,7 +162,7 @@ class Relocation:
     def _is_in_same_store(self, given: Location) -> bool:
         if given.scheme != self._opened.scheme:
             return False
-        return given.scheme == _FILE or given.path.split("/")[0] == self._opened.path.split("/")[0]
+        return given.scheme == FILE_SCHEME or given.path.split("/")[0] == self._opened.path.split("/")[0]
 
     def describe_outside_files(self, paths: pa.Array) -> str | None:
         """Return a note about files outside the table's folder, or None."""

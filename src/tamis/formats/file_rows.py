@@ -1,0 +1,118 @@
+"""The files of a table with their statistics, as executors read them from a format's metadata.
+
+A format whose metadata has statistics of files plans a job: a plain function reads one item, such as a checkpoint part
+or some manifests, and yields `FilesWithStatistics`. An engine makes rows of them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from tamis.expr.nodes import Column
+from tamis.formats.jobs import Arguments, Item
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.rewrite import Conjunct
+
+KEY = "key"
+"""The column with the key of a file, by which newer metadata replaces it."""
+
+DELETION_VECTOR = pa.struct(
+    [
+        ("storage_type", pa.string()),
+        ("path_or_inline", pa.string()),
+        ("offset", pa.int32()),
+        ("size", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+"""The descriptor of a deletion vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesWithStatistics:
+    """Some files, one Arrow row each."""
+
+    files: Mapping[str, pa.Array]
+    """`path`, `size`, `num_records`, `logical_rows` (after deletes), and `deletion_vector` and `key` where known."""
+    statistics: Mapping[str, pa.Array]
+    """In the layout of `tamis.skipping.metadata`."""
+    partitions: pa.Table = field(default_factory=lambda: pa.table({}))
+    """The typed partition values, by column name."""
+
+
+FileRowsFunction = Callable[[Arguments, bytes], Iterator[FilesWithStatistics]]
+"""Reads the files of an item. The arguments have `columns`: see `read_columns`."""
+
+
+@dataclass(frozen=True)
+class FileRowsJob:
+    """A function to apply to items in executors, and what need not be read there."""
+
+    function: str
+    """The name of a `FileRowsFunction`, as in `tamis.formats.jobs`."""
+    arguments: Mapping[str, Any]
+    items: Sequence[Item]
+    description: str
+    """A description for the Spark UI: `read 40 checkpoint parts of orders@17`."""
+    known: Sequence[FilesWithStatistics] = ()
+    """Files that are already in memory."""
+    replaced: pa.Array | None = None
+    """The keys of files that executors find and that are no longer part of the table."""
+
+
+class FileRowsReader(Protocol):
+    """Reads the files of a table, at one version, with their statistics."""
+
+    def list_columns(self, columns: Sequence[Column]) -> tuple[Column, ...]:
+        """Return the columns with statistics: the given ones, and those that the format computes of them."""
+        ...
+
+    def plan(self, columns: Sequence[Column]) -> FileRowsJob:
+        """Return the job that reads the files with the statistics of columns."""
+        ...
+
+    def split_conjuncts(self, predicate: Predicate) -> tuple[Sequence[Conjunct], Sequence[Conjunct]]:
+        """Return the conjuncts that prune by partition values alone, and those that prune by all statistics."""
+        ...
+
+    def resolve_paths(self, files: pa.Table) -> pa.Table:
+        """Return files with their paths resolved in the file system, and with sizes that match."""
+        ...
+
+
+@runtime_checkable
+class HasFileRows(Protocol):
+    """A table whose metadata has statistics of files, in parts that executors can read."""
+
+    def file_rows(self) -> FileRowsReader: ...
+
+
+# --- The columns with statistics, as arguments of a job ---------------------------------------------------------------
+
+
+def columns_to_json(columns: Sequence[Column]) -> dict[str, Any]:
+    """Convert columns with their types to JSON values."""
+    kinds = pa.schema([pa.field(str(number), column.type) for number, column in enumerate(columns)])
+    return {"paths": [list(column.path) for column in columns], "types": schema_to_text(kinds)}
+
+
+def read_columns(arguments: Arguments) -> tuple[Column, ...]:
+    """Return the columns in the arguments of a job, which `columns_to_json` converted."""
+    given = arguments["columns"]
+    kinds = schema_from_text(given["types"]).types
+    return tuple(Column(tuple(path), type=kind) for path, kind in zip(given["paths"], kinds, strict=True))
+
+
+def schema_to_text(schema: pa.Schema) -> str:
+    """Convert a schema to text."""
+    return b64encode(schema.serialize()).decode()
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    """Convert the result of `schema_to_text` back to a schema."""
+    return pa.ipc.read_schema(pa.BufferReader(b64decode(text)))
