@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tamis
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -133,10 +133,10 @@ def test_plans_of_iceberg_tables_find_the_same_files(tmp_path: Path) -> None:
     assert str(tmp_path) not in done.stdout
     assert len(list(tmp_path.iterdir())) == 3
     (by_values,) = tmp_path.glob("*-by-values")
-    planned = planner_of(tamis.open(by_values).scan("id = 10500")).listing.files
+    planned = get_planner(tamis.open(by_values).scan("id = 10500")).listing.files
     # The values of the delete are of the first ids of its data file.
     assert [len(each or []) for each in planned["deletes"].to_pylist()] == [1]
-    assert planner_of(tamis.open(by_values).scan("id = 11500")).listing.files["deletes"].null_count == 1
+    assert get_planner(tamis.open(by_values).scan("id = 11500")).listing.files["deletes"].null_count == 1
 
 
 def test_round_trips_are_the_longest_chain_of_requests_that_wait_for_each_other(

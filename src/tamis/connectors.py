@@ -29,7 +29,7 @@ from tamis.query.connectors.connector import (
     PushedRows,
 )
 from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
-from tamis.scan.reading.bloom_join_filter import KeySieve
+from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 
 __all__ = [
     "Connector",
@@ -42,7 +42,7 @@ __all__ = [
     "PushedRows",
     "AggregateCall",
     "JoinKind",
-    "KeySieve",
+    "BloomJoinFilter",
     "Named",
     "Output",
     "SortKey",

@@ -26,7 +26,7 @@ from tamis.parquet.footer.leaves import Int96
 from tamis.scan.engine import spark_scans
 from tamis.scan.planning.plan import describe_files
 from tamis.scan.planning.scan_planner import check_limit
-from tamis.scan.scan import Scan, ScanRequest, make_scan, planner_of
+from tamis.scan.scan import Scan, ScanRequest, get_planner, make_scan
 from tamis.types import type_name
 
 
@@ -185,7 +185,7 @@ class Table:
 
         Columns: `path`, `size`, `num_records` (null where unknown), and one for each of `partition_columns`.
         """
-        predicate = planner_of(self.scan(where, levels=levels)).predicate
+        predicate = get_planner(self.scan(where, levels=levels)).predicate
         listing = self._source.list_files(predicate, levels, with_rows=True)
         has_own = "num_records" in listing.files.column_names
         found = describe_files(

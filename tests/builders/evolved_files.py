@@ -20,7 +20,7 @@ from builders.values import array_of, values_that_fit
 from tamis.expr.evaluate import to_physical_value
 from tamis.formats.jobs import Planning
 from tamis.formats.source import FileListing
-from tamis.io.ranges import NEVER_CHANGES
+from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.field_names import ELEMENT, FIELD_ID, ColumnMapping, MappedField
 from tamis.skipping.predicate import Predicate
@@ -70,7 +70,7 @@ class StoredFiles:
         columns: dict[str, Any] = {
             "path": [str(path) for path in paths],
             "size": pa.array([path.stat().st_size for path in paths], pa.int64()),
-            "modified_ns": pa.array([NEVER_CHANGES] * len(paths), pa.int64()),
+            "modified_ns": pa.array([IMMUTABLE] * len(paths), pa.int64()),
             "file_format": pa.array(self.formats or ["parquet"] * len(paths), pa.string()),
         }
         if self.formats is not None:

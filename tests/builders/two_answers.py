@@ -10,7 +10,7 @@ import pyarrow as pa
 import tamis
 from tamis.expr.nodes import TRUE
 from tamis.expr.sql.printer import to_sql
-from tamis.scan.scan import Scan, planner_of
+from tamis.scan.scan import Scan, get_planner
 from tamis.table import Table
 
 ONE_IN = 6
@@ -23,7 +23,7 @@ _to_arrow = Scan.to_arrow
 def check_two_answers(scan: Scan) -> pa.Table:
     """The rows of a scan; an error where another way to count them finds more or fewer."""
     rows = _to_arrow(scan)
-    planner = planner_of(scan)
+    planner = get_planner(scan)
     what = (planner.predicate.text, sorted(planner.levels), planner.limit)
     assert scan.count() == rows.num_rows, ("count()", what)
     assert sum(batch.num_rows for batch in scan.to_batches()) == rows.num_rows, ("to_batches()", what)
@@ -34,7 +34,7 @@ def check_two_answers(scan: Scan) -> pa.Table:
 
 
 def _counted_in_sql(scan: Scan) -> Any:
-    predicate = planner_of(scan).predicate.expr
+    predicate = get_planner(scan).predicate.expr
     where = "" if predicate == TRUE else f" WHERE {to_sql(predicate)}"
-    session = tamis.connect().register("t", Table(planner_of(scan).source))
+    session = tamis.connect().register("t", Table(get_planner(scan).source))
     return session.sql(f"SELECT count(*) AS n FROM t{where}").to_arrow()["n"][0].as_py()

@@ -16,7 +16,7 @@ from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.cli.application import program
 from tamis.formats.source import levels_of_format
-from tamis.scan.verify import level_subsets
+from tamis.scan.verify import list_level_subsets
 
 Run = Callable[..., Result]
 
@@ -94,9 +94,9 @@ def test_manifests_are_a_level_of_a_plan(table: IcebergFolder, run: Run) -> None
 def test_O1_verify_calls_one_combination_of_levels_all(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(level_subsets(levels_of_format("iceberg"))) == 128
+    assert len(list_level_subsets(levels_of_format("iceberg"))) == 128
     # None, each alone, all but one, all.
-    monkeypatch.setattr("tamis.scan.verify.MOST_LEVELS_FOR_ALL_SUBSETS", 1)
+    monkeypatch.setattr("tamis.scan.verify.MAX_LEVELS_FOR_ALL_SUBSETS", 1)
     made = IcebergFolder(tmp_path / "t", [field(1, "id", "long")])
     made.commit(made.data_file("1.parquet", pa.table({"id": [1, 2]})))
     lines = run("verify", made.folder, "--where", "id = 1").output.splitlines()

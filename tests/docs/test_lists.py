@@ -62,7 +62,7 @@ def test_the_spark_page_has_the_thresholds_of_planning() -> None:
     page = text_of("spark.md")
     assert f"at least {AUTO_PARTS} work units with at least {AUTO_BYTES // 2**20} MiB together" in page
     assert f"| {tree.DIRECTORIES_PER_CALL} directories | {SMALL_READ // 2**10} KiB a directory |" in page
-    assert f"| {slices.FILES_TOGETHER:,} files | {SMALL_READ // 2**10} KiB a file |" in page
+    assert f"| {slices.FILES_PER_SLICE:,} files | {SMALL_READ // 2**10} KiB a file |" in page
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:

@@ -39,7 +39,7 @@ def _by_pages() -> Iterator[None]:
 def test_O8_I1_I6_plans_of_iceberg_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))
+        patch.setattr(slices, "FILES_PER_SLICE", choices.number(1, 4))
         case = random_iceberg_case(choices, Path(folder), predicates=3)
         number, _ = choices.one_of(case.states)
         worker = WorkerHere()

@@ -48,7 +48,7 @@ def _by_pages() -> Iterator[None]:
 def small_slices(choices: Choices) -> Iterator[None]:
     """Use small slices, so that a table of few files is planned in several parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))
+        patch.setattr(slices, "FILES_PER_SLICE", choices.number(1, 4))
         patch.setattr(listing_job, "DIRECTORIES_PER_CALL", choices.number(1, 4))
         patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
         yield

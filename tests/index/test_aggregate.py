@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tamis.index.file_aggregate import FileRows
+from tamis.index.file_aggregate import FileAggregator
 from tamis.index.spec import IndexedColumn
 
 CASES: dict[str, tuple[list[tuple[int, int | None, Any, Any, bool | None]], tuple[Any, ...]]] = {
@@ -38,7 +38,7 @@ def test_a_file_is_described_by_its_row_groups(name: str) -> None:
     groups, expected = CASES[name]
     described = [*around, *groups, *around]
     column = IndexedColumn(("v",), ("v",), pa.int64())
-    found = FileRows(np.array([1, len(groups), 1])).describe(
+    found = FileAggregator(np.array([1, len(groups), 1])).aggregate(
         {
             "row_count": pa.array([each[0] for each in described], pa.int64()),
             "null_count:v": pa.array([each[1] for each in described], pa.int64()),
@@ -63,7 +63,7 @@ def test_F3_nan_that_was_not_counted_in_one_row_group_is_not_counted() -> None:
         "lower:v": pa.array([1.0, -0.0, None]),
         "upper:v": pa.array([1.0, 0.0, None]),
     }
-    found = FileRows(np.array([2, 1])).describe(groups, (column,))
+    found = FileAggregator(np.array([2, 1])).aggregate(groups, (column,))
     assert found["nan_count:v"].to_pylist() == [None, 1]
     assert found["lower:v"].to_pylist() == [-0.0, None]
 
@@ -76,5 +76,5 @@ def test_types_that_arrow_cannot_sort_have_bounds_too(data_type: pa.DataType) ->
         else pa.array([2.0, 1.0]).cast(data_type)
     )
     groups = {"row_count": pa.array([1, 1]), "null_count:v": pa.array([0, 0]), "lower:v": values, "upper:v": values}
-    found = FileRows(np.array([2])).describe(groups, (IndexedColumn(("v",), ("v",), data_type),))
+    found = FileAggregator(np.array([2])).aggregate(groups, (IndexedColumn(("v",), ("v",), data_type),))
     assert (found["lower:v"][0], found["upper:v"][0]) == (values[1], values[0])

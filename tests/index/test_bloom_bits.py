@@ -14,13 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.index import bloom_bits
-from tamis.index.bloom_bits import bits_of, canonical_leaf, filter_size, hashes_of_items, hashes_of_values
+from tamis.index.bloom_bits import (
+    build_filter,
+    compute_filter_size,
+    find_canonical_leaf,
+    hash_column_values,
+    hash_distinct_values,
+)
 from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.indexes.bloom_filter import BloomFilter
 
 
 def leaf_of(data_type: pa.DataType) -> Leaf:
-    found = canonical_leaf(data_type)
+    found = find_canonical_leaf(data_type)
     assert found is not None
     return found
 
@@ -28,9 +34,9 @@ def leaf_of(data_type: pa.DataType) -> Leaf:
 @given(st.sets(st.integers(0, 2**64 - 1)), st.sampled_from([0.5, 0.01, 0.0001]))
 def test_every_hash_that_was_put_in_is_there(numbers: set[int], share: float) -> None:
     hashes = np.array(sorted(numbers), np.uint64)
-    bits = bits_of(hashes, share)
+    bits = build_filter(hashes, share)
     assert bits is not None
-    assert len(bits) == filter_size(len(numbers), share)
+    assert len(bits) == compute_filter_size(len(numbers), share)
     assert BloomFilter.from_bytes(bits).might_contain_hashes(hashes).all()
 
 
@@ -38,23 +44,23 @@ def test_every_hash_that_was_put_in_is_there(numbers: set[int], share: float) ->
 def test_no_more_is_taken_for_present_than_was_asked_for(share: float) -> None:
     generator = np.random.default_rng(7)
     inside, others = (generator.integers(0, 2**64, 20_000, np.uint64) for _ in range(2))
-    bits = bits_of(np.unique(inside), share)
+    bits = build_filter(np.unique(inside), share)
     assert bits is not None
     wrong = BloomFilter.from_bytes(bits).might_contain_hashes(others).mean()
     assert share / 2 < wrong < share * 1.5
 
 
 def test_nothing_is_in_an_empty_filter() -> None:
-    bits = bits_of(np.empty(0, np.uint64), 0.01)
+    bits = build_filter(np.empty(0, np.uint64), 0.01)
     assert bits == bytes(32)
     assert not BloomFilter.from_bytes(bits).might_contain_hashes(np.arange(9, dtype=np.uint64)).any()
 
 
 def test_a_filter_that_would_be_too_large_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bloom_bits, "LARGEST_FILTER", 64)
-    assert bits_of(np.arange(10, dtype=np.uint64), 0.01) is not None
-    assert bits_of(np.arange(1000, dtype=np.uint64), 0.01) is None
-    assert filter_size(bloom_bits.most_distinct(0.01), 0.01) <= 64
+    monkeypatch.setattr(bloom_bits, "MAX_FILTER_BYTES", 64)
+    assert build_filter(np.arange(10, dtype=np.uint64), 0.01) is not None
+    assert build_filter(np.arange(1000, dtype=np.uint64), 0.01) is None
+    assert compute_filter_size(bloom_bits.compute_max_distinct(0.01), 0.01) <= 64
 
 
 def little(number: int, width: int) -> bytes:
@@ -88,21 +94,21 @@ FORMS: list[tuple[pa.DataType, object, bytes]] = [
 def test_the_form_in_which_values_are_hashed_is_part_of_the_format(
     data_type: pa.DataType, value: object, form: bytes
 ) -> None:
-    hashes = hashes_of_items(pa.array([value], data_type), leaf_of(data_type))
+    hashes = hash_distinct_values(pa.array([value], data_type), leaf_of(data_type))
     assert hashes is not None
     assert hashes.tolist() == [xxhash.xxh64_intdigest(form)]
 
 
 def test_F5_zeros_are_one_value_and_nan_is_never_asked_for() -> None:
     leaf = leaf_of(pa.float64())
-    stored = hashes_of_values(pa.array([-0.0, float("nan"), None, 2.0]), leaf)
-    asked = hashes_of_items(pa.array([0.0]), leaf)
+    stored = hash_column_values(pa.array([-0.0, float("nan"), None, 2.0]), leaf)
+    asked = hash_distinct_values(pa.array([0.0]), leaf)
     assert stored is not None
     assert asked is not None
     assert set(asked.tolist()) <= set(stored.tolist())
-    assert hashes_of_items(pa.array([float("nan")]), leaf) is None
+    assert hash_distinct_values(pa.array([float("nan")]), leaf) is None
 
 
 @pytest.mark.parametrize("data_type", [pa.bool_(), pa.list_(pa.int8()), pa.month_day_nano_interval()])
 def test_other_types_have_no_filter(data_type: pa.DataType) -> None:
-    assert canonical_leaf(data_type) is None
+    assert find_canonical_leaf(data_type) is None

@@ -23,7 +23,7 @@ from tamis.index.operations import Progress
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two files per work item, so that a small table has several."""
-    monkeypatch.setattr(building, "MOST_FILES_OF_AN_ITEM", 2)
+    monkeypatch.setattr(building, "MAX_FILES_PER_ITEM", 2)
 
 
 class Interrupted(Exception):
@@ -163,7 +163,7 @@ def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path, small_piec
 
 
 def test_full_parts_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None) -> None:
-    monkeypatch.setattr(merging, "FULL_FILES", 4)
+    monkeypatch.setattr(merging, "MAX_FILES_PER_PART", 4)
     root = write_files(tmp_path / "t", range(9))
     tamis.index.build(root)
     before = {path.name for path in index_of(root).glob("part-*")}

@@ -21,7 +21,7 @@ import tamis
 from builders.indexed import data_files, index_of, write_files
 from tamis.errors import CorruptFile, MissingFile, StorageError, UnsupportedFeature
 from tamis.index import store
-from tamis.index.entries import PIECES
+from tamis.index.entries import COLUMN_CACHE
 from tamis.index.store import Current, Part
 from tamis.parquet.footer.footer import FOOTERS
 
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 def check_rows(root: Path) -> None:
     """What queries return with whatever is there of an index."""
     FOOTERS.clear()
-    PIECES.clear()
+    COLUMN_CACHE.clear()
     table = tamis.open(root)
     assert table.scan("id >= 0").count() == len(data_files(root)) * 10
     assert table.scan("id = 25").to_arrow()["id"].to_pylist() == [25]
@@ -113,7 +113,7 @@ def test_a_reader_that_loses_its_parts_meanwhile_returns_all_rows(root: Path) ->
     assert table.scan("id = 25").plan("files").num_files == 1
     tamis.index.drop(root)
     FOOTERS.clear()
-    PIECES.clear()
+    COLUMN_CACHE.clear()
     assert table.scan("name = 'n7919' AND x >= 0").to_arrow()["id"].to_pylist() == [1]
 
 
@@ -232,8 +232,8 @@ import os, pathlib, signal, sys
 import tamis
 from tamis.index import building, store
 
-building.MOST_FILES_OF_AN_ITEM = 3
-building.FEWEST_FILES_OF_AN_ITEM = 1
+building.MAX_FILES_PER_ITEM = 3
+building.MIN_FILES_PER_ITEM = 1
 steps = 0
 
 def counted(function):

@@ -34,7 +34,7 @@ def remote(tmp_path: Path) -> IndexStore:
 def test_parts_are_written_made_current_replaced_and_dropped_anywhere(remote: IndexStore, tmp_path: Path) -> None:
     assert not remote.storage.is_local
     assert remote.read_current() is None
-    assert remote.leftover_parts([]) == []
+    assert remote.find_unreferenced_parts([]) == []
     write_files(tmp_path / "t", range(2))
     tamis.index.build(tmp_path / "t")
     current = Current.from_bytes((index_of(tmp_path / "t") / "current.json").read_bytes(), "")
@@ -47,9 +47,9 @@ def test_parts_are_written_made_current_replaced_and_dropped_anywhere(remote: In
         assert remote.has_parts(found.parts)
         (batch,) = remote.read_part(part, ["path", "nothing"])
         assert batch.to_pydict() == {"path": [f"{number}"]}
-        assert remote.schemas_of(part) == [b"schema"]
-        assert remote.spec_of(part) == SPEC
-    assert len(remote.leftover_parts([part.name])) == 1
+        assert remote.read_schemas(part) == [b"schema"]
+        assert remote.read_spec(part) == SPEC
+    assert len(remote.find_unreferenced_parts([part.name])) == 1
     assert remote.drop()
     assert list((tmp_path / "remote").iterdir()) == []
     assert not remote.drop()

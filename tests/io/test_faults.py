@@ -12,7 +12,7 @@ import pytest
 from tamis.errors import MissingFile, StorageError
 from tamis.io.listing import find_file, list_directories, list_directory
 from tamis.io.ranges import RangedFile, read_ranges
-from tamis.io.retries import RetryPolicy, is_transient, with_retries
+from tamis.io.retries import RetryPolicy, is_transient, run_with_retries
 from tamis.io.storage import Storage, open_storage
 
 
@@ -143,8 +143,8 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 
 def test_pauses_grow_and_vary() -> None:
     policy = RetryPolicy(first_pause=0.1, growth=4)
-    assert all(0.05 <= policy.pause(1) <= 0.1 and 0.2 <= policy.pause(2) <= 0.4 for _ in range(100))
-    assert len({policy.pause(1) for _ in range(10)}) > 1
+    assert all(0.05 <= policy.compute_pause(1) <= 0.1 and 0.2 <= policy.compute_pause(2) <= 0.4 for _ in range(100))
+    assert len({policy.compute_pause(1) for _ in range(10)}) > 1
 
 
 def test_connections_and_busy_stores_are_transient_and_missing_things_are_not() -> None:
@@ -163,12 +163,12 @@ def test_a_refusal_of_the_system_names_the_place_once() -> None:
     with pytest.raises(
         StorageError, match=r"^no permission to read '/data/t'\. Ask its owner for the right to read it$"
     ):
-        with_retries(refused, RetryPolicy(), "read", "/data/t")
+        run_with_retries(refused, RetryPolicy(), "read", "/data/t")
     with pytest.raises(StorageError, match=r"^no permission to remove '/data/t'\. Ask .* the right to remove it$"):
-        with_retries(refused, RetryPolicy(), "remove", "/data/t")
+        run_with_retries(refused, RetryPolicy(), "remove", "/data/t")
 
     def broken() -> None:
         raise OSError(5, "Cannot read '/data/t'. Detail: [errno 5] Input/output error")
 
     with pytest.raises(StorageError, match=r"^cannot read '/data/t' after 1 try: Input/output error$"):
-        with_retries(broken, RetryPolicy(tries=1), "read", "/data/t")
+        run_with_retries(broken, RetryPolicy(tries=1), "read", "/data/t")

@@ -14,7 +14,7 @@ import tamis
 from tamis.errors import CorruptFile
 from tamis.io import open_files
 from tamis.io.counters import IoCounters
-from tamis.io.open_files import MOST_OPEN, OpenFile, OpenFiles
+from tamis.io.open_files import MAX_OPEN_FILES, OpenFile, OpenFiles
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.footer import FOOTERS
@@ -88,18 +88,18 @@ def test_E2_a_file_that_was_replaced_shows_when_it_is_asked_for_again(store: paf
 
 def test_a_file_that_was_opened_long_ago_is_opened_again(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     RangedFile(storage, "bucket/file")
-    monkeypatch.setattr(open_files, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(open_files, "MAX_AGE_SECONDS", -1.0)
     RangedFile(storage, "bucket/file")
     assert storage.counters.requests == 2
 
 
 def test_few_files_stay_open_and_none_in_a_copy_for_another_process() -> None:
     files = OpenFiles()
-    for number in range(MOST_OPEN + 1):
+    for number in range(MAX_OPEN_FILES + 1):
         files.put(f"{number}", OpenFile(pa.BufferReader(b""), 0))
     assert files.get("0") is None
     assert files.get("1") is not None
-    assert files.get(f"{MOST_OPEN}") is not None
+    assert files.get(f"{MAX_OPEN_FILES}") is not None
     assert pickle.loads(pickle.dumps(files)).get("1") is None
 
 

@@ -12,13 +12,13 @@ import pytest
 from tamis.errors import CorruptFile, StorageError
 from tamis.io.ranges import (
     LOCAL,
+    MAX_BUFFERED_FILE_BYTES,
     MIB,
     REMOTE,
-    SMALL_FILE,
     Coalescing,
     PrefetchedFile,
     RangedFile,
-    file_of_ranges,
+    make_prefetched_file,
     read_ranges,
     read_tail,
 )
@@ -66,7 +66,7 @@ def test_a_remote_open_counts_as_a_request_and_gaps_are_wider(tmp_path: Path) ->
 
 
 def test_merging_covers_every_range_with_one_read_and_stays_below_the_largest() -> None:
-    rule = Coalescing(gap=10, largest=100)
+    rule = Coalescing(gap=10, max_bytes=100)
     assert rule.merge([(0, 60), (60, 60), (125, 10)]) == [(0, 60), (60, 75)]
     assert rule.merge([(0, 60), (59, 60)]) == [(0, 119)], "what overlaps stays together"
     assert rule.merge([(0, 500)]) == [(0, 500)]
@@ -148,11 +148,11 @@ def test_parquet_is_read_from_the_fetched_column_chunks_alone(tmp_path: Path) ->
     assert storage.counters.bytes_read == sum(length for _, length in ranges)
 
 
-@pytest.mark.parametrize("size", [1000, SMALL_FILE, SMALL_FILE + 1])
+@pytest.mark.parametrize("size", [1000, MAX_BUFFERED_FILE_BYTES, MAX_BUFFERED_FILE_BYTES + 1])
 def test_a_file_of_ranges_gives_them_at_their_places(size: int) -> None:
     ranges = [(900, pa.py_buffer(b"x" * 100)), (10, pa.py_buffer(b"abc"))]
-    made = file_of_ranges(ranges, size)
-    assert isinstance(made, PrefetchedFile) == (size > SMALL_FILE)
+    made = make_prefetched_file(ranges, size)
+    assert isinstance(made, PrefetchedFile) == (size > MAX_BUFFERED_FILE_BYTES)
     assert made.size() == size
     for start, buffer in ranges:
         made.seek(start)

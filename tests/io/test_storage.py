@@ -88,7 +88,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("library", SPELLINGS)
 def test_the_spellings_of_other_libraries_mean_the_same(library: str) -> None:
-    assert S3Options.from_options(SPELLINGS[library]).arguments("bucket") == {
+    assert S3Options.from_options(SPELLINGS[library]).to_arguments("bucket") == {
         "access_key": "key",
         "secret_key": "secret",
         "session_token": "token",
@@ -106,7 +106,7 @@ def test_flags_timeouts_and_an_endpoint_without_scheme() -> None:
         "timeout": "500ms",
         "s3.connect-timeout": 5,
     }
-    assert S3Options.from_options(options).arguments("bucket") == {
+    assert S3Options.from_options(options).to_arguments("bucket") == {
         "anonymous": True,
         "endpoint_override": "minio:9000",
         "scheme": "https",
@@ -125,7 +125,7 @@ def test_options_reach_the_s3_file_system() -> None:
         "s3://bucket/some table/a%20b",
         False,
     )
-    assert storage.place("bucket/x") == "s3://bucket/x"
+    assert storage.format_path("bucket/x") == "s3://bucket/x"
 
 
 def test_credentials_in_a_uri_are_used_and_not_kept_in_its_text() -> None:

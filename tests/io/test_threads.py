@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tamis.io.threads import POOL_SIZE, default_threads, run_in_threads
+from tamis.io.threads import POOL_SIZE, choose_threads, run_in_threads
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -60,7 +60,7 @@ def test_calls_within_calls_get_on_when_every_thread_is_taken() -> None:
 def test_remote_work_takes_more_threads_than_local_work_and_never_more_than_32(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, local, remote in ((2, 4, 8), (64, 128, 32)):
         monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
-        assert (default_threads(is_local=True), default_threads(is_local=False)) == (local, remote)
+        assert (choose_threads(is_local=True), choose_threads(is_local=False)) == (local, remote)
 
 
 def test_a_patient_caller_does_alone_what_takes_no_time() -> None:

@@ -31,7 +31,7 @@ from tamis.expr.nodes import Call, not_
 from tamis.formats.delta.planning import file_batches
 from tamis.formats.delta.planning import prune_files as files
 from tamis.formats.source import LEVELS
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 """A whole table is written for each example."""
@@ -176,10 +176,10 @@ def test_O3_O4_O5_O6_tables_that_deltalake_wrote(data: st.DataObject) -> None:
 
 def planned_files(table: tamis.Table, said: Said) -> dict[str, bool]:
     """The files that a scan plans, below the table, and whether each matches whole."""
-    listing = planner_of(table.scan(said.expr)).listing
-    assert listing.matched is not None
+    listing = get_planner(table.scan(said.expr)).listing
+    assert listing.fully_matched is not None
     paths = [path.removeprefix(f"{table._source.storage.root}/") for path in listing.files["path"].to_pylist()]
-    return dict(zip(paths, listing.matched.tolist(), strict=True))
+    return dict(zip(paths, listing.fully_matched.tolist(), strict=True))
 
 
 def check_whole_and_both_sides(table: tamis.Table, ids: dict[str, list[int]], rows: pa.Table, said: list[Said]) -> None:

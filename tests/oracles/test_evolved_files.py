@@ -22,7 +22,7 @@ SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.com
 
 @pytest.fixture(autouse=True)
 def small_row_groups_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
 
 
 @settings(max_examples=max(10, settings().max_examples // 2))

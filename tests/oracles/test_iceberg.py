@@ -26,7 +26,7 @@ from builders.pyiceberg_cases import random_pyiceberg_case
 from builders.seeded import SeededChoices
 from tamis.expr.nodes import Call, not_
 from tamis.formats.source import LEVELS
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""
@@ -162,9 +162,9 @@ def test_O3_O4_O5_O6_tables_that_pyiceberg_wrote(data: st.DataObject) -> None:
 
 def planned_files(table: tamis.Table, said: Said) -> dict[str, bool]:
     """The files that a scan plans, and whether each matches whole."""
-    listing = planner_of(table.scan(said.expr)).listing
-    assert listing.matched is not None
-    return dict(zip(listing.files["path"].to_pylist(), listing.matched.tolist(), strict=True))
+    listing = get_planner(table.scan(said.expr)).listing
+    assert listing.fully_matched is not None
+    return dict(zip(listing.files["path"].to_pylist(), listing.fully_matched.tolist(), strict=True))
 
 
 def check_files(

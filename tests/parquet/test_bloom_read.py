@@ -398,7 +398,7 @@ def test_filters_beyond_the_memory_limit_are_read_in_batches(tmp_path: Path, mon
     path = one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
     together = filters_of(path)
-    monkeypatch.setattr("tamis.io.ranges.MOST_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr("tamis.io.ranges.MAX_BATCH_BYTES", 1)
     batches = list(read_bloom_filters(storage, str(path), layouts_of(path)))
     assert len(batches) == len(together) > 1
     assert [len(batch) for batch in batches] == [1] * len(batches)

@@ -75,7 +75,7 @@ def test_rebased_days_keep_their_names() -> None:
 def test_T6_rebased_dates_are_those_that_were_written_at_every_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: dict[str, str], pages: bool
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = dates(repeated=40).sort_by([("d", "ascending")])
     options = {
         "row_group_size": 100,

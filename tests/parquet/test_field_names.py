@@ -90,7 +90,7 @@ def inner(n: int) -> dict[str, object] | None:
 
 @pytest.fixture(params=["by_name", "by_id"])
 def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Renamed:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = pa.table(
         {
             "c-1": np.arange(ROWS),

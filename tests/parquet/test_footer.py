@@ -18,7 +18,7 @@ import pytest
 import tamis
 from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
-from tamis.io.ranges import NEVER_CHANGES
+from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, parse_footer, read_footer
 from tamis.parquet.footer.leaves import get_leaf_columns
@@ -119,7 +119,7 @@ def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Pat
         tree = pafs.SubTreeFileSystem(str(tmp_path / folder), pafs.LocalFileSystem())
         size = (tmp_path / folder / "f.parquet").stat().st_size
         # The same key but for the file system, also where the sizes happen to agree.
-        found.append(read_footer(Storage(tree, "", "memory"), "f.parquet", size, NEVER_CHANGES).num_rows)
+        found.append(read_footer(Storage(tree, "", "memory"), "f.parquet", size, IMMUTABLE).num_rows)
     assert found == [1, 2, 1]
 
 

@@ -23,7 +23,7 @@ INNER = pa.struct([("at", pa.timestamp("us")), ("n", pa.int64())])
 
 @pytest.fixture(params=[True, False], ids=["with pages", "without"])
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = pa.table(
         {
             "id": range(len(TIMESTAMPS)),

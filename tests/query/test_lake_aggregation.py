@@ -27,9 +27,9 @@ from builders.judge import truths
 from builders.predicates import Said
 from tamis.expr.nodes import Column
 from tamis.formats.source import LEVELS
-from tamis.scan.aggregation.aggregate_scan import FEWEST_TOGETHER, aggregate
+from tamis.scan.aggregation.aggregate_scan import MIN_FILES_PER_ROUND, aggregate
 from tamis.scan.aggregation.measures import Measure
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""
@@ -47,7 +47,7 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
             asked = random_aggregates(choices, rows.schema, keys, only_extremes=only_extremes)
             levels = choices.one_of([LEVELS, LEVELS, ("partitions", "files"), ("row_groups",), ()])
             scan = table.scan(None if each is None else each.expr, levels=levels)
-            found = aggregate(planner_of(scan), asked.keys, asked.measures)
+            found = aggregate(get_planner(scan), asked.keys, asked.measures)
             assert texts_of(found) == judged(expected, asked), (each, asked, levels)
 
 
@@ -103,7 +103,7 @@ def delta_table(folder: Path, **options: object) -> tamis.Table:
 
 
 def answered(table: tamis.Table, where: str | None, keys: list[Column], measures: list[Measure]) -> list[list[object]]:
-    return [list(row.values()) for row in aggregate(planner_of(table.scan(where)), keys, measures).to_pylist()]
+    return [list(row.values()) for row in aggregate(get_planner(table.scan(where)), keys, measures).to_pylist()]
 
 
 def without_files(folder: Path, *kept: str) -> None:
@@ -204,7 +204,7 @@ def test_fully_matched_row_groups_are_not_read(tmp_path: Path) -> None:
     rows = pa.table({"id": range(1000), "text": [f"{number:04}" for number in range(1000)]})
     pq.write_table(rows, tmp_path / "f.parquet", row_group_size=100)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 100 AND id < 900")
-    found = aggregate(planner_of(scan), [], [Measure("count"), Measure("min", ID), Measure("max", ID)])
+    found = aggregate(get_planner(scan), [], [Measure("count"), Measure("min", ID), Measure("max", ID)])
     assert found.to_pylist() == [{"m0": 800, "m1": 100, "m2": 899}]
     assert scan.report is not None
     footer = pq.read_metadata(tmp_path / "f.parquet").serialized_size
@@ -212,7 +212,7 @@ def test_fully_matched_row_groups_are_not_read(tmp_path: Path) -> None:
     # The footer, and the bytes read with it.
     assert scan.report.bytes_read <= max(footer + 8, 64 * 1024)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 150 AND id < 900")
-    assert aggregate(planner_of(scan), [], [Measure("count")]).to_pylist() == [{"m0": 750}]
+    assert aggregate(get_planner(scan), [], [Measure("count")]).to_pylist() == [{"m0": 750}]
 
 
 def test_F1_the_maximum_of_floats_is_nan_if_there_is_one(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_I3_an_iceberg_table_counts_without_files_and_opens_few_for_a_maximum(tm
     folder.commit(*(folder.data_file(f"{number}.parquet", part) for number, part in enumerate(parts)))
     table = tamis.open(tmp_path)
     measures = [Measure("count"), Measure("count", TEXT), Measure("count", DAY)]
-    last = [f"{number}.parquet" for number in range(30 - FEWEST_TOGETHER, 30)]
+    last = [f"{number}.parquet" for number in range(30 - MIN_FILES_PER_ROUND, 30)]
     without_files(tmp_path, *last)
     # The bounds of a file say where to look first; that they are values is for its footer to tell.
     assert answered(table, None, [], [Measure("max", ID)]) == [[299]]

@@ -24,8 +24,8 @@ from builders.tables import write_hive_table
 from tamis.engines.duckdb import native_scan as own_files
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation.aggregate_scan import aggregate
-from tamis.scan.aggregation.measures import Measure, Partials, can_sum
-from tamis.scan.scan import planner_of
+from tamis.scan.aggregation.measures import Measure, PartialResults, can_sum
+from tamis.scan.scan import get_planner
 from tamis.session import Session
 
 SUMMED = "summed while reading"
@@ -167,9 +167,9 @@ def test_a_batch_whose_sum_is_too_large_for_64_bits_is_not_wrapped() -> None:
         {"x": pa.array([most, most, None, -5], pa.int64()), "k": pa.array([1, 1, 1, 2], pa.int64())}
     )
     for keys in ((), (k,)):
-        partials = Partials(keys, (Measure("sum", x),))
-        merged = partials.merged([partials.of_rows(batch), partials.of_rows(batch)])
-        found = sorted(partials.finished(merged)["m0"].to_pylist())
+        partials = PartialResults(keys, (Measure("sum", x),))
+        merged = partials.merge([partials.from_rows(batch), partials.from_rows(batch)])
+        found = sorted(partials.finish(merged)["m0"].to_pylist())
         assert found == ([4 * most - 10] if not keys else [-10, 4 * most])
 
 
@@ -179,7 +179,7 @@ def test_the_smallest_and_largest_decimals_of_a_batch(digits: int) -> None:
     x = Column(("x",), type=data_type)
     most = Decimal(10**digits - 1).scaleb(-2, Context(prec=40))
     least = most.copy_negate()
-    partials = Partials((), (Measure("min", x), Measure("max", x)))
+    partials = PartialResults((), (Measure("min", x), Measure("max", x)))
     for values, expected in (
         ([Decimal("0.05"), None, least, most, Decimal("-0.01")], (least, most)),
         ([None, Decimal("-0.02"), Decimal("-0.01")], (Decimal("-0.02"), Decimal("-0.01"))),
@@ -187,7 +187,7 @@ def test_the_smallest_and_largest_decimals_of_a_batch(digits: int) -> None:
     ):
         whole = pa.record_batch({"x": pa.array([most, *values, least], data_type)})
         # A batch may be a part of longer arrays.
-        found = partials.finished(partials.of_rows(whole.slice(1, len(values)))).to_pylist()
+        found = partials.finish(partials.from_rows(whole.slice(1, len(values)))).to_pylist()
         assert found == [{"m0": expected[0], "m1": expected[1]}]
 
 
@@ -251,7 +251,7 @@ def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
     row_group = pq.read_metadata(path).row_group(0)
     numbers, texts = row_group.column(0), row_group.column(1)
     scan = table.scan()
-    assert aggregate(planner_of(scan), [], [Measure("sum", Column(("id",), type=pa.int32()))]).to_pylist() == [
+    assert aggregate(get_planner(scan), [], [Measure("sum", Column(("id",), type=pa.int32()))]).to_pylist() == [
         {"m0": 199_990_000}
     ]
     assert scan.report is not None
@@ -380,7 +380,7 @@ def test_A4_only_visible_rows_and_values_are_summed(tmp_path: Path, kind: str) -
 def test_sums_are_computed_in_batches_of_filtered_rows(place: Path) -> None:
     scan = tamis.open(place).scan("int32 > 0 AND key <> 'k1'")
     measures = [Measure("sum", Column(("large",), type=pa.int64())), Measure("count")]
-    (found,) = aggregate(planner_of(scan), [], measures).to_pylist()
+    (found,) = aggregate(get_planner(scan), [], measures).to_pylist()
     rows = scan.to_arrow().num_rows
     assert found == {"m0": rows * (2**63 - 1), "m1": rows}
     assert 0 < rows < 200

@@ -28,8 +28,8 @@ from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation import top_n
 from tamis.scan.aggregation.measures import can_compare
-from tamis.scan.aggregation.top_n import top_rows
-from tamis.scan.scan import planner_of
+from tamis.scan.aggregation.top_n import read_top_rows
+from tamis.scan.scan import get_planner
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""
@@ -82,7 +82,7 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
         order = {"descending": choices.flag(), "nulls_first": choices.flag()}
         count, with_ties = choices.number(1, 5), choices.flag()
         scan = table.scan(None if each is None else each.expr)
-        batches = list(top_rows(planner_of(scan), column, count, **order, with_ties=with_ties))
+        batches = list(read_top_rows(get_planner(scan), column, count, **order, with_ties=with_ties))
         found = pa.Table.from_batches(batches, scan.schema)
         context = (each, column, order, count, with_ties)
         # Nothing is invented, and nothing comes twice.
@@ -97,7 +97,7 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
 
 @pytest.fixture(autouse=True)
 def _few_files_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top_n, "FILES_AT_FIRST", 1)
+    monkeypatch.setattr(top_n, "MIN_FILES_PER_ROUND", 1)
 
 
 @FEWER
@@ -148,7 +148,7 @@ def test_only_the_file_at_the_end_of_the_order_is_opened(tmp_path: Path, descend
     scan = table.scan()
     order = Column(("id",), type=pa.int64())
     found = list(
-        top_rows(planner_of(scan), order, 3, descending=descending, nulls_first=not descending, with_ties=False)
+        read_top_rows(get_planner(scan), order, 3, descending=descending, nulls_first=not descending, with_ties=False)
     )
     ids = sorted(pa.Table.from_batches(found)["id"].to_pylist(), reverse=descending)
     assert ids[:3] == ([99, 98, 97] if descending else [0, 1, 2])
@@ -159,7 +159,7 @@ def test_row_groups_beyond_the_limit_are_not_read(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "f.parquet", row_group_size=100)
     scan = tamis.open(tmp_path / "f.parquet").scan()
     order = Column(("id",), type=pa.int64())
-    found = list(top_rows(planner_of(scan), order, 5, descending=True, nulls_first=False, with_ties=True))
+    found = list(read_top_rows(get_planner(scan), order, 5, descending=True, nulls_first=False, with_ties=True))
     assert pa.Table.from_batches(found)["id"].to_pylist() == list(range(9995, 10_000))
     assert scan.report is not None
     rows_level = scan.report.level("rows")

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tamis.scan.report.page_ranges_svg import MOST_TICKS, row_ticks, value_axis
+from tamis.scan.report.page_ranges_svg import MAX_TICKS, make_row_ticks, make_value_axis
 
 
 def axis_of(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> Any:
     lower, upper = (pa.array(bounds, data_type) for bounds in zip(*ranges, strict=True))
-    return value_axis(lower, upper)
+    return make_value_axis(lower, upper)
 
 
 def labels(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> list[str]:
@@ -83,7 +83,7 @@ def test_extremes_stand_inside_and_have_few_ticks(ranges: list[tuple[Any, Any]],
     for positions in (axis.lower, axis.upper):
         assert ((positions >= 0) & (positions <= 1)).all()
     assert (axis.lower <= axis.upper).all()
-    assert len(axis.ticks) <= MOST_TICKS + 2
+    assert len(axis.ticks) <= MAX_TICKS + 2
     assert all(-1e-9 <= position <= 1 + 1e-9 for position, _ in axis.ticks)
     assert all(len(text) <= 40 for _, text in axis.ticks)
 
@@ -103,6 +103,6 @@ def test_neighbouring_large_numbers_are_told_apart() -> None:
 
 
 def test_rows_have_ticks_from_the_first_to_the_last() -> None:
-    assert row_ticks(1_000)[0] == (0.0, "0")
-    assert row_ticks(1_000)[-1] == (1.0, "1,000")
-    assert row_ticks(0) == []
+    assert make_row_ticks(1_000)[0] == (0.0, "0")
+    assert make_row_ticks(1_000)[-1] == (1.0, "1,000")
+    assert make_row_ticks(0) == []

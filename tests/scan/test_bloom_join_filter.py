@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.scan.reading import bloom_join_filter as module
-from tamis.scan.reading.bloom_join_filter import KeySieve, sieved
+from tamis.scan.reading.bloom_join_filter import BloomJoinFilter, apply_join_filter
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(keys=st.lists(INTEGERS | st.none()), others=st.lists(INTEGERS | st.none()))
 def test_every_key_passes_and_null_does_not(keys: list[int | None], others: list[int | None]) -> None:
-    join_filter = KeySieve(pa.array(keys, pa.int64()))
-    passed = join_filter.may_be_in(pa.array([*keys, *others], pa.int64()))
+    join_filter = BloomJoinFilter(pa.array(keys, pa.int64()))
+    passed = join_filter.may_contain(pa.array([*keys, *others], pa.int64()))
     for value, has_passed in zip([*keys, *others], passed.tolist(), strict=True):
         assert has_passed or value not in keys or value is None
         assert not (has_passed and value is None)
@@ -28,30 +28,32 @@ def test_every_key_passes_and_null_does_not(keys: list[int | None], others: list
      pa.timestamp("ns"), pa.date64()],
 )  # fmt: skip
 def test_keys_of_many_types(data_type: pa.DataType) -> None:
-    assert KeySieve.can_hold(data_type)
+    assert BloomJoinFilter.can_hold(data_type)
     day = 86_400_000 if data_type == pa.date64() else 1
     whole = pa.array([0, day, None], pa.int32() if data_type.bit_width == 32 else pa.int64())
     keys = whole.cast(data_type)
-    assert KeySieve(keys).may_be_in(keys).tolist() == [True, True, False]
+    assert BloomJoinFilter(keys).may_contain(keys).tolist() == [True, True, False]
 
 
 def test_negative_and_unsigned_keys_are_told_apart() -> None:
     keys = pa.array([2**64 - 1], pa.uint64())
-    assert KeySieve(keys).may_be_in(pa.array([2**64 - 1, 1], pa.uint64())).tolist() == [True, False]
-    assert not KeySieve.can_hold(pa.string())
-    assert not KeySieve.can_hold(pa.float64())
+    assert BloomJoinFilter(keys).may_contain(pa.array([2**64 - 1, 1], pa.uint64())).tolist() == [True, False]
+    assert not BloomJoinFilter.can_hold(pa.string())
+    assert not BloomJoinFilter.can_hold(pa.float64())
 
 
 def test_few_others_pass() -> None:
-    join_filter = KeySieve(pa.array(range(0, 2_000_000, 20)))
-    assert join_filter.may_be_in(pa.array(range(0, 2_000_000, 20))).all()
-    assert join_filter.may_be_in(pa.array(range(1, 2_000_000, 20))).mean() < 0.15
+    join_filter = BloomJoinFilter(pa.array(range(0, 2_000_000, 20)))
+    assert join_filter.may_contain(pa.array(range(0, 2_000_000, 20))).all()
+    assert join_filter.may_contain(pa.array(range(1, 2_000_000, 20))).mean() < 0.15
 
 
 def test_rows_that_nearly_all_pass_are_not_looked_at_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ENOUGH_ROWS", 3)
+    monkeypatch.setattr(module, "MIN_ROWS_TO_JUDGE", 3)
     batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [2, 9]}), pa.record_batch({"a": [9, 9]})]
-    found = [batch["a"].to_pylist() for batch in sieved(batches, KeySieve(pa.array([1, 2])), ("a",))]
+    found = [batch["a"].to_pylist() for batch in apply_join_filter(batches, BloomJoinFilter(pa.array([1, 2])), ("a",))]
     assert found == [[1, 2], [2], [9, 9]]
-    found = [batch["a"].to_pylist() for batch in sieved(batches[::-1], KeySieve(pa.array([1])), ("a",))]
+    found = [
+        batch["a"].to_pylist() for batch in apply_join_filter(batches[::-1], BloomJoinFilter(pa.array([1])), ("a",))
+    ]
     assert found == [[1]]

@@ -42,7 +42,7 @@ def rows_of(number: int) -> pa.Table:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     monkeypatch.setattr("tamis.parquet.reading.batch_sizes.MAX_BATCH_ROWS", 64)
 
 

@@ -26,10 +26,10 @@ from tamis.formats.delta.planning import prune_files
 from tamis.formats.source import LEVELS
 from tamis.scan.aggregation.aggregate_scan import aggregate
 from tamis.scan.aggregation.measures import Measure
-from tamis.scan.aggregation.top_n import top_rows
-from tamis.scan.report.funnel import funnel_text
+from tamis.scan.aggregation.top_n import read_top_rows
+from tamis.scan.report.funnel import format_funnel
 from tamis.scan.report.report import Report, add_level
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.prune import ConjunctOutcome
 
@@ -136,12 +136,12 @@ def test_skipped_files_of_a_delta_checkpoint_add_up(tmp_path: Path) -> None:
 
 def test_skipped_rows_of_aggregations_and_top_rows_add_up(tmp_path: Path) -> None:
     root = write_files(tmp_path / "table", range(4))
-    planner = planner_of(tamis.open(root).scan("x > 2 AND id < 28", columns=["id"]))
+    planner = get_planner(tamis.open(root).scan("x > 2 AND id < 28", columns=["id"]))
     column = Column(("id",), type=pa.int64())
     for measures in ([Measure("max", column), Measure("count")], [Measure("min", column)], [Measure("sum", column)]):
         aggregate(planner, [], measures)
         check_sums(planner.report, measures)
-    for _ in top_rows(planner, column, 3, descending=True, nulls_first=False, with_ties=False):
+    for _ in read_top_rows(planner, column, 3, descending=True, nulls_first=False, with_ties=False):
         pass
     check_sums(planner.report, "top")
     scan = tamis.open(root).scan("x > 2")
@@ -158,7 +158,7 @@ def test_a_note_is_a_line_of_its_own_that_pushes_nothing_aside() -> None:
     add_level(report, LevelReport("files", 5, 2, by_predicate=parts))
     add_level(report, LevelReport("row_groups", 5, 2, by_predicate=parts[:1], note=NOTE))
     add_level(report, LevelReport("pages", 5, 5, note="switched off"))
-    _, details = funnel_text(report).split("\n\nfiles ", 1)
+    _, details = format_funnel(report).split("\n\nfiles ", 1)
     assert f"files {details}".splitlines() == [
         "files        a = 1     skipped 3",
         "             bcd > 5   checked, nothing to skip",

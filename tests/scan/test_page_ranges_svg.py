@@ -15,7 +15,7 @@ import pytest
 from builders.page_files import parquet_bytes
 from tamis.errors import InvalidArgument
 from tamis.parquet import inspect
-from tamis.scan.report.page_ranges_svg import MOST_BARS, page_ranges_svg
+from tamis.scan.report.page_ranges_svg import MAX_BARS, draw_page_ranges
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -26,7 +26,7 @@ def picture(
     path = folder / file_name
     path.write_bytes(parquet_bytes(pa.table({name: values}), row_group_size=row_group_size, **options))
     found = inspect(path)
-    return page_ranges_svg(found, found.columns[0])
+    return draw_page_ranges(found, found.columns[0])
 
 
 def texts(svg: str) -> list[str]:
@@ -87,13 +87,13 @@ def test_row_groups_without_bounds_are_marked_apart(tmp_path: Path) -> None:
     assert any("2 of 3 row groups" in text for text in texts(svg))
 
 
-@pytest.mark.parametrize("pages", [MOST_BARS, MOST_BARS + 1, 8_000])
+@pytest.mark.parametrize("pages", [MAX_BARS, MAX_BARS + 1, 8_000])
 def test_thousands_of_pages_stay_a_small_picture(tmp_path: Path, pages: int) -> None:
     count = pages * 4
     values = np.random.default_rng(5).integers(0, 10**9, count)
     svg = picture(tmp_path, values, row_group_size=count, max_rows_per_page=4, write_batch_size=4)
     assert f"of {pages:,} pages" in svg
-    assert ("darker where more of them" in svg) == (pages > MOST_BARS)
+    assert ("darker where more of them" in svg) == (pages > MAX_BARS)
     assert 1_000 < len(svg) < 400_000
     ElementTree.fromstring(svg)
 

@@ -27,7 +27,7 @@ def write(path: Path, rows: pa.Table, **options: object) -> None:
 def test_H6_the_directory_wins_over_a_column_of_the_same_name_in_the_file(
     tmp_path: Path, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = pa.table({"x": np.arange(ROWS), "p": np.full(ROWS, 7), "q": np.arange(ROWS)})
     write(tmp_path / "p=1" / "a.parquet", rows, bloom_filter_options={"p": {"ndv": 10}})
     table = tamis.open(tmp_path)
@@ -81,7 +81,7 @@ def test_bytes_of_pages_that_match_whole_and_of_others_are_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages of y hold rows of x that match whole and rows that must be tested, which the dictionary is asked about."""
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = pa.table({"x": np.arange(ROWS) // 100, "y": np.arange(ROWS)})
     write(tmp_path / "a.parquet", rows, row_group_size=ROWS)
     plan = tamis.open(tmp_path).scan("x < 305 AND x % 7 <> 8").plan()
@@ -107,7 +107,7 @@ def test_without_levels_everything_is_read(tmp_path: Path) -> None:
 def test_levels_add_up_where_a_row_group_without_rows_has_no_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     files = {"x": pa.array([], pa.float32()), "other": pa.array([1], pa.int32())}
     for number, (name, values) in enumerate(files.items()):
         pq.write_table(pa.table({name: values}), tmp_path / f"{number}.parquet", write_page_index=True)

@@ -12,7 +12,7 @@ import tamis
 from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
 from tamis.scan.planning.task_data import get_task_reader, tasks_from_table, tasks_to_table
-from tamis.scan.planning.tasks import ScanTask, partition_values_of
+from tamis.scan.planning.tasks import ScanTask, read_partition_values
 
 
 def partitioned_by(folder: Path, declared: str, *texts: str | None) -> tamis.Table:
@@ -81,7 +81,7 @@ def test_F4_zeros_of_both_signs_stay_apart_in_one_read(tmp_path: Path) -> None:
     ],
 )
 def test_neighbours_with_the_very_same_values_share_them(values: pa.Array, runs: list[int]) -> None:
-    found = partition_values_of(pa.table({"p": values, "same": pa.repeat(pa.scalar(1), len(values))}))
+    found = read_partition_values(pa.table({"p": values, "same": pa.repeat(pa.scalar(1), len(values))}))
     identities = [id(each) for each in found]
     assert [list(dict.fromkeys(identities)).index(each) for each in identities] == runs
     assert all(each["p"].equals(value) or str(value) == "nan" for each, value in zip(found, values, strict=True))

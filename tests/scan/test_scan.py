@@ -27,7 +27,7 @@ from tamis.errors import (
     UnknownColumn,
 )
 from tamis.parquet.footer.footer import FOOTERS
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 ROWS_PER_FILE = 100
 ROWS_PER_GROUP = 20
@@ -122,7 +122,7 @@ def test_a_plan_of_files_opens_no_footer(table: tamis.Table) -> None:
     plan = scan.plan(depth="files")
     assert plan.num_files == 4
     assert plan.tasks == []
-    assert planner_of(scan).storage.counters.requests == 0
+    assert get_planner(scan).storage.counters.requests == 0
     with pytest.raises(InvalidArgument, match=r"no depth 'rows'\. Depths: files, row_groups, pages"):
         scan.plan(depth="rows")
 

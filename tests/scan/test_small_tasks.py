@@ -13,7 +13,7 @@ import tamis
 from builders.tables import write_hive_table
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.footer import FOOTERS, MAX_WHOLE_FILE_BYTES
-from tamis.scan.planning.tasks import MOST_BYTES_TOGETHER, MOST_TOGETHER, ScanTask, put_together
+from tamis.scan.planning.tasks import MAX_BYTES_PER_GROUP, MAX_TASKS_PER_GROUP, ScanTask, group_tasks
 
 FILES = 20
 
@@ -23,18 +23,18 @@ def task(size: int = 100, rows: int = 10) -> ScanTask:
 
 
 def lengths(tasks: list[ScanTask], most_rows: int | None = None) -> list[int]:
-    groups = list(put_together(tasks, most_rows))
+    groups = list(group_tasks(tasks, most_rows))
     assert [each for group in groups for each in group] == tasks
     return [len(group) for group in groups]
 
 
 def test_small_tasks_are_put_together_up_to_a_number() -> None:
     assert lengths([]) == []
-    assert lengths([task()] * (2 * MOST_TOGETHER + 3)) == [MOST_TOGETHER, MOST_TOGETHER, 3]
+    assert lengths([task()] * (2 * MAX_TASKS_PER_GROUP + 3)) == [MAX_TASKS_PER_GROUP, MAX_TASKS_PER_GROUP, 3]
 
 
 def test_large_tasks_stay_alone() -> None:
-    large, half = task(MOST_BYTES_TOGETHER * 5), task(MOST_BYTES_TOGETHER // 2)
+    large, half = task(MAX_BYTES_PER_GROUP * 5), task(MAX_BYTES_PER_GROUP // 2)
     assert lengths([large, large, half, half, half, large, task()]) == [1, 1, 2, 1, 1, 1]
 
 

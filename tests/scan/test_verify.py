@@ -15,8 +15,8 @@ from tamis.errors import EvaluationError, InvalidArgument, UnknownColumn, Verifi
 from tamis.formats.hive.table import HiveTable
 from tamis.formats.source import FileListing, levels_of_format
 from tamis.io.storage import open_storage
-from tamis.scan.scan import Scan, planner_of
-from tamis.scan.verify import assert_same_rows, level_subsets, name_levels, verify
+from tamis.scan.scan import Scan, get_planner
+from tamis.scan.verify import assert_same_rows, list_level_subsets, name_levels, verify
 from tamis.skipping.predicate import Predicate
 
 
@@ -50,7 +50,7 @@ class ListsTooFew:
 
 def test_every_subset_of_levels_runs_once_and_returns_the_same_rows(table: Path) -> None:
     results = verify(tamis.open(table), "region = 'eu' AND id BETWEEN 120 AND 124")
-    assert [result.levels for result in results] == level_subsets(levels_of_format("hive"))
+    assert [result.levels for result in results] == list_level_subsets(levels_of_format("hive"))
     assert {(result.rows, result.count, result.same) for result in results} == {(5, 5, True)}
     assert len({result.checksum for result in results}) == 1
     assert_same_rows(results)
@@ -103,7 +103,7 @@ def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.M
             ids = batch.column("id")
             yield (
                 batch
-                if not planner_of(scan).levels
+                if not get_planner(scan).levels
                 else batch.set_column(0, "id", pa.array([i.as_py() % 100 for i in ids]))
             )
 
@@ -115,7 +115,7 @@ def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.M
 
 
 def test_wrong_count_from_metadata_is_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Scan, "count", lambda scan: 299 if "row_groups" in planner_of(scan).levels else 300)
+    monkeypatch.setattr(Scan, "count", lambda scan: 299 if "row_groups" in get_planner(scan).levels else 300)
     with pytest.raises(VerificationFailed, match="row_groups on counts 299 rows, but 300 match"):
         assert_same_rows(verify(tamis.open(table)))
 
@@ -128,11 +128,11 @@ def test_errors_of_the_scan_are_raised_as_they_are(table: Path) -> None:
 
 
 def test_many_levels_run_in_few_subsets() -> None:
-    assert len(level_subsets("abcdef")) == 64
-    assert len(level_subsets("abcdefg")) == 128
-    assert level_subsets("abcdefgh")[:3] == [(), ("a",), ("b",)]
-    assert len(level_subsets("abcdefgh")) == 1 + 8 + 8 + 1
-    assert level_subsets("abcdefgh")[-1] == tuple("abcdefgh")
+    assert len(list_level_subsets("abcdef")) == 64
+    assert len(list_level_subsets("abcdefg")) == 128
+    assert list_level_subsets("abcdefgh")[:3] == [(), ("a",), ("b",)]
+    assert len(list_level_subsets("abcdefgh")) == 1 + 8 + 8 + 1
+    assert list_level_subsets("abcdefgh")[-1] == tuple("abcdefgh")
     assert name_levels(("partitions",)) == "partitions"
 
 

@@ -190,7 +190,7 @@ def storage_to_arguments(storage: Storage) -> dict[str, Any]:
 
 def _open_storage(arguments: Arguments) -> Storage:
     given = arguments["storage"]
-    return open_storage(given["uri"], given["options"] or None).allowing_outside(given["allow_outside"])
+    return open_storage(given["uri"], given["options"] or None).with_outside_links(given["allow_outside"])
 
 
 # --- Where a plan is computed: in this process, or in the executors of an engine --------------------------------------

@@ -79,7 +79,7 @@ def open_source(
         _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
         _refuse_index(index)
         return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
-    storage = open_storage(uri, storage_options).allowing_outside(allow_outside)
+    storage = open_storage(uri, storage_options).with_outside_links(allow_outside)
     # Imported here, because each format needs modules that the others do not.
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)

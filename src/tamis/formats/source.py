@@ -70,7 +70,7 @@ class FileListing:
     levels: tuple[LevelReport, ...]
     rows: pa.Array | None = None
     """How many rows each file has after deletes, null where unknown; None where it was not requested."""
-    matched: npt.NDArray[np.bool_] | None = None
+    fully_matched: npt.NDArray[np.bool_] | None = None
     """Whether a file is fully matched: every row satisfies the filter. None where unknown."""
     unreadable: Mapping[str, TableError] = field(default_factory=dict)
     """Partition columns with a value that their type cannot represent, with the error. They are not in `partitions`."""
@@ -89,7 +89,7 @@ class FileListing:
             files=self.files.slice(start, count),
             partitions=self.partitions.slice(start, count),
             rows=None if self.rows is None else self.rows.slice(start, count),
-            matched=None if self.matched is None else self.matched[start : start + count],
+            fully_matched=None if self.fully_matched is None else self.fully_matched[start : start + count],
         )
 
     def take(self, indices: npt.NDArray[np.int64]) -> FileListing:
@@ -100,7 +100,7 @@ class FileListing:
             files=self.files.take(chosen),
             partitions=self.partitions.take(chosen),
             rows=None if self.rows is None else self.rows.take(chosen),
-            matched=None if self.matched is None else self.matched[indices],
+            fully_matched=None if self.fully_matched is None else self.fully_matched[indices],
         )
 
 
@@ -153,7 +153,7 @@ class IndexedRowGroups:
 class FileIndex(Protocol):
     """A statistics index of a table's files, in addition to the metadata of its format."""
 
-    def narrow(
+    def prune_listing(
         self,
         listing: FileListing,
         predicate: Predicate,
@@ -168,7 +168,7 @@ class FileIndex(Protocol):
         """
         ...
 
-    def row_groups(
+    def read_row_groups(
         self,
         files: pa.Table,
         columns: Sequence[Column],
@@ -182,11 +182,11 @@ class FileIndex(Protocol):
         """
         ...
 
-    def knows(self, files: pa.Table) -> npt.NDArray[np.bool_]:
+    def has_entries(self, files: pa.Table) -> npt.NDArray[np.bool_]:
         """Return which files have a current entry."""
         ...
 
-    def schema_of(self, file: FileEntry) -> pa.Schema | None:
+    def find_schema(self, file: FileEntry) -> pa.Schema | None:
         """Return the schema of a file, if the index has it as the footer does; None where the footer must be read."""
         ...
 

@@ -3,7 +3,7 @@ reads them.
 
 A filter inside a Parquet file hashes values in the file's types. These hash values in the *table's* types, so that
 files that store a column in different types are probed alike: every type has one canonical form that is hashed, given
-by the leaf of `canonical_leaf`. That form is part of the format of an index and must never change.
+by the leaf of `find_canonical_leaf`. That form is part of the format of an index and must never change.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tamis.parquet.indexes.bloom_filter import (
     hash_stored_values,
 )
 
-LARGEST_FILTER = 8 * 1024 * 1024
+MAX_FILTER_BYTES = 8 * 1024 * 1024
 """The maximum size of a filter. A file with more distinct values has no filter, and is always kept."""
 
-SAMPLE = 4096
+SAMPLE_SIZE = 4096
 """The number of first values that are checked for duplicates."""
 
 _BITS_PER_BLOCK = 8 * BLOCK_BYTES
@@ -38,7 +38,7 @@ _UNITS = {"s": "milliseconds", "ms": "milliseconds", "us": "microseconds", "ns":
 
 
 @lru_cache(maxsize=256)
-def canonical_leaf(data_type: pa.DataType) -> Leaf | None:
+def find_canonical_leaf(data_type: pa.DataType) -> Leaf | None:
     """Return the Parquet leaf in whose physical form values of a type are hashed; None if they cannot be hashed."""
     kinds = pa.types
     if kinds.is_integer(data_type):
@@ -76,19 +76,19 @@ def _make_leaf(
     return Leaf(0, ("value",), physical, logical, parameters or {}, length, 0, scale, True, data_type)
 
 
-def hashes_of_values(values: pa.Array, leaf: Leaf) -> Array | None:
+def hash_column_values(values: pa.Array, leaf: Leaf) -> Array | None:
     """Return the hashes of the values of a column, possibly with duplicates; None if some have no canonical form."""
     values = values.drop_null()
     # If few values repeat, finding duplicates takes longer than hashing them.
-    if pc.count_distinct(values[:SAMPLE]).as_py() <= min(len(values), SAMPLE) // 2:
+    if pc.count_distinct(values[:SAMPLE_SIZE]).as_py() <= min(len(values), SAMPLE_SIZE) // 2:
         values = pc.unique(values)
     if pa.types.is_floating(values.type):
         # NaN is never looked up in a filter.
         values = values.filter(pc.invert(pc.is_nan(values)))
-    return hashes_of_items(values, leaf)
+    return hash_distinct_values(values, leaf)
 
 
-def ascending(hashes: Array) -> Array:
+def sort_distinct(hashes: Array) -> Array:
     """Return the distinct hashes, ascending. `np.unique` builds a hash table first, and took fifty times as long."""
     ordered = np.sort(hashes)
     is_first = np.ones(len(ordered), bool)
@@ -97,7 +97,7 @@ def ascending(hashes: Array) -> Array:
     return found
 
 
-def hashes_of_items(values: pa.Array, leaf: Leaf) -> Array | None:
+def hash_distinct_values(values: pa.Array, leaf: Leaf) -> Array | None:
     """Return the hashes of distinct values; None if one of them (NaN) has none."""
     found = hash_stored_values(values, leaf) if len(values) else _NO_HASHES
     # Each value must have a hash: these are values of the table, which every file can hold.
@@ -105,7 +105,7 @@ def hashes_of_items(values: pa.Array, leaf: Leaf) -> Array | None:
 
 
 @lru_cache(maxsize=64)
-def bits_of_a_value(false_positives: float) -> float:
+def compute_bits_per_value(false_positives: float) -> float:
     """Return the number of bits per value for a share of false positives.
 
     Values are distributed over blocks at random. With k values in a block, each of its eight 32-bit words has a given
@@ -131,25 +131,25 @@ def _compute_false_positives(bits: float) -> float:
     return total
 
 
-def filter_size(distinct: int, false_positives: float) -> int:
+def compute_filter_size(distinct: int, false_positives: float) -> int:
     """Return the size in bytes of a filter for a number of distinct values.
 
     >>> filter_size(0, 0.01), filter_size(1000, 0.01), filter_size(1000, 0.001)
     (32, 1344, 2112)
     """
-    bits = distinct * bits_of_a_value(false_positives)
+    bits = distinct * compute_bits_per_value(false_positives)
     return max(1, math.ceil(bits / _BITS_PER_BLOCK)) * BLOCK_BYTES
 
 
-def most_distinct(false_positives: float) -> int:
+def compute_max_distinct(false_positives: float) -> int:
     """Return the maximum number of distinct values of a file with a filter."""
-    return int(8 * LARGEST_FILTER / bits_of_a_value(false_positives))
+    return int(8 * MAX_FILTER_BYTES / compute_bits_per_value(false_positives))
 
 
-def bits_of(hashes: Array, false_positives: float) -> bytes | None:
-    """Return the filter for ascending hashes; None if it would be larger than `LARGEST_FILTER`."""
-    size = filter_size(len(hashes), false_positives)
-    if size > LARGEST_FILTER:
+def build_filter(hashes: Array, false_positives: float) -> bytes | None:
+    """Return the filter for ascending hashes; None if it would be larger than `MAX_FILTER_BYTES`."""
+    size = compute_filter_size(len(hashes), false_positives)
+    if size > MAX_FILTER_BYTES:
         return None
     bits = np.zeros((size // BLOCK_BYTES, WORDS_PER_BLOCK), np.uint32)
     if len(hashes):

@@ -23,20 +23,20 @@ from tamis.errors import CorruptFile, MissingFile, StorageError, format_count
 from tamis.expr.nodes import TRUE
 from tamis.formats.jobs import Engine, Item, Job, storage_to_arguments
 from tamis.formats.source import TableSource, has_schemas_of_files
-from tamis.index.collect import FUNCTION, RESULT, collection_arguments
-from tamis.index.entries import Entries, Rows, relative_paths
-from tamis.index.spec import Asked, IndexSpec
+from tamis.index.collect import FUNCTION, RESULT, make_collection_arguments
+from tamis.index.entries import Entries, Rows, make_relative
+from tamis.index.spec import IndexRequest, IndexSpec
 from tamis.index.store import SCHEMA, Current, DamagedPart, IndexStore, Part, Sample
 from tamis.io.listing import FileEntry
 from tamis.parquet.footer.footer import load_footer
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate
 
-MOST_FILES_OF_AN_ITEM = 1000
-FEWEST_FILES_OF_AN_ITEM = 32
+MAX_FILES_PER_ITEM = 1000
+MIN_FILES_PER_ITEM = 32
 ITEMS = 64
 """The approximate number of work items: each finished item survives an interruption."""
-MOST_BYTES_OF_AN_ITEM = 256 * 1024 * 1024
+MAX_BYTES_PER_ITEM = 256 * 1024 * 1024
 
 FOOTER_BYTES = 64 * 1024
 """The bytes that are read from a file to find its footer."""
@@ -45,7 +45,7 @@ SETTLED_SECONDS = {True: 0.02, False: 2.0}
 """A file that was written within this time may be rewritten with the same modification time: local disks (True) have
 milliseconds, object stores seconds. A build waits for such files, and leaves out those that are still too new."""
 
-MOST_TRIES = 10
+MAX_ATTEMPTS = 10
 """The maximum number of restarts of a build because a concurrent build removed a part that it needs, or because a part
 is damaged."""
 
@@ -87,11 +87,11 @@ class BuildResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class IndexedTable:
     """The table to index, and the requested columns."""
 
     source: TableSource
-    asked: Asked
+    asked: IndexRequest
     spec: IndexSpec
     sample: FileEntry | None = None
     """The file from which a folder takes its schema."""
@@ -100,16 +100,16 @@ class Subject:
 
 
 def build_index(
-    subject: Subject, store: IndexStore, engine: Engine, progress: Callable[[Progress], None] | None = None
+    subject: IndexedTable, store: IndexStore, engine: Engine, progress: Callable[[Progress], None] | None = None
 ) -> BuildResult:
     """Build or update an index. The current one stays until the new one is complete."""
     started = time.monotonic()
     build = _Build(subject, store, engine, progress or (lambda _: None))
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_ATTEMPTS):
         result = build.run()
         if result is not None:
             return BuildResult(**result, seconds=time.monotonic() - started)
-    raise StorageError(f"other builds keep changing the index at '{store.place}': build it after they finish")
+    raise StorageError(f"other builds keep changing the index at '{store.location}': build it after they finish")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _KnownEntries:
 
 class _Build:
     def __init__(
-        self, subject: Subject, store: IndexStore, engine: Engine, progress: Callable[[Progress], None]
+        self, subject: IndexedTable, store: IndexStore, engine: Engine, progress: Callable[[Progress], None]
     ) -> None:
         self._subject = subject
         self._store = store
@@ -144,7 +144,7 @@ class _Build:
 
     def run(self) -> dict[str, Any] | None:
         """Run the build and return the fields of its result; None if a concurrent build interfered."""
-        before = self._store.read_readable()
+        before = self._store.read_if_usable()
         files, unsettled = self._list_settled_files()
         known = self._find_known(before, files)
         new = self._collect(files.filter(pa.array(known.rows < 0)))
@@ -162,7 +162,7 @@ class _Build:
             return None
         self._made |= {part.name for part in merged} - {part.name for part in (*kept, *known.entries.parts)}
         found = Entries(self._store, merged)
-        rows = found.rows_of(files, self._root)
+        rows = found.find_rows(files, self._root)
         if not self._store.has_parts(merged):
             return None
         described = np.unique(rows[rows >= 0])
@@ -176,7 +176,7 @@ class _Build:
             return None
         reused = int((known.rows >= 0).sum())
         return {
-            "location": self._store.place,
+            "location": self._store.location,
             "files": current.files,
             "rows": current.rows,
             "bytes": current.total_bytes,
@@ -207,11 +207,13 @@ class _Build:
         in_force = before.parts if before is not None and before.spec.fingerprint == fingerprint else ()
         referred = [] if before is None else [part.name for part in before.parts]
         leftovers = tuple(
-            part for part in self._store.leftover_parts(referred) if self._read_fingerprint(part) == fingerprint
+            part
+            for part in self._store.find_unreferenced_parts(referred)
+            if self._read_fingerprint(part) == fingerprint
         )
         usable = [part for part in (*in_force, *leftovers) if part.name not in self._damaged]
         entries = Entries(self._store, usable)
-        return _KnownEntries(entries, entries.rows_of(files, self._root), leftovers)
+        return _KnownEntries(entries, entries.find_rows(files, self._root), leftovers)
 
     def _verify(self, parts: Sequence[Part]) -> None:
         """Check that every column of the unchanged parts can be read."""
@@ -222,7 +224,7 @@ class _Build:
 
     def _read_fingerprint(self, part: Part) -> str | None:
         try:
-            return self._store.spec_of(part).fingerprint
+            return self._store.read_spec(part).fingerprint
         except (CorruptFile, MissingFile):
             return None
 
@@ -235,13 +237,13 @@ class _Build:
         return max(0, before.files - sum(live for part, live in counts if part.name in names))
 
     def _count_live(self, known: _KnownEntries) -> list[int]:
-        return [int(count) for count in known.entries.live_counts(known.live)]
+        return [int(count) for count in known.entries.count_live(known.live)]
 
     def _iterate_live_parts(self, known: _KnownEntries) -> Iterator[tuple[Part, Rows]]:
         """Yield the parts with live entries, and these entries."""
         for number, (part, live) in enumerate(zip(known.entries.parts, self._count_live(known), strict=True)):
             if live:
-                yield part, known.entries.rows_in(number, known.live)
+                yield part, known.entries.select_rows_of_part(number, known.live)
 
     # --- Collecting entries -------------------------------------------------------------------------------------
 
@@ -252,14 +254,14 @@ class _Build:
         source = subject.source
         arguments = storage_to_arguments(source.storage)
         arguments["index"] = storage_to_arguments(self._store.storage)
-        arguments |= collection_arguments(
+        arguments |= make_collection_arguments(
             source.schema,
             source.partition_columns,
             source.field_names,
             subject.spec,
             with_schemas=has_schemas_of_files(source.format),
         )
-        slices = list(_split_files(files, reads_values=bool(subject.spec.valued)))
+        slices = list(_split_files(files, reads_values=bool(subject.spec.columns_with_values)))
         items = [Item.from_table(each.combine_chunks(), _estimate_bytes(each, subject.spec)) for each in slices]
         total_bytes = pc.sum(files["size"]).as_py() or 0
         done = size = most = 0
@@ -301,7 +303,7 @@ class _Build:
             built_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             table_format=source.format,
             table_version=source.version,
-            asked=self._subject.asked,
+            request=self._subject.asked,
             spec=self._subject.spec,
             parts=tuple(parts),
             files=len(rows),
@@ -318,7 +320,7 @@ class _Build:
             footer, _ = load_footer(storage, sample.path, sample.size, sample.modified_ns)
         except (CorruptFile, MissingFile):
             return None
-        path = relative_paths(pa.array([sample.path]), storage.root)[0].as_py()
+        path = make_relative(pa.array([sample.path]), storage.root)[0].as_py()
         own = FileEntry(path, sample.size, sample.modified_ns)
         return Sample(own, footer.schema.arrow)
 
@@ -326,7 +328,7 @@ class _Build:
         """Remove unneeded parts. Those of the previous index stay, for queries that are reading them."""
         needed = {part.name for part in current.parts}
         needed |= set() if before is None else {part.name for part in before.parts}
-        others = self._store.read_readable()
+        others = self._store.read_if_usable()
         needed |= set() if others is None else {part.name for part in others.parts}
         self._store.remove(sorted((self._made | {part.name for part in known.leftovers}) - needed))
         self._store.remove_old(needed)
@@ -337,7 +339,7 @@ class _Build:
         Each build checks after publishing that its parts exist, and after removing parts that none of them has become
         current: of two concurrent builds, the later one sees what the earlier one did.
         """
-        current = self._store.read_readable()
+        current = self._store.read_if_usable()
         return current is None or self._store.has_parts(current.parts)
 
 
@@ -358,11 +360,11 @@ def _is_recent(files: pa.Table, seconds: float) -> pa.Array:
 
 def _split_files(files: pa.Table, *, reads_values: bool) -> Iterator[pa.Table]:
     """Yield the files in slices, one for each work item, in order."""
-    most = min(MOST_FILES_OF_AN_ITEM, max(FEWEST_FILES_OF_AN_ITEM, -(-files.num_rows // ITEMS)))
+    most = min(MAX_FILES_PER_ITEM, max(MIN_FILES_PER_ITEM, -(-files.num_rows // ITEMS)))
     sizes = files["size"].to_pylist() if reads_values else [0] * files.num_rows
     start = size = 0
     for number, own in enumerate(sizes):
-        if number > start and (number - start == most or size + own > MOST_BYTES_OF_AN_ITEM):
+        if number > start and (number - start == most or size + own > MAX_BYTES_PER_ITEM):
             yield files.slice(start, number - start)
             start, size = number, 0
         size += own
@@ -370,7 +372,7 @@ def _split_files(files: pa.Table, *, reads_values: bool) -> Iterator[pa.Table]:
 
 
 def _estimate_bytes(files: pa.Table, spec: IndexSpec) -> int:
-    if spec.valued:
+    if spec.columns_with_values:
         return int(pc.sum(files["size"]).as_py() or 0)
     return int(pc.sum(pc.min_element_wise(files["size"], FOOTER_BYTES)).as_py() or 0)
 
@@ -382,8 +384,8 @@ def _differ(one: Current, other: Current) -> bool:
 
 # --- Merging small parts: opening a part costs as much as reading thousands of its entries ----------------------------
 
-FULL_FILES = 50_000
-FULL_BYTES = 128 * 1024 * 1024
+MAX_FILES_PER_PART = 50_000
+MAX_BYTES_PER_PART = 128 * 1024 * 1024
 """The maximum files and bytes of a part."""
 
 
@@ -396,7 +398,7 @@ def merge_parts(store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, 
     small: list[tuple[Part, Rows | None]] = []
     for part, rows in parts:
         live = part.files if rows is None else len(rows)
-        is_full = max(live / FULL_FILES, part.size / FULL_BYTES) >= 0.5
+        is_full = max(live / MAX_FILES_PER_PART, part.size / MAX_BYTES_PER_PART) >= 0.5
         if is_full and 2 * live >= part.files:
             large.append(part)
         else:
@@ -415,7 +417,7 @@ def _group_parts(parts: Sequence[tuple[Part, Rows | None]]) -> Iterator[list[tup
     files = size = 0
     for part, rows in parts:
         live = part.files if rows is None else len(rows)
-        if group and (files + live > FULL_FILES or size + part.size > FULL_BYTES):
+        if group and (files + live > MAX_FILES_PER_PART or size + part.size > MAX_BYTES_PER_PART):
             yield group
             group, files, size = [], 0, 0
         group.append((part, rows))
@@ -436,7 +438,7 @@ def _read_live_entries(store: IndexStore, part: Part, rows: Rows | None, schemas
     if rows is not None and len(rows) < part.files:
         table = table.take(pa.array(rows))
     if SCHEMA in table.column_names:
-        numbers = [schemas.setdefault(schema, len(schemas)) for schema in store.schemas_of(part)]
+        numbers = [schemas.setdefault(schema, len(schemas)) for schema in store.read_schemas(part)]
         renumbered = pa.array(np.array(numbers, np.int32)).take(pc.cast(table[SCHEMA].combine_chunks(), pa.int64()))
         table = table.set_column(table.column_names.index(SCHEMA), SCHEMA, renumbered)
     return table.replace_schema_metadata(None)

@@ -36,13 +36,19 @@ from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.expr.nodes import TRUE, Column
 from tamis.expr.patterns import successor_of_bytes, successor_of_prefix
 from tamis.formats.jobs import Arguments, read_table
-from tamis.index.bloom_bits import ascending, bits_of, canonical_leaf, hashes_of_values, most_distinct
-from tamis.index.entries import relative_paths
-from tamis.index.file_aggregate import FileRows
-from tamis.index.spec import IndexedColumn, IndexSpec, types_of_kinds
+from tamis.index.bloom_bits import (
+    build_filter,
+    compute_max_distinct,
+    find_canonical_leaf,
+    hash_column_values,
+    sort_distinct,
+)
+from tamis.index.entries import make_relative
+from tamis.index.file_aggregate import FileAggregator
+from tamis.index.spec import IndexedColumn, IndexSpec, list_metadata_types
 from tamis.index.store import BLOOM, SCHEMA, IndexStore
 from tamis.io.storage import Storage, open_storage
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.leaves import FileSchema, Leaf
@@ -75,7 +81,7 @@ RESULT = pa.schema(
 )
 """The result of a call: the part that it wrote; `name` is null if no file could be read."""
 
-MOST_LEAVES = 100
+MAX_LEAVES_WITH_SIZES = 100
 """The bytes of leaf columns are not recorded for files with more of them."""
 
 _TRAILER = 8  # behind the footer: its length, then the magic
@@ -83,7 +89,7 @@ _TRAILER = 8  # behind the footer: its length, then the magic
 _Unreadable = (CorruptFile, MissingFile, UnsupportedFeature)
 
 
-def collection_arguments(
+def make_collection_arguments(
     schema: pa.Schema,
     partition_columns: Sequence[str],
     names: ColumnMapping | None,
@@ -113,10 +119,10 @@ class EntryCollector:
     spec: IndexSpec
     with_schemas: bool
 
-    def entries(self, files: pa.Table) -> tuple[pa.Table, list[bytes], list[str]]:
+    def collect(self, files: pa.Table) -> tuple[pa.Table, list[bytes], list[str]]:
         """Return the entries of files (`path`, `size`, `modified_ns`), their schemas, and why others have none."""
         wanted = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
-        patience = LOCAL_PATIENCE if self.storage.is_local else 0.0
+        patience = LOCAL_SOLO_SECONDS if self.storage.is_local else 0.0
         each = run_in_threads(self._read, wanted, self.storage.threads, patience=patience)
         read = [(file, *found) for file, found in zip(wanted, each, strict=True) if not isinstance(found, str)]
         reasons = [found for found in each if isinstance(found, str)]
@@ -131,14 +137,14 @@ class EntryCollector:
             table = table.append_column(SCHEMA, pa.array(numbers, pa.int32()))
         return table, list(schemas) if self.with_schemas else [], reasons
 
-    def _read(self, file: tuple[str, int, int | None]) -> tuple[Footer, ValuesOfFile] | str:
+    def _read(self, file: tuple[str, int, int | None]) -> tuple[Footer, ValueStatistics] | str:
         path, size, modified_ns = file
         try:
             footer, content = load_footer(self.storage, path, size, modified_ns, self.names)
             for column in self.spec.columns:
                 footer.schema.find(column.path)  # raises if the name is ambiguous in the file
-            if not self.spec.valued:
-                return footer, ValuesOfFile()
+            if not self.spec.columns_with_values:
+                return footer, ValueStatistics()
             return footer, read_values(self._reader, self.spec, file, row_counts(footer), content)
         except _Unreadable as error:
             logger.warning("left out of the index: %s", error)
@@ -146,23 +152,23 @@ class EntryCollector:
 
     @cached_property
     def _reader(self) -> TaskReader:
-        projection = tuple(column.path for column in self.spec.valued)
+        projection = tuple(column.path for column in self.spec.columns_with_values)
         return TaskReader(
             self.storage, self.schema, Predicate(TRUE), projection, self.partition_columns, self.names, False
         )
 
     def _make_table(
-        self, files: Sequence[tuple[str, int, int | None]], footers: Sequence[Footer], values: Sequence[ValuesOfFile]
+        self, files: Sequence[tuple[str, int, int | None]], footers: Sequence[Footer], values: Sequence[ValueStatistics]
     ) -> pa.Table:
         counts = np.array([footer.metadata.num_row_groups for footer in footers], np.int64)
         groups = self._read_groups(footers)
         counted = self._collect_nan_counts(values)
         parquet = [ParquetFile(self.storage, *file, footer) for file, footer in zip(files, footers, strict=True)]
-        with_pages = with_bounds_of_pages(groups, parquet, self.spec.columns, self.storage.threads)
-        of_files = FileRows(counts).describe({**with_pages, **counted}, self.spec.columns)
+        with_pages = add_page_bounds(groups, parquet, self.spec.columns, self.storage.threads)
+        of_files = FileAggregator(counts).aggregate({**with_pages, **counted}, self.spec.columns)
         offsets = pa.array(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), pa.int32())
         columns: dict[str, pa.Array] = {
-            "path": relative_paths(pa.array([path for path, _, _ in files], pa.string()), self.storage.root),
+            "path": make_relative(pa.array([path for path, _, _ in files], pa.string()), self.storage.root),
             "size": pa.array([size for _, size, _ in files], types.LONG),
             "modified_ns": pa.array([modified_ns for *_, modified_ns in files], types.LONG),
             "footer_offset": pa.array(
@@ -175,16 +181,16 @@ class EntryCollector:
         for column in self.spec.columns:
             if column.has_bloom:
                 bits = [found.filters.get(column) for found in values]
-                columns[column.name(BLOOM)] = pa.array(bits, pa.large_binary())
+                columns[column.metadata_name(BLOOM)] = pa.array(bits, pa.large_binary())
         columns |= {f"{GROUP}{name}": _make_list_array(offsets, array) for name, array in groups.items()}
         columns |= {f"{GROUP}counted_{name}": _make_list_array(offsets, array) for name, array in counted.items()}
         columns[SIZES] = pa.array([_read_leaf_sizes(footer) for footer in footers], pa.list_(types.LONG))
         return pa.table(columns)
 
-    def _collect_nan_counts(self, values: Sequence[ValuesOfFile]) -> dict[str, pa.Array]:
+    def _collect_nan_counts(self, values: Sequence[ValueStatistics]) -> dict[str, pa.Array]:
         """Return the NaN counts of all row groups, by the names of the index."""
         return {
-            column.name("nan_count"): pa.array(
+            column.metadata_name("nan_count"): pa.array(
                 [count for each in values for count in each.nan_counts[column]], types.LONG
             )
             for column in self.spec.columns
@@ -203,17 +209,17 @@ class EntryCollector:
                 for each in alike
             ]
             own = {
-                column.name(kind): _concatenate([each.get(name) for each in described], counts, data_type)
+                column.metadata_name(kind): _concatenate([each.get(name) for each in described], counts, data_type)
                 for kind, name, data_type in _list_kinds(column.column)
             }
-            found |= cut_bounds(own, column)
+            found |= truncate_bounds(own, column)
         return found
 
 
 def collect_entries(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Collect the entries of the files of a work item, write them as a part, and yield the result."""
     collector = arguments.memoise(_make_collector)
-    entries, schemas, reasons = collector.entries(read_table(item))
+    entries, schemas, reasons = collector.collect(read_table(item))
     part = collector.store.write_part(entries, schemas, collector.spec) if entries.num_rows else None
     result = {
         "name": None if part is None else part.name,
@@ -246,7 +252,8 @@ def _list_kinds(column: Column) -> list[tuple[str, str, pa.DataType]]:
     """Return the kinds of a column's metadata: kind, name in the layout of the table, type."""
     assert column.type is not None
     return [
-        (kind, metadata_name(kind, column.path), data_type) for kind, data_type in types_of_kinds(column.type).items()
+        (kind, metadata_name(kind, column.path), data_type)
+        for kind, data_type in list_metadata_types(column.type).items()
     ]
 
 
@@ -269,7 +276,7 @@ def _make_list_array(offsets: pa.Array, values: pa.Array) -> pa.ListArray:
 
 def _read_leaf_sizes(footer: Footer) -> list[int] | None:
     metadata = footer.metadata
-    if metadata.num_columns > MOST_LEAVES:
+    if metadata.num_columns > MAX_LEAVES_WITH_SIZES:
         return None
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     return [
@@ -279,12 +286,12 @@ def _read_leaf_sizes(footer: Footer) -> list[int] | None:
 
 # --- Statistics from values: Bloom filters and NaN counts -------------------------------------------------------------
 
-FEW_HASHES = 256 * 1024
+MAX_UNSORTED_HASHES = 256 * 1024
 """New hashes are merged into the sorted ones when there are more than this, and more than the sorted ones."""
 
 
 @dataclass
-class ValuesOfFile:
+class ValueStatistics:
     """The statistics of one file that are computed from its values."""
 
     nan_counts: dict[IndexedColumn, list[int]] = field(default_factory=dict)
@@ -299,21 +306,21 @@ def read_values(
     file: tuple[str, int, int | None],
     rows: Sequence[int],
     content: pa.Buffer | None = None,
-) -> ValuesOfFile:
+) -> ValueStatistics:
     """Read the columns of `spec.valued`, which are the reader's projection, one row group after another.
 
     `file` is its path, size and modification time, `rows` the row counts of its row groups, `content` the whole file if
     it is in memory.
     """
-    found = ValuesOfFile({column: [] for column in spec.valued if column.counts_nan})
-    most = most_distinct(spec.false_positives)
-    hashed = {column: _HashSet(column, most) for column in spec.valued if column.has_bloom}
+    found = ValueStatistics({column: [] for column in spec.columns_with_values if column.counts_nan})
+    most = compute_max_distinct(spec.false_positives)
+    hashed = {column: _HashSet(column, most) for column in spec.columns_with_values if column.has_bloom}
     for row_group, count in enumerate(rows):
         task = ScanTask(*file, row_group, count, 0, {}, (), None, content)  # type: ignore[arg-type]
         for counts in found.nan_counts.values():
             counts.append(0)
         for batch in reader.read([task]):
-            for column in spec.valued:
+            for column in spec.columns_with_values:
                 values = _get_values(batch, column)
                 if column in found.nan_counts:
                     found.nan_counts[column][-1] += pc.is_nan(values).true_count
@@ -321,7 +328,7 @@ def read_values(
                     hashed[column].add(values)
     for column, collected in hashed.items():
         hashes = collected.all()
-        found.filters[column] = None if hashes is None else bits_of(hashes, spec.false_positives)
+        found.filters[column] = None if hashes is None else build_filter(hashes, spec.false_positives)
     return found
 
 
@@ -329,7 +336,7 @@ class _HashSet:
     """The distinct hashes of a column's values; None if there are too many, or if some have no canonical form."""
 
     def __init__(self, column: IndexedColumn, most: int) -> None:
-        self._leaf = canonical_leaf(column.type)
+        self._leaf = find_canonical_leaf(column.type)
         self._most = most
         self._known: Array | None = None if self._leaf is None else np.empty(0, np.uint64)
         self._waiting: list[Array] = []
@@ -337,18 +344,18 @@ class _HashSet:
     def add(self, values: pa.Array) -> None:
         if self._known is None or self._leaf is None:
             return
-        more = hashes_of_values(values, self._leaf)
+        more = hash_column_values(values, self._leaf)
         if more is None:
             self._known, self._waiting = None, []
             return
         self._waiting.append(more)
-        if sum(map(len, self._waiting)) > max(FEW_HASHES, len(self._known)):
+        if sum(map(len, self._waiting)) > max(MAX_UNSORTED_HASHES, len(self._known)):
             self.all()
 
     def all(self) -> Array | None:
         """Return all hashes, ascending."""
         if self._known is not None and self._waiting:
-            joined = ascending(np.concatenate([self._known, *self._waiting]))
+            joined = sort_distinct(np.concatenate([self._known, *self._waiting]))
             self._known = joined if len(joined) <= self._most else None
         self._waiting = []
         return self._known
@@ -382,7 +389,7 @@ class _ChunkWithoutStatistics:
     leaf: Leaf
 
 
-def with_bounds_of_pages(
+def add_page_bounds(
     groups: Mapping[str, pa.Array], files: Sequence[ParquetFile], columns: Sequence[IndexedColumn], threads: int
 ) -> Mapping[str, pa.Array]:
     """Return the metadata of the row groups of files, completed by their page indexes."""
@@ -399,8 +406,8 @@ def with_bounds_of_pages(
         rows = sorted(known)
         mask = np.zeros(len(groups[ROW_COUNT.name]), np.bool_)
         mask[rows] = True
-        for kind, data_type in types_of_kinds(column.type).items():
-            name = column.name(kind)
+        for kind, data_type in list_metadata_types(column.type).items():
+            name = column.metadata_name(kind)
             values = [known[row].get(name, pa.nulls(1, data_type)).cast(data_type) for row in rows]
             found[name] = pc.replace_with_mask(found[name], pa.array(mask), pa.concat_arrays(values))
     return found
@@ -415,7 +422,7 @@ def _find_chunks_without_statistics(
     first = np.cumsum([0, *counts])
     found: dict[int, list[_ChunkWithoutStatistics]] = {}
     for column in columns:
-        lower, nulls = groups[column.name("lower")], groups[column.name("null_count")]
+        lower, nulls = groups[column.metadata_name("lower")], groups[column.metadata_name("null_count")]
         has_values = pc.fill_null(pc.not_equal(nulls, groups[ROW_COUNT.name]), True)
         for position in np.flatnonzero(np.asarray(pc.and_(lower.is_null(), has_values))).tolist():
             number = int(owner[position])
@@ -445,41 +452,45 @@ def _read(
         if pages is None:
             continue
         column = each.column
-        named = {metadata_name(kind, column.path): column.name(kind) for kind in types_of_kinds(column.type)}
+        named = {
+            metadata_name(kind, column.path): column.metadata_name(kind) for kind in list_metadata_types(column.type)
+        }
         metadata = {named.get(name, name): array for name, array in pages.metadata.items()}
         count = len(metadata[ROW_COUNT.name])
-        described = FileRows(np.array([count])).describe(metadata, (column,))
-        if column.name("lower") in described:
-            found[each.position, column] = cut_bounds(described, column)
+        described = FileAggregator(np.array([count])).aggregate(metadata, (column,))
+        if column.metadata_name("lower") in described:
+            found[each.position, column] = truncate_bounds(described, column)
     return found
 
 
 # --- Truncation of long bounds ----------------------------------------------------------------------------------------
 
-LONGEST_BOUND = 64
+MAX_BOUND_LENGTH = 64
 """The maximum length of a bound, in characters of a string or in bytes."""
 
 
-def cut_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> dict[str, pa.Array]:
-    """Truncate the bounds of a column to `LONGEST_BOUND`. A truncated bound is inexact."""
+def truncate_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> dict[str, pa.Array]:
+    """Truncate the bounds of a column to `MAX_BOUND_LENGTH`. A truncated bound is inexact."""
     found = dict(metadata)
     is_text = types.is_text(column.type)
     if not (is_text or types.is_bytes(column.type)) or pa.types.is_fixed_size_binary(column.type):
         return found
     for kind in ("lower", "upper"):
-        bounds = found[column.name(kind)]
+        bounds = found[column.metadata_name(kind)]
         length = pc.utf8_length(bounds) if is_text else pc.binary_length(bounds)
-        is_long = pc.fill_null(pc.greater(length, LONGEST_BOUND), False)
+        is_long = pc.fill_null(pc.greater(length, MAX_BOUND_LENGTH), False)
         if not is_long.true_count:
             continue
         # A prefix is at most the string. The upper bound is the successor of all strings with that prefix.
-        heads = [bound[:LONGEST_BOUND] for bound in bounds.filter(is_long).to_pylist()]
+        heads = [bound[:MAX_BOUND_LENGTH] for bound in bounds.filter(is_long).to_pylist()]
         if kind == "upper":
             after = successor_of_prefix if is_text else successor_of_bytes
             heads = [after(head) for head in heads]
         cut = pc.replace_with_mask(bounds, is_long, pa.array(heads, bounds.type))
-        found[column.name(kind)] = cut
-        exact = found[column.name(f"{kind}_exact")]
+        found[column.metadata_name(kind)] = cut
+        exact = found[column.metadata_name(f"{kind}_exact")]
         inexact = pc.if_else(is_long, pa.scalar(False), exact)
-        found[column.name(f"{kind}_exact")] = pc.if_else(cut.is_valid(), inexact, pa.scalar(None, types.BOOLEAN))
+        found[column.metadata_name(f"{kind}_exact")] = pc.if_else(
+            cut.is_valid(), inexact, pa.scalar(None, types.BOOLEAN)
+        )
     return found

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile, MissingFile, StorageError
-from tamis.index.store import FILES_OF_A_ROW_GROUP, SCHEMA, IndexStore, Part
+from tamis.index.store import FILES_PER_ROW_GROUP, SCHEMA, IndexStore, Part
 from tamis.io.threads import run_in_threads
 from tamis.io.weighted_cache import WeightedCache
 from tamis.skipping.metadata import ROW_COUNT
@@ -26,7 +26,7 @@ logger = logging.getLogger("tamis")
 
 Rows = npt.NDArray[np.int64]
 
-Place = tuple[int, int]
+RowGroupPosition = tuple[int, int]
 """The position of a part, and of one of its row groups."""
 
 KEYS = ("path", "size", "modified_ns")
@@ -34,7 +34,7 @@ KEYS = ("path", "size", "modified_ns")
 _UNUSABLE = (CorruptFile, MissingFile, StorageError)
 """The errors of an unusable part: a query returns the same rows without it, and must not fail."""
 
-PIECES = WeightedCache(capacity=256 * 1024 * 1024)
+COLUMN_CACHE = WeightedCache(capacity=256 * 1024 * 1024)
 """The cache of Bloom filters and row group metadata."""
 
 _REQUIRED_COLUMNS: dict[str, pa.DataType] = {
@@ -74,7 +74,7 @@ class Entries:
         return [part for part, is_there in zip(parts, usable, strict=True) if is_there]
 
     def _warn(self, error: Exception) -> None:
-        logger.warning("ignored a part of the index at '%s', build it again: %s", self._store.place, error)
+        logger.warning("ignored a part of the index at '%s', build it again: %s", self._store.location, error)
 
     def column(self, name: str) -> pa.Array:
         """Return a loaded column."""
@@ -100,12 +100,12 @@ class Entries:
         # Without batches everything is unknown, paths included, and no file is found in the part.
         return {name: _make_array(batches, name, data_type, part.files) for name, data_type in wanted.items()}
 
-    def rows_of(self, files: pa.Table, root: str) -> Rows:
+    def find_rows(self, files: pa.Table, root: str) -> Rows:
         """Return the entry of each file (`path`, `size`, `modified_ns`) of the table at `root`; -1 for none.
 
         An entry with another size or modification time does not count, and a file without these has no entry.
         """
-        found = pc.index_in(keys_of(files, root), value_set=self._get_keys(), skip_nulls=True)
+        found = pc.index_in(make_keys(files, root), value_set=self._get_keys(), skip_nulls=True)
         return np.asarray(pc.fill_null(found, -1), np.int64)
 
     def _get_keys(self) -> pa.Array:
@@ -114,18 +114,18 @@ class Entries:
                 self._keys = _join_keys(*(self.column(name) for name in KEYS))
             return self._keys
 
-    def live_counts(self, rows: Rows) -> npt.NDArray[np.int64]:
+    def count_live(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Return how many of some entries, ascending, are in each part."""
         counts: npt.NDArray[np.int64] = np.diff(np.searchsorted(rows, self._starts))
         return counts
 
-    def rows_in(self, part: int, rows: Rows) -> Rows:
+    def select_rows_of_part(self, part: int, rows: Rows) -> Rows:
         """Return the entries that are in a part, numbered within it."""
         start, end = self._starts[part], self._starts[part + 1]
         found: Rows = rows[(rows >= start) & (rows < end)] - start
         return found
 
-    def schemas(self) -> tuple[Rows, list[pa.Schema | None]]:
+    def read_schemas(self) -> tuple[Rows, list[pa.Schema | None]]:
         """Return the schema number of each entry, and the distinct schemas; None for one that is not recorded."""
         with self._lock:
             if self._schemas is None:
@@ -144,12 +144,12 @@ class Entries:
 
     def _read_schemas(self, part: Part) -> list[bytes]:
         try:
-            return self._store.schemas_of(part)
+            return self._store.read_schemas(part)
         except _UNUSABLE as error:
             self._warn(error)
             return []
 
-    def filters(self, name: str, rows: Rows) -> list[pa.Buffer | None]:
+    def read_filters(self, name: str, rows: Rows) -> list[pa.Buffer | None]:
         """Return the Bloom filters of entries; None for those without one."""
         groups, within = self._locate(rows)
         columns = self._read_columns(name, groups)
@@ -159,12 +159,12 @@ class Entries:
             found.append(None if column is None else column[row].as_buffer())
         return found
 
-    def lists(self, name: str, data_type: pa.DataType, rows: Rows) -> pa.Array:
+    def read_lists(self, name: str, data_type: pa.DataType, rows: Rows) -> pa.Array:
         """Return a column of lists over the row groups of entries; null if not recorded."""
         groups, within = self._locate(rows)
         columns = self._read_columns(name, groups)
         wanted = pa.list_(data_type)
-        starts: dict[Place, int] = {}
+        starts: dict[RowGroupPosition, int] = {}
         arrays: list[pa.Array] = [pa.nulls(1, wanted)]
         for group, column in columns.items():
             array = None if column is None else _cast_to_list(column, data_type)
@@ -174,24 +174,24 @@ class Entries:
         indices = [starts[group] + row if group in starts else 0 for group, row in zip(groups, within, strict=True)]
         return pa.concat_arrays(arrays).take(pa.array(indices, types.LONG))
 
-    def _locate(self, rows: Rows) -> tuple[list[Place], list[int]]:
+    def _locate(self, rows: Rows) -> tuple[list[RowGroupPosition], list[int]]:
         """Return the part and row group of each entry, and its position there."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         local = rows - self._starts[owners]
-        groups, within = local // FILES_OF_A_ROW_GROUP, local % FILES_OF_A_ROW_GROUP
+        groups, within = local // FILES_PER_ROW_GROUP, local % FILES_PER_ROW_GROUP
         return list(zip(owners.tolist(), groups.tolist(), strict=True)), within.tolist()
 
-    def _read_columns(self, name: str, groups: Sequence[Place]) -> dict[Place, pa.Array | None]:
+    def _read_columns(self, name: str, groups: Sequence[RowGroupPosition]) -> dict[RowGroupPosition, pa.Array | None]:
         wanted = list(dict.fromkeys(groups))
         found = run_in_threads(lambda group: self._read_column(name, group), wanted, self._store.storage.threads)
         return dict(zip(wanted, found, strict=True))
 
-    def _read_column(self, name: str, group: Place) -> pa.Array | None:
+    def _read_column(self, name: str, group: RowGroupPosition) -> pa.Array | None:
         """Return a column of one row group of a part, cached; None if it is missing or damaged."""
         part = self.parts[group[0]]
         key = (part.name, part.footer_hash, group[1], name)
         try:
-            kept: pa.Array | None = PIECES.get(key)
+            kept: pa.Array | None = COLUMN_CACHE.get(key)
         except KeyError:
             pass
         else:
@@ -204,7 +204,7 @@ class Entries:
         if not batches or name not in batches[0].schema.names:
             return None
         array = pa.concat_arrays([batch.column(name) for batch in batches])
-        PIECES.put(key, array, array.nbytes)
+        COLUMN_CACHE.put(key, array, array.nbytes)
         return array
 
 
@@ -215,13 +215,13 @@ def _cast_to_list(array: pa.Array, data_type: pa.DataType) -> pa.Array | None:
         return None
 
 
-def keys_of(files: pa.Table, root: str) -> pa.Array:
+def make_keys(files: pa.Table, root: str) -> pa.Array:
     """Return the keys of entries: path, size and modification time; null if one of them is unknown."""
     path, size, modified_ns = (files[name].combine_chunks() for name in KEYS)
-    return _join_keys(relative_paths(path, root), size, modified_ns)
+    return _join_keys(make_relative(path, root), size, modified_ns)
 
 
-def relative_paths(paths: pa.Array, root: str) -> pa.Array:
+def make_relative(paths: pa.Array, root: str) -> pa.Array:
     """Return paths relative to the table's folder, so that a moved table keeps its index; others stay absolute."""
     prefix = f"{root.rstrip('/')}/"
     return pc.if_else(pc.starts_with(paths, prefix), pc.utf8_slice_codeunits(paths, len(prefix)), paths)

@@ -24,7 +24,7 @@ from tamis.skipping.metadata import ROW_COUNT
 Array = np.ndarray[Any, Any]
 
 
-class FileRows:
+class FileAggregator:
     """Aggregates row groups by file; `counts` are the row group counts of the files, in order."""
 
     def __init__(self, counts: npt.NDArray[np.int64]) -> None:
@@ -35,25 +35,25 @@ class FileRows:
         positions = np.cumsum(self._has_any) - 1
         self._positions = pa.array(np.maximum(positions, 0), mask=~self._has_any)
 
-    def describe(self, groups: Mapping[str, pa.Array], columns: tuple[IndexedColumn, ...]) -> dict[str, pa.Array]:
+    def aggregate(self, groups: Mapping[str, pa.Array], columns: tuple[IndexedColumn, ...]) -> dict[str, pa.Array]:
         """Return the metadata of files, under the names of the metadata of row groups."""
         rows = groups[ROW_COUNT.name]
         found = {ROW_COUNT.name: self._sum(rows)}
         for column in columns:
-            nulls, nans = (groups.get(column.name(kind)) for kind in ("null_count", "nan_count"))
+            nulls, nans = (groups.get(column.metadata_name(kind)) for kind in ("null_count", "nan_count"))
             for kind, counts in (("null_count", nulls), ("nan_count", nans)):
                 if counts is not None:
-                    found[column.name(kind)] = self._sum(counts)
+                    found[column.metadata_name(kind)] = self._sum(counts)
             is_empty = _has_no_value(rows, nulls, nans)
             for kind in ("lower", "upper"):
-                bounds = groups.get(column.name(kind))
+                bounds = groups.get(column.metadata_name(kind))
                 if bounds is None:
                     continue
                 picked = self._pick(bounds, is_empty, smallest=kind == "lower")
-                found[column.name(kind)] = bounds.take(picked)
-                exact = groups.get(column.name(f"{kind}_exact"))
+                found[column.metadata_name(kind)] = bounds.take(picked)
+                exact = groups.get(column.metadata_name(f"{kind}_exact"))
                 if exact is not None:
-                    found[column.name(f"{kind}_exact")] = exact.take(picked)
+                    found[column.metadata_name(f"{kind}_exact")] = exact.take(picked)
         return found
 
     def _sum(self, counts: pa.Array) -> pa.Array:

@@ -29,7 +29,7 @@ HIDDEN_FOLDER = "_tamis"
 INDEX_FOLDER = "index"
 
 
-def beside(path: str) -> str:
+def locate_beside(path: str) -> str:
     """Return the folder of the index of a table, given the table's path or URI.
 
     >>> beside("/data/sales"), beside("s3://bucket/sales/"), beside("sales")
@@ -42,12 +42,12 @@ def beside(path: str) -> str:
 def _choose_folder(table: Storage) -> Callable[[str], str]:
     is_bucket = "/" not in table.root and table.filesystem.type_name in OBJECT_STORES
     if not is_bucket and table.root.strip("/"):
-        return beside
+        return locate_beside
     # A bucket, or the root of a file system, has no parent folder.
     return lambda path: f"{path.rstrip('/')}/{HIDDEN_FOLDER}/{INDEX_FOLDER}"
 
 
-def store_for(
+def open_store(
     table: Storage, location: str | os.PathLike[str] | None, storage_options: Mapping[str, Any] | None = None
 ) -> IndexStore:
     """Return the store of a table's index: at `location`, or beside the table."""
@@ -83,11 +83,11 @@ def find_index(
     from tamis.index.table_index import TableIndex
 
     if location is None:
-        return TableIndex(store_for(table, None), table, table_id=table_id)
+        return TableIndex(open_store(table, None), table, table_id=table_id)
     if not isinstance(location, str | os.PathLike):
         kind = add_article(type(location).__name__)
         raise InvalidArgument(f"index is the location of an index, or False for none, not {kind}")
-    found = TableIndex(store_for(table, location, storage_options), table, table_id=table_id, is_required=True)
+    found = TableIndex(open_store(table, location, storage_options), table, table_id=table_id, is_required=True)
     if found.current() is None:
-        raise TableNotFound(f"no index at '{found.store.place}': build it with tamis.index.build(…, location=…)")
+        raise TableNotFound(f"no index at '{found.store.location}': build it with tamis.index.build(…, location=…)")
     return found

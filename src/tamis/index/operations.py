@@ -23,9 +23,9 @@ from tamis.expr.nodes import TRUE
 from tamis.formats.jobs import Engine, can_serialise, job_engines
 from tamis.formats.open_source import open_source
 from tamis.formats.source import HasCollations, SampledSchema, TableSource, Versioned
-from tamis.index.building import BuildResult, Progress, Subject, build_index
-from tamis.index.finding import store_for
-from tamis.index.spec import Asked, choose_columns, names_given
+from tamis.index.building import BuildResult, IndexedTable, Progress, build_index
+from tamis.index.finding import open_store
+from tamis.index.spec import IndexRequest, check_names, choose_columns
 from tamis.index.store import IndexStore
 from tamis.index.table_index import TableIndex
 from tamis.io.storage import open_storage
@@ -115,14 +115,14 @@ def build(
     refusal = source.index_support.refusal
     if refusal is not None:
         raise UnsupportedFeature(f"'{source.storage.uri}' {refusal}")
-    store = store_for(source.storage, location, storage_options)
+    store = open_store(source.storage, location, storage_options)
     if not (can_serialise(source.storage) and can_serialise(store.storage)):
         raise InvalidArgument(
             f"an index of '{source.storage.uri}' is built in other processes, to which a file system object in "
             "storage_options cannot be sent: give the options by name"
         )
     asked = _requested_index(
-        store, names_given(columns, "columns"), names_given(bloom, "bloom"), names_given(count_nan, "count_nan")
+        store, check_names(columns, "columns"), check_names(bloom, "bloom"), check_names(count_nan, "count_nan")
     )
     if false_positives is not None:
         asked = replace(asked, false_positives=false_positives)
@@ -152,14 +152,14 @@ def status(
         index=False,
         int96=int96,
     )
-    store = store_for(source.storage, location, storage_options)
+    store = open_store(source.storage, location, storage_options)
     current = store.read_current()
     if current is None:
-        return IndexStatus(store.place, exists=False, is_useful=source.index_support.is_useful)
+        return IndexStatus(store.location, exists=False, is_useful=source.index_support.is_useful)
     index = TableIndex(store, source.storage, table_id=source.index_support.table_id, is_required=True)
     files = source.list_files(Predicate(TRUE), ()).files
     return IndexStatus(
-        store.place,
+        store.location,
         exists=True,
         built_at=current.built_at,
         columns=tuple(".".join(column.path) for column in current.spec.columns),
@@ -170,7 +170,7 @@ def status(
         parts=len(current.parts),
         index_bytes=sum(part.size for part in current.parts),
         table_files=files.num_rows,
-        fresh_files=int(np.count_nonzero(index.rows_of(files) >= 0)),
+        fresh_files=int(np.count_nonzero(index.find_entries(files) >= 0)),
         version=current.table_version,
     )
 
@@ -183,7 +183,7 @@ def drop(
     storage_options: Mapping[str, Any] | None = None,
 ) -> bool:
     """Remove the index of a table, even a damaged one, and return whether there was one. The table is not read."""
-    return store_for(open_storage(uri, storage_options), location, storage_options).drop()
+    return open_store(open_storage(uri, storage_options), location, storage_options).drop()
 
 
 def _requested_index(
@@ -191,10 +191,10 @@ def _requested_index(
     columns: tuple[str, ...] | None,
     bloom: tuple[str, ...] | None,
     count_nan: tuple[str, ...] | None,
-) -> Asked:
+) -> IndexRequest:
     """Return what to index: the given columns, else those of the existing index."""
-    current = store.read_readable()
-    before = Asked() if current is None else current.asked
+    current = store.read_if_usable()
+    before = IndexRequest() if current is None else current.request
     return replace(
         before,
         columns=before.columns if columns is None else columns,
@@ -203,7 +203,7 @@ def _requested_index(
     )
 
 
-def _make_subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
+def _make_subject(source: TableSource, asked: IndexRequest, reopen: Callable[[], TableSource]) -> IndexedTable:
     support = source.index_support
     spec = choose_columns(
         asked,
@@ -215,7 +215,7 @@ def _make_subject(source: TableSource, asked: Asked, reopen: Callable[[], TableS
         table_id=support.table_id,
     )
     sample = source.sample_file if isinstance(source, SampledSchema) else None
-    return Subject(source, asked, spec, sample, None if isinstance(source, Versioned) else reopen)
+    return IndexedTable(source, asked, spec, sample, None if isinstance(source, Versioned) else reopen)
 
 
 def _make_engine(given: object) -> Engine:

@@ -32,7 +32,7 @@ DEFAULT_FALSE_POSITIVES = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class IndexRequest:
     """The requested columns of an index, with names as given, so that the next build uses the same."""
 
     columns: tuple[str, ...] | None = None
@@ -51,9 +51,9 @@ class Asked:
         }
 
     @staticmethod
-    def from_dict(given: Mapping[str, Any]) -> Asked:
+    def from_dict(given: Mapping[str, Any]) -> IndexRequest:
         columns = given["columns"]
-        return Asked(
+        return IndexRequest(
             None if columns is None else tuple(columns),
             tuple(given["bloom"]),
             tuple(given["count_nan"]),
@@ -76,7 +76,7 @@ class IndexedColumn:
     def column(self) -> Column:
         return Column(self.path, type=self.type)
 
-    def name(self, kind: str) -> str:
+    def metadata_name(self, kind: str) -> str:
         """Return the name of one kind of its metadata in the index: `lower:a.b`."""
         return metadata_name(kind, self.key)
 
@@ -96,7 +96,7 @@ class IndexSpec:
         return {column.key: column for column in self.columns}
 
     @property
-    def valued(self) -> tuple[IndexedColumn, ...]:
+    def columns_with_values(self) -> tuple[IndexedColumn, ...]:
         """The columns with statistics from values."""
         return tuple(column for column in self.columns if column.has_bloom or column.counts_nan)
 
@@ -142,7 +142,7 @@ class IndexSpec:
 
 
 def choose_columns(
-    asked: Asked,
+    asked: IndexRequest,
     schema: pa.Schema,
     partition_columns: Collection[str],
     table: str,
@@ -235,7 +235,7 @@ def _resolve_column(
     return path
 
 
-def names_given(names: Sequence[str] | str | None, what: str) -> tuple[str, ...] | None:
+def check_names(names: Sequence[str] | str | None, what: str) -> tuple[str, ...] | None:
     """Return column names as a tuple. A single string is an error: its letters would be names."""
     if isinstance(names, str):
         raise InvalidArgument(f"{what} is a list of names, not one string: {what}=[{names!r}]")
@@ -257,7 +257,7 @@ def _format_path(path: FieldPath) -> str:
 # --- Kinds of metadata and their types --------------------------------------------------------------------------------
 
 
-def types_of_kinds(data_type: pa.DataType) -> Mapping[str, pa.DataType]:
+def list_metadata_types(data_type: pa.DataType) -> Mapping[str, pa.DataType]:
     """Return the type of each kind of metadata of a column: only floats have NaN counts.
 
     >>> [kind for kind in types_of_kinds(pa.int8())]

@@ -32,11 +32,11 @@ import xxhash
 
 from tamis.errors import CorruptFile, MissingFile, StorageError, TableNotFound, UnsupportedFeature, to_one_line
 from tamis.index.finding import HIDDEN_FOLDER, INDEX_FOLDER
-from tamis.index.spec import FORMAT, Asked, IndexSpec
+from tamis.index.spec import FORMAT, IndexRequest, IndexSpec
 from tamis.io.listing import FileEntry, list_directory
 from tamis.io.open_files import OBJECT_STORES
-from tamis.io.ranges import NEVER_CHANGES, RangedFile
-from tamis.io.retries import with_retries
+from tamis.io.ranges import IMMUTABLE, RangedFile
+from tamis.io.retries import run_with_retries
 from tamis.io.storage import Storage
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.reading.row_group_reader import read_row_group
@@ -49,13 +49,13 @@ SPEC_KEY = b"tamis.index"
 SCHEMAS_KEY = b"tamis.index.schemas"
 """The key of a part's metadata with the distinct schemas of its files; the column `schema` has their numbers."""
 
-FILES_OF_A_ROW_GROUP = 4096
+FILES_PER_ROW_GROUP = 4096
 SCHEMA = "schema"
 BLOOM = "bloom"
 """The kind of metadata of Bloom filters, besides those of `tamis.skipping.metadata`."""
 
-LARGEST_CURRENT = 64 * 1024 * 1024
-OLD_SECONDS = 24 * 3600
+MAX_CURRENT_BYTES = 64 * 1024 * 1024
+MIN_GARBAGE_AGE_SECONDS = 24 * 3600
 """The age at which unreferenced files are removed: until then they may belong to a running build."""
 
 
@@ -74,10 +74,10 @@ class IndexStore:
     storage: Storage
 
     @property
-    def place(self) -> str:
-        return self.storage.place(self.storage.root)
+    def location(self) -> str:
+        return self.storage.format_path(self.storage.root)
 
-    def path(self, name: str) -> str:
+    def join_path(self, name: str) -> str:
         return f"{self.storage.root}/{name}"
 
     # --- Reading ------------------------------------------------------------------------------------------------
@@ -85,9 +85,9 @@ class IndexStore:
     def read_current(self) -> Current | None:
         """Return the current index; None if there is none."""
         content = self._read_current_bytes()
-        return None if content is None else Current.from_bytes(content, self.place)
+        return None if content is None else Current.from_bytes(content, self.location)
 
-    def read_readable(self) -> Current | None:
+    def read_if_usable(self) -> Current | None:
         """Return the current index; None if there is none, or if it is unreadable, which a build repairs."""
         try:
             return self.read_current()
@@ -97,9 +97,9 @@ class IndexStore:
 
     def _read_current_bytes(self) -> bytes | None:
         try:
-            with RangedFile(self.storage, self.path(CURRENT)) as file:
-                if file.size > LARGEST_CURRENT:
-                    raise CorruptFile(f"the index at '{self.place}' is damaged: {CURRENT} has {file.size} bytes")
+            with RangedFile(self.storage, self.join_path(CURRENT)) as file:
+                if file.size > MAX_CURRENT_BYTES:
+                    raise CorruptFile(f"the index at '{self.location}' is damaged: {CURRENT} has {file.size} bytes")
                 return bytes(file.read([(0, file.size)])[0].to_pybytes())
         except MissingFile:
             return None
@@ -109,9 +109,9 @@ class IndexStore:
 
     def open_part(self, part: Part) -> Footer:
         """Return the footer of a part, after checking that it is the one that was written."""
-        footer, _ = load_footer(self.storage, self.path(part.name), part.size, NEVER_CHANGES)
+        footer, _ = load_footer(self.storage, self.join_path(part.name), part.size, IMMUTABLE)
         if xxhash.xxh64_hexdigest(footer.content) != part.footer_hash or footer.metadata.num_rows != part.files:
-            location = self.storage.place(self.path(part.name))
+            location = self.storage.format_path(self.join_path(part.name))
             raise CorruptFile(f"'{location}' is not the part that the index refers to: build the index again")
         return footer
 
@@ -124,7 +124,7 @@ class IndexStore:
         for row_group in range(footer.metadata.num_row_groups):
             if row_groups is None or row_group in row_groups:
                 yield from read_row_group(
-                    self.storage, self.path(part.name), part.size, footer, row_group, columns, None
+                    self.storage, self.join_path(part.name), part.size, footer, row_group, columns, None
                 )
 
     def read_whole(self, part: Part) -> pa.Table:
@@ -143,22 +143,26 @@ class IndexStore:
         except CorruptFile as error:
             raise DamagedPart(str(error), part.name) from error
 
-    def spec_of(self, part: Part) -> IndexSpec:
+    def read_spec(self, part: Part) -> IndexSpec:
         metadata = self.open_part(part).metadata.metadata or {}
         try:
             return IndexSpec.from_dict(json.loads(metadata[SPEC_KEY]))
         except (KeyError, ValueError) as error:
-            raise CorruptFile(f"'{self.storage.place(self.path(part.name))}' is not a part of an index") from error
+            raise CorruptFile(
+                f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index"
+            ) from error
 
-    def schemas_of(self, part: Part) -> list[bytes]:
+    def read_schemas(self, part: Part) -> list[bytes]:
         """Return the distinct schemas of the files of a part, serialised."""
         metadata = self.open_part(part).metadata.metadata or {}
         try:
             return [b64decode(each) for each in json.loads(metadata[SCHEMAS_KEY])]
         except (KeyError, ValueError, TypeError) as error:
-            raise CorruptFile(f"'{self.storage.place(self.path(part.name))}' is not a part of an index") from error
+            raise CorruptFile(
+                f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index"
+            ) from error
 
-    def leftover_parts(self, referred: Collection[str]) -> list[Part]:
+    def find_unreferenced_parts(self, referred: Collection[str]) -> list[Part]:
         """Return complete parts that are not referenced: those of interrupted and of running builds."""
         found = []
         for file in self._list_files():
@@ -173,11 +177,11 @@ class IndexStore:
         names = {_get_name(file.path): file.size for file in self._list_files()}
         return all(names.get(part.name) == part.size for part in parts)
 
-    def bytes_on_disk(self) -> int:
+    def measure_bytes(self) -> int:
         return sum(file.size for file in self._list_files())
 
     def _describe(self, name: str, size: int) -> Part:
-        footer, _ = load_footer(self.storage, self.path(name), size, NEVER_CHANGES)
+        footer, _ = load_footer(self.storage, self.join_path(name), size, IMMUTABLE)
         return Part(name, size, footer.metadata.num_rows, xxhash.xxh64_hexdigest(footer.content))
 
     def _list_files(self) -> list[FileEntry]:
@@ -201,7 +205,7 @@ class IndexStore:
         pq.write_table(
             entries.replace_schema_metadata(metadata),
             sink,
-            row_group_size=FILES_OF_A_ROW_GROUP,
+            row_group_size=FILES_PER_ROW_GROUP,
             # The bits of a good filter are random, so they do not compress.
             compression={name: "none" if name in filters else "zstd" for name in _list_leaf_names(entries.schema)},
             use_dictionary=[SCHEMA],
@@ -220,11 +224,13 @@ class IndexStore:
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             with suppress(FileNotFoundError):
-                self._run_with_retries(partial(self.storage.filesystem.delete_file, self.path(name)), "remove", name)
+                self._run_with_retries(
+                    partial(self.storage.filesystem.delete_file, self.join_path(name)), "remove", name
+                )
 
     def remove_old(self, referred: Collection[str]) -> None:
         """Remove unreferenced files that are too old to belong to a running build."""
-        limit = (time.time() - OLD_SECONDS) * 1e9
+        limit = (time.time() - MIN_GARBAGE_AGE_SECONDS) * 1e9
         self.remove(
             _get_name(file.path)
             for file in self._list_files()
@@ -255,14 +261,14 @@ class IndexStore:
             each.rmdir()
 
     def _write(self, name: str, content: pa.Buffer) -> None:
-        path, filesystem = self.path(name), self.storage.filesystem
+        path, filesystem = self.join_path(name), self.storage.filesystem
         if self.storage.is_local:
             self._run_with_retries(partial(_write_local_file, self.storage.root, path, content), "write", name)
             return
         if filesystem.type_name in OBJECT_STORES:
             self._run_with_retries(partial(_write_stream, filesystem, path, content), "write", name)
             return
-        aside = self.path(f"aside-{uuid4().hex}")
+        aside = self.join_path(f"aside-{uuid4().hex}")
 
         def write() -> None:
             filesystem.create_dir(self.storage.root, recursive=True)
@@ -276,7 +282,7 @@ class IndexStore:
         self._run_with_retries(write, "write", name)
 
     def _run_with_retries(self, action: Callable[[], None], task: str, name: str) -> None:
-        location = self.storage.place(self.path(name))
+        location = self.storage.format_path(self.join_path(name))
 
         def attempt() -> None:
             try:
@@ -290,7 +296,7 @@ class IndexStore:
                 ) from error
 
         try:
-            with_retries(attempt, self.storage.retries, task, location)
+            run_with_retries(attempt, self.storage.retries, task, location)
         except NotADirectoryError as error:
             raise StorageError(f"cannot {task} '{location}': one of its parent folders is a file") from error
 
@@ -376,7 +382,7 @@ class Current:
     """The time of the build in UTC, as in 2024-03-01T12:00:00Z."""
     table_format: str
     table_version: int | None
-    asked: Asked
+    request: IndexRequest
     spec: IndexSpec
     parts: tuple[Part, ...]
     files: int
@@ -391,7 +397,7 @@ class Current:
             "build": self.build,
             "built_at": self.built_at,
             "table": {"format": self.table_format, "version": self.table_version},
-            "asked": self.asked.to_dict(),
+            "asked": self.request.to_dict(),
             "spec": self.spec.to_dict(),
             "parts": [part.to_dict() for part in self.parts],
             "files": self.files,
@@ -419,7 +425,7 @@ class Current:
                 content["built_at"],
                 table["format"],
                 table["version"],
-                Asked.from_dict(content["asked"]),
+                IndexRequest.from_dict(content["asked"]),
                 IndexSpec.from_dict(content["spec"]),
                 tuple(Part.from_dict(part) for part in content["parts"]),
                 content["files"],

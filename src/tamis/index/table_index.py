@@ -20,10 +20,10 @@ from tamis import types
 from tamis.errors import CorruptFile, StorageError, UnsupportedFeature, format_count
 from tamis.expr.nodes import Column
 from tamis.formats.source import FileListing, IndexedRowGroups, has_schemas_of_files
-from tamis.index.bloom_bits import canonical_leaf, hashes_of_items
-from tamis.index.collect import GROUP, LONGEST_BOUND, SIZES
-from tamis.index.entries import Entries, Rows, relative_paths
-from tamis.index.spec import IndexedColumn, types_of_kinds
+from tamis.index.bloom_bits import find_canonical_leaf, hash_distinct_values
+from tamis.index.collect import GROUP, MAX_BOUND_LENGTH, SIZES
+from tamis.index.entries import Entries, Rows, make_relative
+from tamis.index.spec import IndexedColumn, list_metadata_types
 from tamis.index.store import BLOOM, Current, IndexStore
 from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
@@ -82,7 +82,7 @@ class TableIndex:
             logger.warning("the index is ignored: %s", error)
             return None
         if found is not None and found.spec.table_id != self._table_id:
-            text = f"the index at '{self.store.place}' belongs to another table at this location: build it again"
+            text = f"the index at '{self.store.location}' belongs to another table at this location: build it again"
             if self._is_required:
                 raise CorruptFile(text)
             logger.warning("the index is ignored: %s", text)
@@ -98,27 +98,27 @@ class TableIndex:
                 self._entries = Entries(self.store, current.parts)
             return _LoadedIndex(current, self._entries)
 
-    def schema_of(self, file: FileEntry) -> pa.Schema | None:
+    def find_schema(self, file: FileEntry) -> pa.Schema | None:
         current = self.current()
         sample = None if current is None else current.sample
         if sample is None or file.modified_ns is None:
             return None
-        own = replace(file, path=relative_paths(pa.array([file.path]), self._table.root)[0].as_py())
+        own = replace(file, path=make_relative(pa.array([file.path]), self._table.root)[0].as_py())
         return sample.schema if own == sample.file else None
 
-    def knows(self, files: pa.Table) -> npt.NDArray[np.bool_]:
-        return self.rows_of(files) >= 0
+    def has_entries(self, files: pa.Table) -> npt.NDArray[np.bool_]:
+        return self.find_entries(files) >= 0
 
-    def rows_of(self, files: pa.Table) -> Rows:
+    def find_entries(self, files: pa.Table) -> Rows:
         """Return the valid entry of each file of a listing; -1 for none."""
         loaded = self._load()
         if loaded is None:
             return np.full(files.num_rows, -1, np.int64)
-        return loaded.entries.rows_of(files, self._table.root)
+        return loaded.entries.find_rows(files, self._table.root)
 
     # --- Narrowing ----------------------------------------------------------------------------------------------
 
-    def narrow(
+    def prune_listing(
         self,
         listing: FileListing,
         predicate: Predicate,
@@ -134,11 +134,11 @@ class TableIndex:
         loaded = self._load()
         if loaded is None:
             return listing
-        return _ListingPruner(loaded, listing, predicate, key_of, self.rows_of(listing.files)).result(
+        return _ListingPruner(loaded, listing, predicate, key_of, self.find_entries(listing.files)).result(
             with_rows=with_rows, with_filters="bloom" in levels
         )
 
-    def row_groups(
+    def read_row_groups(
         self, files: pa.Table, columns: Sequence[Column], needed: Sequence[FieldPath], mentioned: Sequence[Column]
     ) -> IndexedRowGroups | None:
         loaded = self._load()
@@ -151,7 +151,7 @@ class TableIndex:
         }
         if len(known) < len(columns):
             return None
-        return noted_row_groups(loaded.entries, self.rows_of(files), known, needed, mentioned)
+        return read_indexed_row_groups(loaded.entries, self.find_entries(files), known, needed, mentioned)
 
 
 class _ListingPruner:
@@ -183,7 +183,7 @@ class _ListingPruner:
         The filter is bound to the table's types, so that its result for an incompatible file may be wrong. Such a file
         is kept: opening it raises the error.
         """
-        numbers, schemas = self._entries.schemas()
+        numbers, schemas = self._entries.read_schemas()
         fits = np.array([_fits(schema, mentioned) for schema in schemas], np.bool_)
         return fits[numbers[rows]] if len(rows) else np.zeros(0, np.bool_)
 
@@ -206,26 +206,28 @@ class _ListingPruner:
         matched = np.zeros(self._listing.files.num_rows, np.bool_)
         matched[self._known[left]] = whole
         matched = matched[keep]
-        if listing.matched is not None:
-            matched = matched | listing.matched
+        if listing.fully_matched is not None:
+            matched = matched | listing.fully_matched
         rows = self._add_row_counts(listing, keep) if with_rows else listing.rows
         levels = (*listing.levels[:-1], self._make_report(listing.levels[-1], listing, outcomes))
-        return replace(listing, levels=levels, matched=matched, rows=rows)
+        return replace(listing, levels=levels, fully_matched=matched, rows=rows)
 
     def _make_units(self) -> pa.RecordBatch:
         """Return the metadata of the files with an entry."""
         wanted = {
-            indexed.name(kind): data_type
+            indexed.metadata_name(kind): data_type
             for indexed in self._columns.values()
-            for kind, data_type in types_of_kinds(indexed.type).items()
+            for kind, data_type in list_metadata_types(indexed.type).items()
         }
         self._entries.load(wanted)
         indices = pa.array(self._rows)
         row_count = self._entries.column(ROW_COUNT.name).take(indices)
         units = {ROW_COUNT.name: row_count}
         for column, indexed in self._columns.items():
-            for kind in types_of_kinds(indexed.type):
-                units[metadata_name(kind, column.path)] = self._entries.column(indexed.name(kind)).take(indices)
+            for kind in list_metadata_types(indexed.type):
+                units[metadata_name(kind, column.path)] = self._entries.column(indexed.metadata_name(kind)).take(
+                    indices
+                )
         asked = {column.path[0] for column in self._predicate.columns}
         for name in self._listing.partitions.column_names:
             if name in asked:
@@ -261,16 +263,16 @@ class _ListingPruner:
         found = {}
         for question in questioned.questions:
             indexed = self._columns.get(question.column)
-            leaf = None if indexed is None or not indexed.has_bloom else canonical_leaf(indexed.type)
+            leaf = None if indexed is None or not indexed.has_bloom else find_canonical_leaf(indexed.type)
             if question.items is None or leaf is None:
                 continue
-            hashes = hashes_of_items(pc.unique(question.values.drop_null()), leaf)
+            hashes = hash_distinct_values(pc.unique(question.values.drop_null()), leaf)
             if hashes is not None:
                 found[question] = hashes
         return found
 
     def _look_up(self, indexed: IndexedColumn, hashes: Array, rows: Rows, asked: Bits) -> pa.Array:
-        filters = self._entries.filters(indexed.name(BLOOM), rows[asked])
+        filters = self._entries.read_filters(indexed.metadata_name(BLOOM), rows[asked])
         given = [None if each is None else BloomFilter.from_bytes(each) for each in filters]
         has_filter = np.array([each is not None for each in given], np.bool_)
         found = np.ones(len(given), np.bool_)
@@ -352,7 +354,7 @@ def _fits(schema: pa.Schema | None, mentioned: Sequence[Column]) -> bool:
 # something: a column, the full length of truncated bounds, or the sizes of very many columns.
 
 
-def noted_row_groups(
+def read_indexed_row_groups(
     entries: Entries,
     rows: Rows,
     columns: dict[Column, IndexedColumn],
@@ -363,11 +365,11 @@ def noted_row_groups(
     is_indexed = rows >= 0
     if not is_indexed.any():
         return None
-    numbers, schemas = entries.schemas()
+    numbers, schemas = entries.read_schemas()
     leaves = [_find_leaves(schema, needed, mentioned) for schema in schemas]
     is_indexed[is_indexed] = np.array([each is not None for each in leaves], np.bool_)[numbers[rows[is_indexed]]]
-    row_counts = entries.lists(f"{GROUP}{ROW_COUNT.name}", types.LONG, rows[is_indexed])
-    sizes = entries.lists(SIZES, types.LONG, rows[is_indexed])
+    row_counts = entries.read_lists(f"{GROUP}{ROW_COUNT.name}", types.LONG, rows[is_indexed])
+    sizes = entries.read_lists(SIZES, types.LONG, rows[is_indexed])
     metadata_lists = _read_metadata(entries, rows[is_indexed], columns)
     is_whole = np.asarray(pc.and_(row_counts.is_valid(), sizes.is_valid())) & _are_lists_complete(
         row_counts, metadata_lists
@@ -382,9 +384,9 @@ def noted_row_groups(
     if found is None:
         return None
     metadata = {
-        metadata_name(kind, column.path): metadata_lists[f"{GROUP}{indexed.name(kind)}"].flatten()
+        metadata_name(kind, column.path): metadata_lists[f"{GROUP}{indexed.metadata_name(kind)}"].flatten()
         for column, indexed in columns.items()
-        for kind in types_of_kinds(indexed.type)
+        for kind in list_metadata_types(indexed.type)
     }
     return IndexedRowGroups(is_indexed, row_counts.to_pylist(), found, metadata)
 
@@ -406,9 +408,11 @@ def _find_leaves(
 
 def _read_metadata(entries: Entries, rows: Rows, columns: dict[Column, IndexedColumn]) -> dict[str, pa.Array]:
     return {
-        f"{GROUP}{indexed.name(kind)}": entries.lists(f"{GROUP}{indexed.name(kind)}", data_type, rows)
+        f"{GROUP}{indexed.metadata_name(kind)}": entries.read_lists(
+            f"{GROUP}{indexed.metadata_name(kind)}", data_type, rows
+        )
         for indexed in columns.values()
-        for kind, data_type in types_of_kinds(indexed.type).items()
+        for kind, data_type in list_metadata_types(indexed.type).items()
     }
 
 
@@ -429,10 +433,10 @@ def _are_uncut(metadata_lists: dict[str, pa.Array], columns: dict[Column, Indexe
         if not (types.is_text(indexed.type) or types.is_bytes(indexed.type)):
             continue
         for kind in ("lower", "upper"):
-            lists = metadata_lists[f"{GROUP}{indexed.name(kind)}"]
+            lists = metadata_lists[f"{GROUP}{indexed.metadata_name(kind)}"]
             values = lists.flatten()
             length = pc.utf8_length(values) if types.is_text(indexed.type) else pc.binary_length(values)
-            is_long = np.asarray(pc.fill_null(pc.greater_equal(length, LONGEST_BOUND), False))
+            is_long = np.asarray(pc.fill_null(pc.greater_equal(length, MAX_BOUND_LENGTH), False))
             owners = np.asarray(pc.list_parent_indices(lists))
             found[owners[is_long]] = False
     return found

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from tamis.errors import MissingFile, TableNotFound
-from tamis.io.ranges import RangedFile, may_change, replaced_file
-from tamis.io.retries import with_retries
+from tamis.io.ranges import RangedFile, make_replaced_error, may_change
+from tamis.io.retries import run_with_retries
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 
@@ -42,11 +42,11 @@ def list_directory(storage: Storage, path: str) -> Listing:
     """List a directory in one call. If it does not exist: TableNotFound for the root, MissingFile below it."""
     storage.check_links(path)
     try:
-        return with_retries(partial(_list_once, storage, path), storage.retries, "list", storage.place(path))
+        return run_with_retries(partial(_list_once, storage, path), storage.retries, "list", storage.format_path(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         if path == storage.root:
             raise TableNotFound(f"no directory at '{storage.uri}'") from error
-        raise MissingFile(f"no directory '{storage.place(path)}': it was removed, or never existed") from error
+        raise MissingFile(f"no directory '{storage.format_path(path)}': it was removed, or never existed") from error
 
 
 def list_directories(storage: Storage, paths: Sequence[str], threads: int | None = None) -> list[Listing]:
@@ -67,11 +67,11 @@ def check_unchanged(storage: Storage, files: pa.Table) -> None:
     for path, now in _look_up_files(storage, list(listed)).items():
         size, modified = listed[path]
         if now is None:
-            raise MissingFile(f"the file '{storage.place(path)}' is gone")
+            raise MissingFile(f"the file '{storage.format_path(path)}' is gone")
         if now.size != size:
-            raise replaced_file(storage.place(path), f"it has {now.size} bytes, expected {size} as listed")
+            raise make_replaced_error(storage.format_path(path), f"it has {now.size} bytes, expected {size} as listed")
         if not _is_same_time(modified, now.modified_ns, is_exact=storage.is_local):
-            raise replaced_file(storage.place(path), "it was rewritten after it was listed")
+            raise make_replaced_error(storage.format_path(path), "it was rewritten after it was listed")
 
 
 def look_up_sizes(storage: Storage, paths: pa.Array, recorded: pa.Array) -> pa.Array:
@@ -126,7 +126,9 @@ def _list_or_empty(storage: Storage, folder: str) -> Listing:
 
 
 def _look_up_file(storage: Storage, path: str) -> FileEntry | None:
-    info = with_retries(partial(_look_up_once, storage, path), storage.retries, "look up", storage.place(path))
+    info = run_with_retries(
+        partial(_look_up_once, storage, path), storage.retries, "look up", storage.format_path(path)
+    )
     return FileEntry(path, info.size, info.mtime_ns) if info.is_file else None
 
 
@@ -134,7 +136,9 @@ def find_file(storage: Storage, path: str) -> FileEntry | None:
     """Return the file at a path; None if there is none, or a directory."""
     if storage.filesystem.type_name == "s3" and "/" in path:
         return _find_by_opening(storage, path)
-    info = with_retries(partial(_look_up_once, storage, path), storage.retries, "look up", storage.place(path))
+    info = run_with_retries(
+        partial(_look_up_once, storage, path), storage.retries, "look up", storage.format_path(path)
+    )
     if not info.is_file:
         return None
     return FileEntry(info.path, info.size, info.mtime_ns)
@@ -142,7 +146,9 @@ def find_file(storage: Storage, path: str) -> FileEntry | None:
 
 def has_directory(storage: Storage, path: str) -> bool:
     """Return whether there is a directory at a path."""
-    info = with_retries(partial(_look_up_once, storage, path), storage.retries, "look up", storage.place(path))
+    info = run_with_retries(
+        partial(_look_up_once, storage, path), storage.retries, "look up", storage.format_path(path)
+    )
     return bool(info.type == pafs.FileType.Directory)
 
 

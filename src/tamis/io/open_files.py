@@ -17,8 +17,8 @@ import pyarrow as pa
 OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
 """The pyarrow file systems whose open files are only a name and a size."""
 
-MOST_OPEN = 512
-FRESH_SECONDS = 60.0
+MAX_OPEN_FILES = 512
+MAX_AGE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class OpenFile:
         if self.tail is None or self.tail.size < tail.size:
             self.tail = tail
 
-    def in_tail(self, start: int, length: int) -> pa.Buffer | None:
+    def read_from_tail(self, start: int, length: int) -> pa.Buffer | None:
         """Return the bytes of a range if the cached tail has all of them, else None."""
         if self.tail is None or start < (first := self.size - self.tail.size):
             return None
@@ -59,7 +59,7 @@ class OpenFiles:
     def get(self, path: str) -> OpenFile | None:
         with self._lock:
             found = self._files.get(path)
-            if found is None or monotonic() - found.opened_at > FRESH_SECONDS:
+            if found is None or monotonic() - found.opened_at > MAX_AGE_SECONDS:
                 return None
             self._files.move_to_end(path)
             return found
@@ -67,7 +67,7 @@ class OpenFiles:
     def put(self, path: str, file: OpenFile) -> None:
         with self._lock:
             self._files[path] = file
-            while len(self._files) > MOST_OPEN:
+            while len(self._files) > MAX_OPEN_FILES:
                 self._files.popitem(last=False)
 
     def clear(self) -> None:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, MissingFile, StorageError
 from tamis.io.open_files import OBJECT_STORES, OpenFile
-from tamis.io.retries import ShortRead, with_retries
+from tamis.io.retries import ShortRead, run_with_retries
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 
@@ -35,7 +35,7 @@ class Coalescing:
     """The rule for coalescing: ranges at most `gap` bytes apart become one read of at most `largest` bytes."""
 
     gap: int
-    largest: int
+    max_bytes: int
 
     def merge(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the reads that cover all ranges, in order.
@@ -51,29 +51,29 @@ class Coalescing:
                 last_end = last_start + last_length
                 joined = max(last_end, end) - last_start
                 # Overlapping ranges are always merged, so that each range is within one read.
-                if start < last_end or (start - last_end <= self.gap and joined <= self.largest):
+                if start < last_end or (start - last_end <= self.gap and joined <= self.max_bytes):
                     merged[-1] = (last_start, joined)
                     continue
             merged.append((start, length))
         return merged
 
 
-SMALL_READS = MIB
+MAX_SEQUENTIAL_BYTES = MIB
 """Up to this many bytes of a local file are read sequentially."""
 
-LOCAL = Coalescing(gap=4 * KIB, largest=8 * MIB)
-REMOTE = Coalescing(gap=256 * KIB, largest=16 * MIB)
+LOCAL = Coalescing(gap=4 * KIB, max_bytes=8 * MIB)
+REMOTE = Coalescing(gap=256 * KIB, max_bytes=16 * MIB)
 
-MOST_BYTES_AT_ONCE = 64 * MIB
+MAX_BATCH_BYTES = 64 * MIB
 
 
-def batches_of_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[slice]:
+def split_by_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[slice]:
     """Split consecutive reads into batches of at most `most` bytes; a larger read is a batch of its own.
 
     >>> list(batches_of_bytes([40, 50, 30, 200, 5], most=100))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
     """
-    limit = MOST_BYTES_AT_ONCE if most is None else most
+    limit = MAX_BATCH_BYTES if most is None else most
     first = total = 0
     for index, size in enumerate(sizes):
         if index > first and total + size > limit:
@@ -84,12 +84,12 @@ def batches_of_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[
         yield slice(first, len(sizes))
 
 
-REMOTE_AT_ONCE = 24
+MAX_REMOTE_READS = 24
 """The number of concurrent reads of one remote file. They mostly wait, on as many connections as pyarrow's S3 client
 has, and all requested bytes are in memory at the end in any case."""
 
 
-NEVER_CHANGES = -(2**62)
+IMMUTABLE = -(2**62)
 """The modification time of immutable files: the log of a table has their paths and sizes, and they are never
 rewritten."""
 
@@ -97,12 +97,12 @@ _LAST_MARK = -(2**61)
 """Earlier than every real modification time."""
 
 
-def never_changes(table: str) -> int:
+def make_immutable_marker(table: str) -> int:
     """Return the modification time for immutable files of a table. A table recreated at its location has another."""
-    return NEVER_CHANGES + zlib.crc32(table.encode("utf-8", "surrogatepass"))
+    return IMMUTABLE + zlib.crc32(table.encode("utf-8", "surrogatepass"))
 
 
-def is_never_changed(modified_ns: int | None) -> bool:
+def is_immutable(modified_ns: int | None) -> bool:
     return modified_ns is not None and modified_ns < _LAST_MARK
 
 
@@ -111,7 +111,7 @@ def may_change(modified_ns: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunked
     return pc.fill_null(pc.greater_equal(modified_ns, _LAST_MARK), True)
 
 
-def replaced_file(location: str, what: str) -> CorruptFile:
+def make_replaced_error(location: str, what: str) -> CorruptFile:
     """Return the error for a file that was replaced since it was listed."""
     return CorruptFile(f"'{location}' was replaced: {what}; open the table again, or refresh() it")
 
@@ -130,7 +130,7 @@ class RangedFile:
     def __init__(self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = None) -> None:
         storage.check_links(path)
         self._storage = storage
-        self._location = storage.place(path)
+        self._location = storage.format_path(path)
         self._is_local = storage.is_local
         self._stays_open = storage.filesystem.type_name in OBJECT_STORES
         self._open = (storage.open_files.get(path) if self._stays_open else None) or self._open_file(path)
@@ -140,19 +140,15 @@ class RangedFile:
             self.close()
             raise (
                 self._make_size_error(size)
-                if is_never_changed(modified_ns)
+                if is_immutable(modified_ns)
                 else self._make_replaced_error(f"it has {self.size} bytes, expected {size} as listed")
             )
-        if (
-            modified_ns is not None
-            and not is_never_changed(modified_ns)
-            and not self._was_modified_at(modified_ns, path)
-        ):
+        if modified_ns is not None and not is_immutable(modified_ns) and not self._was_modified_at(modified_ns, path):
             self.close()
             raise self._make_replaced_error("it was rewritten after it was listed")
 
     def _make_replaced_error(self, what: str) -> CorruptFile:
-        return replaced_file(self._location, what)
+        return make_replaced_error(self._location, what)
 
     def _make_size_error(self, size: int) -> CorruptFile:
         # Opening the table again reads the same log, so that does not help.
@@ -180,7 +176,7 @@ class RangedFile:
 
     def _open_file(self, path: str) -> OpenFile:
         try:
-            file = with_retries(partial(self._try_to_open, path), self._storage.retries, "open", self._location)
+            file = run_with_retries(partial(self._try_to_open, path), self._storage.retries, "open", self._location)
             opened = OpenFile(file, file.size())
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingFile(f"the file '{self._location}' is gone") from error
@@ -219,7 +215,7 @@ class RangedFile:
             self._check(start, length)
         if self._open.tail is None:
             return self._fetch(ranges, coalesce_gap)
-        known = [self._open.in_tail(start, length) for start, length in ranges]
+        known = [self._open.read_from_tail(start, length) for start, length in ranges]
         missing = [wanted for wanted, found in zip(ranges, known, strict=True) if found is None]
         fetched = iter(self._fetch(missing, coalesce_gap))
         return [found if found is not None else next(fetched) for found in known]
@@ -227,11 +223,11 @@ class RangedFile:
     def _fetch(self, ranges: Sequence[tuple[int, int]], coalesce_gap: int | None) -> list[pa.Buffer]:
         rule = LOCAL if self._is_local else REMOTE
         if coalesce_gap is not None:
-            rule = Coalescing(coalesce_gap, rule.largest)
+            rule = Coalescing(coalesce_gap, rule.max_bytes)
         merged = rule.merge([wanted for wanted in ranges if wanted[1]])
         # Waking another thread takes longer than a small local read.
-        is_small = self._is_local and sum(length for _, length in merged) <= SMALL_READS
-        at_once = REMOTE_AT_ONCE if not self._is_local else 1 if is_small else self._storage.threads
+        is_small = self._is_local and sum(length for _, length in merged) <= MAX_SEQUENTIAL_BYTES
+        at_once = MAX_REMOTE_READS if not self._is_local else 1 if is_small else self._storage.threads
         buffers = run_in_threads(self._read_range, merged, at_once)
         starts = [start for start, _ in merged]
         return [self._slice(starts, buffers, start, length) for start, length in ranges]
@@ -256,7 +252,9 @@ class RangedFile:
     def _read_range(self, wanted: tuple[int, int]) -> pa.Buffer:
         start, length = wanted
         try:
-            return with_retries(partial(self._read_at, start, length), self._storage.retries, "read", self._location)
+            return run_with_retries(
+                partial(self._read_at, start, length), self._storage.retries, "read", self._location
+            )
         except FileNotFoundError as error:
             raise MissingFile(f"the file '{self._location}' is gone") from error
 
@@ -299,11 +297,11 @@ def read_tail(storage: Storage, path: str, size: int | None, length: int) -> pa.
         return file.read_tail(length, size)
 
 
-SMALL_FILE = 256 * KIB
+MAX_BUFFERED_FILE_BYTES = 256 * KIB
 """A file of at most this size is laid out in memory, including the gaps between ranges."""
 
 
-def file_of_ranges(
+def make_prefetched_file(
     ranges: Sequence[tuple[int, pa.Buffer]], size: int, name: str = "file"
 ) -> pa.NativeFile | PrefetchedFile:
     """Return a file with only some ranges in memory.
@@ -311,7 +309,7 @@ def file_of_ranges(
     In a small one the other bytes are zeros: Arrow's memory file takes a hundredth of the time of a call into Python,
     once per column chunk.
     """
-    if size > SMALL_FILE:
+    if size > MAX_BUFFERED_FILE_BYTES:
         return PrefetchedFile(ranges, size, name)
     content = bytearray(size)
     for start, buffer in ranges:
@@ -319,7 +317,7 @@ def file_of_ranges(
     return pa.BufferReader(pa.py_buffer(content))
 
 
-class PythonFile:
+class BufferedFile:
     """A read-only file object that returns buffers. Subclasses implement `_fetch_range`."""
 
     def __init__(self, size: int) -> None:
@@ -366,7 +364,7 @@ class PythonFile:
         raise NotImplementedError
 
 
-class PrefetchedFile(PythonFile):
+class PrefetchedFile(BufferedFile):
     """A file object with only some ranges in memory.
 
     Reads return slices of the fetched buffers, without a copy. A read outside the fetched ranges is a defect of the

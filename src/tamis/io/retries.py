@@ -53,7 +53,7 @@ class RetryPolicy:
     first_pause: float = 0.1
     growth: float = 4.0
 
-    def pause(self, failures: int) -> float:
+    def compute_pause(self, failures: int) -> float:
         # Jitter: threads that fail together should not retry together.
         return self.first_pause * self.growth ** (failures - 1) * random.uniform(0.5, 1.0)
 
@@ -70,7 +70,7 @@ def _format_reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else to_one_line(error)
 
 
-def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, location: str) -> Result:
+def run_with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, location: str) -> Result:
     """Return the result of `action`, with retries; if it keeps failing raise `cannot <task> '<location>'`.
 
     FileNotFoundError, NotADirectoryError and IsADirectoryError are not handled: only the caller knows what was expected
@@ -96,7 +96,7 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, l
                 tries = "1 try" if failures == 1 else f"{failures} tries"
                 raise StorageError(f"cannot {task} '{location}' after {tries}: {_format_reason(error)}") from error
             logger.info("cannot %s '%s' (try %d of %d): %s", task, location, failures, policy.tries, error)
-            time.sleep(policy.pause(failures))
+            time.sleep(policy.compute_pause(failures))
         except UnicodeEncodeError as error:
             raise StorageError(
                 f"cannot {task} {location!r}: it has half of a surrogate pair, which is not valid Unicode"

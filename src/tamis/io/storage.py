@@ -33,14 +33,14 @@ from tamis.io.counters import IoCounters
 from tamis.io.open_files import OpenFiles
 from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_storage_options
-from tamis.io.threads import default_threads
+from tamis.io.threads import choose_threads
 
 # --- Symbolic links ---------------------------------------------------------------------------------------------------
 #
 # A link out of a table is refused like `..` in a path, unless allowed: it could make a reader read any file that it has
 # the rights for. A root that is a link is followed, and so are links from one part of a table to another.
 
-FEW_PATHS = 1000
+MAX_PATHS_CHECKED_SINGLY = 1000
 """Up to this many paths are checked one by one, in about two milliseconds; for more, their folders are listed."""
 
 
@@ -69,7 +69,7 @@ class LinkGuard:
         """Check many paths like `check`; for many, each folder is listed once."""
         if self.allow_outside:
             return
-        if len(paths) <= FEW_PATHS:
+        if len(paths) <= MAX_PATHS_CHECKED_SINGLY:
             for path in paths.to_pylist():
                 self.check(root, path)
             return
@@ -78,14 +78,14 @@ class LinkGuard:
         for folder in folders:
             if (folder == top or folder.startswith(f"{top}/")) and (top, folder) not in self._checked_folders:
                 self._check_folder(top, folder)
-                outside = pa.array(sorted(self.find_outside(root, folder)), pa.string())
+                outside = pa.array(sorted(self.find_outside_links(root, folder)), pa.string())
                 if not len(outside):
                     with self._lock:
                         self._checked_folders.add((top, folder))
                     continue
                 named = paths.filter(pc.is_in(paths, value_set=outside))
                 if len(named):
-                    raise leads_outside(named[0].as_py())
+                    raise make_outside_link_error(named[0].as_py())
 
     def _check_folder(self, top: str, folder: str) -> None:
         if len(folder) > len(top) and (top, folder) not in self._inside_folders:
@@ -93,7 +93,7 @@ class LinkGuard:
             with self._lock:
                 self._inside_folders.add((top, folder))
 
-    def find_outside(self, root: str, folder: str) -> frozenset[str]:
+    def find_outside_links(self, root: str, folder: str) -> frozenset[str]:
         """Return the paths of the links in a folder that lead out of the root; none if that is allowed."""
         if self.allow_outside:
             return frozenset()
@@ -108,10 +108,10 @@ class LinkGuard:
 
     def _check_resolved(self, top: str, path: str) -> None:
         if not _is_inside(top, path):
-            raise leads_outside(path)
+            raise make_outside_link_error(path)
 
 
-def leads_outside(path: str) -> UnsupportedFeature:
+def make_outside_link_error(path: str) -> UnsupportedFeature:
     """Return the error for a link out of a table."""
     return UnsupportedFeature(
         f"'{path}' leads out of the table's folder, to '{os.path.realpath(path)}', through a symbolic link: "
@@ -165,9 +165,9 @@ class Storage:
     @property
     def threads(self) -> int:
         """The number of concurrent requests of one call."""
-        return default_threads(is_local=self.is_local)
+        return choose_threads(is_local=self.is_local)
 
-    def allowing_outside(self, allow_outside: bool) -> Storage:
+    def with_outside_links(self, allow_outside: bool) -> Storage:
         """Return a copy in which symbolic links may, or may not, lead out of the root."""
         return replace(self, links=LinkGuard(allow_outside=allow_outside))
 
@@ -181,12 +181,12 @@ class Storage:
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             self.links.check_all(self.root, paths)
 
-    def links_outside(self, folder: str) -> frozenset[str]:
+    def find_outside_links(self, folder: str) -> frozenset[str]:
         """Return the paths of symbolic links in a folder that lead out of the root and are not allowed."""
         is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
-        return self.links.find_outside(self.root, folder) if is_local else frozenset()
+        return self.links.find_outside_links(self.root, folder) if is_local else frozenset()
 
-    def place(self, path: str) -> str:
+    def format_path(self, path: str) -> str:
         """Return a path of the file system with its scheme, for messages."""
         match = _SCHEME.match(self.uri)
         return f"{match[1]}://{path}" if match and not self.is_local else path
@@ -252,7 +252,7 @@ def _open_s3(text: str, options: Mapping[str, Any]) -> Storage:
     if not hasattr(pafs, "S3FileSystem"):
         raise MissingDependency("this build of pyarrow has no S3 support: install pyarrow from PyPI or conda-forge")
     try:
-        filesystem = pafs.S3FileSystem(**settings.arguments(bucket=root.split("/")[0]))
+        filesystem = pafs.S3FileSystem(**settings.to_arguments(bucket=root.split("/")[0]))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StorageError(f"cannot open 's3://{root}': {error}") from error
     return Storage(filesystem, root, f"s3://{root}", given=(text, options))

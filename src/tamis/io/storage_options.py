@@ -57,7 +57,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
 
 
-def is_of_the_storage(name: str) -> bool:
+def is_storage_option(name: str) -> bool:
     """Return whether a property of a catalog is a storage option of its tables."""
     return name.lower().startswith(("s3.", "client.")) and name.lower() in _CANONICAL
 
@@ -123,7 +123,7 @@ class S3Options:
     def with_credentials(self, access_key: str, secret_key: str) -> S3Options:
         return replace(self, access_key=access_key, secret_key=secret_key)
 
-    def arguments(self, bucket: str) -> dict[str, Any]:
+    def to_arguments(self, bucket: str) -> dict[str, Any]:
         """Return the arguments of pyarrow's S3FileSystem."""
         arguments: dict[str, Any] = {
             "access_key": self.access_key,

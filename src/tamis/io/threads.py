@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LOCAL_PATIENCE = 0.01
+LOCAL_SOLO_SECONDS = 0.01
 """The seconds to work alone on items that mostly take no time, such as reads from local files."""
 
 POOL_SIZE = 64
@@ -26,7 +26,7 @@ _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
 
 
-def default_threads(*, is_local: bool = True) -> int:
+def choose_threads(*, is_local: bool = True) -> int:
     """Return the number of threads of one call: remote requests mostly wait, local ones mostly compute."""
     processors = os.cpu_count() or 1
     return 2 * processors if is_local else min(32, 4 * processors)
@@ -50,7 +50,7 @@ def run_in_threads(
 
 
 def _run_in_threads(function: Callable[[Item], Result], work: list[Item], threads: int | None) -> list[Result]:
-    workers = 1 if len(work) <= 1 else min(threads or default_threads(), len(work))
+    workers = 1 if len(work) <= 1 else min(threads or choose_threads(), len(work))
     if workers <= 1:
         return [function(item) for item in work]
     shared = _Work(function, work)

@@ -11,7 +11,7 @@ from typing import Any
 class WeightedCache:
     """A cache that evicts the least recently used entries above a number of bytes. It is thread-safe."""
 
-    OWN_WEIGHT = 1024
+    ENTRY_WEIGHT = 1024
     """The approximate bytes of an entry besides its arrays."""
 
     def __init__(self, capacity: int) -> None:
@@ -27,7 +27,7 @@ class WeightedCache:
             return self._entries[key][0]
 
     def put(self, key: Hashable, value: object, weight: int) -> None:
-        weight += self.OWN_WEIGHT
+        weight += self.ENTRY_WEIGHT
         if weight > self.capacity:
             return
         with self._lock:

@@ -17,10 +17,10 @@ from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
 from tamis.scan.engine import embedded_engine, spark_scans
 from tamis.scan.planning.plan import ScanPlan
-from tamis.scan.planning.projection import projected_paths
+from tamis.scan.planning.projection import resolve_projection
 from tamis.scan.planning.scan_planner import ScanPlanner, check_limit
 from tamis.scan.reading.residual import check_functions
-from tamis.scan.reading.results import pandas_frame, polars_frame
+from tamis.scan.reading.results import to_pandas_frame, to_polars_frame
 from tamis.scan.reading.run import count_rows, read_batches
 from tamis.scan.report.report import Report
 
@@ -54,11 +54,11 @@ class Rows(ABC):
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return all rows as a pandas DataFrame."""
-        return pandas_frame(self.to_arrow())
+        return to_pandas_frame(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
         """Return all rows as a polars DataFrame."""
-        return polars_frame(self.to_arrow())
+        return to_polars_frame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, which reads them each time it is used."""
@@ -160,7 +160,7 @@ class Scan(LazyScan):
 
     def limit(self, count: int) -> Scan:
         """Return a scan of at most `count` of the rows."""
-        return make_scan(self._planner.source, self._request.first_rows(count))
+        return make_scan(self._planner.source, self._request.limit_rows(count))
 
     def head(self, count: int = 5) -> Scan:
         """Return a scan of at most `count` of the rows, as `limit` does."""
@@ -211,7 +211,7 @@ class Scan(LazyScan):
         return self.plan()._repr_html_()
 
 
-def planner_of(scan: Scan) -> ScanPlanner:
+def get_planner(scan: Scan) -> ScanPlanner:
     """Return the planner of a scan, for engines that read it."""
     return scan._planner
 
@@ -274,10 +274,10 @@ class ScanRequest:
         """Return only some columns of `schema`, which is the schema of this request."""
         if len(columns) == 1 and isinstance(columns[0], Iterable) and not isinstance(columns[0], str):
             columns = list(columns[0])
-        paths = projected_paths(columns, schema, table)
+        paths = resolve_projection(columns, schema, table)
         return replace(self, columns=[Column(path, exact=True) for path in paths])
 
-    def first_rows(self, count: int) -> ScanRequest:
+    def limit_rows(self, count: int) -> ScanRequest:
         """Return at most `count` rows."""
         limit = check_limit(count)
         limits = [each for each in (self.limit, limit) if each is not None]

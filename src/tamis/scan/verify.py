@@ -30,7 +30,7 @@ from tamis.formats.source import LEVELS, TableSource, levels_of_format
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.scan import LazyScan, Scan
 
-MOST_LEVELS_FOR_ALL_SUBSETS = 7
+MAX_LEVELS_FOR_ALL_SUBSETS = 7
 """With more levels than this (more than 128 runs), only subsets of none, one, all but one, and all levels run."""
 
 
@@ -115,7 +115,7 @@ def verify_each(
     plan = scan(()).plan()
     full: VerifyResult | None = None
     every = levels_of_format(plan.report.format)
-    for levels in level_subsets(every):
+    for levels in list_level_subsets(every):
         result = _run(scan, levels, full, is_every=levels == every)
         full = full or result
         yield result
@@ -149,14 +149,14 @@ def assert_same_rows(results: Iterable[VerifyResult]) -> None:
             raise VerificationFailed(f"the scan with {result.name} on {_describe_difference(result, full)}")
 
 
-def level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
+def list_level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the combinations of levels to run, from none to all.
 
     >>> level_subsets(("files", "pages"))
     [(), ('files',), ('pages',), ('files', 'pages')]
     """
     count = len(levels)
-    sizes = range(count + 1) if count <= MOST_LEVELS_FOR_ALL_SUBSETS else (0, 1, count - 1, count)
+    sizes = range(count + 1) if count <= MAX_LEVELS_FOR_ALL_SUBSETS else (0, 1, count - 1, count)
     return [subset for size in sizes for subset in combinations(levels, size)]
 
 
@@ -243,11 +243,11 @@ class RowChecksum:
             self.add(batch)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        total = int(self.row_hashes(batch).sum(dtype=np.uint64))
+        total = int(self.hash_rows(batch).sum(dtype=np.uint64))
         self.rows += batch.num_rows
         self.value = (self.value + total) % 2**64
 
-    def row_hashes(self, batch: pa.RecordBatch) -> Hashes:
+    def hash_rows(self, batch: pa.RecordBatch) -> Hashes:
         """Return the hash of each row. Columns count by position, not by name."""
         hashes = np.zeros(batch.num_rows, dtype=np.uint64)
         for column in batch.columns:

@@ -83,7 +83,7 @@ def test_O8_a_plan_of_a_delta_table_on_spark_is_the_local_one(any_spark: Any, or
 def test_O8_a_plan_of_a_hive_table_on_spark_is_the_local_one(
     any_spark: Any, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "FILES_TOGETHER", 2)
+    monkeypatch.setattr(slices, "FILES_PER_SLICE", 2)
     monkeypatch.setattr(listing_job, "DIRECTORIES_PER_CALL", 2)
     on_spark = tamis.connect(spark=any_spark, planning="spark").open(events, partitioning=PARTITIONING)
     local = tamis.open(events, partitioning=PARTITIONING)

@@ -28,12 +28,12 @@ from builders.tables import write_hive_table
 from tamis.engines.spark import dataframe as to_spark
 from tamis.engines.spark import worker as task_runner
 from tamis.engines.spark.spark_types import convert_rows, row_schema
-from tamis.engines.spark.worker import SMALLEST, group_tasks, make_worker_function
+from tamis.engines.spark.worker import SMALLEST, make_worker_function, pack_tasks
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
 from tamis.formats.source import FileListing
 from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.tasks import ScanTask
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 
 def texts(rows: pa.Table) -> list[str]:
@@ -292,12 +292,12 @@ def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
 
     def plan(listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
         planned.append((listing.files.num_rows, to_pages))
-        return planner_of(scan).plan_listing(listing, to_pages=to_pages)
+        return get_planner(scan).plan_listing(listing, to_pages=to_pages)
 
     wanted = to_spark.ScanRequest(
-        planner_of(scan).source, planner_of(scan).reader, planner_of(scan).listing, None, plan
+        get_planner(scan).source, get_planner(scan).reader, get_planner(scan).listing, None, plan
     )
-    left, in_pages = to_spark._plan_selective(wanted, planner_of(scan).listing)
+    left, in_pages = to_spark._plan_selective(wanted, get_planner(scan).listing)
     assert (in_pages is not None) == is_narrow
     assert len(left) == 20
     assert planned == [(20, False), (to_spark.SAMPLED, True), *([(20, True)] if is_narrow else [])]
@@ -381,10 +381,10 @@ def test_tasks_are_packed_by_their_bytes() -> None:
         return ScanTask("f", 10 * size, 0, 0, 1, size, {}, ())
 
     small = [task(SMALLEST // 4)] * 8
-    assert [len(group) for group in group_tasks(small)] == [4, 4]
+    assert [len(group) for group in pack_tasks(small)] == [4, 4]
     huge = [task(200 * SMALLEST)] * 3
-    assert [len(group) for group in group_tasks(huge)] == [1, 1, 1]
-    assert group_tasks([]) == []
+    assert [len(group) for group in pack_tasks(huge)] == [1, 1, 1]
+    assert pack_tasks([]) == []
 
 
 def test_timestamps_are_in_utc(connect_spark: Any, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tamis.formats.delta.deletion_vectors import (
     resolve_deletion_vector_path,
 )
 from tamis.io.storage import Storage, open_storage
-from tamis.scan.planning.row_groups import kept_rows
+from tamis.scan.planning.row_groups import select_live_rows
 
 PORTABLE, NATIVE = 1681511377, 1681511376
 
@@ -317,7 +317,7 @@ def test_X1_all_rows_of_a_group_deleted_stay_compressed(tmp_path: Path) -> None:
     whole.run_optimize()
     content = struct.pack("<I", PORTABLE) + whole.serialize()
     (bitmap,) = read_deletion_bitmaps(open_storage(tmp_path), [Written(tmp_path).add(content, 2**32)])
-    assert kept_rows(bitmap, [2**32, 5], "f").ranges() == [(2**32, 2**32 + 5)]
+    assert select_live_rows(bitmap, [2**32, 5], "f").ranges() == [(2**32, 2**32 + 5)]
 
 
 def test_X1_inconsistent_bitmaps_are_rejected(tmp_path: Path) -> None:
@@ -334,20 +334,20 @@ def test_X1_inconsistent_bitmaps_are_rejected(tmp_path: Path) -> None:
 
 def test_kept_rows_of_row_groups() -> None:
     deleted = BitMap64([0, 1, 99, 100, 250])
-    assert kept_rows(deleted, [100, 0, 151], "f").ranges() == [(2, 99), (101, 250)]
-    assert kept_rows(BitMap64(), [], "f").is_all
-    assert kept_rows(BitMap64(), [3, 4], "f").is_all
-    assert kept_rows(BitMap64(range(7)), [3, 4], "f").is_empty
+    assert select_live_rows(deleted, [100, 0, 151], "f").ranges() == [(2, 99), (101, 250)]
+    assert select_live_rows(BitMap64(), [], "f").is_all
+    assert select_live_rows(BitMap64(), [3, 4], "f").is_all
+    assert select_live_rows(BitMap64(range(7)), [3, 4], "f").is_empty
 
 
 def test_P5_rows_of_dropped_row_groups_are_counted() -> None:
-    kept = kept_rows(BitMap64([5, 205]), [100, 100, 100], "f")
+    kept = select_live_rows(BitMap64([5, 205]), [100, 100, 100], "f")
     assert kept.in_row_groups([2], [100, 100, 100]).ranges() == [(0, 5), (6, 100)]
 
 
 def test_a_deleted_row_beyond_the_file_is_an_error() -> None:
     with pytest.raises(CorruptFile, match=r"row 10 of 'x.parquet' is recorded as deleted, but the file has 10 rows"):
-        kept_rows(BitMap64([1, 10]), [4, 6], "x.parquet")
+        select_live_rows(BitMap64([1, 10]), [4, 6], "x.parquet")
 
 
 # --- Properties -------------------------------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ def kept_table(table: Path, storage: Storage, files: list[dict[str, object]]) ->
     for action, deleted in zip(files, read_deletion_bitmaps(storage, map(descriptor_of, files)), strict=True):
         file = pq.ParquetFile(table / str(action["path"]))
         row_groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-        found.append(file.read().filter(kept_rows(deleted, row_groups, "f").to_mask()))
+        found.append(file.read().filter(select_live_rows(deleted, row_groups, "f").to_mask()))
     return found
 
 

@@ -22,7 +22,7 @@ from tamis.formats.jobs import Planning
 from tamis.formats.open_source import open_source
 from tamis.hive import list_partition_files, table_info
 from tamis.parquet.footer.footer import FOOTERS
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 
 def write(path: Path, rows: pa.Table | None = None) -> Path:
@@ -462,7 +462,7 @@ def test_H12_files_of_a_remote_directory_are_checked_again_with_one_listing() ->
         assert answers(table) == {30}
         scan = table.scan()
         assert scan.count() == 30
-        assert planner_of(scan).storage.counters.listing_calls == 1
+        assert get_planner(scan).storage.counters.listing_calls == 1
         put("p=1/d.parquet", 5)
         assert answers(table) == {30}
         put("p=2/c.parquet", 1000)

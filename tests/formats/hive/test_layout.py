@@ -425,7 +425,7 @@ def test_X14_links_out_of_the_table_are_followed_where_that_is_allowed(tmp_path:
     (tmp_path / "table" / "a=1").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UnsupportedFeature, match=r"table/a=1' leads out of the table's folder.*allow_outside=True"):
         discover(tmp_path / "table")
-    layout = HiveLayout.discover(open_storage(tmp_path / "table").allowing_outside(True))
+    layout = HiveLayout.discover(open_storage(tmp_path / "table").with_outside_links(True))
     assert layout.list_files(layout.list_directories())["path"].to_pylist() == [f"{tmp_path}/table/a=1/part.parquet"]
 
 

@@ -66,7 +66,7 @@ def test_I6_position_deletes_do_not_touch_files_of_later_commits(tmp_path: Path)
 def test_I6_P5_vectors_delete_by_position_in_the_file_whatever_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     table = IcebergFolder(tmp_path, FIELDS, version=3)
     options = {"row_group_size": 100, "max_rows_per_page": 10, "write_page_index": True}
     file = table.data_file("a.parquet", rows_of(*range(1000)), options=options)

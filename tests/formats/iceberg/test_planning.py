@@ -32,7 +32,7 @@ from tamis.formats.iceberg.table import IcebergTable
 from tamis.formats.jobs import SPARK, Planning
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 from tamis.skipping.metrics import LevelReport
 
 FIELDS = [field(1, "id", "long"), field(2, "x", "int"), field(3, "s", "string"), field(4, "f", "double")]
@@ -304,7 +304,7 @@ def test_a_manifest_of_an_unknown_spec(tmp_path: Path) -> None:
 def listed(folder: Path, where: str | None = None) -> list[tuple[str, list[tuple[str, int]] | None, int | None]]:
     source = tamis.open(folder)._source
     scan = tamis.open(folder).scan(where)
-    listing = source.list_files(planner_of(scan).predicate, LEVELS)
+    listing = source.list_files(get_planner(scan).predicate, LEVELS)
     assert listing.rows is not None
     found = zip(
         listing.files["path"].to_pylist(), listing.files["deletes"].to_pylist(), listing.rows.to_pylist(), strict=True
@@ -357,14 +357,14 @@ def test_O8_an_engine_plans_the_same_files(tmp_path: Path, where: str | None) ->
     opened = open_location(open_storage(tmp_path))
     here = IcebergTable.open(opened)
     there = IcebergTable.open(opened, planning=Planning(LocalEngine(), SPARK))
-    predicate = planner_of(tamis.open(tmp_path).scan(where)).predicate
+    predicate = get_planner(tamis.open(tmp_path).scan(where)).predicate
     one, other = here.list_files(predicate, LEVELS), there.list_files(predicate, LEVELS)
     assert one.files.equals(other.files)
     assert one.rows is not None
     assert one.rows.equals(other.rows)
-    assert one.matched is not None
-    assert other.matched is not None
-    assert one.matched.tolist() == other.matched.tolist()
+    assert one.fully_matched is not None
+    assert other.fully_matched is not None
+    assert one.fully_matched.tolist() == other.fully_matched.tolist()
     assert [each.to_dict() for each in one.levels] == [each.to_dict() for each in other.levels]
 
 

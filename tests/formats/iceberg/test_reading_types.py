@@ -99,7 +99,7 @@ def test_S6_uuids_are_compared_with_strings(tmp_path: Path, transform: str) -> N
 def test_S6_uuids_with_their_own_type_in_parquet_are_read_and_pruned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     values = [number.to_bytes(16, "big") for number in range(1000)]
     table = IcebergFolder(tmp_path, [field(1, "u", "uuid"), field(2, "n", "int")])
     rows = pa.table({"u": pa.array(values, pa.uuid()), "n": pa.array(range(1000), pa.int32())})

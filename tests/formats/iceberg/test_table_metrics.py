@@ -15,7 +15,7 @@ import tamis
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import arrow_type, field
 from builders.values import array_of
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 LONG = "0123456789abcdef"
 
@@ -51,10 +51,10 @@ def test_I3_S1_strings_are_truncated_to_16_and_their_bounds_are_inexact(tmp_path
     assert planned(table, f"x = '{LONG}'") == {0, 1}
     for value, count in ((LONG + "1", 1), (LONG, 1), (LONG[:-1] + "g", 1), ("\U0010ffff" * 20, 1), (LONG + "0", 0)):
         assert table.scan(f"x = '{value}'").count() == count, value
-    listing = planner_of(table.scan(f"x > '{LONG[:-1]}'")).listing
-    assert listing.matched is not None
+    listing = get_planner(table.scan(f"x > '{LONG[:-1]}'")).listing
+    assert listing.fully_matched is not None
     # A truncated lower bound is below the value, so a larger literal is above both.
-    assert listing.matched.all()
+    assert listing.fully_matched.all()
 
 
 def test_I4_a_list_of_many_values_still_skips_files(tmp_path: Path) -> None:

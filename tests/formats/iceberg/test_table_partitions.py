@@ -18,7 +18,7 @@ from builders.iceberg_tables import File, IcebergFolder
 from builders.iceberg_values import arrow_type, field, transformed
 from builders.values import array_of
 from tamis.errors import TamisError
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 PARTITIONS = ("partitions", "manifests")
 
@@ -51,10 +51,10 @@ def planned(table: tamis.Table, where: object, levels: tuple[str, ...] = PARTITI
 
 def whole(table: tamis.Table, where: object) -> set[int]:
     """Return the numbers of the fully matched files."""
-    listing = planner_of(table.scan(where)).listing
-    assert listing.matched is not None
+    listing = get_planner(table.scan(where)).listing
+    assert listing.fully_matched is not None
     paths = listing.files["path"].to_pylist()
-    return {int(Path(path).stem) for path, matched in zip(paths, listing.matched, strict=True) if matched}
+    return {int(Path(path).stem) for path, matched in zip(paths, listing.fully_matched, strict=True) if matched}
 
 
 NUMBERS = [-9, -5, -4, -1, 0, 3, 4, 9, None]

@@ -31,7 +31,7 @@ from tamis.errors import InvalidArgument
 from tamis.parquet.inspect.inspect_file import ColumnInspection, FileInspection
 from tamis.parquet.inspect.inspect_file import inspect as inspect_file
 from tamis.scan.report.funnel import format_bytes
-from tamis.scan.report.page_ranges_svg import page_ranges_svg, percent
+from tamis.scan.report.page_ranges_svg import draw_page_ranges, format_percent
 from tamis.types import is_number
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def inspect(
         raise click.UsageError("--json and --svg - both write to stdout: name a file for the chart")
     found = inspect_file(file, column, storage_options=storage_options)
     if svg is not None:
-        chart = page_ranges_svg(found, _find_single_column(found, column)).encode()
+        chart = draw_page_ranges(found, _find_single_column(found, column)).encode()
         if svg == STDOUT:
             write(chart)
             return
@@ -408,7 +408,7 @@ def _format_overlap(column: ColumnInspection) -> str:
     if found is None:
         return "–"
     unit = "page" if found.unit == "pages" else "row group"
-    return f"{percent(found.overlap)} of {_format_count(found.units, unit)}"
+    return f"{format_percent(found.overlap)} of {_format_count(found.units, unit)}"
 
 
 def _format_bounds(values: pa.Array | pa.ChunkedArray, exact: pa.Array | pa.ChunkedArray, kind: str) -> list[str]:

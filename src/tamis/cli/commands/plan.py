@@ -12,7 +12,7 @@ from tamis.cli.output import format_json_array, is_terminal, write
 from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 from tamis.cli.text import escape_control_characters
 from tamis.scan.planning.plan import DEPTHS, ScanPlan
-from tamis.scan.report.funnel import format_bytes, outcome_text
+from tamis.scan.report.funnel import describe_outcome, format_bytes
 from tamis.scan.report.report import Report
 from tamis.skipping.prune import ConjunctOutcome
 
@@ -82,7 +82,7 @@ def _show(report: Report) -> None:
         rows = [
             (
                 Text(escape_control_characters(outcome.predicate)),
-                Text(escape_control_characters(outcome_text(outcome)), style=_choose_style(outcome)),
+                Text(escape_control_characters(describe_outcome(outcome)), style=_choose_style(outcome)),
             )
             for outcome in level.by_predicate
         ]

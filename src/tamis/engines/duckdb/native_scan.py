@@ -28,7 +28,7 @@ from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, find_columns, split_conjuncts
 from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, TableSource
 from tamis.io.listing import check_unchanged
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import FileSchema
 from tamis.parquet.footer.statistics import has_ordered_bounds, has_short_chunks
@@ -36,8 +36,8 @@ from tamis.query.connectors.connector import Connector
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.connectors.lake_handle import Aggregation, LakeHandle
 from tamis.query.plan.nodes import Node, Output, TableScan
-from tamis.scan.planning.physical_names import AskedColumns, columns_told_apart
-from tamis.scan.planning.projection import narrow
+from tamis.scan.planning.physical_names import NativeScanColumns, find_columns_with_values
+from tamis.scan.planning.projection import narrow_schema
 from tamis.types import STRING, replace_view_types, type_name
 
 MIN_NATIVE_BYTES = 16 * 1024 * 1024
@@ -235,7 +235,9 @@ def _find_readable_files(
     if any(_PATTERN.search(path) for path in paths):
         return None
     columns = [(name,) for name in needed if name not in source.partition_columns]
-    asked = AskedColumns(narrow(source.schema, columns), columns, source.field_names, columns_told_apart(files))
+    asked = NativeScanColumns(
+        narrow_schema(source.schema, columns), columns, source.field_names, find_columns_with_values(files)
+    )
 
     for path in paths:
         source.storage.check_links(path)
@@ -246,10 +248,10 @@ def _find_readable_files(
         footer = load_footer(source.storage, *file)[0]
         if has_short_chunks(footer.metadata) or (compares_bytes and not has_ordered_bounds(footer.metadata)):
             return None
-        return _find_physical_names(footer.schema, asked, source.storage.place(file[0]))
+        return _find_physical_names(footer.schema, asked, source.storage.format_path(file[0]))
 
     each = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
-    found = run_in_threads(find_names, each, source.storage.threads, patience=LOCAL_PATIENCE)
+    found = run_in_threads(find_names, each, source.storage.threads, patience=LOCAL_SOLO_SECONDS)
     names = [own for own in found if own is not None]
     return _ReadableFiles(listing, names) if len(names) == len(found) else None
 
@@ -264,7 +266,7 @@ def _have_all_rows(source: TableSource, files: pa.Table) -> bool:
     return not source.deleted_rows(source.storage, files)
 
 
-def _find_physical_names(schema: FileSchema, asked: AskedColumns, location: str) -> tuple[str, ...] | None:
+def _find_physical_names(schema: FileSchema, asked: NativeScanColumns, location: str) -> tuple[str, ...] | None:
     """Return a file's physical column names; None if DuckDB would read wrong values.
 
     It does so for INT96 timestamps, and for dates that need a datetime rebase.
@@ -274,7 +276,7 @@ def _find_physical_names(schema: FileSchema, asked: AskedColumns, location: str)
         return None
     if asked.names is None:
         return tuple(asked.schema.names) if _has_fields(schema, asked.schema) else None
-    found = asked.names_in(schema, location)
+    found = asked.find_names(schema, location)
     names = () if found is None else tuple(name for name in found if name is not None)
     # A missing column may have a default other than NULL.
     return names if len(names) == len(asked.schema) else None

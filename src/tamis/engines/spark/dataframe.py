@@ -86,7 +86,7 @@ def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
     frames = []
     for listing, names in for_spark:
-        matches = listing.matched is not None and bool(listing.matched.all())
+        matches = listing.fully_matched is not None and bool(listing.fully_matched.all())
         frames.append(own.frame(listing, names, matches=matches))
     tasks = [task for planned in for_tasks for task in planned.tasks()]
     if tasks:

@@ -12,7 +12,7 @@ from tamis.engines.spark.queries import build_frame as query_dataframe
 from tamis.engines.spark.queries import check_query, find_time_zone, is_ansi
 from tamis.formats.source import TableSource
 from tamis.io.listing import check_unchanged
-from tamis.scan.planning.projection import refuse_not_read
+from tamis.scan.planning.projection import reject_unsupported_types
 from tamis.scan.planning.scan_planner import ScanPlanner
 
 __all__ = ["check_query", "get_settings", "make_dataframe", "make_files_dataframe", "query_dataframe"]
@@ -30,7 +30,7 @@ def make_files_dataframe(spark: Any, source: TableSource, columns: Sequence[str]
 
 def make_dataframe(spark: Any, planner: ScanPlanner, reader: str) -> Any:
     """Return the rows of a scan as a lazy DataFrame."""
-    refuse_not_read(planner.source.schema, planner.projection)
+    reject_unsupported_types(planner.source.schema, planner.projection)
     with planner.name_version_of_missing_file():
         # Spark would read another file under the same path without an error.
         check_unchanged(planner.storage, planner.listing.files)

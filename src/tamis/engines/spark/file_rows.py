@@ -40,9 +40,9 @@ from tamis.formats.file_rows import (
     schema_to_text,
 )
 from tamis.formats.jobs import Arguments, find_function, read_table
-from tamis.index.file_aggregate import FileRows
+from tamis.index.file_aggregate import FileAggregator
 from tamis.index.spec import IndexedColumn
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.statistics import collect_column_metadata, group_similar_footers, row_counts
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
@@ -202,7 +202,7 @@ def read_parquet_footers(arguments: Arguments, item: bytes) -> Iterator[FilesWit
     storage, layout, given = arguments.storage, arguments.memoise(parse_layout), read_table(item)
     files = {name: given[name].combine_chunks() for name in ("path", "size", "modified_ns")}
     wanted = zip(*(array.to_pylist() for array in files.values()), strict=True)
-    patience = LOCAL_PATIENCE if storage.is_local else 0.0
+    patience = LOCAL_SOLO_SECONDS if storage.is_local else 0.0
     footers = run_in_threads(lambda file: load_footer(storage, *file)[0], wanted, storage.threads, patience=patience)
     partitions = pa.table(given.columns[3:], names=layout.partitions.names)
     statistics = _collect_statistics(list(footers), layout.columns)
@@ -223,5 +223,5 @@ def _collect_statistics(footers: Sequence[Footer], columns: Sequence[Column]) ->
             kind = next(each[name].type for each in found if name in each)
             arrays = [each.get(name, pa.nulls(count, kind)) for each, count in zip(found, counts, strict=True)]
             groups[name] = pa.concat_arrays(arrays)
-    of_files = FileRows(np.array([footer.metadata.num_row_groups for footer in footers], np.int64))
-    return of_files.describe(groups, tuple(IndexedColumn(column.path, column.path, column.type) for column in columns))
+    of_files = FileAggregator(np.array([footer.metadata.num_row_groups for footer in footers], np.int64))
+    return of_files.aggregate(groups, tuple(IndexedColumn(column.path, column.path, column.type) for column in columns))

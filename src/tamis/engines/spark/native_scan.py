@@ -39,8 +39,8 @@ from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, HasStoredTyp
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
-from tamis.scan.planning.physical_names import AskedColumns, Stored, columns_told_apart
-from tamis.scan.planning.projection import Path, narrow
+from tamis.scan.planning.physical_names import NamesInFile, NativeScanColumns, find_columns_with_values
+from tamis.scan.planning.projection import Path, narrow_schema
 from tamis.skipping.metadata import make_constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
@@ -76,7 +76,7 @@ def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -
         return False
     if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
         return False  # columns that differ only by case are ambiguous for Spark
-    schema = narrow(source.schema, needed)
+    schema = narrow_schema(source.schema, needed)
     if has_nested_requirement(schema) or not all(_is_stored_alike(field.type) for field in schema):
         return False
     return all(field.nullable or _make_zero(field.type) is not None for field in row_schema(schema))
@@ -131,7 +131,7 @@ class NativeScan:
         """
         residual = None if matches else self._find_residual(listing)
         tested = [column.path for column in find_columns(residual)] if residual is not None else []
-        needed = narrow(self._source.schema, (*self._projection, *tested))
+        needed = narrow_schema(self._source.schema, (*self._projection, *tested))
         partitions = [name for name in needed.names if name in self._source.partition_columns]
         of_files = row_schema(pa.schema([field for field in needed if field.name not in partitions]))
         physical = {field.name: names.get(field.name, field.name) for field in of_files}
@@ -139,7 +139,7 @@ class NativeScan:
         frame = self._read(listing.files["path"].to_pylist(), read)
         own = [self._to_logical_column(field, physical[field.name]) for field in of_files]
         if partitions:
-            values = row_schema(narrow(needed, [(name,) for name in partitions]))
+            values = row_schema(narrow_schema(needed, [(name,) for name in partitions]))
             frame = self._add_partition_values(frame, own, listing, values)
         elif any(name != column for column, name in physical.items()):
             frame = frame.select(*own)
@@ -270,7 +270,7 @@ class NativeScan:
         `read` may have more fields of a struct than the scan returns, because the filter needs them.
         """
         functions = self._functions
-        output = narrow(self._source.schema, self._projection)
+        output = narrow_schema(self._source.schema, self._projection)
         required = [field for field in row_schema(output) if not field.nullable]
         for field in required:
             broken = functions.raise_error(functions.lit(describe_null_error(field.name))).cast("boolean")
@@ -379,7 +379,7 @@ def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Pat
     paths = [path for path in needed if path[0] not in source.partition_columns]
     is_plain = _find_plain_files(files)
     if isinstance(source, HasStoredTypes) and source.has_uniform_files:
-        names = _map_to_physical_names(source.field_names, narrow(source.schema, paths).names)
+        names = _map_to_physical_names(source.field_names, narrow_schema(source.schema, paths).names)
         return (
             NativeFiles.none(len(is_plain))
             if names is None
@@ -423,7 +423,9 @@ def _check_footers(
     source: TableSource, files: pa.Table, paths: Sequence[Path], is_plain: npt.NDArray[np.bool_], engine: Engine
 ) -> NativeFiles:
     candidates = np.flatnonzero(is_plain)
-    asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, columns_told_apart(files))
+    asked = NativeScanColumns(
+        narrow_schema(source.schema, paths), paths, source.field_names, find_columns_with_values(files)
+    )
     chosen = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
     if len(candidates) <= MAX_LOCAL_FOOTERS:
         found = read_physical_names(source.storage, chosen, asked)
@@ -449,22 +451,22 @@ FUNCTION = "tamis.engines.spark.native_scan:read_names_of_files"
 _OUTPUT = (("is_readable", types.BOOLEAN), ("names", pa.list_(types.STRING)))
 
 
-def read_physical_names(storage: Storage, files: pa.Table, asked: AskedColumns) -> list[Stored | None]:
+def read_physical_names(storage: Storage, files: pa.Table, asked: NativeScanColumns) -> list[NamesInFile | None]:
     """Return the physical column names of each file; None if a native scan would read it differently."""
     wanted = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
-    return run_in_threads(lambda file: asked.names_in_file(storage, *file), wanted, storage.threads)
+    return run_in_threads(lambda file: asked.read_names(storage, *file), wanted, storage.threads)
 
 
 def read_physical_names_in(
-    engine: Engine, storage: Storage, files: pa.Table, asked: AskedColumns, name: str
-) -> list[Stored | None]:
+    engine: Engine, storage: Storage, files: pa.Table, asked: NativeScanColumns, name: str
+) -> list[NamesInFile | None]:
     """Return the same as `read_physical_names`, computed in an engine's executors."""
     arguments = {**storage_to_arguments(storage), "asked": asked.to_json()}
     what = f"read {format_count(files.num_rows, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, pa.schema(_OUTPUT), what, storage.counters)
     starts = range(0, files.num_rows, FILES_PER_TASK)
     slices = [files.slice(start, FILES_PER_TASK).combine_chunks() for start in starts]
-    found: list[Stored | None] = []
+    found: list[NamesInFile | None] = []
     for _, batch in engine.run(job, [Item.from_table(each, each.num_rows) for each in slices]):
         pairs = zip(batch["is_readable"].to_pylist(), batch["names"].to_pylist(), strict=True)
         found += [tuple(names) if is_readable else None for is_readable, names in pairs]
@@ -478,5 +480,5 @@ def read_names_of_files(arguments: Arguments, item: bytes) -> Iterator[pa.Record
     yield pa.record_batch(columns, schema=pa.schema(_OUTPUT))
 
 
-def _parse_columns(arguments: Arguments) -> AskedColumns:
-    return AskedColumns.from_json(arguments["asked"])
+def _parse_columns(arguments: Arguments) -> NativeScanColumns:
+    return NativeScanColumns.from_json(arguments["asked"])

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema
-from tamis.engines.spark.worker import INPUT, group_tasks, make_worker_function, read_tasks, serialize_tasks
+from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
 from tamis.expr.nodes import split_conjuncts
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.formats.jobs import Arguments, read_table
@@ -32,7 +32,7 @@ from tamis.query.policies.protected_reading import Projection, protected_schema,
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table
 from tamis.scan.reading.residual import Residual
-from tamis.scan.scan import planner_of
+from tamis.scan.scan import get_planner
 
 Step = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -55,7 +55,7 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
             return None
         paths = [(output.name, each.path) for output, each in zip(below.columns, handle.columns, strict=True)]
         schema = protected_schema(node, connectors)
-        planner = planner_of(scan)
+        planner = get_planner(scan)
         reader = reader_to_json(planner.reader)
         more = {
             "columns": paths,
@@ -76,7 +76,7 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
 
 def _assign_tasks(planner: ScanPlanner, count: int) -> pa.Table:
     """Return the tasks of a scan in `count` groups, some of which may be empty."""
-    groups = group_tasks(planner.plan_listing(planner.listing).tasks())
+    groups = pack_tasks(planner.plan_listing(planner.listing).tasks())
     shares = [[task for group in groups[number::count] for task in group] for number in range(count)]
     texts = [serialize_tasks(planner.reader, share) if share else b"" for share in shares]
     return pa.table([pa.array(range(count), pa.int32()), pa.array(texts, pa.binary())], schema=INPUT)

@@ -21,7 +21,7 @@ from tamis.errors import TamisError
 from tamis.formats.jobs import Arguments, Item, find_function, read_table
 from tamis.io.counters import IoCounts
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
-from tamis.scan.planning.tasks import ScanTask, put_together
+from tamis.scan.planning.tasks import ScanTask, group_tasks
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.reading.run import estimate_bytes
 from tamis.scan.reading.task_reader import TaskReader
@@ -177,7 +177,7 @@ def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
 
 def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of tasks, in a worker."""
-    groups = put_together(tasks)
+    groups = group_tasks(tasks)
     if reader.storage.is_local:
         # Spark already runs one task on each core.
         for group in groups:
@@ -206,7 +206,7 @@ def serialize_reader(reader: TaskReader) -> str:
 
 def serialize_task_groups(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
     """Return the serialised tasks of a scan, in groups of about the same number of bytes to read."""
-    return [serialize_tasks(reader, group) for group in group_tasks(tasks)]
+    return [serialize_tasks(reader, group) for group in pack_tasks(tasks)]
 
 
 def serialize_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
@@ -214,7 +214,7 @@ def serialize_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
     return Item.from_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
 
 
-def group_tasks(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:
+def pack_tasks(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:
     """Group tasks, in their order, into about the same numbers of bytes; a row group is never split."""
     given = list(tasks)
     total = sum(task.bytes for task in given)

@@ -125,13 +125,14 @@ def resolve_deletion_vector_path(
             prefix, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
             if len(encoded) != _UUID_CHARACTERS:
                 raise _corrupt(storage, f"expected a UUID of {_UUID_CHARACTERS} characters, found {text!r}")
-            name = f"deletion_vector_{uuid.UUID(bytes=decode_z85(encoded, storage.place(storage.root)))}.bin"
+            name = f"deletion_vector_{uuid.UUID(bytes=decode_z85(encoded, storage.format_path(storage.root)))}.bin"
             return join_below_root(storage, f"{prefix}/{name}" if prefix else name)
         case "p":
             return resolve_path(storage, text, allow_outside=allow_outside)
         case other:
             raise UnsupportedFeature(
-                f"a deletion vector of '{storage.place(storage.root)}' has the storage type {other!r}: supported are "
+                f"a deletion vector of '{storage.format_path(storage.root)}' has the storage type {other!r}: "
+                "supported are "
                 "'u' (relative path), 'p' (absolute path) and 'i' (inline); a newer Tamis may read it"
             )
 
@@ -151,7 +152,7 @@ def decode_z85(text: str, location: str) -> bytes:
 
 
 def _decode_inline(storage: Storage, descriptor: DeletionVectorDescriptor) -> BitMap64:
-    location = storage.place(storage.root)
+    location = storage.format_path(storage.root)
     content = decode_z85(descriptor.path_or_inline, location)
     # Z85 encodes groups of four bytes, so up to three bytes of padding may follow the bitmap.
     if not len(content) - 4 < descriptor.size <= len(content):
@@ -168,7 +169,8 @@ def _read_file(storage: Storage, part: tuple[str, Sequence[DeletionVectorDescrip
         version, *frames = file.read([(0, 1), *zip(starts, lengths, strict=True)])
     if version[0] != _FILE_VERSION:
         raise UnsupportedFeature(
-            f"'{storage.place(path)}' holds deletion vectors of format version {version[0]}; Tamis supports version "
+            f"'{storage.format_path(path)}' holds deletion vectors of format version {version[0]}; Tamis supports "
+            "version "
             f"{_FILE_VERSION}. A newer Tamis may read it, or the file is damaged"
         )
     return [_decode_frame(storage, path, *each) for each in zip(descriptors, starts, frames, strict=True)]
@@ -180,7 +182,8 @@ def _check_start(storage: Storage, path: str, file_size: int, descriptor: Deleti
     end = start + descriptor.size + 2 * _FRAME
     if start < 1 or descriptor.size < 0 or end > file_size:
         raise CorruptFile(
-            f"the deletion vector of {descriptor.size} bytes at offset {start} is not within '{storage.place(path)}', "
+            f"the deletion vector of {descriptor.size} bytes at offset {start} is not within "
+            f"'{storage.format_path(path)}', "
             f"which has {file_size} bytes: the file is truncated or its log entry is damaged; {_REMEDY}"
         )
     return start
@@ -189,7 +192,7 @@ def _check_start(storage: Storage, path: str, file_size: int, descriptor: Deleti
 def _decode_frame(
     storage: Storage, path: str, descriptor: DeletionVectorDescriptor, start: int, frame: pa.Buffer
 ) -> BitMap64:
-    where = f"the deletion vector at offset {start} of '{storage.place(path)}'"
+    where = f"the deletion vector at offset {start} of '{storage.format_path(path)}'"
     content = frame.slice(_FRAME, descriptor.size)
     (size,) = struct.unpack(">I", frame.slice(0, _FRAME))
     if size != descriptor.size:
@@ -249,4 +252,4 @@ _REMEDY = "restore the file, or open a version of the table that does not need i
 
 
 def _corrupt(storage: Storage, problem: str) -> CorruptFile:
-    return CorruptFile(f"a deletion vector of '{storage.place(storage.root)}' is damaged: {problem}")
+    return CorruptFile(f"a deletion vector of '{storage.format_path(storage.root)}' is damaged: {problem}")

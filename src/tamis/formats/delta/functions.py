@@ -203,7 +203,9 @@ def _log_file(storage: Storage, name: str) -> LogFile:
     path = f"{storage.root.rstrip('/')}/{name}"
     found = find_file(storage, path)
     if found is None:
-        raise MissingFile(f"the file '{storage.place(path)}' of the log does not exist: call snapshot_info(…) again")
+        raise MissingFile(
+            f"the file '{storage.format_path(path)}' of the log does not exist: call snapshot_info(…) again"
+        )
     return LogFile(path, found.size, found.modified_ns, 0, 0)
 
 

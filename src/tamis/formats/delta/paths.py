@@ -59,7 +59,7 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
         # Parquet allows any bytes in a string. Validating a million paths takes 20 ms.
         paths.validate(full=True)
     except pa.ArrowInvalid as error:
-        location = storage.place(storage.root)
+        location = storage.format_path(storage.root)
         raise CorruptFile(f"the log of '{location}' has a path that is not UTF-8: a checkpoint is damaged") from error
     if _are_plain(paths):
         return pc.binary_join_element_wise(root, paths, "/")
@@ -97,7 +97,8 @@ def join_below_root(storage: Storage, path: str) -> str:
     """Join a decoded relative path to the table's directory, which it must not leave."""
     if _PARENT & set(path.split("/")):
         raise CorruptFile(
-            f"the log of '{storage.place(storage.root)}' has the path {path!r}: a path in a log must not contain '..'"
+            f"the log of '{storage.format_path(storage.root)}' has the path {path!r}: a path in a log must not "
+            "contain '..'"
         )
     return f"{storage.root.rstrip('/')}/{path}"
 
@@ -115,7 +116,8 @@ def _resolve_uri(storage: Storage, path: str, scheme: str, host: str | None, res
             # The root ends with the path of the table's own URI; before it is the file system's own prefix.
             return storage.root.rstrip("/").removesuffix(unquote(match[3].rstrip("/"))) + _decode(storage, rest)
     raise UnsupportedFeature(
-        f"the log of '{storage.place(storage.root)}' has the path {path!r}, which is in another file system: Tamis "
+        f"the log of '{storage.format_path(storage.root)}' has the path {path!r}, which is in another file system: "
+        "Tamis "
         "reads the files of a table from one file system; rewrite the table or clone it into its own directory"
     )
 
@@ -133,7 +135,7 @@ def _check_inside(storage: Storage, path: str, given: str, allow_outside: bool) 
         return join_below_root(storage, path.removeprefix(root))
     if not allow_outside or _PARENT & set(path.split("/")):
         raise UnsupportedFeature(
-            f"the log of '{storage.place(storage.root)}' has the path {given!r}, which is outside of the table's "
+            f"the log of '{storage.format_path(storage.root)}' has the path {given!r}, which is outside of the table's "
             "directory: pass allow_outside=True to read such files; a path with '..' is never read"
         )
     return path
@@ -144,8 +146,9 @@ def _decode(storage: Storage, text: str) -> str:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError as error:
         raise CorruptFile(
-            f"the log of '{storage.place(storage.root)}' has the path {text!r}, which is not percent-encoded UTF-8"
+            f"the log of '{storage.format_path(storage.root)}' has the path {text!r}, which is not percent-encoded "
+            "UTF-8"
         ) from error
     if not decoded or "\0" in decoded:
-        raise CorruptFile(f"the log of '{storage.place(storage.root)}' has the invalid path {text!r}")
+        raise CorruptFile(f"the log of '{storage.format_path(storage.root)}' has the invalid path {text!r}")
     return decoded

@@ -29,7 +29,7 @@ from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
 from tamis.formats.source import FileIndex, FileListing, IndexSupport, to_single_array
 from tamis.io.listing import look_up_sizes
-from tamis.io.ranges import never_changes
+from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
 from tamis.parquet.footer.leaves import FieldPath
@@ -58,7 +58,7 @@ class DeltaTable:
         planning: Planning | None = None,
     ) -> DeltaTable:
         return DeltaTable(
-            Snapshot.load(storage.allowing_outside(allow_outside), version, timestamp), allow_outside, planning
+            Snapshot.load(storage.with_outside_links(allow_outside), version, timestamp), allow_outside, planning
         )
 
     @property
@@ -136,7 +136,7 @@ class DeltaTable:
     def _make_listing(self, chosen: PrunedFiles, request: Request, levels: Collection[str]) -> FileListing:
         files = chosen.files
         metadata = self.snapshot.metadata
-        mark = never_changes(f"{metadata.id} {metadata.created_time}")
+        mark = make_immutable_marker(f"{metadata.id} {metadata.created_time}")
         paths = pa.chunked_array(
             [resolve_paths(self.storage, each, allow_outside=self.allow_outside) for each in files["path"].chunks],
             types.STRING,
@@ -163,7 +163,9 @@ class DeltaTable:
         listing = FileListing(listed, partitions, tuple(reports), rows, chosen.fully_matched, chosen.unreadable)
         if self.index is None or not request.by_statistics:
             return listing
-        return self.index.narrow(listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path)
+        return self.index.prune_listing(
+            listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path
+        )
 
     def _choose_files(self, request: Request) -> PrunedFiles:
         engine = None

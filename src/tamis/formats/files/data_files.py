@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature, format_count, to_one_line
-from tamis.io.ranges import MIB, NEVER_CHANGES, PythonFile, RangedFile, file_of_ranges, read_ranges
+from tamis.io.ranges import IMMUTABLE, MIB, BufferedFile, RangedFile, make_prefetched_file, read_ranges
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import Footer, load_footer, open_reader
@@ -56,7 +56,7 @@ class DataFile:
 
     @property
     def location(self) -> str:
-        return self.storage.place(self.path)
+        return self.storage.format_path(self.path)
 
     def read(
         self,
@@ -108,7 +108,7 @@ class DataFile:
     # --- Parquet --------------------------------------------------------------------------------------------------
 
     def _read_parquet(self, wanted: _Projection, row_groups: Collection[int] | None) -> Iterator[PositionedBatch]:
-        footer, _ = load_footer(self.storage, self.path, self.size, NEVER_CHANGES, wanted.names)
+        footer, _ = load_footer(self.storage, self.path, self.size, IMMUTABLE, wanted.names)
         leaves = {leaf for path in list_flat_paths(wanted.schema) for leaf in footer.schema.find_leaves_to_read(path)}
         rows = self._read_row_groups(footer, sorted(leaves), row_groups)
         yield from wanted.conform(rows, footer.schema.physical_arrow, self.location)
@@ -132,7 +132,7 @@ class DataFile:
         ranges = find_chunk_ranges(metadata, group, leaves, size=self.size, place=self.location)
         buffers = read_ranges(self.storage, self.path, ranges, size=self.size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
-        source = file_of_ranges(fetched, self.size, self.location)
+        source = make_prefetched_file(fetched, self.size, self.location)
         try:
             reader = open_reader(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
             yield from decode_row_group(reader, footer, group, leaves, source, self.size, self.location)
@@ -250,7 +250,7 @@ def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-class _ReadAhead(PythonFile):
+class _ReadAhead(BufferedFile):
     """A Python file over a ranged file, which fetches ahead and caches the last fetched range."""
 
     def __init__(self, file: RangedFile) -> None:

@@ -144,7 +144,8 @@ def _list_files(storage: Storage, directory: str) -> pa.Table:
         return _find_single_file(storage)
     if len(deeper):
         raise InvalidArgument(
-            f"'{storage.place(path)}' is not a leaf directory: it has '{storage.place(deeper[0].as_py())}'. "
+            f"'{storage.format_path(path)}' is not a leaf directory: it has "
+            f"'{storage.format_path(deeper[0].as_py())}'. "
             "Give a path of table_info(…).directories"
         )
     return list_leaf_files(tree, pa.array([path], pa.string()), descend=bool(directory))

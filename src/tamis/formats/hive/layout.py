@@ -154,7 +154,7 @@ class HiveLayout:
         plain = self._tree.list_children([self.storage.root]).plain["path"]
         if not len(plain):
             return None
-        first = self.storage.place(plain[0].as_py())
+        first = self.storage.format_path(plain[0].as_py())
         return f"not read: {len(plain):,} of its subdirectories, such as '{first}'; open it as a table of its own"
 
     def list_directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
@@ -313,7 +313,7 @@ def _check_flat(storage: Storage, root: Children) -> None:
             first = plain[0].as_py()
             table = find_nested_format(storage, first)
             what = f"is {table}: open that" if table else "is not named column=value"
-            hint = f": the directory '{storage.place(first)}' {what}"
+            hint = f": the directory '{storage.format_path(first)}' {what}"
         raise TableNotFound(
             f"no data files in '{storage.uri}'{hint}. Empty files and names that start with _ or . are ignored"
         )
@@ -321,7 +321,7 @@ def _check_flat(storage: Storage, root: Children) -> None:
         logger.warning(
             "'%s' is a directory of files: its subdirectories are ignored, such as '%s' (%d in all)",
             storage.uri,
-            storage.place(plain[0].as_py()),
+            storage.format_path(plain[0].as_py()),
             len(plain),
         )
 

@@ -70,19 +70,19 @@ class HiveTable:
             raise TableNotFound(f"no data files in '{storage.uri}'")
         index = None if find_index is None or layout.is_single_file else find_index()
         # An index has the schema without physical types, so it does not show which columns are INT96.
-        data_schema = None if index is None or int96 != "instant" else index.schema_of(sample)
+        data_schema = None if index is None or int96 != "instant" else index.find_schema(sample)
         if data_schema is None:
             footer, _ = load_footer(storage, sample.path, sample.size, sample.modified_ns)
             data_schema = footer.schema.get_arrow_schema(int96)
         if merge_schema:
             others = _read_schemas(storage, layout, int96)
-            data_schema = merge_schemas([(data_schema, storage.place(sample.path)), *others])
+            data_schema = merge_schemas([(data_schema, storage.format_path(sample.path)), *others])
         layout = layout.adopt_stored_types(data_schema)
         schema = add_partition_columns(data_schema, layout.partition_schema)
         repeated = [name for name, count in Counter(schema.names).items() if count > 1]
         if repeated:
             raise UnsupportedFeature(
-                f"'{storage.place(sample.path)}' has several columns named {repeated[0]!r}: rename all but one"
+                f"'{storage.format_path(sample.path)}' has several columns named {repeated[0]!r}: rename all but one"
             )
 
         def reopen() -> HiveTable:
@@ -170,7 +170,9 @@ class HiveTable:
         note = "; ".join(notes) or None
         reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
         listing = FileListing(files, partitions, tuple(reports), unreadable=directories.unreadable)
-        return listing if self.index is None else self.index.narrow(listing, predicate, levels, with_rows=with_rows)
+        return (
+            listing if self.index is None else self.index.prune_listing(listing, predicate, levels, with_rows=with_rows)
+        )
 
 
 def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[pa.Schema, str]]:
@@ -183,7 +185,7 @@ def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tu
     files = layout.list_files(layout.list_directories()).select(list(FILE_COLUMNS)).to_pylist()
     distinct: dict[pa.Schema, str] = {}
     for schema, file in zip(run_in_threads(read, files, storage.threads), files, strict=True):
-        distinct.setdefault(schema, storage.place(file["path"]))
+        distinct.setdefault(schema, storage.format_path(file["path"]))
     return list(distinct.items())
 
 

@@ -19,7 +19,7 @@ from tamis.errors import PartitionLayoutError
 from tamis.formats.hive.names import split_directory_names
 from tamis.formats.jobs import SMALL_READ, Arguments, Engine, Item, Job, Planning, storage_to_arguments
 from tamis.io.listing import Listing, list_directories
-from tamis.io.storage import Storage, leads_outside
+from tamis.io.storage import Storage, make_outside_link_error
 
 _HIDDEN = r"(?s)^\.|^_[^=]*$|\._COPYING_$"
 _HIDDEN_FILE = rf"{_HIDDEN}|^_(?:common_)?metadata"
@@ -106,16 +106,16 @@ class DirectoryTree:
         return found
 
     def _check_links(self, paths: Sequence[str], found: Children) -> None:
-        outside = frozenset().union(*(self.storage.links_outside(path) for path in paths))
+        outside = frozenset().union(*(self.storage.find_outside_links(path) for path in paths))
         if outside:
             # Links among hidden names are not followed.
             for entries in (found.partitions, found.plain, found.files):
                 for path in entries["path"].to_pylist():
                     if path in outside:
-                        raise leads_outside(path)
+                        raise make_outside_link_error(path)
 
     def make_conflict_error(self, problem: str, first: str, second: str) -> PartitionLayoutError:
-        locate = self.storage.place
+        locate = self.storage.format_path
         return PartitionLayoutError(
             f"{problem}: '{locate(first)}' and '{locate(second)}'. "
             "Move one of them out of the table, or open its directory as a table of its own"
@@ -123,7 +123,7 @@ class DirectoryTree:
 
     def make_depth_error(self, path: str) -> PartitionLayoutError:
         return PartitionLayoutError(
-            f"more than {DEEPEST_PLAIN} levels of directories below a partition: '{self.storage.place(path)}'. "
+            f"more than {DEEPEST_PLAIN} levels of directories below a partition: '{self.storage.format_path(path)}'. "
             "If it is a link that leads back up, remove it"
         )
 
@@ -148,7 +148,8 @@ class DirectoryTree:
         if pc.any(is_empty, min_count=0).as_py():
             path = paths.filter(is_empty)[0].as_py()
             raise PartitionLayoutError(
-                f"the directory '{self.storage.place(path)}' has no column name before '=': rename it to column=value"
+                f"the directory '{self.storage.format_path(path)}' has no column name before '=': rename it to "
+                "column=value"
             )
 
 

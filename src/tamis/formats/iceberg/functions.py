@@ -170,7 +170,7 @@ def _find_manifest(table: IcebergTable, path: str) -> Manifest:
     if found is not None:
         return found
     content = read_file_bytes(table.storage, resolved)
-    spec = open_avro(content, table.storage.place(resolved)).number("partition-spec-id")
+    spec = open_avro(content, table.storage.format_path(resolved)).number("partition-spec-id")
     return Manifest(resolved, content.size, spec or 0, 0, None, None)
 
 
@@ -178,7 +178,7 @@ def _read_manifest(table: IcebergTable, manifest: Manifest, filters: Mapping[int
     from tamis.formats.iceberg.manifests.manifest_pruning import get_spec
     from tamis.formats.iceberg.planning.manifest_files import join_entries, read_entries
 
-    location = table.storage.place(manifest.path)
+    location = table.storage.format_path(manifest.path)
     spec = get_spec(table.layout.specs, manifest.spec_id, f"'{location}'")
     tuples = join_entries(spec, [read_entries(table.storage, manifest, ())], location)
     return _describe_files(table, spec, tuples, filters.get(spec.spec_id))
@@ -217,7 +217,7 @@ def _resolve_locations(table: IcebergTable, locations: pa.StringArray) -> pa.Str
     paths = relocation.resolve_all(locations)
     if not relocation.is_moved:
         return locations
-    scheme = table.storage.place("")
+    scheme = table.storage.format_path("")
     return pc.binary_join_element_wise(scheme, paths, "") if scheme else paths
 
 

@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
-from tamis.io.ranges import RangedFile, is_never_changed
+from tamis.io.ranges import RangedFile, is_immutable
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FileSchema, get_file_schema
@@ -97,7 +97,7 @@ def load_footer(
     footer, content = _load(storage, path, size, modified_ns)
     if names is None:
         return footer, content
-    names.check(footer.schema, storage.place(path))
+    names.check(footer.schema, storage.format_path(path))
     return footer.renamed(names), content
 
 
@@ -107,7 +107,7 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
     if footer is not None:
         return footer, None
     content, tail = _read_footer_bytes(storage, path, size, modified_ns)
-    footer = footer_from_bytes(content, storage.place(path))
+    footer = footer_from_bytes(content, storage.format_path(path))
     if modified_ns is not None:
         FOOTERS.put(key, storage.filesystem, footer)
     return footer, tail if size <= MAX_WHOLE_FILE_BYTES else None
@@ -115,9 +115,9 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
 
 def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
     """Read the footer; also return the end of the file that was read with it."""
-    location = storage.place(path)
+    location = storage.format_path(path)
     # Readers of data check that the file is the one that was listed; for the footer alone it does not matter.
-    with RangedFile(storage, path, size, modified_ns if is_never_changed(modified_ns) else None) as file:
+    with RangedFile(storage, path, size, modified_ns if is_immutable(modified_ns) else None) as file:
         _check_size(size, location)
         is_short = storage.is_local and size > MAX_WHOLE_FILE_BYTES
         tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)

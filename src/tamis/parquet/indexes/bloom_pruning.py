@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from tamis.io.ranges import LOCAL, REMOTE, RangedFile, batches_of_bytes
+from tamis.io.ranges import LOCAL, REMOTE, RangedFile, split_by_bytes
 from tamis.io.storage import Storage
 from tamis.parquet.footer.chunks import MAGIC_LENGTH, ChunkLayout
 from tamis.parquet.footer.leaves import FieldPath, Leaf
@@ -88,7 +88,7 @@ def read_bloom_filters(
             requests.append(_Request(chunk, offset, length, end, asked, gap))
         if unavailable:
             yield unavailable
-        for batch in batches_of_bytes([request.length or ASSUMED_FILTER_BYTES for request in requests]):
+        for batch in split_by_bytes([request.length or ASSUMED_FILTER_BYTES for request in requests]):
             yield _read_filters(opened, requests[batch])
 
 

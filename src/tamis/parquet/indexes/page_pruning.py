@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.nodes import Call, Column, Expr, find_columns, walk
-from tamis.io.ranges import RangedFile, batches_of_bytes
+from tamis.io.ranges import RangedFile, split_by_bytes
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.chunks import ChunkLayout
 from tamis.parquet.footer.leaves import FieldPath, Leaf
@@ -424,7 +424,7 @@ class RowRangePruner:
     def _read_dictionaries(self, chosen: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[int, Leaf, pa.Array]]:
         found = [self._dictionary_range(row_group, leaf) for row_group, leaf in chosen]
         ranges = [each for each in found if each is not None]
-        for batch in batches_of_bytes([length for _, length in ranges]):
+        for batch in split_by_bytes([length for _, length in ranges]):
             buffers = self._file.read(ranges[batch])
             for (row_group, leaf), page in zip(chosen[batch], buffers, strict=True):
                 pages = self._source.get_leaf_pages(row_group, leaf.index, None)

@@ -43,7 +43,7 @@ class ParquetFile:
 
     @property
     def location(self) -> str:
-        return self.storage.place(self.path)
+        return self.storage.format_path(self.path)
 
     @property
     def schema(self) -> pa.Schema:

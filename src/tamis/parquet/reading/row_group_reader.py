@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, to_one_line
-from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
+from tamis.io.ranges import PrefetchedFile, make_prefetched_file, read_ranges
 from tamis.io.storage import Storage
 from tamis.parquet.footer.datetime_rebase import rebase_batch
 from tamis.parquet.footer.footer import Footer, check_value_count, open_reader
@@ -96,14 +96,14 @@ def read_row_group(
 
     `content` is the whole file, where it is in memory.
     """
-    location = storage.place(path)
+    location = storage.format_path(path)
     leaves = find_leaf_indices(footer.schema.arrow, columns)
     group = footer.metadata.row_group(row_group)
     ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=size, place=location)
     if content is None:
         buffers = read_ranges(storage, path, ranges, size=size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
-        source = file_of_ranges(fetched, size, location)
+        source = make_prefetched_file(fetched, size, location)
     else:
         source = pa.BufferReader(content)
     # Computed from the size of all columns, so that batches of other columns have the same rows.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tamis.errors import TableError
 from tamis.expr.nodes import TRUE, Expr
 from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
-from tamis.scan.reading.bloom_join_filter import KeySieve
+from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.types import type_name
 
 Handle = object
@@ -167,7 +167,7 @@ class Connector(Protocol):
         """
         return None
 
-    def push_join_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> Handle | None:
+    def push_join_keys(self, handle: Handle, column: Expr, keys: BloomJoinFilter) -> Handle | None:
         """Return a handle that may skip rows whose column value is not among very many keys."""
         return None
 

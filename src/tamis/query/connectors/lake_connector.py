@@ -45,7 +45,7 @@ from tamis.query.plan.nodes import AggregateCall, Named, Output, SortKey
 from tamis.query.plan.paths import collect_paths, replace_paths
 from tamis.query.sql.table_versions import split_table_state
 from tamis.scan.aggregation.measures import Function, Measure, can_compare, can_group, can_sum
-from tamis.scan.reading.bloom_join_filter import KeySieve
+from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.scan.reading.residual import Residual
 from tamis.scan.scan import Scan
 from tamis.skipping.predicate import make_predicate
@@ -156,7 +156,7 @@ class LakeConnector(Connector):
             return None
         return replace(given, pruning=own if given.pruning == TRUE else and_(given.pruning, own))
 
-    def push_join_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> LakeHandle | None:
+    def push_join_keys(self, handle: Handle, column: Expr, keys: BloomJoinFilter) -> LakeHandle | None:
         given = _as_lake(handle)
         if given.is_limited or given.aggregation is not None or not isinstance(column, Column):
             return None

@@ -11,7 +11,7 @@ from tamis.expr.nodes import TRUE, Column, Expr
 from tamis.formats.source import TableSource
 from tamis.query.plan.nodes import Node, TableScan
 from tamis.scan.aggregation.measures import Measure, needs_rows
-from tamis.scan.reading.bloom_join_filter import KeySieve
+from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -65,7 +65,7 @@ class LakeHandle:
     """The filter, over columns of the table."""
     pruning: Expr = TRUE
     """A pruning predicate, over columns of the table: rows for which it is not TRUE may be dropped."""
-    bloom_filters: tuple[tuple[LakeColumn, KeySieve], ...] = ()
+    bloom_filters: tuple[tuple[LakeColumn, BloomJoinFilter], ...] = ()
     """Bloom join filters on columns of the handle: rows with other values may be dropped."""
     limit: int | None = None
     top: TopRows | None = None

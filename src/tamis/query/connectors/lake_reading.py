@@ -18,10 +18,10 @@ from tamis.query.connectors.connector import Properties
 from tamis.query.connectors.lake_handle import Aggregation, LakeHandle, Path, TopRows
 from tamis.query.plan.paths import replace_paths
 from tamis.scan.aggregation.aggregate_scan import aggregate
-from tamis.scan.aggregation.top_n import top_rows
+from tamis.scan.aggregation.top_n import read_top_rows
 from tamis.scan.planning.scan_planner import ScanPlanner
-from tamis.scan.reading.bloom_join_filter import sieved
-from tamis.scan.scan import Scan, planner_of
+from tamis.scan.reading.bloom_join_filter import apply_join_filter
+from tamis.scan.scan import Scan, get_planner
 from tamis.skipping.metadata import metadata_names
 from tamis.skipping.predicate import Predicate, make_predicate
 
@@ -39,7 +39,7 @@ def read_handle(handle: LakeHandle, listings: ListingCache) -> Iterator[pa.Recor
         scan = build_scan(handle, listings)
         batches = scan.to_batches() if handle.top is None else _read_top_rows(scan, handle.top)
         for column, keys in handle.bloom_filters:
-            batches = sieved(batches, keys, column.path)
+            batches = apply_join_filter(batches, keys, column.path)
         for batch in batches:
             yield _select_columns(batch, handle)
 
@@ -60,8 +60,8 @@ def build_scan(handle: LakeHandle, listings: ListingCache) -> Scan:
 
 
 def _read_top_rows(scan: Scan, top: TopRows) -> Iterator[pa.RecordBatch]:
-    return top_rows(
-        planner_of(scan),
+    return read_top_rows(
+        get_planner(scan),
         top.column.column,
         top.count,
         descending=top.descending,
@@ -89,7 +89,9 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
     limits = [each for each in (handle.limit, handle.top.count if handle.top else None) if each is not None]
     if handle.aggregation is not None and not handle.aggregation.keys:
         limits.append(1)
-    is_exact = rows is not None and listing.matched is not None and bool(listing.matched.all()) and not limits
+    is_exact = (
+        rows is not None and listing.fully_matched is not None and bool(listing.fully_matched.all()) and not limits
+    )
     is_exact = is_exact and handle.pruning == TRUE
     if handle.limit is not None:
         rows = handle.limit if rows is None else min(rows, handle.limit)

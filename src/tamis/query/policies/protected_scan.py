@@ -17,7 +17,7 @@ from tamis.query.policies.apply_policies import BoundPolicy
 from tamis.query.policies.leakproof import is_leakproof
 from tamis.query.policies.protected_reading import Projection, redact_errors, redact_errors_of
 from tamis.scan.planning.plan import ScanPlan, describe_files
-from tamis.scan.planning.projection import Path, narrow, projected_paths
+from tamis.scan.planning.projection import Path, narrow_schema, resolve_projection
 from tamis.scan.reading.residual import Residual, check_functions
 from tamis.scan.report.report import Report
 from tamis.scan.scan import LazyScan, Scan, ScanRequest, describe_scan
@@ -61,8 +61,8 @@ class ProtectedScan(LazyScan):
             )
         check_functions(predicate.expr, visible)
         self._predicate = predicate
-        self._projection = projected_paths(request.columns, visible, source.name)
-        self._schema = narrow(visible, self._projection)
+        self._projection = resolve_projection(request.columns, visible, source.name)
+        self._schema = narrow_schema(visible, self._projection)
         below: list[Expr] = []
         above: list[Expr] = []
         for conjunct in split_conjuncts(predicate.expr):
@@ -94,7 +94,7 @@ class ProtectedScan(LazyScan):
 
     def limit(self, count: int) -> ProtectedScan:
         """Return a scan of at most `count` of the visible rows."""
-        return self._scan_again(self._request.first_rows(count))
+        return self._scan_again(self._request.limit_rows(count))
 
     def head(self, count: int = 5) -> ProtectedScan:
         """Return a scan of at most `count` of the visible rows, as `limit` does."""

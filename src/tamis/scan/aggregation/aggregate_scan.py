@@ -31,8 +31,8 @@ from tamis import types
 from tamis.expr.nodes import FALSE, Column
 from tamis.formats.source import IDENTITY_VALUES, FileListing
 from tamis.io.listing import check_unchanged
-from tamis.scan.aggregation.measures import Measure, Partials, needs_rows
-from tamis.scan.aggregation.metadata_answers import KnownUnits
+from tamis.scan.aggregation.measures import Measure, PartialResults, needs_rows
+from tamis.scan.aggregation.metadata_answers import MetadataAnswers
 from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.projection import Path
 from tamis.scan.planning.row_groups import RowGroups
@@ -43,8 +43,8 @@ from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.reading.run import Run, check_files, estimate_bytes
 from tamis.skipping.metadata import ROW_COUNT, metadata_names
 
-FILES_TOGETHER = 1024
-FEWEST_TOGETHER = 16
+MAX_FILES_PER_ROUND = 1024
+MIN_FILES_PER_ROUND = 16
 """The number of files that are planned together; fewer if the first may show that the others do not matter."""
 
 Bits = npt.NDArray[np.bool_]
@@ -52,7 +52,7 @@ Bits = npt.NDArray[np.bool_]
 
 def aggregate(planner: ScanPlanner, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
     """Return the measures of the matching rows by keys: columns `k0`, … and `m0`, …; one row if there are no keys."""
-    return _Aggregator(planner, Partials(tuple(keys), tuple(measures))).run()
+    return _Aggregator(planner, PartialResults(tuple(keys), tuple(measures))).run()
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class _Boundary:
 
     listing: FileListing
     row_groups: RowGroups
-    units: KnownUnits
+    units: MetadataAnswers
 
 
 class _Aggregator:
-    def __init__(self, planner: ScanPlanner, partials: Partials) -> None:
+    def __init__(self, planner: ScanPlanner, partials: PartialResults) -> None:
         self._planner = planner
         self._partials = partials
         asked = [measure.column for measure in partials.measures if measure.column is not None]
@@ -88,14 +88,14 @@ class _Aggregator:
             run.reduced_by = ["aggregation"]
             try:
                 if self._needs_rows:
-                    self._read(run.tasks())
+                    self._read(run.plan_tasks())
                 else:
                     rest = self._answer_files(listing)
                     boundaries = list(self._answer_row_groups(rest, run))
-                    self._read(group for each in boundaries for group in run.group(self._tasks(each, run)))
+                    self._read(group for each in boundaries for group in run.group_tasks(self._tasks(each, run)))
             finally:
                 run.finish()
-        return self._partials.finished(self._partials.merged(self._found))
+        return self._partials.finish(self._partials.merge(self._found))
 
     # --- Files -----------------------------------------------------------------------------------------------------
 
@@ -105,9 +105,9 @@ class _Aggregator:
         if not count:
             return listing
         units = self._file_units(listing)
-        matched = np.zeros(count, bool) if listing.matched is None else listing.matched
+        matched = np.zeros(count, bool) if listing.fully_matched is None else listing.fully_matched
         is_answered = self._answer(units, matched, listing, np.arange(count))
-        order = units.best_first(self._partials.measures) if self._may_skip else np.arange(count)
+        order = units.sort_best_first(self._partials.measures) if self._may_skip else np.arange(count)
         return _take_files(listing, order[~is_answered[order]])
 
     def _drop_beaten(self, listing: FileListing) -> FileListing:
@@ -115,12 +115,12 @@ class _Aggregator:
         beaten = self._file_units(listing).cannot_change(self._partials.measures, self._best())
         return _take_files(listing, np.flatnonzero(~beaten))
 
-    def _file_units(self, listing: FileListing) -> KnownUnits:
+    def _file_units(self, listing: FileListing) -> MetadataAnswers:
         files = listing.files
         rows = pa.nulls(files.num_rows, types.LONG) if listing.rows is None else listing.rows
-        return KnownUnits(
+        return MetadataAnswers(
             rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows,
-            file_metadata(listing, self._measured),
+            read_file_metadata(listing, self._measured),
             self._constants(listing, np.arange(files.num_rows)),
         )
 
@@ -128,7 +128,7 @@ class _Aggregator:
 
     def _answer_row_groups(self, rest: FileListing, run: Run) -> Iterator[_Boundary]:
         """Yield the row groups that footers cannot answer for."""
-        count = FEWEST_TOGETHER if self._may_skip else FILES_TOGETHER
+        count = MIN_FILES_PER_ROUND if self._may_skip else MAX_FILES_PER_ROUND
         while rest.files.num_rows:
             if self._may_skip:
                 rest = self._drop_beaten(rest)
@@ -136,19 +136,19 @@ class _Aggregator:
                     return
             yield self._answer_some(rest.slice(0, count), run)
             rest = rest.slice(count, max(0, rest.files.num_rows - count))
-            count = min(2 * count, FILES_TOGETHER)
+            count = min(2 * count, MAX_FILES_PER_ROUND)
 
     def _answer_some(self, listing: FileListing, run: Run) -> _Boundary:
-        row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
+        row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
         run.add_level(row_groups.report)
         units = row_groups.units
         left = self._planner.exclude_deleted_rows(listing.files, row_groups)
         rows = _count_rows_left(row_groups, left)
         metadata = {name: row_groups.metadata.column(name) for name in row_groups.metadata.schema.names}
-        known = KnownUnits(pa.array(rows), metadata, self._constants(listing, units.file))
-        matched: Bits = ~np.any(row_groups.unmatched, axis=1)
+        known = MetadataAnswers(pa.array(rows), metadata, self._constants(listing, units.file))
+        matched: Bits = ~np.any(row_groups.residual, axis=1)
         is_answered = self._answer(known, matched, listing, units.file) | (rows == 0)
-        run.count_known(int(rows[is_answered].sum()))
+        run.add_answered_rows(int(rows[is_answered].sum()))
         rest = ~is_answered
         kept = _filter_row_groups(row_groups, rest)
         return _Boundary(listing, kept, _filter_units(known, rest))
@@ -156,8 +156,8 @@ class _Aggregator:
     @cached_property
     def _slice_planner(self) -> SlicePlanner:
         # Without the index, which may have less metadata of the columns than footers.
-        planner = self._planner.slice_planner(self._projection, to_pages=True)
-        return replace(planner, described=self._measured, index=None)
+        planner = self._planner.get_slice_planner(self._projection, to_pages=True)
+        return replace(planner, with_statistics=self._measured, index=None)
 
     # --- Rows ------------------------------------------------------------------------------------------------------
 
@@ -167,18 +167,18 @@ class _Aggregator:
         def compute(tasks: list[ScanTask]) -> Iterator[list[pa.Table]]:
             if not self._projection:
                 counted = pa.array([reader.count(tasks)], types.LONG)
-                yield [self._partials.of_units([], counted, [{"value": counted} for _ in self._partials.measures])]
+                yield [self._partials.from_units([], counted, [{"value": counted} for _ in self._partials.measures])]
                 return
             # One result for all batches: the consumer reads tasks in order, and no worker waits for it.
-            yield [self._partials.of_rows(batch) for batch in reader.columns(tasks, self._projection)]
+            yield [self._partials.from_rows(batch) for batch in reader.read_columns(tasks, self._projection)]
 
         waiting: list[pa.Table] = []
         if not has_data_columns(self._projection, self._planner.source):
             tasks = check_files(tasks, self._planner.storage)
         for found in run_tasks(tasks, compute, estimate_bytes):
             waiting += found
-            if len(waiting) >= FILES_TOGETHER:
-                waiting = [self._partials.merged(waiting)]
+            if len(waiting) >= MAX_FILES_PER_ROUND:
+                waiting = [self._partials.merge(waiting)]
         self._found += waiting
 
     def _tasks(self, boundary: _Boundary, run: Run) -> Iterator[ScanTask]:
@@ -189,7 +189,7 @@ class _Aggregator:
         if not len(row_groups.units):
             return
         listing = boundary.listing
-        narrowed, below = self._slice_planner.below(listing.files, row_groups)
+        narrowed, below = self._slice_planner.plan_pages(listing.files, row_groups)
         for level in below:
             run.add_level(level)
         left = self._planner.exclude_deleted_rows(listing.files, narrowed)
@@ -197,7 +197,9 @@ class _Aggregator:
 
     # --- Answers ---------------------------------------------------------------------------------------------------
 
-    def _answer(self, units: KnownUnits, matched: Bits, listing: FileListing, files: npt.NDArray[np.int64]) -> Bits:
+    def _answer(
+        self, units: MetadataAnswers, matched: Bits, listing: FileListing, files: npt.NDArray[np.int64]
+    ) -> Bits:
         """Add the results of fully matched units that metadata answers for, and return which units these are."""
         is_answered: Bits = matched & np.asarray(units.rows.is_valid(), bool)
         keys = []
@@ -214,7 +216,7 @@ class _Aggregator:
             check_unchanged(self._planner.storage, listing.files.take(pa.array(np.unique(files[is_answered]))))
             chosen = pa.array(is_answered)
             self._found.append(
-                self._partials.of_units(
+                self._partials.from_units(
                     [values.filter(chosen) for values in keys],
                     units.rows.filter(chosen),
                     [{name: values.filter(chosen) for name, values in answer.items()} for answer in answers],
@@ -234,7 +236,7 @@ class _Aggregator:
 
     def _best(self) -> list[pa.Scalar]:
         """Return the best value of each measure so far."""
-        found = self._partials.finished(self._partials.merged(self._found))
+        found = self._partials.finish(self._partials.merge(self._found))
         if not found.num_rows:
             return [pa.scalar(None, measure.type) for measure in self._partials.measures]
         return [found[f"m{number}"][0] for number in range(len(self._partials.measures))]
@@ -262,7 +264,7 @@ def _list_all_files(planner: ScanPlanner) -> FileListing:
     return listing.slice(0, 0) if planner.predicate.expr == FALSE else listing
 
 
-def file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, pa.Array]:
+def read_file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, pa.Array]:
     """Return a format's statistics of columns in files, in the layout of `tamis.skipping.metadata`."""
     files = listing.files
     found = {name: files[name].combine_chunks() for name in metadata_names(columns, files.column_names)}
@@ -290,14 +292,14 @@ def _filter_row_groups(row_groups: RowGroups, chosen: Bits) -> RowGroups:
     return replace(
         row_groups,
         units=row_groups.units.take(chosen),
-        unmatched=row_groups.unmatched[chosen],
+        residual=row_groups.residual[chosen],
         metadata=row_groups.metadata.filter(pa.array(chosen)),
     )
 
 
-def _filter_units(units: KnownUnits, chosen: Bits) -> KnownUnits:
+def _filter_units(units: MetadataAnswers, chosen: Bits) -> MetadataAnswers:
     mask = pa.array(chosen)
-    return KnownUnits(
+    return MetadataAnswers(
         units.rows.filter(mask),
         {name: values.filter(mask) for name, values in units.metadata.items()},
         {column: values.filter(mask) for column, values in units.constants.items()},

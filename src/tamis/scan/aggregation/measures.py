@@ -33,10 +33,10 @@ from tamis.expr.nodes import Column
 
 Function: TypeAlias = OneOf["count", "min", "max", "sum"]
 
-MOST_DIGITS = 38
+MAX_SUM_DIGITS = 38
 """The digits of a sum. The row count is below 2^63 and takes 19 digits; the others are for a value."""
 
-_MAX_SUMMED_DIGITS = MOST_DIGITS - 19
+_MAX_SUMMED_DIGITS = MAX_SUM_DIGITS - 19
 
 _MAX_DIGITS_IN_64_BITS = 18
 """The digits of a decimal that fits the lower 64 of its 128 bits; the upper half is then only the sign."""
@@ -63,7 +63,7 @@ class Measure:
             return own
         if pa.types.is_floating(own):
             return types.DOUBLE
-        return pa.decimal128(MOST_DIGITS, own.scale if pa.types.is_decimal(own) else 0)
+        return pa.decimal128(MAX_SUM_DIGITS, own.scale if pa.types.is_decimal(own) else 0)
 
     @property
     def is_extreme(self) -> bool:
@@ -114,7 +114,7 @@ def needs_rows(measures: Sequence[Measure], partition_columns: Collection[str]) 
 
 
 @dataclass(frozen=True)
-class Partials:
+class PartialResults:
     """Computes, merges and finishes partial results of measures by keys."""
 
     keys: tuple[Column, ...]
@@ -131,7 +131,7 @@ class Partials:
                 fields.append((f"n{number}", types.LONG))
         return pa.schema(fields)
 
-    def of_rows(self, batch: pa.RecordBatch) -> pa.Table:
+    def from_rows(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the partial result of a batch, one row per group."""
         keys = [_get_values(batch, key) for key in self.keys]
         if batch.num_rows and all(map(_is_one_value, keys)):
@@ -145,7 +145,9 @@ class Partials:
             columns |= _measure_rows(number, measure, batch)
         return self._group(pa.table(columns))
 
-    def of_units(self, keys: Sequence[pa.Array], rows: pa.Array, answers: Sequence[Mapping[str, pa.Array]]) -> pa.Table:
+    def from_units(
+        self, keys: Sequence[pa.Array], rows: pa.Array, answers: Sequence[Mapping[str, pa.Array]]
+    ) -> pa.Table:
         """Return the partial result of units that metadata answers; `answers` are `value`, and `nan` if NaN counts."""
         columns: dict[str, pa.Array] = {f"k{number}": values for number, values in enumerate(keys)}
         columns[_ROWS] = rows
@@ -153,9 +155,9 @@ class Partials:
             columns[f"m{number}"] = answer["value"]
             if measure.counts_nan:
                 columns[f"n{number}"] = answer["nan"]
-        return self.merged([pa.table(columns, schema=self.schema)])
+        return self.merge([pa.table(columns, schema=self.schema)])
 
-    def merged(self, parts: Sequence[pa.Table]) -> pa.Table:
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Merge partial results into one."""
         return self._group(pa.concat_tables([self.schema.empty_table(), *parts]).combine_chunks())
 
@@ -176,7 +178,7 @@ class Partials:
         wide = [column if column.type == field.type else column.cast(field.type) for column, field in pairs]
         return pa.table(wide, schema=self.schema)
 
-    def finished(self, partial: pa.Table) -> pa.Table:
+    def finish(self, partial: pa.Table) -> pa.Table:
         """Return the results of a merged partial result: columns `k0`, … and `m0`, …; one row if there are no keys."""
         if self.keys:
             partial = partial.filter(pc.greater(partial[_ROWS], 0))
@@ -249,4 +251,4 @@ def _widen_for_sum(values: pa.Array) -> pa.Array:
         return values
     found = pc.min_max(values).as_py()
     largest = max(abs(found["min"] or 0), abs(found["max"] or 0))
-    return values if largest * len(values) < 2**63 else values.cast(pa.decimal128(MOST_DIGITS, 0))
+    return values if largest * len(values) < 2**63 else values.cast(pa.decimal128(MAX_SUM_DIGITS, 0))

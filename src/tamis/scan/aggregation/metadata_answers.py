@@ -33,7 +33,7 @@ _ZERO = pa.scalar(0, types.LONG)
 
 
 @dataclass(frozen=True)
-class KnownUnits:
+class MetadataAnswers:
     """Metadata of files or row groups, one Arrow row each, that answers measures."""
 
     rows: pa.Array
@@ -142,7 +142,7 @@ class KnownUnits:
         all_null = pc.equal(nulls, self._get_covered_rows(column))
         return pc.fill_null(pc.or_kleene(all_null, pc.equal(self.rows, 0)), False)
 
-    def without_values(self, column: Column) -> Bits:
+    def has_no_values(self, column: Column) -> Bits:
         """Return the units in which a column is known to be NULL in all rows."""
         return _to_bits(self._has_no_value(column))
 
@@ -156,7 +156,7 @@ class KnownUnits:
             found &= _to_bits(self._cannot_change(measure, own))
         return found
 
-    def best_first(self, measures: Sequence[Measure]) -> npt.NDArray[np.int64]:
+    def sort_best_first(self, measures: Sequence[Measure]) -> npt.NDArray[np.int64]:
         """Return the units in an order in which those come first that may have the minimum or maximum of a measure."""
         ranks = np.full(len(self.rows), len(self.rows), np.int64)
         for measure in measures:

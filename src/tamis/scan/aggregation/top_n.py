@@ -20,39 +20,39 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.nodes import Column
 from tamis.formats.source import FileListing
-from tamis.scan.aggregation.aggregate_scan import file_metadata
-from tamis.scan.aggregation.metadata_answers import KnownUnits
+from tamis.scan.aggregation.aggregate_scan import read_file_metadata
+from tamis.scan.aggregation.metadata_answers import MetadataAnswers
 from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.reading.run import Run, estimate_bytes
 
-FILES_AT_FIRST = 16
-MOST_FILES_TOGETHER = 1024
+MIN_FILES_PER_ROUND = 16
+MAX_FILES_PER_ROUND = 1024
 """The number of files that are planned together, in the order of their bounds."""
 
 
-def top_rows(
+def read_top_rows(
     planner: ScanPlanner, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan that may be among the first `count` by a column that it returns.
 
     With `with_ties`, all rows equal to the last one are included, for sorting by further columns.
     """
-    return _TopRowsReader(planner, Order(column, descending, nulls_first), count, with_ties).run()
+    return _TopRowsReader(planner, SortOrder(column, descending, nulls_first), count, with_ties).run()
 
 
 class _TopRowsReader:
-    def __init__(self, planner: ScanPlanner, order: Order, count: int, with_ties: bool) -> None:
+    def __init__(self, planner: ScanPlanner, order: SortOrder, count: int, with_ties: bool) -> None:
         self._planner = planner
         self._order = order
         self._count = count
         self._with_ties = with_ties
-        self._best = SmallestPlaces(order, count)
-        self._limit: Place | None = None
-        slice_planner = planner.slice_planner(planner.projection, to_pages=True)
-        self._slice_planner = replace(slice_planner, described=(order.column,), index=None)
+        self._best = TopPositions(order, count)
+        self._limit: SortPosition | None = None
+        slice_planner = planner.get_slice_planner(planner.projection, to_pages=True)
+        self._slice_planner = replace(slice_planner, with_statistics=(order.column,), index=None)
 
     def run(self) -> Iterator[pa.RecordBatch]:
         if not self._count:
@@ -84,8 +84,8 @@ class _TopRowsReader:
         for batch in batches:
             values = _read_values(batch, self._order.column)
             self._best.add(values)
-            self._limit = self._best.limit()
-            kept = self._best.reaches(values)
+            self._limit = self._best.get_limit()
+            kept = self._best.may_include(values)
             yield batch if kept.all() else batch.filter(pa.array(kept))
 
     # --- Planning --------------------------------------------------------------------------------------------------
@@ -93,8 +93,8 @@ class _TopRowsReader:
     def _plan_tasks(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
         """Yield the tasks, planned lazily, until no further row can be among the first n."""
         bounds = self._file_bounds(listing)
-        order = bounds.sorted()
-        start, count = 0, FILES_AT_FIRST
+        order = bounds.sort_units()
+        start, count = 0, MIN_FILES_PER_ROUND
         while start < len(order):
             chosen = order[start : start + count]
             chosen = chosen[self._may_reach(bounds)[chosen]]
@@ -102,23 +102,25 @@ class _TopRowsReader:
                 return
             yield from self._plan_groups(listing.take(chosen), run)
             start += count
-            count = min(2 * count, MOST_FILES_TOGETHER)
+            count = min(2 * count, MAX_FILES_PER_ROUND)
 
-    def _file_bounds(self, listing: FileListing) -> BestPlaces:
+    def _file_bounds(self, listing: FileListing) -> UnitPositions:
         files = np.arange(listing.files.num_rows)
         rows = pa.nulls(len(files), types.LONG) if listing.rows is None else listing.rows
-        metadata = file_metadata(listing, [self._order.column])
-        return BestPlaces.of(self._order, KnownUnits(_combine(rows), metadata, self._constants(listing, files)))
+        metadata = read_file_metadata(listing, [self._order.column])
+        return UnitPositions.from_metadata(
+            self._order, MetadataAnswers(_combine(rows), metadata, self._constants(listing, files))
+        )
 
     def _plan_groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
-        row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
+        row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
         run.add_level(row_groups.report)
         units = row_groups.units
         described = row_groups.metadata
         metadata = {name: described.column(name) for name in described.schema.names}
-        known = KnownUnits(pa.array(units.row_count), metadata, self._constants(listing, units.file))
-        bounds = BestPlaces.of(self._order, known)
-        narrowed, below = self._slice_planner.below(listing.files, row_groups)
+        known = MetadataAnswers(pa.array(units.row_count), metadata, self._constants(listing, units.file))
+        bounds = UnitPositions.from_metadata(self._order, known)
+        narrowed, below = self._slice_planner.plan_pages(listing.files, row_groups)
         for level in below:
             run.add_level(level)
         left = self._planner.exclude_deleted_rows(listing.files, narrowed)
@@ -127,20 +129,20 @@ class _TopRowsReader:
             zip(zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True), tasks, strict=True)
         )
         numbers = list(zip(units.file.tolist(), units.row_group.tolist(), strict=True))
-        order = [number for number in bounds.sorted().tolist() if numbers[number] in by_unit]
+        order = [number for number in bounds.sort_units().tolist() if numbers[number] in by_unit]
         position = 0
         while position < len(order):
             may_reach = self._may_reach(bounds)
             group: list[ScanTask] = []
             while position < len(order) and sum(task.row_count for task in group) < self._count:
                 if not may_reach[order[position]]:
-                    yield from run.group(group)
+                    yield from run.group_tasks(group)
                     return
                 group.append(by_unit[numbers[order[position]]])
                 position += 1
-            yield from run.group(group)
+            yield from run.group_tasks(group)
 
-    def _may_reach(self, bounds: BestPlaces) -> npt.NDArray[np.bool_]:
+    def _may_reach(self, bounds: UnitPositions) -> npt.NDArray[np.bool_]:
         return bounds.may_reach(self._limit, with_ties=self._with_ties)
 
     def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
@@ -171,7 +173,7 @@ Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortOrder:
     """A sort order of the values of a column."""
 
     column: Column
@@ -193,7 +195,7 @@ class Order:
             return pa.repeat(pa.scalar(False), len(values))
         return pc.fill_null(pc.is_nan(values), False)
 
-    def segment_of(self, values: pa.Array) -> npt.NDArray[np.int64]:
+    def find_segments(self, values: pa.Array) -> npt.NDArray[np.int64]:
         """Return the segment of each value."""
         segments = self.segments
         found = np.full(len(values), segments["value"], np.int64)
@@ -201,19 +203,19 @@ class Order:
         found[np.asarray(self.is_nan(values), bool)] = segments["nan"]
         return found
 
-    def not_after(self, values: pa.Array, limit: pa.Scalar) -> Bits:
+    def is_at_or_before(self, values: pa.Array, limit: pa.Scalar) -> Bits:
         """Return which values sort at or before `limit`; FALSE for NULL and NaN."""
         compare = pc.greater_equal if self.descending else pc.less_equal
         return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
 
-    def before(self, values: pa.Array, limit: pa.Scalar) -> Bits:
+    def is_before(self, values: pa.Array, limit: pa.Scalar) -> Bits:
         """Return which values sort before `limit`; FALSE for NULL and NaN."""
         compare = pc.greater if self.descending else pc.less
         return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SortPosition:
     """A position in a sort order: a segment, and in the segment of values a value."""
 
     segment: int
@@ -221,16 +223,16 @@ class Place:
 
 
 @dataclass(frozen=True)
-class BestPlaces:
+class UnitPositions:
     """The first sort position that a row of each unit may have."""
 
-    order: Order
+    order: SortOrder
     segments: npt.NDArray[np.int64]
     bounds: pa.Array
     """The first possible value in the segment of values; null if unknown."""
 
     @staticmethod
-    def of(order: Order, units: KnownUnits) -> BestPlaces:
+    def from_metadata(order: SortOrder, units: MetadataAnswers) -> UnitPositions:
         """Return the sort positions from the metadata of units."""
         positions = order.segments
         column = order.column
@@ -242,10 +244,10 @@ class BestPlaces:
             segments[may_be_nan] = np.minimum(segments[may_be_nan], positions["nan"])
         may_be_null = _may_be_positive(units.get("null_count", column, pa.int64()))
         segments[may_be_null] = np.minimum(segments[may_be_null], positions["null"])
-        segments[units.without_values(column)] = positions["null"]
-        return BestPlaces(order, segments, units.get(kind, column, column.type))
+        segments[units.has_no_values(column)] = positions["null"]
+        return UnitPositions(order, segments, units.get(kind, column, column.type))
 
-    def sorted(self) -> npt.NDArray[np.int64]:
+    def sort_units(self) -> npt.NDArray[np.int64]:
         """Return the units in the order of their positions; those with unknown bounds come first."""
         direction = "descending" if self.order.descending else "ascending"
         is_known = self.bounds.is_valid().cast(pa.int8())
@@ -254,7 +256,7 @@ class BestPlaces:
         found: npt.NDArray[np.int64] = pc.sort_indices(table, sort_keys=keys).to_numpy()
         return found.astype(np.int64)
 
-    def may_reach(self, limit: Place | None, *, with_ties: bool) -> Bits:
+    def may_reach(self, limit: SortPosition | None, *, with_ties: bool) -> Bits:
         """Return which units may have a row before a position, or with ties at it."""
         if limit is None:
             return np.ones(len(self.segments), bool)
@@ -264,15 +266,15 @@ class BestPlaces:
             # All rows of such a segment are equal.
             return is_before | is_same if with_ties else is_before
         known = np.asarray(self.bounds.is_valid(), bool)
-        compare = self.order.not_after if with_ties else self.order.before
+        compare = self.order.is_at_or_before if with_ties else self.order.is_before
         may_be_before: Bits = ~known | compare(self.bounds, limit.value)
         return is_before | (is_same & may_be_before)
 
 
-class SmallestPlaces:
+class TopPositions:
     """The first n sort positions of all rows so far."""
 
-    def __init__(self, order: Order, count: int) -> None:
+    def __init__(self, order: SortOrder, count: int) -> None:
         self._order = order
         self._count = count
         self._values = pa.array([], order.column.type)
@@ -289,26 +291,26 @@ class SmallestPlaces:
         best = pc.array_sort_indices(both, order=direction).slice(0, self._count)
         self._values = both.take(best)
 
-    def limit(self) -> Place | None:
+    def get_limit(self) -> SortPosition | None:
         """Return the n-th position; None while there are fewer rows."""
         left = self._count
         for name, segment in sorted(self._order.segments.items(), key=lambda each: each[1]):
             own = len(self._values) if name == "value" else self._others[name]
             if own >= left:
-                return Place(segment, self._values[left - 1] if name == "value" else None)
+                return SortPosition(segment, self._values[left - 1] if name == "value" else None)
             left -= own
         return None
 
-    def reaches(self, values: pa.Array) -> Bits:
+    def may_include(self, values: pa.Array) -> Bits:
         """Return which rows sort before the n-th position, or at it."""
-        limit = self.limit()
+        limit = self.get_limit()
         if limit is None:
             return np.ones(len(values), bool)
-        segments = self._order.segment_of(values)
+        segments = self._order.find_segments(values)
         is_before: Bits = segments < limit.segment
         is_same: Bits = segments == limit.segment
         if limit.value is not None:
-            is_same &= self._order.not_after(values, limit.value)
+            is_same &= self._order.is_at_or_before(values, limit.value)
         return is_before | is_same
 
 

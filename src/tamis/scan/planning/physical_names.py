@@ -17,18 +17,18 @@ from tamis.parquet.footer.leaves import FileSchema
 from tamis.parquet.footer.statistics import has_short_chunks
 from tamis.scan.planning.projection import Path
 
-Stored = tuple[str | None, ...]
+NamesInFile = tuple[str | None, ...]
 """The physical names of columns in one file, in order; None for a column that the file lacks and that is NULL there."""
 
 
 @dataclass(frozen=True)
-class AskedColumns:
+class NativeScanColumns:
     """The columns that a native scan reads: the fields of a table at some paths."""
 
     schema: pa.Schema
     paths: Sequence[Path]
     names: ColumnMapping | None
-    columns_told_apart: Collection[str]
+    columns_with_values: Collection[str]
     """Columns that have a known value in some file that may lack them."""
 
     def to_json(self) -> dict[str, Any]:
@@ -37,26 +37,26 @@ class AskedColumns:
             "schema": b64encode(self.schema.serialize()).decode(),
             "paths": [list(path) for path in self.paths],
             "names": None if self.names is None else self.names.to_json(),
-            "columns_with_values": sorted(self.columns_told_apart),
+            "columns_with_values": sorted(self.columns_with_values),
         }
 
     @staticmethod
-    def from_json(given: Mapping[str, Any]) -> AskedColumns:
+    def from_json(given: Mapping[str, Any]) -> NativeScanColumns:
         """Return the columns that `to_json` serialised."""
-        return AskedColumns(
+        return NativeScanColumns(
             pa.ipc.read_schema(pa.BufferReader(b64decode(given["schema"]))),
             [tuple(path) for path in given["paths"]],
             None if given["names"] is None else ColumnMapping.from_json(given["names"]),
             given["columns_with_values"],
         )
 
-    def names_in_file(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> Stored | None:
+    def read_names(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> NamesInFile | None:
         """Return the physical names of the columns in a file, from its footer; None as for `names_in`."""
         footer = load_footer(storage, path, size, modified_ns)[0]
         # Not all readers support column chunks that are longer than the footer records.
-        return None if has_short_chunks(footer.metadata) else self.names_in(footer.schema, storage.place(path))
+        return None if has_short_chunks(footer.metadata) else self.find_names(footer.schema, storage.format_path(path))
 
-    def names_in(self, own: FileSchema, location: str) -> Stored | None:
+    def find_names(self, own: FileSchema, location: str) -> NamesInFile | None:
         """Return the physical names of the columns in a file; None where another reader would return other values."""
         if self.names is None:
             fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_timestamps_to_rebase(own, own)
@@ -83,7 +83,7 @@ class AskedColumns:
 
     def _has_value_if_absent(self, column: str) -> bool:
         assert self.names is not None
-        return column in self.columns_told_apart or any(path[0] == column for path in self.names.defaults)
+        return column in self.columns_with_values or any(path[0] == column for path in self.names.defaults)
 
     def _has_timestamps_to_rebase(self, own: FileSchema, renamed: FileSchema) -> bool:
         """Return whether Spark would rebase old timestamps differently: see `tamis.parquet.footer.datetime_rebase`.
@@ -96,7 +96,7 @@ class AskedColumns:
         return any(leaf in own.leaves_to_rebase and own.types[leaf].physical not in days for leaf in leaves)
 
 
-def columns_told_apart(files: pa.Table) -> frozenset[str]:
+def find_columns_with_values(files: pa.Table) -> frozenset[str]:
     """Return the columns that have a known value in some file that may lack them."""
     if IDENTITY_VALUES not in files.column_names:
         return frozenset()

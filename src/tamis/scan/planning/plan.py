@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import InvalidArgument, PlanBudgetExceeded, format_count
 from tamis.formats.source import FILE_FORMAT, HasPartitionFields, TableSource, read_absent_values
-from tamis.scan.planning.row_groups import Numbers, RowGroups, taken
-from tamis.scan.planning.tasks import ScanTask, partition_values_of
+from tamis.scan.planning.row_groups import Numbers, RowGroups, take_rows
+from tamis.scan.planning.tasks import ScanTask, read_partition_values
 from tamis.scan.report.report import Report
 from tamis.skipping.metrics import LevelReport
 
@@ -38,7 +38,7 @@ class PlannedFiles:
         """Yield one task for each row group, in the order of the files."""
         units = self.row_groups.units
         wanted = np.unique(units.file)
-        files = taken(self.files, wanted)
+        files = take_rows(self.files, wanted)
         known = {
             file: (path, size, modified_ns, values, self.row_groups.contents[file], *more)
             for file, path, size, modified_ns, values, *more in zip(
@@ -51,7 +51,7 @@ class PlannedFiles:
         }
         columns = (each.tolist() for each in (units.file, units.row_group, units.row_count, units.bytes))
         for file, row_group, row_count, size_to_read, is_residual in zip(
-            *columns, self.row_groups.unmatched.tolist(), strict=True
+            *columns, self.row_groups.residual.tolist(), strict=True
         ):
             path, size, modified_ns, values, content, *more = known[file]
             residual = tuple([index for index, is_left in enumerate(is_residual) if is_left])
@@ -63,7 +63,7 @@ class PlannedFiles:
     def _partition_values(self, files: Numbers) -> list[Mapping[str, pa.Scalar]]:
         if not self.partitions.num_columns:
             return [{}] * len(files)
-        return partition_values_of(taken(self.partitions, files))
+        return read_partition_values(take_rows(self.partitions, files))
 
     def describe_files_to_read(self) -> pa.Table:
         """Return the files that are read: path, size, rows and bytes to read, partition values."""
@@ -77,8 +77,8 @@ class PlannedFiles:
         }
         rows = [sum(self.row_groups.group_rows[file]) for file in wanted.tolist()]
         return describe_files(
-            taken(self.files, wanted),
-            taken(self.partitions, wanted),
+            take_rows(self.files, wanted),
+            take_rows(self.partitions, wanted),
             pa.array(rows, types.LONG),
             {name: pa.array(numbers, types.LONG) for name, numbers in to_read.items()},
             source=self.source,
@@ -142,7 +142,7 @@ class ScanPlan:
     def bytes(self) -> int:
         """The bytes that will be read: of the needed columns if row groups were planned, else of whole files."""
         if self._planned is not None:
-            return self._planned.row_groups.units.size
+            return self._planned.row_groups.units.total_bytes
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def assert_max_files(self, most: int) -> ScanPlan:

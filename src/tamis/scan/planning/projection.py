@@ -15,7 +15,7 @@ from tamis.types import find_unsupported_field
 Path = tuple[str, ...]
 
 
-def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: str) -> tuple[Path, ...]:
+def resolve_projection(columns: Sequence[object] | None, schema: pa.Schema, table: str) -> tuple[Path, ...]:
     """Return the paths that a `columns` argument names, spelled as in the schema, in the order given."""
     if columns is None:
         return tuple((field.name,) for field in schema)
@@ -37,9 +37,9 @@ def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: 
     return tuple(paths)
 
 
-def refuse_not_read(schema: pa.Schema, paths: Iterable[Path]) -> None:
+def reject_unsupported_types(schema: pa.Schema, paths: Iterable[Path]) -> None:
     """Raise an error for paths whose types are not supported."""
-    found = find_unsupported_field(narrow(schema, paths))
+    found = find_unsupported_field(narrow_schema(schema, paths))
     if found is not None:
         name, kind = found
         raise UnsupportedFeature(
@@ -55,7 +55,7 @@ def _to_column(name: object) -> Column:
     return node
 
 
-def narrow(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
+def narrow_schema(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
     """Return the schema with only the given paths, top-level columns in the order of their first mention.
 
     A struct keeps only the named fields, in its own order.

@@ -25,7 +25,7 @@ from tamis.formats.source import (
     parse_absent_column_name,
 )
 from tamis.io.storage import Storage
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.leaves import FieldPath, FileSchema
@@ -67,11 +67,11 @@ class Units:
         return Units(self.file[which], self.row_group[which], self.row_count[which], self.bytes[which])
 
     @property
-    def size(self) -> int:
+    def total_bytes(self) -> int:
         return int(self.bytes.sum())
 
 
-def concatenated(parts: Sequence[Units]) -> Units:
+def concatenate_units(parts: Sequence[Units]) -> Units:
     """Concatenate units."""
     return Units(
         np.concatenate([part.file for part in parts]),
@@ -81,7 +81,7 @@ def concatenated(parts: Sequence[Units]) -> Units:
     )
 
 
-def taken(table: pa.Table, rows: Numbers) -> pa.Table:
+def take_rows(table: pa.Table, rows: Numbers) -> pa.Table:
     """Return some rows of a table, in ascending order; the table itself if these are all its rows."""
     return table if len(rows) == table.num_rows else table.take(pa.array(rows))
 
@@ -96,7 +96,7 @@ class RowGroups:
     units: Units
     group_rows: Sequence[Sequence[int]]
     """The row counts of all row groups of each file."""
-    unmatched: np.ndarray[Any, Any]
+    residual: np.ndarray[Any, Any]
     report: LevelReport
     contents: Sequence[pa.Buffer | None]
     """The contents of small files that were read with their footers, if requested; None for the others."""
@@ -130,7 +130,7 @@ def plan_row_groups(
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
     reader = _MetadataReader(storage, names, in_files, mentioned, of_files, keep_contents)
-    indexed = None if index is None or keep_contents else index.row_groups(files, in_files, of_files, mentioned)
+    indexed = None if index is None or keep_contents else index.read_row_groups(files, in_files, of_files, mentioned)
     if FILE_FORMAT in files.column_names:
         indexed = _describe_other_formats(storage, files)
     found = reader.read_footers(files) if indexed is None else reader.complete(indexed, files)
@@ -158,8 +158,8 @@ def plan_row_groups(
         "row_groups",
         len(units),
         len(kept),
-        units.size,
-        kept.size,
+        units.total_bytes,
+        kept.total_bytes,
         pruned.outcomes if enabled else (),
         None if enabled else "switched off",
     )
@@ -196,7 +196,7 @@ class _MetadataReader:
         for path, footer in zip(files["path"], footers, strict=True):
             # The files of a table mostly share one schema.
             if footer.schema not in found:
-                location = self.storage.place(path.as_py())
+                location = self.storage.format_path(path.as_py())
                 check_compatible_types(footer.schema.arrow, self.mentioned, location, exact=footer.schema.is_renamed)
                 found[footer.schema] = _find_columns(footer.schema, self.tested, self.needed)
         sizes = [size for footer in footers for size in get_compressed_sizes(footer, found[footer.schema].needed)]
@@ -271,7 +271,7 @@ def _check_row_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence
     is_other = pc.fill_null(pc.not_equal(recorded, pa.array([sum(each) for each in rows], recorded.type)), False)
     if pc.any(is_other, min_count=0).as_py():
         first = is_other.index(True).as_py()
-        location = storage.place(files["path"][first].as_py())
+        location = storage.format_path(files["path"][first].as_py())
         raise make_row_count_error(location, sum(rows[first]), recorded[first].as_py())
 
 
@@ -325,7 +325,7 @@ def _load_footers(
         footer, content = load_footer(storage, *file, names)
         return footer, content if keep_contents else None
 
-    loaded = run_in_threads(load, wanted, storage.threads, patience=LOCAL_PATIENCE if storage.is_local else 0.0)
+    loaded = run_in_threads(load, wanted, storage.threads, patience=LOCAL_SOLO_SECONDS if storage.is_local else 0.0)
     return [footer for footer, _ in loaded], [content for _, content in loaded]
 
 
@@ -371,13 +371,15 @@ def _concatenate_metadata(batches: list[dict[str, pa.Array]], counts: list[int])
 # --- Deleted rows: excluded by their positions in the file ------------------------------------------------------------
 
 
-def without_deleted(row_groups: RowGroups, deleted: Mapping[int, BitMap64], locations: Mapping[int, str]) -> RowGroups:
+def remove_deleted_rows(
+    row_groups: RowGroups, deleted: Mapping[int, BitMap64], locations: Mapping[int, str]
+) -> RowGroups:
     """Return the row groups without the deleted rows of files; `deleted` and `locations` are by file index.
 
     The metadata of all rows of a row group also holds for the remaining ones. `locations` are for messages.
     """
     kept = {
-        file: kept_rows(rows, row_groups.group_rows[file], locations[file])
+        file: select_live_rows(rows, row_groups.group_rows[file], locations[file])
         for file, rows in deleted.items()
         if len(rows)
     }
@@ -397,12 +399,12 @@ def without_deleted(row_groups: RowGroups, deleted: Mapping[int, BitMap64], loca
     return replace(
         row_groups,
         units=replace(units, row_count=np.array(counts, np.int64)).take(is_left),
-        unmatched=row_groups.unmatched[is_left],
+        residual=row_groups.residual[is_left],
         selections={key: selection for key, selection in selections.items() if not selection.is_empty},
     )
 
 
-def kept_rows(deleted: BitMap64, row_group_rows: Sequence[int], location: str) -> RowSelection:
+def select_live_rows(deleted: BitMap64, row_group_rows: Sequence[int], location: str) -> RowSelection:
     """Return the rows of a file that are not deleted; `row_group_rows` are the row counts of its row groups."""
     total = int(np.sum(row_group_rows, dtype=np.int64))
     # Checked first: a few bytes can claim billions of rows.

@@ -19,8 +19,8 @@ from tamis.expr.nodes import FALSE, Column, Expr
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource
 from tamis.io.counters import IoCounters
 from tamis.scan.planning.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
-from tamis.scan.planning.projection import Path, projected_paths, refuse_not_read
-from tamis.scan.planning.row_groups import RowGroups, taken, without_deleted
+from tamis.scan.planning.projection import Path, reject_unsupported_types, resolve_projection
+from tamis.scan.planning.row_groups import RowGroups, remove_deleted_rows, take_rows
 from tamis.scan.planning.slices import SlicePlanner, plan_in_slices
 from tamis.scan.reading.task_reader import TaskReader
 from tamis.scan.report.report import Report, add_level
@@ -79,8 +79,8 @@ class ScanPlanner:
         self.predicate: Predicate = tested if pruning is None else tested.and_with(
             make_predicate(pruning, source.schema, source.name, source.partition_columns)
         )  # fmt: skip
-        self.projection: tuple[Path, ...] = projected_paths(columns, source.schema, source.name)
-        refuse_not_read(source.schema, [column.path for column in self.predicate.mentioned])
+        self.projection: tuple[Path, ...] = resolve_projection(columns, source.schema, source.name)
+        reject_unsupported_types(source.schema, [column.path for column in self.predicate.mentioned])
         # Counters of its own, so that a report shows what this scan cost.
         self.storage = replace(source.storage, counters=IoCounters())
         self.reader = TaskReader(
@@ -171,7 +171,7 @@ class ScanPlanner:
         # A run over other files does not use the scan's listing.
         return self._plans.get("pages") if listing is vars(self).get("listing") else None
 
-    def new_report(self, listing: FileListing) -> Report:
+    def make_report(self, listing: FileListing) -> Report:
         """Return a report that begins with the levels of a listing."""
         names = tuple(".".join(path) for path in self.projection)
         report = Report(self.source.name, self.source.format, self.predicate.text, names)
@@ -181,15 +181,15 @@ class ScanPlanner:
 
     def plan_slice(self, listing: FileListing, projection: tuple[Path, ...]) -> PlannedFiles:
         """Plan some files to pages in this process. Small files come with their contents."""
-        planner = self.slice_planner(projection, to_pages=True)
+        planner = self.get_slice_planner(projection, to_pages=True)
         return self._with_tasks(listing, *planner.plan(listing.files, listing.partitions, keep_contents=True))
 
     def plan_listing(self, listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
         """Plan some files to pages or row groups, in this process or in the engine that plans the table."""
-        planner = self.slice_planner(self.projection, to_pages=to_pages)
+        planner = self.get_slice_planner(self.projection, to_pages=to_pages)
         return self._with_tasks(listing, *plan_in_slices(planner, listing, self.source.planning, self.source.name))
 
-    def slice_planner(self, projection: tuple[Path, ...], *, to_pages: bool) -> SlicePlanner:
+    def get_slice_planner(self, projection: tuple[Path, ...], *, to_pages: bool) -> SlicePlanner:
         """Return the planner of files for this filter and a projection."""
         key = (projection, to_pages)
         if key not in self._slice_planners:
@@ -210,20 +210,22 @@ class ScanPlanner:
         units = row_groups.units
         wanted, first = np.unique(units.file, return_index=True)
         kept = np.split(units.row_group, first[1:])
-        deleted = self.source.deleted_rows(self.storage, taken(files, wanted), kept)
+        deleted = self.source.deleted_rows(self.storage, take_rows(files, wanted), kept)
         if not deleted:
             return row_groups
         numbers = wanted.tolist()
-        locations = {numbers[index]: self.storage.place(files["path"][numbers[index]].as_py()) for index in deleted}
-        return without_deleted(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, locations)
+        locations = {
+            numbers[index]: self.storage.format_path(files["path"][numbers[index]].as_py()) for index in deleted
+        }
+        return remove_deleted_rows(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, locations)
 
     def _plan_files(self) -> ScanPlan:
         files = describe_files(self.listing.files, self.listing.partitions, source=self.source)
-        return ScanPlan(files, "files", self.new_report(self.listing))
+        return ScanPlan(files, "files", self.make_report(self.listing))
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
-        report = self.new_report(self.listing)
-        planner = self.slice_planner(self.projection, to_pages=depth == "pages")
+        report = self.make_report(self.listing)
+        planner = self.get_slice_planner(self.projection, to_pages=depth == "pages")
         row_groups, below = plan_in_slices(planner, self.listing, self.source.planning, self.source.name)
         planned = self._with_tasks(self.listing, row_groups, below)
         for level in (row_groups.report, *below):
@@ -238,9 +240,9 @@ class ScanPlanner:
         """Keep only the conjuncts in the residual filter that the scan must test."""
         if self._tested_conjuncts is None:
             return row_groups
-        residual = row_groups.unmatched.copy()
+        residual = row_groups.residual.copy()
         residual[:, self._tested_conjuncts :] = False
-        return replace(row_groups, unmatched=residual)
+        return replace(row_groups, residual=residual)
 
 
 def has_data_columns(projection: Iterable[Path], source: TableSource) -> bool:

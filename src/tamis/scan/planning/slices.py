@@ -28,7 +28,7 @@ from tamis.parquet.indexes.page_pruning import Filter, Remaining, RowRangePruner
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.scan.planning.projection import Path
-from tamis.scan.planning.row_groups import RowGroups, Units, concatenated, is_parquet, plan_row_groups, taken
+from tamis.scan.planning.row_groups import RowGroups, Units, concatenate_units, is_parquet, plan_row_groups, take_rows
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
@@ -36,7 +36,7 @@ from tamis.skipping.prune import ConjunctOutcome
 
 FUNCTION = "tamis.scan.planning.slices:plan_slice"
 
-FILES_TOGETHER = 1024
+FILES_PER_SLICE = 1024
 """The number of files in a slice."""
 
 _FILE_COLUMNS = ("path", "size", "modified_ns")
@@ -81,15 +81,15 @@ class SlicePlanner:
     to_pages: bool = True
     index: FileIndex | None = None
     """Indexed metadata of files, whose footers are not read for a plan."""
-    described: tuple[Column, ...] = ()
+    with_statistics: tuple[Column, ...] = ()
     """Columns besides those of the filter whose metadata is returned with row groups."""
 
     def plan(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> Planned:
         """Return the row groups and pages to read from some files, and the metrics of the levels below row groups."""
-        row_groups = self.row_groups(files, partitions, keep_contents=keep_contents)
-        return self.below(files, row_groups) if self.to_pages else (row_groups, [])
+        row_groups = self.plan_row_groups(files, partitions, keep_contents=keep_contents)
+        return self.plan_pages(files, row_groups) if self.to_pages else (row_groups, [])
 
-    def row_groups(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> RowGroups:
+    def plan_row_groups(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> RowGroups:
         """Return the row groups to read from some files."""
         return plan_row_groups(
             self.storage,
@@ -101,10 +101,10 @@ class SlicePlanner:
             enabled="row_groups" in self.levels,
             keep_contents=keep_contents,
             index=self.index,
-            with_statistics=self.described,
+            with_statistics=self.with_statistics,
         )
 
-    def below(self, files: pa.Table, row_groups: RowGroups) -> Planned:
+    def plan_pages(self, files: pa.Table, row_groups: RowGroups) -> Planned:
         """Return the parts of row groups to read, and the metrics of the levels below them."""
         return self._below.narrow(files, row_groups)
 
@@ -117,12 +117,12 @@ class SlicePlanner:
 def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planning | None, name: str) -> Planned:
     """Plan all files of a listing, in the engine that `planning` chooses or in this process."""
     count = listing.files.num_rows
-    slices = [listing.slice(start, FILES_TOGETHER) for start in range(0, count, FILES_TOGETHER)]
+    slices = [listing.slice(start, FILES_PER_SLICE) for start in range(0, count, FILES_PER_SLICE)]
     engine = None
     # Indexed files cost almost nothing to plan.
-    unknown = count if planner.index is None else count - int(planner.index.knows(listing.files).sum())
+    unknown = count if planner.index is None else count - int(planner.index.has_entries(listing.files).sum())
     if planning is not None and unknown:
-        count_of_slices = -(-unknown // FILES_TOGETHER)
+        count_of_slices = -(-unknown // FILES_PER_SLICE)
         engine = planning.choose_engine(planner.storage, count_of_slices, unknown * SMALL_READ)
     if engine is not None:
         return _concatenate_plans(_plan_in_engine(engine, planner, slices, name))
@@ -189,11 +189,11 @@ def _concatenate_plans(planned: Sequence[Planned]) -> Planned:
         for level in levels:
             below.setdefault(level.level, []).append(level)
     joined = RowGroups(
-        concatenated(
+        concatenate_units(
             [replace(one.units, file=one.units.file + start) for one, start in zip(each, starts, strict=False)]
         ),
         [rows for one in each for rows in one.group_rows],
-        np.concatenate([one.unmatched for one in each]),
+        np.concatenate([one.residual for one in each]),
         report,
         [content for one in each for content in one.contents],
         pa.concat_batches([one.metadata for one in each]),
@@ -245,7 +245,7 @@ def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:
     metrics = json.dumps([asdict(report) for report in (row_groups.report, *below)])
     yield _make_batch(metrics=pa.array([metrics]))
     yield _make_batch(group_rows=pa.array([list(rows) for rows in row_groups.group_rows], _NUMBERS))
-    residual = row_groups.unmatched
+    residual = row_groups.residual
     offsets = np.arange(len(units) + 1, dtype=np.int32) * residual.shape[1]
     keys = zip(units.file.tolist(), units.row_group.tolist(), strict=True)
     selections = [row_groups.selections.get(key) for key in keys]
@@ -297,10 +297,10 @@ def _decode_report(given: Mapping[str, Any]) -> LevelReport:
 
 LEVELS_BELOW = ("bloom", "pages", "dictionary")
 
-SMALLEST = 256 * 1024
+MIN_BYTES_TO_PRUNE_PAGES = 256 * 1024
 """A row group with fewer needed bytes is read whole: reading its page index would cost as much."""
 
-READ_WHOLE = f"read whole: row groups under {SMALLEST // 1024} KiB"
+READ_WHOLE = f"read whole: row groups under {MIN_BYTES_TO_PRUNE_PAGES // 1024} KiB"
 
 
 @dataclass(frozen=True)
@@ -318,17 +318,17 @@ class PageLevels:
         """Return the remaining parts of row groups, and the metrics of each level."""
         enabled = [level for level in LEVELS_BELOW if level in self.levels]
         units = row_groups.units
-        asked = row_groups.unmatched.any(axis=1) & (units.bytes >= SMALLEST)
+        asked = row_groups.residual.any(axis=1) & (units.bytes >= MIN_BYTES_TO_PRUNE_PAGES)
         if FILE_FORMAT in files.column_names:
             asked &= is_parquet(files)[units.file]
         if not enabled:
             return row_groups, []
         if not asked.any():
-            if row_groups.unmatched.any():
+            if row_groups.residual.any():
                 row_groups.report.note = READ_WHOLE
             return row_groups, []
         wanted = np.unique(units.file[asked])
-        chosen = taken(files, wanted)
+        chosen = take_rows(files, wanted)
         paths, sizes, times = (chosen[name].to_pylist() for name in ("path", "size", "modified_ns"))
 
         def narrow_file(index: int) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
@@ -353,7 +353,7 @@ class PageLevels:
         ]
         units, metadata = row_groups.units.take(own), row_groups.metadata
         described = metadata if len(own) == metadata.num_rows else metadata.take(pa.array(own))
-        before = Remaining.from_row_groups(units.row_group.tolist(), described, row_groups.unmatched[own])
+        before = Remaining.from_row_groups(units.row_group.tolist(), described, row_groups.residual[own])
         sizes = dict(zip(units.row_group.tolist(), units.bytes.tolist(), strict=True))
         with source.open() as opened:
             narrower = RowRangePruner(source, opened, self.given, schema.find_leaves_at(paths), names, sizes)
@@ -372,7 +372,7 @@ def _merge_row_groups(
 ) -> tuple[RowGroups, list[LevelReport]]:
     """Merge the row groups that bypassed the levels with the remaining parts of the others, in file order."""
     kept = [row_groups.units.take(~asked)]
-    residual = [row_groups.unmatched[~asked]]
+    residual = [row_groups.residual[~asked]]
     selections: dict[tuple[int, int], RowSelection] = {}
     reports: dict[str, LevelReport] = {}
     for file, (remaining, sizes, own_reports) in narrowed.items():
@@ -386,20 +386,20 @@ def _merge_row_groups(
         columns = ([file] * len(groups), groups, rows, list(sizes.values()))
         kept.append(Units(*(np.array(column, np.int64) for column in columns)))
         of_groups = [remaining.find_residual(group) for group in groups]
-        residual.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
+        residual.append(np.array(of_groups, bool).reshape(len(groups), row_groups.residual.shape[1]))
         for report in own_reports:
             if report.level in reports:
                 reports[report.level].add(report)
             else:
                 reports[report.level] = report
     for report in reports.values():
-        report.add_bypassed(len(kept[0]), kept[0].size)
-    units = concatenated(kept)
+        report.add_bypassed(len(kept[0]), kept[0].total_bytes)
+    units = concatenate_units(kept)
     order = np.lexsort((units.row_group, units.file))
     merged = replace(
         row_groups,
         units=units.take(order),
-        unmatched=np.concatenate(residual)[order],
+        residual=np.concatenate(residual)[order],
         selections=selections,
     )
     return merged, [reports[level] for level in levels if level in reports and _has_effect(reports[level])]

@@ -15,9 +15,9 @@ from tamis.formats.source import absent_column_name, parse_absent_column_name
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.selection.row_selection import RowSelection
-from tamis.scan.planning.tasks import ScanTask, as_type, partition_values_of
+from tamis.scan.planning.tasks import ScanTask, cast_partition_value, read_partition_values
 from tamis.scan.reading.task_reader import TaskReader
-from tamis.scan.scan import Scan, planner_of
+from tamis.scan.scan import Scan, get_planner
 from tamis.skipping.predicate import predicate_from_json, predicate_to_json
 
 _NUMBERS = pa.list_(types.LONG)
@@ -52,7 +52,9 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
             "residual": list(task.residual),
             "selection": None if task.selection is None else _selection_to_dict(task.selection),
             "file_format": task.file_format,
-            "partition_values": {each.name: as_type(task.partition_values[each.name], each.type) for each in values},
+            "partition_values": {
+                each.name: cast_partition_value(task.partition_values[each.name], each.type) for each in values
+            },
             "where_absent": {_absent_column_name(key): [value] for key, value in task.where_absent.items()},
         }
         for task in tasks
@@ -64,7 +66,7 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
     """Return the tasks in a table of `tasks_to_table`."""
     absent, values = (table[name].combine_chunks() for name in ("where_absent", "partition_values"))
     shared = (
-        [{}] * len(table) if not values.type.num_fields else partition_values_of(pa.Table.from_struct_array(values))
+        [{}] * len(table) if not values.type.num_fields else read_partition_values(pa.Table.from_struct_array(values))
     )
     return [
         ScanTask(
@@ -98,7 +100,7 @@ def _selection_from_dict(given: dict[str, Any]) -> RowSelection:
 
 def get_task_reader(scan: Scan) -> TaskReader:
     """Return the reader of the tasks in a scan's plan."""
-    return planner_of(scan).reader
+    return get_planner(scan).reader
 
 
 def reader_to_json(reader: TaskReader) -> dict[str, Any]:

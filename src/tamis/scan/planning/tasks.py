@@ -14,8 +14,8 @@ from tamis.formats.source import PARQUET
 from tamis.parquet.reading.conform import Constants
 from tamis.parquet.selection.row_selection import RowSelection
 
-MOST_TOGETHER = 64
-MOST_BYTES_TOGETHER = 1024 * 1024
+MAX_TASKS_PER_GROUP = 64
+MAX_BYTES_PER_GROUP = 1024 * 1024
 """The maximum number of row groups, and of their compressed bytes, that are read as one unit of work."""
 
 
@@ -32,7 +32,7 @@ class ScanTask:
     bytes: int
     """The compressed bytes of the columns that are needed."""
     partition_values: Mapping[str, pa.Scalar]
-    """Adjacent tasks of one partition share one mapping: see `partition_values_of`."""
+    """Adjacent tasks of one partition share one mapping: see `read_partition_values`."""
     residual: tuple[int, ...]
     selection: RowSelection | None = None
     """The rows to read, numbered within the row group; None for all."""
@@ -44,7 +44,7 @@ class ScanTask:
     """The constant values of columns that the file lacks."""
 
 
-def partition_values_of(partitions: pa.Table) -> list[Mapping[str, pa.Scalar]]:
+def read_partition_values(partitions: pa.Table) -> list[Mapping[str, pa.Scalar]]:
     """Return the partition values of each file, as Arrow scalars: Python has no year 10000, and -0.0 equals 0.0 there.
 
     Adjacent files with identical values share one mapping, so that a reader can compare them by identity.
@@ -71,13 +71,13 @@ def _differs_from_previous(values: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(differs)
 
 
-def as_type(value: pa.Scalar, data_type: pa.DataType) -> pa.Scalar:
+def cast_partition_value(value: pa.Scalar, data_type: pa.DataType) -> pa.Scalar:
     """Return a partition value in the type that the reader has for the column."""
     return value if value.type == data_type else value.cast(data_type)
 
 
-def put_together(
-    tasks: Iterable[ScanTask], most_rows: int | None = None, most: int = MOST_TOGETHER
+def group_tasks(
+    tasks: Iterable[ScanTask], most_rows: int | None = None, most: int = MAX_TASKS_PER_GROUP
 ) -> Iterator[list[ScanTask]]:
     """Yield the tasks in order, in groups of at most `most`: small tasks together, a large one alone.
 
@@ -87,7 +87,7 @@ def put_together(
     size = rows = 0
     for task in tasks:
         is_full = len(group) == most or (most_rows is not None and rows >= most_rows)
-        if group and (is_full or size + task.bytes > MOST_BYTES_TOGETHER):
+        if group and (is_full or size + task.bytes > MAX_BYTES_PER_GROUP):
             yield group
             group, size, rows = [], 0, 0
         group.append(task)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 BYTES_PER_KEY = 8
-ENOUGH_ROWS = 100_000
-MOST_TO_PASS = 0.5
+MIN_ROWS_TO_JUDGE = 100_000
+MAX_SELECTIVITY = 0.5
 """If a larger share of the first `ENOUGH_ROWS` rows passes, the filter does not pay and stops."""
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
@@ -25,7 +25,7 @@ _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 Bits = npt.NDArray[np.bool_]
 
 
-class KeySieve:
+class BloomJoinFilter:
     """A Bloom filter of keys of one type. It is compared by identity."""
 
     def __init__(self, keys: pa.Array) -> None:
@@ -44,7 +44,7 @@ class KeySieve:
         is_temporal = pa.types.is_temporal(data_type) and not pa.types.is_interval(data_type)
         return bool(pa.types.is_integer(data_type) or is_temporal)
 
-    def may_be_in(self, values: pa.Array) -> Bits:
+    def may_contain(self, values: pa.Array) -> Bits:
         """Return which values may be keys; NULL never is."""
         assert values.type == self.type
         numbers = _to_integers(values)
@@ -60,8 +60,8 @@ class KeySieve:
         return (numbers * np.uint64(factor)) >> self._shift
 
 
-def sieved(
-    batches: Iterable[pa.RecordBatch], join_filter: KeySieve, column: tuple[str, ...]
+def apply_join_filter(
+    batches: Iterable[pa.RecordBatch], join_filter: BloomJoinFilter, column: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows whose column may be a key, as long as the filter drops many rows."""
     seen = passed = 0
@@ -70,12 +70,12 @@ def sieved(
         values = batch.column(column[0])
         if len(column) > 1:
             values = pc.struct_field(values, list(column[1:]))
-        mask = join_filter.may_be_in(values)
+        mask = join_filter.may_contain(values)
         count = int(np.count_nonzero(mask))
         seen, passed = seen + len(mask), passed + count
         if count:
             yield batch if count == len(mask) else batch.filter(pa.array(mask))
-        if seen >= ENOUGH_ROWS and passed > MOST_TO_PASS * seen:
+        if seen >= MIN_ROWS_TO_JUDGE and passed > MAX_SELECTIVITY * seen:
             break
     yield from batches
 

@@ -19,10 +19,10 @@ R = TypeVar("R")
 QUEUED_RESULTS = 2
 """The number of results of one task that are queued before the task waits for the consumer."""
 
-MOST_WEIGHT = 256 * 1024 * 1024
+MAX_RUNNING_BYTES = 256 * 1024 * 1024
 """The maximum bytes that running tasks hold together, on any number of processors; two tasks always run."""
 
-LIGHT = 52 * 1024 * 1024
+MAX_BYTES_WITHOUT_THREAD = 52 * 1024 * 1024
 """A single task of at most this weight (a row group of about 4 MiB) does not pay for a thread."""
 
 _WAKE_UP_SECONDS = 0.05
@@ -78,7 +78,7 @@ def run_tasks(
     first, second = next(tasks, None), next(tasks, None)
     if first is None:
         return
-    if second is None and weigh(first) <= LIGHT:
+    if second is None and weigh(first) <= MAX_BYTES_WITHOUT_THREAD:
         yield from run(first)
         return
     tasks = chain((first,) if second is None else (first, second), tasks)
@@ -107,7 +107,7 @@ def run_tasks(
 
 
 def _is_light(running_tasks: deque[tuple[_Stream[R], Future[None], int]]) -> bool:
-    return len(running_tasks) < 2 or sum(weight for _, _, weight in running_tasks) < MOST_WEIGHT
+    return len(running_tasks) < 2 or sum(weight for _, _, weight in running_tasks) < MAX_RUNNING_BYTES
 
 
 def _fill(stream: _Stream[R], run: Callable[[T], Iterator[R]], task: T) -> None:
@@ -116,12 +116,12 @@ def _fill(stream: _Stream[R], run: Callable[[T], Iterator[R]], task: T) -> None:
 
 # --- Coalescing of small batches: each step over a batch has a fixed cost ---------------------------------------------
 
-ENOUGH_ROWS = 128 * 1024
-ENOUGH_BYTES = 16 * 1024 * 1024
+TARGET_BATCH_ROWS = 128 * 1024
+TARGET_BATCH_BYTES = 16 * 1024 * 1024
 
 
 def coalesce_batches(
-    batches: Iterable[pa.RecordBatch], enough_rows: int = ENOUGH_ROWS, enough_bytes: int = ENOUGH_BYTES
+    batches: Iterable[pa.RecordBatch], enough_rows: int = TARGET_BATCH_ROWS, enough_bytes: int = TARGET_BATCH_BYTES
 ) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in the same order, in batches of about the given size.
 

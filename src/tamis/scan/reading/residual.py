@@ -33,7 +33,7 @@ class Residual:
             batch = batch.filter(mask(batch))
         return batch
 
-    def matching(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    def find_matches(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """Return the rows for which every conjunct is TRUE, and their positions in the batch."""
         positions: npt.NDArray[np.int64] | None = None
         for mask in self._masks():

@@ -25,7 +25,7 @@ _POLARS_DIGITS = 38
 _HINT = "leave it out, cast it in a query, or use to_arrow()"
 
 
-def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
+def to_pandas_frame(rows: pa.Table) -> pandas.DataFrame:
     """Return the rows as a pandas DataFrame."""
     try:
         import pandas  # noqa: F401  # pyarrow's own error does not say how to install it
@@ -44,7 +44,7 @@ def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
         raise UnsupportedFeature(f"pandas cannot hold the rows: {to_one_line(error)}. Use to_arrow()") from error
 
 
-def polars_frame(rows: pa.Table) -> polars.DataFrame:
+def to_polars_frame(rows: pa.Table) -> polars.DataFrame:
     """Return the rows as a polars DataFrame."""
     try:
         import polars

@@ -12,9 +12,9 @@ from tamis.formats.source import FileListing
 from tamis.io.listing import check_unchanged
 from tamis.io.storage import Storage
 from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
-from tamis.scan.planning.projection import Path, refuse_not_read
+from tamis.scan.planning.projection import Path, reject_unsupported_types
 from tamis.scan.planning.scan_planner import ScanPlanner
-from tamis.scan.planning.tasks import MOST_TOGETHER, ScanTask, put_together
+from tamis.scan.planning.tasks import MAX_TASKS_PER_GROUP, ScanTask, group_tasks
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.report.report import add_level
 from tamis.skipping.metrics import LevelReport
@@ -31,7 +31,7 @@ and the first rows come soon. Footers of local files take hardly any time."""
 
 def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan, batch by batch in the order of the files; memory does not grow with the table."""
-    refuse_not_read(planner.source.schema, planner.projection)
+    reject_unsupported_types(planner.source.schema, planner.projection)
     run = Run(planner, planner.projection, planner.listing)
     remaining = planner.limit
     try:
@@ -40,7 +40,7 @@ def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
             return
         with planner.name_version_of_missing_file():
             # If no column of a file is read, only this check detects that the file was replaced.
-            tasks = run.tasks() if planner.reads_data_columns else check_files(run.tasks(), planner.storage)
+            tasks = run.plan_tasks() if planner.reads_data_columns else check_files(run.plan_tasks(), planner.storage)
             for batch in run_tasks(tasks, planner.reader.read, estimate_bytes):
                 if remaining is not None:
                     batch = batch.slice(0, remaining)
@@ -60,11 +60,11 @@ def count_rows(planner: ScanPlanner) -> int:
     found, rest, counted_files = _count_matched_files(planner.list_with_rows())
     check_unchanged(planner.storage, counted_files)
     run = Run(planner, (), rest)
-    run.count_known(found)
+    run.add_answered_rows(found)
     limit = planner.limit
     try:
         is_enough = limit is not None and found >= limit
-        tasks = iter(()) if is_enough else check_files(run.tasks(), planner.storage)
+        tasks = iter(()) if is_enough else check_files(run.plan_tasks(), planner.storage)
         with planner.name_version_of_missing_file():
             for counted in run_tasks(tasks, lambda tasks: iter([planner.reader.count(tasks)]), estimate_bytes):
                 found += counted
@@ -80,9 +80,9 @@ def count_rows(planner: ScanPlanner) -> int:
 
 def _count_matched_files(listing: FileListing) -> tuple[int, FileListing, pa.Table]:
     """Return the rows of fully matched files whose row counts are known, the other files, and those files."""
-    if listing.rows is None or listing.matched is None:
+    if listing.rows is None or listing.fully_matched is None:
         return 0, listing, listing.files.slice(0, 0)
-    is_counted = listing.matched & np.asarray(listing.rows.is_valid())
+    is_counted = listing.fully_matched & np.asarray(listing.rows.is_valid())
     found = pc.sum(listing.rows.filter(pa.array(is_counted))).as_py() or 0
     left = np.flatnonzero(~is_counted)
     # Taking no row of a large table would first copy all of it.
@@ -124,9 +124,9 @@ class Run:
         self.reduced_by: list[str] = ["end of reading"]
         """Why rows are not returned, besides the residual filter. A caller that reads to the end clears it."""
         self._plan = planner.find_page_plan(listing)
-        self._report = self._plan.report if self._plan is not None else planner.new_report(listing)
+        self._report = self._plan.report if self._plan is not None else planner.make_report(listing)
 
-    def count_known(self, rows: int) -> None:
+    def add_answered_rows(self, rows: int) -> None:
         """Add rows that metadata answers for and that are not read."""
         self._rows_planned += rows
 
@@ -134,10 +134,10 @@ class Run:
         """Add the metrics of a level that the caller planned."""
         add_level(self._report, level)
 
-    def tasks(self) -> Iterator[list[ScanTask]]:
+    def plan_tasks(self) -> Iterator[list[ScanTask]]:
         """Yield the row groups to read, in groups to be read together, planned a few files ahead of reading."""
         if self._plan is not None:
-            yield from self.group(self._plan.tasks)
+            yield from self.group_tasks(self._plan.tasks)
             return
         is_local = self._planner.storage.is_local
         start, count = 0, _FIRST_LOCAL_FILES if is_local and self._planner.limit is None else _FIRST_FILES
@@ -147,20 +147,20 @@ class Run:
             planned = self._planner.plan_slice(some, self._projection)
             for level in (planned.row_groups.report, *planned.below):
                 add_level(self._report, level)
-            yield from self.group(planned.tasks())
+            yield from self.group_tasks(planned.tasks())
             if self._has_enough:
                 return
             start += count
             count = min(count * 2, _MOST_FILES)
 
-    def group(self, tasks: Iterable[ScanTask]) -> Iterator[list[ScanTask]]:
+    def group_tasks(self, tasks: Iterable[ScanTask]) -> Iterator[list[ScanTask]]:
         """Yield tasks in groups to be read together, and count their rows."""
         storage = self._planner.storage
         # Ranges of remote files are fetched concurrently.
-        max_tasks = MOST_TOGETHER if storage.is_local else storage.threads
+        max_tasks = MAX_TASKS_PER_GROUP if storage.is_local else storage.threads
         limit = self._planner.limit
         certain = 0
-        for group in put_together(tasks, limit, max_tasks):
+        for group in group_tasks(tasks, limit, max_tasks):
             self._rows_planned += sum(task.row_count for task in group)
             yield group
             certain += sum(task.row_count for task in group if not task.residual)

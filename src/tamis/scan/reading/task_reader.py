@@ -4,7 +4,7 @@ Each step has a fixed cost, which many small row groups would pay many times. So
 opened once for all its row groups, what depends on a file's schema is computed once, and the rows of small row groups
 are coalesced before they are filtered.
 
-The last part, `PagedRows`, reads selected rows through pages, those of the filter's columns first.
+The last part, `PagedRowReader`, reads selected rows through pages, those of the filter's columns first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.formats.files.data_files import DataFile
 from tamis.formats.source import PARQUET
-from tamis.io.ranges import PrefetchedFile, RangedFile, file_of_ranges, read_ranges
+from tamis.io.ranges import PrefetchedFile, RangedFile, make_prefetched_file, read_ranges
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
@@ -37,17 +37,17 @@ from tamis.parquet.reading.page_reader import LeafPages, fetch_pages, read_rows
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.reading.row_group_reader import decode_row_group, make_dummy_batches
 from tamis.parquet.selection.row_selection import RowSelection
-from tamis.scan.planning.projection import Path, narrow
-from tamis.scan.planning.tasks import ScanTask, as_type
+from tamis.scan.planning.projection import Path, narrow_schema
+from tamis.scan.planning.tasks import ScanTask, cast_partition_value
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.reading.residual import Residual
 from tamis.skipping.predicate import Predicate
 from tamis.types import replace_view_types
 
-MOST_BY_PAGES = 0.5
+MAX_SHARE_BY_PAGES = 0.5
 """If a larger share of a row group is selected, all pages are read: one pass is faster than many small reads."""
 
-MOST_TO_FILTER_FIRST = 0.02
+MAX_SELECTIVITY_TO_FILTER_FIRST = 0.02
 """If a larger share of rows matches, most pages hold one of them, and all columns are read together."""
 
 
@@ -56,7 +56,7 @@ class _Fetched:
     """The fetched bytes of row groups of one file."""
 
     tasks: list[ScanTask]
-    reading: Reading
+    reading: ReadSchema
     footer: Footer
     leaves: list[int]
     source: pa.NativeFile | PrefetchedFile | None
@@ -105,7 +105,7 @@ class TaskReader:
     output_schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
-        self.output_schema = narrow(self.schema, self.projection)
+        self.output_schema = narrow_schema(self.schema, self.projection)
         self._reading = lru_cache(maxsize=None)(self._make_reading)
         self._selectivity = _Selectivity()
         self._readers_by_strategy = {
@@ -114,17 +114,17 @@ class TaskReader:
             _Strategy.WHOLE_FILES: self._read_whole_file,
         }
 
-    def _make_reading(self, residual: tuple[int, ...], projection: tuple[Path, ...]) -> Reading:
+    def _make_reading(self, residual: tuple[int, ...], projection: tuple[Path, ...]) -> ReadSchema:
         conjuncts = [self.predicate.conjuncts[index].predicate for index in residual]
-        return Reading(self.schema, projection, self.partition_columns, Residual(conjuncts) if conjuncts else None)
+        return ReadSchema(self.schema, projection, self.partition_columns, Residual(conjuncts) if conjuncts else None)
 
     def read(self, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of tasks, batch by batch, with the projected columns."""
         for batch in self._read_matching(tasks, self.projection):
             if batch.num_rows:
-                yield project(batch, self.output_schema)
+                yield project_batch(batch, self.output_schema)
 
-    def columns(self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
+    def read_columns(self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of tasks, with at least the columns of another projection."""
         for batch in self._read_matching(tasks, projection):
             if batch.num_rows:
@@ -165,7 +165,7 @@ class TaskReader:
         if task.content is not None:
             return _Strategy.ROW_GROUPS
         if task.selection is not None:
-            is_small = task.selection.row_count <= MOST_BY_PAGES * task.selection.total
+            is_small = task.selection.row_count <= MAX_SHARE_BY_PAGES * task.selection.total
             return _Strategy.PAGES if is_small else _Strategy.ROW_GROUPS
         return (
             _Strategy.FILTER_FIRST
@@ -181,25 +181,27 @@ class TaskReader:
         """
         if not projection or not self.may_filter_first:
             return False
-        if self._selectivity.matched > MOST_TO_FILTER_FIRST * self._selectivity.rows:
+        if self._selectivity.matched > MAX_SELECTIVITY_TO_FILTER_FIRST * self._selectivity.rows:
             return False
         source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns, self.names)
-        tested = set(self._reading(task.residual, ()).leaves(source.footer.schema))
-        others = [leaf for leaf in self._reading((), projection).leaves(source.footer.schema) if leaf not in tested]
+        tested = set(self._reading(task.residual, ()).find_leaves(source.footer.schema))
+        others = [
+            leaf for leaf in self._reading((), projection).find_leaves(source.footer.schema) if leaf not in tested
+        ]
         chunks = [source.chunk(task.row_group, leaf) for leaf in others]
         paged = sum(chunk.total_compressed_size for chunk in chunks if chunk.offset_index is not None)
-        return paged > WORTH_A_ROUND_TRIP[self.storage.is_local] and _can_assemble(source.footer.schema, others)
+        return paged > MIN_BYTES_FOR_SECOND_READ[self.storage.is_local] and _can_assemble(source.footer.schema, others)
 
     def _read_filtered_first(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows: read the filter's columns, then only the pages of the others that they need."""
         reading = self._reading(task.residual, ())
         assert reading.residual is not None
-        constants = reading.constants_of(task)
+        constants = reading.get_partition_constants(task)
         rows = 0
         found: list[npt.NDArray[np.int64]] = []
         for batch in self._decode(self._fetch([task], ())):
             given = conform_batch(batch, reading.schema, constants, "") if constants else batch
-            found.append(reading.residual.matching(given)[1] + rows)
+            found.append(reading.residual.find_matches(given)[1] + rows)
             rows += batch.num_rows
         positions = np.concatenate(found) if found else np.empty(0, np.int64)
         self._selectivity.add(rows, len(positions))
@@ -213,24 +215,27 @@ class TaskReader:
         assert task.selection is not None
         source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns, self.names)
         reading = self._reading(task.residual, projection)
-        by_column = reading.leaves_by_column(source.footer.schema)
+        by_column = reading.find_leaves_by_column(source.footer.schema)
         leaves = [leaf for found in by_column.values() for leaf in found]
         if not (source.has_page_locations(task.row_group, leaves) and _can_assemble(source.footer.schema, leaves)):
             # Whole chunks are needed, so they are read once.
             yield from self._read_row_groups([task], projection)
             return
-        constants: Constants = {**reading.constants_of(task), **reading.lacking(task, source.footer.schema)}
-        rows = PagedRows(source, task.row_group, reading.schema, by_column, constants, reading.residual)
+        constants: Constants = {
+            **reading.get_partition_constants(task),
+            **reading.find_absent_constants(task, source.footer.schema),
+        }
+        rows = PagedRowReader(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
             yield from rows.read(file, task.selection, source.rows_of_a_batch(task.row_group, leaves))
 
     def _read_whole_file(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of a file that is not Parquet."""
         reading = self._reading(task.residual, projection)
-        constants = reading.constants_of(task)
+        constants = reading.get_partition_constants(task)
         rows = task.row_count if task.selection is None else task.selection.total
         file = DataFile(self.storage, task.path, task.size, task.file_format, rows)
-        decoded = file.read(reading.of_files, self.names, task.where_absent)
+        decoded = file.read(reading.file_schema, self.names, task.where_absent)
         for batch in decoded if task.selection is None else _select(decoded, task.selection):
             if constants:
                 batch = conform_batch(batch, reading.schema, constants, "")
@@ -250,10 +255,10 @@ class TaskReader:
         first = tasks[0]
         footer, content = load_footer(self.storage, first.path, first.size, first.modified_ns, self.names)
         reading = self._reading(first.residual, projection)
-        leaves = reading.leaves(footer.schema)
+        leaves = reading.find_leaves(footer.schema)
         if not leaves:
             return _Fetched(tasks, reading, footer, leaves, None)
-        location = self.storage.place(first.path)
+        location = self.storage.format_path(first.path)
         ranges = [
             found
             for task in tasks
@@ -264,14 +269,14 @@ class TaskReader:
             return _Fetched(tasks, reading, footer, leaves, pa.BufferReader(whole))
         buffers = read_ranges(self.storage, first.path, ranges, size=first.size, modified_ns=first.modified_ns)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
-        return _Fetched(tasks, reading, footer, leaves, file_of_ranges(fetched, first.size, location))
+        return _Fetched(tasks, reading, footer, leaves, make_prefetched_file(fetched, first.size, location))
 
     def _decode_and_filter(self, files: list[_Fetched]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of files that share their partition values and residual filter."""
         reading = files[0].reading
-        constants = reading.constants_of(files[0].tasks[0])
+        constants = reading.get_partition_constants(files[0].tasks[0])
         decoded: Iterator[pa.RecordBatch] = chain.from_iterable(self._decode(file) for file in files)
-        if reading.can_join and (len(files) > 1 or len(files[0].tasks) > 1):
+        if reading.can_coalesce and (len(files) > 1 or len(files[0].tasks) > 1):
             decoded = coalesce_batches(decoded)
         for batch in decoded:
             if constants:
@@ -280,10 +285,10 @@ class TaskReader:
 
     def _decode(self, file: _Fetched) -> Iterator[pa.RecordBatch]:
         """Yield the rows of row groups of one file, conformed to the table except for its partition columns."""
-        location = self.storage.place(file.tasks[0].path)
-        wanted = file.reading.of_files
+        location = self.storage.format_path(file.tasks[0].path)
+        wanted = file.reading.file_schema
         names = None if self.names is None else self.names.for_file(file.footer.schema.physical_arrow, location)
-        constants = file.reading.lacking(file.tasks[0], file.footer.schema)
+        constants = file.reading.find_absent_constants(file.tasks[0], file.footer.schema)
         for decoded in _decode_row_groups(file, location):
             batch = decoded if names is None or not file.leaves else names.rename_batch(decoded)
             # A batch without columns would lose its length.
@@ -329,7 +334,7 @@ def _can_assemble(schema: FileSchema, leaves: Collection[int]) -> bool:
     return all(can_assemble(field.type) for field, own in schema.columns if not wanted.isdisjoint(own))
 
 
-def project(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def project_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns of a schema, with structs narrowed to its fields."""
     arrays = [_narrow_array(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -345,7 +350,7 @@ def _narrow_array(values: pa.Array, target: pa.DataType) -> pa.Array:
 # --- The columns to read ----------------------------------------------------------------------------------------------
 
 
-class Reading:
+class ReadSchema:
     """The columns to read for tasks with the same residual filter."""
 
     def __init__(
@@ -358,21 +363,21 @@ class Reading:
         self.residual = residual
         self._table = schema
         tested = [column.path for column in residual.columns] if residual is not None else []
-        self.schema = narrow(schema, (*projection, *tested))
+        self.schema = narrow_schema(schema, (*projection, *tested))
         self.constants = [name for name in self.schema.names if name in partition_columns]
-        self.of_files = pa.schema([field for field in self.schema if field.name not in partition_columns])
-        self.can_join = not any(pa.types.is_dictionary(data_type) for data_type in _iterate_types(self.of_files))
+        self.file_schema = pa.schema([field for field in self.schema if field.name not in partition_columns])
+        self.can_coalesce = not any(pa.types.is_dictionary(data_type) for data_type in _iterate_types(self.file_schema))
         self._leaves: dict[FileSchema, dict[str, list[int]]] = {}
 
-    def leaves(self, schema: FileSchema) -> list[int]:
+    def find_leaves(self, schema: FileSchema) -> list[int]:
         """Return the leaf columns to read from files with a schema."""
-        return sorted(leaf for found in self.leaves_by_column(schema).values() for leaf in found)
+        return sorted(leaf for found in self.find_leaves_by_column(schema).values() for leaf in found)
 
-    def leaves_by_column(self, schema: FileSchema) -> dict[str, list[int]]:
+    def find_leaves_by_column(self, schema: FileSchema) -> dict[str, list[int]]:
         """Return the leaf columns to read from files with a schema, by the table column that needs them."""
         found = self._leaves.get(schema)
         if found is None:
-            found = {field.name: self._find_leaves(schema, field) for field in self.of_files}
+            found = {field.name: self._find_leaves(schema, field) for field in self.file_schema}
             self._leaves[schema] = found
         return found
 
@@ -381,16 +386,16 @@ class Reading:
         _reject_shredded_variants(self._table, schema, paths)
         return sorted({leaf for path in paths for leaf in schema.find_leaves_to_read(path)})
 
-    def constants_of(self, task: ScanTask) -> Constants:
+    def get_partition_constants(self, task: ScanTask) -> Constants:
         """Return the partition values of a task that the scan needs."""
         values = task.partition_values
-        return {name: as_type(values[name], self.schema.field(name).type) for name in self.constants}
+        return {name: cast_partition_value(values[name], self.schema.field(name).type) for name in self.constants}
 
-    def lacking(self, task: ScanTask, schema: FileSchema) -> Constants:
+    def find_absent_constants(self, task: ScanTask, schema: FileSchema) -> Constants:
         """Return the known values of columns that a file with a schema lacks."""
         if not task.where_absent:
             return {}
-        found = self.leaves_by_column(schema)
+        found = self.find_leaves_by_column(schema)
         return {
             key: value
             for key, value in task.where_absent.items()
@@ -427,12 +432,12 @@ def _reject_shredded_variants(table: pa.Schema, schema: FileSchema, paths: Colle
 # Rows are read in parts, so that memory stays bounded. Of each part the filter's columns are read first if that saves
 # more than it costs: rows that the filter rejects need no other column (late materialisation).
 
-WORTH_A_ROUND_TRIP = {True: 64 * 1024, False: 2 * 1024 * 1024}
+MIN_BYTES_FOR_SECOND_READ = {True: 64 * 1024, False: 2 * 1024 * 1024}
 """The bytes of other columns that are worth a second round of requests, locally (True) and remotely: a remote request
 waits about 30 ms, in which a connection moves about as much; a local one costs as much as decoding 64 KiB."""
 
 
-class PagedRows:
+class PagedRowReader:
     """Reads rows of one row group through pages. `schema` is the table's, narrowed to the columns to read."""
 
     def __init__(
@@ -464,7 +469,7 @@ class PagedRows:
             elif not self._should_filter_first(pages, others, part):
                 yield self._residual.filter(self._read_columns(file, pages, self._schema.names, part))
             else:
-                batch, positions = self._residual.matching(self._read_columns(file, pages, first, part))
+                batch, positions = self._residual.find_matches(self._read_columns(file, pages, first, part))
                 if batch.num_rows:
                     left = part.and_then(RowSelection.from_indices(positions, part.row_count))
                     yield _combine_columns(batch, self._read_columns(file, pages, others, left), self._schema)
@@ -482,7 +487,7 @@ class PagedRows:
     ) -> bool:
         """Return whether reading these columns after the others may save more than another round costs."""
         size = sum(pages[leaf].count_bytes_for(selection) for name in columns for leaf in self._leaves.get(name, ()))
-        return size > WORTH_A_ROUND_TRIP[self._source.storage.is_local]
+        return size > MIN_BYTES_FOR_SECOND_READ[self._source.storage.is_local]
 
     def _read_columns(
         self, file: RangedFile, pages: Mapping[int, LeafPages], columns: Sequence[str], selection: RowSelection

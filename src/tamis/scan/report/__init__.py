@@ -1,2 +1,2 @@
 """Reports: the metrics of all levels (`report`), the `funnel` as text and HTML, and the chart of page bounds
-(`page_ranges_svg`)."""
+(`draw_page_ranges`)."""

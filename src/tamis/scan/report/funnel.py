@@ -36,7 +36,7 @@ def format_bytes(count: int | None) -> str:
     return f"{count} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
-def outcome_text(outcome: ConjunctOutcome) -> str:
+def describe_outcome(outcome: ConjunctOutcome) -> str:
     """Describe the effect of a conjunct."""
     if outcome.skipped:
         return f"skipped {outcome.skipped:,}"
@@ -68,7 +68,7 @@ def _format_read(report: Report) -> str | None:
     return f"read {format_bytes(report.bytes_read)} in {format_count(report.requests or 0, 'request')}"
 
 
-def funnel_text(report: Report) -> str:
+def format_funnel(report: Report) -> str:
     """Return the report as aligned lines."""
     if report.note is not None:
         return f"{_format_title(report)}\n\n{report.note}"
@@ -89,14 +89,14 @@ def funnel_text(report: Report) -> str:
 
 
 def _format_details(level: LevelReport, width: int, longest: int) -> list[str]:
-    entries = [f"{outcome.predicate:<{longest}}   {outcome_text(outcome)}" for outcome in level.by_predicate]
+    entries = [f"{outcome.predicate:<{longest}}   {describe_outcome(outcome)}" for outcome in level.by_predicate]
     if level.note:
         # A note is a sentence: it must not widen the columns.
         entries.append(level.note)
     return [f"{'' if index else level.level:<{width}}   {entry}".rstrip() for index, entry in enumerate(entries)]
 
 
-def funnel_html(report: Report) -> str:
+def format_funnel_html(report: Report) -> str:
     """Return the report as an HTML table, for notebooks. All text from the data is escaped."""
     if report.note is not None:
         return f"<p>{escape(_format_title(report))}</p><p>{escape(report.note)}</p>"
@@ -105,7 +105,7 @@ def funnel_html(report: Report) -> str:
     for level in report.levels:
         cells = "".join(f'<td style="text-align:right">{escape(cell)}</td>' for cell in _format_cells(level)[1:])
         details = "<br>".join(
-            f"<code>{escape(outcome.predicate)}</code> {escape(outcome_text(outcome))}"
+            f"<code>{escape(outcome.predicate)}</code> {escape(describe_outcome(outcome))}"
             for outcome in level.by_predicate
         )
         body.append(f"<tr><th>{escape(level.level)}</th>{cells}<td>{details}</td></tr>")

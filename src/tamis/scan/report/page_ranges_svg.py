@@ -3,7 +3,7 @@
 If a column is sorted the bars rise like stairs, and a value is in the range of one of them. If it is shuffled each bar
 covers the whole range, so that a reader must read all pages. Dashed lines over the bars separate row groups.
 
-Up to `MOST_BARS` bars are drawn one by one. More bars would be narrower than a pixel: they are counted in cells, and a
+Up to `MAX_BARS` bars are drawn one by one. More bars would be narrower than a pixel: they are counted in cells, and a
 cell is darker the more of its pages cover it. So the size of the chart is bounded for every file.
 """
 
@@ -25,7 +25,7 @@ from tamis.errors import InvalidArgument
 from tamis.parquet.inspect.clustering import Clustering, has_both_bounds, rank_bounds
 from tamis.parquet.inspect.inspect_file import PAGES, ColumnInspection, FileInspection, Ranges
 
-MOST_BARS = 1_500
+MAX_BARS = 1_500
 _MAX_LINES = 60
 
 _WIDTH, _HEIGHT = 960, 540
@@ -43,7 +43,7 @@ Rectangles = tuple[Floats, Floats, Floats, Floats]
 """The left, top, width and height of rectangles."""
 
 
-def page_ranges_svg(found: FileInspection, column: ColumnInspection) -> str:
+def draw_page_ranges(found: FileInspection, column: ColumnInspection) -> str:
     """Return the chart as the text of an SVG file."""
     ranges = column.ranges
     known = has_both_bounds(ranges.lower, ranges.upper) & ~ranges.has_no_values
@@ -54,7 +54,7 @@ def page_ranges_svg(found: FileInspection, column: ColumnInspection) -> str:
             "statistics, has only NULL, or has a type without an order"
         )
     chosen = pa.array(known)
-    axis = value_axis(ranges.lower.filter(chosen), ranges.upper.filter(chosen))
+    axis = make_value_axis(ranges.lower.filter(chosen), ranges.upper.filter(chosen))
     frame = _Frame(left=_compute_left_margin(axis.ticks), rows=found.rows)
     unknown = ~known & ~ranges.has_no_values
     body = [
@@ -105,7 +105,7 @@ def _draw_bars(frame: _Frame, ranges: Ranges, known: npt.NDArray[np.bool_], axis
     # A range of one value is a line, which needs some thickness to be visible.
     missing = np.maximum(0, _THINNEST - (lows - highs)) / 2
     highs, lows = highs - missing, lows + missing
-    if len(starts) > MOST_BARS:
+    if len(starts) > MAX_BARS:
         return _draw_shaded(frame, starts, ends, highs, lows)
     gaps = np.minimum(1.0, (ends - starts) * 0.15)
     drawn = _draw_path((starts, highs, np.maximum(ends - starts - gaps, 0.4), lows - highs))
@@ -199,7 +199,7 @@ def _draw_labels(frame: _Frame, ticks: list[Tick]) -> str:
         _draw_text(text, frame.left - 8, y + 4, anchor="end", size=11, fill=_INK)
         for (_, text), y in zip(ticks, heights, strict=True)
     ]
-    for position, text in row_ticks(frame.rows):
+    for position, text in make_row_ticks(frame.rows):
         x = frame.left + position * frame.width
         drawn.append(f'<path d="M{x:.2f} {frame.bottom:g}v5" stroke="{_FAINT}"/>')
         # The last label must stay inside the chart.
@@ -228,7 +228,7 @@ def _draw_legend(frame: _Frame, ranges: Ranges, unknown: npt.NDArray[np.bool_], 
     unit = "page" if ranges.unit == PAGES else "row group"
     square = '<rect x="{x:g}" y="{y:g}" width="11" height="11" {style}/>'
     line = _draw_dashed("M{x:g} {y:g}m5 -3v17")
-    is_shaded = len(ranges.rows) - int(unknown.sum()) - int(ranges.has_no_values.sum()) > MOST_BARS
+    is_shaded = len(ranges.rows) - int(unknown.sum()) - int(ranges.has_no_values.sum()) > MAX_BARS
     bar = f"from min to max of {unit}s, darker where more of them" if is_shaded else f"from min to max of a {unit}"
     entries = [(square, f'fill="{_BAR}" fill-opacity="0.85"', bar)]
     if 1 < row_groups <= _MAX_LINES + 1:
@@ -248,7 +248,7 @@ def _draw_legend(frame: _Frame, ranges: Ranges, unknown: npt.NDArray[np.bool_], 
 # --- Texts -----------------------------------------------------------------------------------------------------------
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a share as a percentage.
 
     >>> percent(0.00123), percent(0.0512), percent(1.0)
@@ -262,7 +262,7 @@ def _describe_overlap(clustering: Clustering) -> str:
     unit = "page" if clustering.unit == PAGES else "row group"
     count = f"{clustering.units:,} {unit}{'' if clustering.units == 1 else 's'}"
     return (
-        f"Overlap {percent(clustering.overlap)}: a typical value is in the range of "
+        f"Overlap {format_percent(clustering.overlap)}: a typical value is in the range of "
         f"{_format_number(clustering.units_per_value)} of {count}"
     )
 
@@ -330,8 +330,8 @@ Positions = npt.NDArray[np.floating[Any]]
 Tick = tuple[float, str]
 """A position and its label."""
 
-MOST_TICKS = 7
-LONGEST_LABEL = 24
+MAX_TICKS = 7
+MAX_LABEL_LENGTH = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -343,7 +343,7 @@ class Axis:
     ticks: list[Tick]
 
 
-def value_axis(lower: pa.Array, upper: pa.Array) -> Axis:
+def make_value_axis(lower: pa.Array, upper: pa.Array) -> Axis:
     """Return the axis for known bounds; there must be at least one."""
     data_type = lower.type
     if types.is_text(data_type) or types.is_bytes(data_type):
@@ -353,7 +353,7 @@ def value_axis(lower: pa.Array, upper: pa.Array) -> Axis:
     return _make_integer_axis(lower, upper)
 
 
-def row_ticks(rows: int) -> list[Tick]:
+def make_row_ticks(rows: int) -> list[Tick]:
     """Return the ticks of an axis over the rows of a file."""
     return [(value / rows, f"{value:,}") for value in _choose_integer_steps(0, rows)] if rows else []
 
@@ -366,7 +366,7 @@ def _make_ranked_axis(lower: pa.Array, upper: pa.Array) -> Axis:
     highest = int(last.max())
     scale = 1 / highest if highest else 1.0
     shift = 0.0 if highest else 0.5
-    wanted = np.unique(np.linspace(0, highest, min(MOST_TICKS, highest + 1)).round().astype(np.int64))
+    wanted = np.unique(np.linspace(0, highest, min(MAX_TICKS, highest + 1)).round().astype(np.int64))
     ranks, where = np.unique(np.concatenate([first, last]), return_index=True)
     bounds = pa.chunked_array([lower, upper]).combine_chunks()
     labels = bounds.take(pa.array(where[np.searchsorted(ranks, wanted)]))
@@ -377,7 +377,7 @@ def _make_ranked_axis(lower: pa.Array, upper: pa.Array) -> Axis:
 def _format_label(value: pa.Scalar) -> str:
     text = value.as_py()
     shown = text.hex() if isinstance(text, bytes) else text or "''"
-    return shown if len(shown) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…"
+    return shown if len(shown) <= MAX_LABEL_LENGTH else shown[: MAX_LABEL_LENGTH - 1] + "…"
 
 
 # --- Floats ----------------------------------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ def _make_float_axis(lower: Positions, upper: Positions) -> Axis:
 
 
 def _choose_fraction_steps(low: float, high: float) -> Iterator[tuple[float, str]]:
-    rough = (high / MOST_TICKS) - (low / MOST_TICKS)
+    rough = (high / MAX_TICKS) - (low / MAX_TICKS)
     if rough <= 0 or not math.isfinite(1 / rough):
         # Too close together for further ticks.
         yield low, f"{low:g}"
@@ -414,7 +414,7 @@ def _choose_fraction_steps(low: float, high: float) -> Iterator[tuple[float, str
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     first = math.ceil(low / step)
-    for number in range(first, first + MOST_TICKS + 2):
+    for number in range(first, first + MAX_TICKS + 2):
         value = number * step
         if value > high:
             return
@@ -466,7 +466,7 @@ def _choose_ticks(low: int, high: int, data_type: pa.DataType) -> list[tuple[int
 
 
 def _choose_integer_steps(low: int, high: int) -> list[int]:
-    rough = max(1, -(-(high - low) // MOST_TICKS))
+    rough = max(1, -(-(high - low) // MAX_TICKS))
     power = 10 ** (len(str(rough)) - 1)
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     first = -(-low // step) * step
@@ -488,7 +488,7 @@ _STEPS = (
 
 
 def _choose_time_ticks(low: int, high: int, unit: str, per_second: float) -> list[tuple[int, str]]:
-    rough = (high - low) / per_second / MOST_TICKS
+    rough = (high - low) / per_second / MAX_TICKS
     _, count, step_unit = next((step for step in _STEPS if step[0] >= rough), _STEPS[-1])
     if low == high or not (_fits_unit(low, unit, step_unit) and _fits_unit(high, unit, step_unit)):
         return [(value, _format_time(value, unit)) for value in dict.fromkeys((low, high))]

@@ -39,14 +39,14 @@ class Report:
         } | ({} if self.note is None else {"note": self.note})
 
     def __str__(self) -> str:
-        from tamis.scan.report.funnel import funnel_text
+        from tamis.scan.report.funnel import format_funnel
 
-        return funnel_text(self)
+        return format_funnel(self)
 
     def _repr_html_(self) -> str:
-        from tamis.scan.report.funnel import funnel_html
+        from tamis.scan.report.funnel import format_funnel_html
 
-        return funnel_html(self)
+        return format_funnel_html(self)
 
 
 def add_level(report: Report, level: LevelReport) -> None:

@@ -57,16 +57,16 @@ def read_checkpoint_part(
     if size is None:
         found = find_file(storage, path)
         if found is None:
-            raise MissingFile(f"the checkpoint part '{storage.place(path)}' is gone")
+            raise MissingFile(f"the checkpoint part '{storage.format_path(path)}' is gone")
         size, modified_ns = found.size, found.modified_ns
     footer, content = load_footer(storage, path, size, modified_ns)
-    check_columns(footer.schema.arrow, storage.place(path))
+    check_columns(footer.schema.arrow, storage.format_path(path))
     wanted = [(column,) if isinstance(column, str) else tuple(column) for column in columns]
     needed = {*wanted, *([(name,) for name in _KEY_COLUMNS] if touched is not None else [])}
     logged = [("add", LOGGED_NAMES[name], *rest) for name, *rest in needed]
     names = {name for name, *_ in wanted}
     adds = _read_adds(storage, path, size, footer, logged, content, keep_row_group)
-    with translate_cast_errors(storage.place(path)):
+    with translate_cast_errors(storage.format_path(path)):
         for add in adds if touched is None or not len(touched) else _drop_touched(adds, touched):
             yield extract_live_columns(add, names)
 

@@ -22,7 +22,7 @@ from tamis.formats.delta.log.commits import ActionLines, read_actions
 from tamis.formats.delta.log.log_segment import LOG_DIRECTORY, Checkpoint, LogFile
 from tamis.io.listing import list_directory
 from tamis.io.storage import Storage
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.reading.row_group_reader import read_row_group
 
@@ -58,7 +58,7 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
         lambda file: load_footer(storage, file.path, file.size, file.modified_ns),
         checkpoint.files,
         storage.threads,
-        patience=LOCAL_PATIENCE if storage.is_local else 0.0,
+        patience=LOCAL_SOLO_SECONDS if storage.is_local else 0.0,
     )
     files = [_OpenedFile(storage, file, *loaded) for file, loaded in zip(checkpoint.files, footers, strict=True)]
     for file in files:
@@ -87,7 +87,7 @@ class _OpenedFile:
 
     @property
     def location(self) -> str:
-        return self.storage.place(self.file.path)
+        return self.storage.format_path(self.file.path)
 
     @property
     def may_have_adds(self) -> bool:
@@ -150,7 +150,7 @@ def find_sidecars(
     if not actions:
         return (), None
     note = None
-    location = storage.place(checkpoint.files[0].path)
+    location = storage.format_path(checkpoint.files[0].path)
     folder = f"{storage.root}/{LOG_DIRECTORY}/{SIDECAR_DIRECTORY}"
     listing = list_directory(storage, folder)
     columns = (listing.file_paths, listing.file_sizes, listing.file_modified_ns)
@@ -165,13 +165,17 @@ def find_sidecars(
             raise CorruptFile(f"the checkpoint '{location}' has a sidecar action without a path")
         file = known.get(posixpath.basename(unquote(name)))
         if file is None:
-            raise MissingFile(f"the sidecar '{storage.place(folder)}/{name}' of the checkpoint '{location}' is gone")
+            raise MissingFile(
+                f"the sidecar '{storage.format_path(folder)}/{name}' of the checkpoint '{location}' is gone"
+            )
         if size is not None and size != file[1]:
             raise CorruptFile(
-                f"the sidecar '{storage.place(file[0])}' has {file[1]} bytes, expected {size} by the checkpoint "
+                f"the sidecar '{storage.format_path(file[0])}' has {file[1]} bytes, expected {size} by the checkpoint "
                 f"'{location}'"
             )
         if file[0] in found:
-            note = f"the checkpoint '{location}' lists the sidecar '{storage.place(file[0])}' twice: it is read once"
+            note = (
+                f"the checkpoint '{location}' lists the sidecar '{storage.format_path(file[0])}' twice: it is read once"
+            )
         found[file[0]] = LogFile(*file, checkpoint.version, checkpoint.version)
     return tuple(found.values()), note

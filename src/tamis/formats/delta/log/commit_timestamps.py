@@ -26,7 +26,7 @@ from tamis.formats.delta.log.log_segment import LogFile, LogListing
 from tamis.formats.time_travel import EPOCH, format_milliseconds
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 
 COMMIT_INFO_BYTES = 64 * 1024
 """The number of bytes at the start, or the end, of a large commit in which `commitInfo` is searched first."""
@@ -128,7 +128,7 @@ def read_in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
     found = parse_in_commit_timestamp(info)
     if found is None:
         raise CorruptFile(
-            f"'{storage.place(commit.path)}' has no inCommitTimestamp, which the table's properties require: "
+            f"'{storage.format_path(commit.path)}' has no inCommitTimestamp, which the table's properties require: "
             "open the table by version instead of by timestamp"
         )
     return found
@@ -232,7 +232,7 @@ def read_history(
     commits = listing.list_commits(0, version)[::-1]
     if limit is not None:
         commits = commits[: max(limit, 0)]
-    patience = LOCAL_PATIENCE if storage.is_local else 0.0
+    patience = LOCAL_SOLO_SECONDS if storage.is_local else 0.0
     read = partial(read_commit_info, storage)
     infos = [info or {} for info in run_in_threads(read, commits, storage.threads, patience=patience)]
     versions = [commit.first for commit in commits]

@@ -29,7 +29,7 @@ from tamis.errors import CorruptFile
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 
 MOST_COMMIT_BYTES = 16 * 1024**3
 """A larger commit is rejected before memory is allocated: no writer writes one."""
@@ -119,7 +119,7 @@ class ActionLines:
         )
 
     def location(self, origin: int) -> str:
-        return self.storage.place(self.files[origin].path)
+        return self.storage.format_path(self.files[origin].path)
 
 
 def load_json(text: str) -> Any:
@@ -204,14 +204,14 @@ def _split_into_runs(files: Sequence[LogFile]) -> Iterator[tuple[int, list[LogFi
 
 def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[memoryview, Lines]:
     """Return the bytes of files, and their lines that are not blank."""
-    patience = LOCAL_PATIENCE if storage.is_local else 0.0
+    patience = LOCAL_SOLO_SECONDS if storage.is_local else 0.0
     buffers = run_in_threads(partial(read_whole, storage), files, storage.threads, patience=patience)
     content, ends_of_files = _join(buffers)
     lines, ends, is_odd = _split(content)
     odd = set(np.searchsorted(ends_of_files, ends[is_odd], side="left").tolist())
     if odd:
         buffers = [
-            _rewrite_one_action_per_line(buffer, storage.place(file.path)) if number in odd else buffer
+            _rewrite_one_action_per_line(buffer, storage.format_path(file.path)) if number in odd else buffer
             for number, (file, buffer) in enumerate(zip(files, buffers, strict=True))
         ]
         content, ends_of_files = _join(buffers)
@@ -284,7 +284,7 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
     """Return the same lines, with those at `unusual` positions rewritten to hold only their action."""
     texts: list[str] = lines.texts.to_pylist()
     for position in unusual.tolist():
-        location = storage.place(files[int(lines.origins[position])].path)
+        location = storage.format_path(files[int(lines.origins[position])].path)
         try:
             parsed = load_json(texts[position])
         except (ValueError, RecursionError) as error:
@@ -307,7 +307,9 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
 
 def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
     if file.size > MOST_COMMIT_BYTES:
-        raise CorruptFile(f"'{storage.place(file.path)}' has {file.size} bytes, expected at most {MOST_COMMIT_BYTES}")
+        raise CorruptFile(
+            f"'{storage.format_path(file.path)}' has {file.size} bytes, expected at most {MOST_COMMIT_BYTES}"
+        )
     with RangedFile(storage, file.path, file.size) as opened:
         return opened.read([(0, file.size)])[0]
 
@@ -366,7 +368,7 @@ def _describe_invalid_utf8(
         try:
             str(content[start:end], "utf-8")
         except UnicodeDecodeError as error:
-            return f"'{storage.place(file.path)}' is damaged: invalid UTF-8 at byte {error.start}"
+            return f"'{storage.format_path(file.path)}' is damaged: invalid UTF-8 at byte {error.start}"
         start = end
     return f"a commit of '{storage.uri}' is damaged: invalid UTF-8"
 

@@ -112,7 +112,7 @@ class LogListing:
 
     @property
     def location(self) -> str:
-        return self.storage.place(self.folder)
+        return self.storage.format_path(self.folder)
 
     @property
     def latest(self) -> int:
@@ -322,7 +322,7 @@ def find_deltas(listing: LogListing, version: int, wanted: int) -> tuple[LogFile
         file = following[version + 1][1]
         if file.size == 0:
             raise CorruptFile(
-                f"the commit '{listing.storage.place(file.path)}' is empty: it was not written completely. "
+                f"the commit '{listing.storage.format_path(file.path)}' is empty: it was not written completely. "
                 "Remove it if it is the last one and its writer failed"
             )
         deltas.append(file)

@@ -58,7 +58,7 @@ class FilePart:
     @property
     def location(self) -> str:
         """The location of the part, for messages."""
-        return self.storage.place(self.file.path) if self.file is not None else f"commits of {self.storage.uri}"
+        return self.storage.format_path(self.file.path) if self.file is not None else f"commits of {self.storage.uri}"
 
     @property
     def _is_touched(self) -> bool:

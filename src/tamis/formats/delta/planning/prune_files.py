@@ -45,7 +45,7 @@ from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.source import Sizes, sum_rows
 from tamis.io.storage import Storage
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_names
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -271,7 +271,7 @@ class PartPruner:
             log.close()
             return found
 
-        patience = LOCAL_PATIENCE if sum(map(len, chosen)) <= FEW_FILES else 0.0
+        patience = LOCAL_SOLO_SECONDS if sum(map(len, chosen)) <= FEW_FILES else 0.0
         found = run_in_threads(decode, by_part, self._threads, patience=patience)
         each = [one for part in found for one in part]
         names = {name: array.type for one in each for name, array in one.items()}

@@ -36,7 +36,7 @@ from tamis.io.listing import find_file
 from tamis.io.location import Location
 from tamis.io.other_stores import with_other_stores
 from tamis.io.storage import Storage, open_storage
-from tamis.io.storage_options import is_of_the_storage
+from tamis.io.storage_options import is_storage_option
 
 _S3_PREFIX, _CLIENT_PREFIX = "s3.", "client."
 _CREDENTIALS = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
@@ -58,7 +58,7 @@ def open_in_catalog(
     found = _find_table(opened, identifier)
     metadata = _read_metadata(found, storage_options)
     moved_to = _find_moved_folder(metadata, found, storage_options)
-    folder = (moved_to or _open_storage(metadata.location, found, storage_options)).allowing_outside(allow_outside)
+    folder = (moved_to or _open_storage(metadata.location, found, storage_options)).with_outside_links(allow_outside)
     folder = with_other_stores(folder) if allow_outside else folder
     relocation = Relocation(folder, metadata.location, allow_outside)
     if moved_to is not None and not relocate:
@@ -211,7 +211,7 @@ def select_storage_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     >>> select_storage_properties({"client.region": "eu-west-1", "s3.region": "us-east-1", "token": "of the catalog"})
     {'s3.region': 'us-east-1'}
     """
-    known = {name.lower(): value for name, value in properties.items() if value is not None and is_of_the_storage(name)}
+    known = {name.lower(): value for name, value in properties.items() if value is not None and is_storage_option(name)}
     s3_properties = {name: value for name, value in known.items() if name.startswith(_S3_PREFIX)}
     client_properties = {
         name.replace(_CLIENT_PREFIX, _S3_PREFIX, 1): value for name, value in known.items() if name not in s3_properties

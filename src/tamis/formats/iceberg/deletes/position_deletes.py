@@ -122,7 +122,7 @@ def read_deletion_vectors(storage: Storage, vectors: Sequence[DeletionVector]) -
 
 def _read_file(storage: Storage, vectors: Sequence[DeletionVector]) -> list[BitMap64]:
     first = vectors[0]
-    location = storage.place(first.path)
+    location = storage.format_path(first.path)
     with RangedFile(storage, first.path, first.size) as file:
         for vector in vectors:
             # Checked first, so that nothing beyond the file is read.

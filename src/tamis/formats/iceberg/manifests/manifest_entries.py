@@ -107,7 +107,7 @@ def read_manifest(
     unknown. `sequence_number` and `snapshot_id` are those of the manifest, which its entries may inherit.
     """
     content = read_file_bytes(storage, path)
-    file = open_avro(content, storage.place(path))
+    file = open_avro(content, storage.format_path(path))
     _check_spec(file, spec_id)
     has_statistics = bool(statistics) or of_compared
     maps = {name: map_id for name, map_id in STATISTICS.items() if has_statistics and (with_nans or name != "nans")}

@@ -19,7 +19,7 @@ from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, to_signed
 from tamis.formats.source import to_single_array
 from tamis.io.listing import find_file
-from tamis.io.ranges import NEVER_CHANGES, RangedFile
+from tamis.io.ranges import IMMUTABLE, RangedFile
 from tamis.io.storage import Storage
 
 DATA, DELETES = 0, 1
@@ -90,8 +90,8 @@ def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation
     storage = relocation.storage
     path = relocation.resolve(snapshot.manifest_list)
     if snapshot.snapshot_id in metadata.encrypted_snapshots:
-        raise make_encryption_error(f"'{storage.place(path)}', the manifest list of a snapshot,")
-    file = open_avro(read_file_bytes(storage, path), storage.place(path))
+        raise make_encryption_error(f"'{storage.format_path(path)}', the manifest list of a snapshot,")
+    file = open_avro(read_file_bytes(storage, path), storage.format_path(path))
     fields = Fields.of_table(file.read(), file.schema, file.location, _NAMES)
     files = pc.add(fields.get_optional(504, types.LONG), fields.get_optional(505, types.LONG))
     found = pa.table(
@@ -143,8 +143,8 @@ def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocatio
         path = relocation.resolve(location)
         entry = find_file(storage, path)
         if entry is None:
-            raise MissingFile(f"the manifest '{storage.place(path)}' does not exist")
-        spec = open_avro(read_file_bytes(storage, path), storage.place(path)).number("partition-spec-id")
+            raise MissingFile(f"the manifest '{storage.format_path(path)}' does not exist")
+        spec = open_avro(read_file_bytes(storage, path), storage.format_path(path)).number("partition-spec-id")
         found.append(
             {
                 "path": path,
@@ -160,7 +160,7 @@ def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocatio
 
 def read_file_bytes(storage: Storage, path: str, size: int | None = None) -> pa.Buffer:
     """Read all bytes of an immutable file."""
-    with RangedFile(storage, path, size, NEVER_CHANGES) as file:
+    with RangedFile(storage, path, size, IMMUTABLE) as file:
         return file.read([(0, file.size)])[0]
 
 

@@ -60,7 +60,7 @@ def is_metadata_file(uri: str) -> bool:
 
 def open_location(storage: Storage, *, relocate: bool = True, allow_outside: bool = False) -> OpenedTable:
     """Open a table by its folder or a metadata file."""
-    storage = storage.allowing_outside(allow_outside)
+    storage = storage.with_outside_links(allow_outside)
     if is_metadata_file(storage.root):
         opened = _open_file(storage, storage.root, allow_outside)
     else:
@@ -114,7 +114,7 @@ def _read_newest(storage: Storage) -> Metadata:
 
 
 def _read_metadata(storage: Storage, path: str) -> Metadata:
-    return parse_metadata(read_bytes(storage, path), storage.place(path))
+    return parse_metadata(read_bytes(storage, path), storage.format_path(path))
 
 
 def _find_by_content(storage: Storage, paths: Sequence[str]) -> Metadata:
@@ -123,7 +123,7 @@ def _find_by_content(storage: Storage, paths: Sequence[str]) -> Metadata:
     if len(paths) > _MAX_COMPARED_FILES:
         raise UnsupportedFeature(
             f"'{storage.uri}' has {len(paths)} metadata files without a version in their names, such as "
-            f"'{storage.place(paths[-1])}': {advice}"
+            f"'{storage.format_path(paths[-1])}': {advice}"
         )
     found = sorted((_read_metadata(storage, path) for path in paths), key=_get_update_order)
     newest = found[-1]
@@ -184,7 +184,7 @@ def _open_file(storage: Storage, path: str, allow_outside: bool) -> OpenedTable:
         content = read_bytes(storage, path)
     except MissingFile as error:
         raise TableNotFound(f"no metadata file at '{storage.uri}'") from error
-    metadata = parse_metadata(content, storage.place(path))
+    metadata = parse_metadata(content, storage.format_path(path))
     at_root = find_table_root(storage, metadata)
 
     def reopen() -> OpenedTable:

@@ -170,7 +170,7 @@ class Relocation:
         count = pc.sum(is_outside).as_py() or 0
         if not count:
             return None
-        first = self.storage.place(paths[is_outside.index(True).as_py()].as_py())
+        first = self.storage.format_path(paths[is_outside.index(True).as_py()].as_py())
         return f"{format_count(count, 'file')} outside the table's folder, such as '{first}'"
 
     def resolve_all(self, locations: pa.Array | pa.ChunkedArray) -> pa.Array:

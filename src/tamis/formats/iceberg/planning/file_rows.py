@@ -98,7 +98,7 @@ def read_manifest_files(arguments: Arguments, item: bytes) -> Iterator[FilesWith
     """Yield the data files of some manifests of one spec."""
     storage, table = arguments.storage, arguments.memoise(_parse_layout)
     manifests = [Manifest(*each) for each in json.loads(item)]
-    location = storage.place(manifests[0].path)
+    location = storage.format_path(manifests[0].path)
     spec = get_spec(table.specs, manifests[0].spec_id, f"'{location}'")
     columns = {table.ids[each.path]: each for each in arguments.memoise(read_columns) if each.path in table.ids}
     found = join_entries(spec, [read_entries(storage, each, tuple(columns)) for each in manifests], location)

@@ -140,12 +140,12 @@ class FilePruner:
 
     def prune(self, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
         """Return the kept files of a group of manifests, and the metrics of all its files."""
-        spec = get_spec(self._request.layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
+        spec = get_spec(self._request.layout.specs, group[0].spec_id, f"'{storage.format_path(group[0].path)}'")
         tested = self._request.tested if self._request.by_statistics else ()
         wanted = (*self._more, *tested, *self._request.described_ids)
         entries = [read_entries(storage, each, wanted, with_nans=self._needs_nan_counts) for each in group]
-        tuples = join_entries(spec, entries, storage.place(group[0].path))
-        _check_data_files(tuples.files, storage.place(group[0].path))
+        tuples = join_entries(spec, entries, storage.format_path(group[0].path))
+        _check_data_files(tuples.files, storage.format_path(group[0].path))
         found, metrics = self._prune_entries(spec, tuples)
         return found, replace(metrics, wrong_lengths=sum(own.is_length_wrong for own in entries))
 

@@ -40,7 +40,7 @@ from tamis.formats.iceberg.planning.manifest_files import (
 from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, describe_levels
 from tamis.formats.jobs import Arguments, Engine, Item, Job, Planning, storage_to_arguments
 from tamis.formats.source import IDENTITY_VALUES, FileListing, to_single_array
-from tamis.io.ranges import NEVER_CHANGES
+from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.skipping.metrics import LevelReport
@@ -163,12 +163,12 @@ def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Requ
     found = []
     wrong_lengths = 0
     for group in group_manifests(manifests):
-        spec = get_spec(layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
+        spec = get_spec(layout.specs, group[0].spec_id, f"'{storage.format_path(group[0].path)}'")
         entries = run_in_threads(
             lambda each: read_entries(storage, each, (PATH_ID,), of_compared=True), group, _choose_concurrency(storage)
         )
         wrong_lengths += sum(own.is_length_wrong for own in entries)
-        tuples = join_entries(spec, entries, storage.place(group[0].path))
+        tuples = join_entries(spec, entries, storage.format_path(group[0].path))
         spec_ids = pa.repeat(pa.scalar(spec.spec_id, pa.int32()), tuples.files.num_rows)
         keys = {"spec_id": spec_ids, "partition_key": tuples.keys, "dropped_key": tuples.dropped_keys}
         found.append(reduce(lambda files, key: files.append_column(*key), keys.items(), tuples.files))
@@ -196,7 +196,7 @@ def make_listing(plan: Plan, relocation: Relocation, note: str | None = None) ->
     columns: Mapping[str, pa.Array | pa.ChunkedArray] = {
         "path": paths,
         "size": relocation.look_up_sizes(paths, to_single_array(files["size"])),
-        "modified_ns": pa.repeat(pa.scalar(NEVER_CHANGES, types.LONG), len(files)),
+        "modified_ns": pa.repeat(pa.scalar(IMMUTABLE, types.LONG), len(files)),
         "num_records": files["record_count"],
         **{
             name: files[name]

@@ -51,7 +51,7 @@ from tamis.query.plan.optimizer import Context
 from tamis.query.plan.sizes import MAX_BUILD_ROWS, Size, estimate_size, is_filtered
 from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.query.rules.scan_expressions import ScanNames
-from tamis.scan.reading.bloom_join_filter import KeySieve
+from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 
 Side: TypeAlias = OneOf["left", "right"]
 
@@ -138,7 +138,7 @@ class _DynamicFilter:
     """A dynamic filter on a column: a predicate for pruning, and a Bloom join filter if there are many keys."""
 
     predicate: Expr
-    bloom_filter: KeySieve | None
+    bloom_filter: BloomJoinFilter | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,13 +307,13 @@ def build_key_predicate(column: Column, keys: pa.Array | pa.ChunkedArray) -> Exp
     return or_(*(_between(column, ordered[first], ordered[last]) for first, last in _split_into_ranges(ordered)))
 
 
-def build_bloom_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> KeySieve | None:
+def build_bloom_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> BloomJoinFilter | None:
     """Return a Bloom join filter of the keys; None if an IN list suffices or the type is not supported."""
     values = _cast_keys(keys, column.type)
-    if values is None or not KeySieve.can_hold(values.type):
+    if values is None or not BloomJoinFilter.can_hold(values.type):
         return None
     distinct = pc.unique(values)
-    return KeySieve(distinct) if len(distinct) > MAX_TESTED_KEYS else None
+    return BloomJoinFilter(distinct) if len(distinct) > MAX_TESTED_KEYS else None
 
 
 def _cast_keys(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) -> pa.Array | None:
