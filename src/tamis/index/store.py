@@ -173,9 +173,6 @@ class IndexStore:
         names = {_name(file.path): file.size for file in self._files()}
         return all(names.get(part.name) == part.size for part in parts)
 
-    def bytes_on_disk(self) -> int:
-        return sum(file.size for file in self._files())
-
     def _describe(self, name: str, size: int) -> Part:
         footer, _ = load_footer(self.storage, self.path(name), size, NEVER_CHANGES)
         return Part(name, size, footer.metadata.num_rows, xxhash.xxh64_hexdigest(footer.content))
