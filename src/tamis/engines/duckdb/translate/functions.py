@@ -228,12 +228,16 @@ def _write_definition(name: str) -> str:
     return f"CREATE MACRO {MACRO_PREFIX}{name}{', '.join(overloads)}"
 
 
+_ARGUMENT_OR_TEXT = re.compile(r"'[^']*'|\bx\b")
+"""The argument `x` in the body of a macro, or a string literal, in which an `x` is text."""
+
+
 def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
     # A nested macro binds its own argument, so each macro needs another name for it.
     argument = f"{ARGUMENT_PREFIX}_{name}"
-    bound, uses = re.subn(r"(?<![\\'])\bx\b", argument, body)
-    if "x" not in parameters or uses < 2 or name.startswith("plain_"):
+    if "x" not in parameters or name.startswith("plain_") or _ARGUMENT_OR_TEXT.findall(body).count("x") < 2:
         return body
+    bound = _ARGUMENT_OR_TEXT.sub(lambda found: argument if found[0] == "x" else found[0], body)
     # DuckDB expands macros as text: nested macros that use an argument n times would contain it n^depth times.
     return f"list_transform([x], lambda {argument}: {bound})[1]"
 
