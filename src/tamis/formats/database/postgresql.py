@@ -21,7 +21,7 @@ from tamis import types
 from tamis.errors import MissingDependency, StorageError, TableError, to_one_line
 from tamis.formats.database.connection import conform
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
-from tamis.formats.database.dialects import POSTGRESQL, find_type_family
+from tamis.formats.database.dialects import POSTGRESQL, find_type_family, quote_identifier
 
 _SETTINGS = (
     "SET TIME ZONE 'UTC'",
@@ -143,7 +143,7 @@ class PostgreSQLDatabase:
         return DatabaseColumn(name, data_type, is_comparable=find_type_family(data_type) is not None)
 
     def estimate_row_count(self, table: DatabaseTable) -> int | None:
-        qualified_name = f"{_quote_identifier(table.schema)}.{_quote_identifier(table.name)}"
+        qualified_name = f"{quote_identifier(table.schema)}.{quote_identifier(table.name)}"
         found = self._fetch_rows(
             "SELECT reltuples::bigint FROM pg_catalog.pg_class "
             f"WHERE oid = {_quote_text(qualified_name)}::pg_catalog.regclass"
@@ -250,10 +250,6 @@ def _decode_numeric(modifier: int) -> pa.DataType:
 
 def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _quote_identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _redact_password(uri: str) -> str:
