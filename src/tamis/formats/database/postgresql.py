@@ -12,14 +12,13 @@ import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import MissingDependency, StorageError, TableError, to_one_line
-from tamis.formats.database.connection import conform
+from tamis.formats.database.connection import conform, redact_password
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
 from tamis.formats.database.dialects import POSTGRESQL, find_type_family, quote_identifier
 
@@ -81,7 +80,7 @@ class PostgreSQLDatabase:
     dialect = POSTGRESQL
 
     def __init__(self, uri: str) -> None:
-        self.location = _redact_password(uri)
+        self.location = redact_password(uri)
         self._uri = uri
         self._driver = _load_driver()
         self._idle: list[Any] = []
@@ -250,14 +249,6 @@ def _decode_numeric(modifier: int) -> pa.DataType:
 
 def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _redact_password(uri: str) -> str:
-    parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2]
-    user = parts.username
-    # The query string may contain a password too.
-    return f"{parts.scheme}://{f'{user}@' if user else ''}{host}{parts.path}"
 
 
 def _load_driver() -> Any:
