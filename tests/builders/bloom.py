@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.chunks import ChunkLayout, read_chunk_layouts
-from tamis.parquet.footer.leaves import Leaf, get_leaf_columns
+from tamis.parquet.footer.leaves import Leaf, get_file_schema
 from tamis.parquet.indexes.bloom_pruning import BloomQuestions, Chunk, Found, read_bloom_filters
 from tamis.skipping.membership import collect_questions
 from tamis.skipping.predicate import make_predicate
@@ -20,7 +20,7 @@ from tamis.skipping.prune import prune
 
 def leaves_of(path: Path) -> dict[str, Leaf]:
     """The leaves of a file by their dotted names."""
-    return {".".join(name): leaf for name, leaf in get_leaf_columns(pq.read_metadata(path)).items()}
+    return {".".join(name): leaf for name, leaf in get_file_schema(pq.read_metadata(path)).leaves.items()}
 
 
 def layouts_of(path: Path, *columns: str) -> dict[Chunk, ChunkLayout]:
@@ -49,7 +49,7 @@ def kept_row_groups(path: Path, where: str, schema: pa.Schema | None = None) -> 
     metadata = pq.read_metadata(path)
     row_groups = range(metadata.num_row_groups)
     questioned = collect_questions(make_predicate(where, schema or pq.read_schema(path), "t").expr)
-    questions = BloomQuestions.of(questioned.questions).for_file(get_leaf_columns(metadata))
+    questions = BloomQuestions.of(questioned.questions).for_file(get_file_schema(metadata).leaves)
     layouts = {chunk: each for chunk, each in layouts_of(path).items() if chunk[1] in questions.leaves}
     filters = filters_of(path, layouts, questions.hashes)
     rows = pa.array([metadata.row_group(group).num_rows for group in row_groups], pa.int64())

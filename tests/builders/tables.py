@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.formats.hive.names import HIVE_NULL, escape
+from tamis.formats.hive.names import HIVE_NULL
+
+_TO_ESCAPE = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+
+
+def escape(text: str) -> str:
+    """Escape a column or value in a directory name like Hive and Spark."""
+    return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def write_hive_table(root: Path, parts: list[tuple[Mapping[str, str | None], pa.Table]], **options: Any) -> Path:

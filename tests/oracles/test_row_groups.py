@@ -16,7 +16,7 @@ from builders.values import FAMILIES, array_of, narrower_types, values_that_fit
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.parquet.footer.bounds import make_bounds_reader
-from tamis.parquet.footer.leaves import get_leaf_columns
+from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.footer.statistics import read_row_group_metadata
 from tamis.skipping.metadata import metadata_name
 
@@ -62,7 +62,7 @@ def read_bounds(values: pa.Array, smallest: Any, largest: Any) -> tuple[Any, Any
     """What becomes of statistics that some writer noted for a column of this type."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": values}), sink)
-    leaf = get_leaf_columns(pq.read_metadata(io.BytesIO(sink.getvalue())))[("x",)]
+    leaf = get_file_schema(pq.read_metadata(io.BytesIO(sink.getvalue()))).leaves[("x",)]
     reader = make_bounds_reader(leaf, values.type)
     assert reader is not None
     return reader.bounds(smallest, largest)[:2]

@@ -14,7 +14,7 @@ from builders.bloom import filters_of, kept_row_groups, leaves_of
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.normalise import normalise
-from tamis.parquet.footer.leaves import get_leaf_columns
+from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.indexes.bloom_pruning import BloomQuestions, FileQuestions
 from tamis.skipping.membership import collect_questions
 from tamis.skipping.predicate import make_predicate
@@ -38,7 +38,7 @@ def of_values(folder: Path, data_type: pa.DataType, *row_groups: list[Any], **op
 
 def questions_of(path: Path, where: str) -> FileQuestions:
     questions = collect_questions(make_predicate(where, pq.read_schema(path), "t").expr).questions
-    return BloomQuestions.of(questions).for_file(get_leaf_columns(pq.read_metadata(path)))
+    return BloomQuestions.of(questions).for_file(get_file_schema(pq.read_metadata(path)).leaves)
 
 
 # --- Predicates -------------------------------------------------------------------------------------------------------
@@ -116,7 +116,9 @@ def test_F5_NaN_is_never_skipped(tmp_path: Path) -> None:
 
 def _kept(path: Path, predicate: Expr) -> list[int]:
     bound = normalise(bind(predicate, pq.read_schema(path)))
-    questions = BloomQuestions.of(collect_questions(bound).questions).for_file(get_leaf_columns(pq.read_metadata(path)))
+    questions = BloomQuestions.of(collect_questions(bound).questions).for_file(
+        get_file_schema(pq.read_metadata(path)).leaves
+    )
     answers = questions.answers(filters_of(path), [0, 1])
     return [group for group in (0, 1) if all(each[group].as_py() is not False for each in answers.values())]
 
@@ -140,13 +142,13 @@ def test_X11_a_list_of_100_000_values_is_answered(tmp_path: Path) -> None:
     column, data_type = Column(("x",), type=pa.int64()), pa.int64()
     long_list = Call("in", (column, *(Literal(number, data_type) for number in range(0, 200_000, 2))))
     (question,) = collect_questions(long_list).questions
-    asked = BloomQuestions.of([question]).for_file(get_leaf_columns(pq.read_metadata(path)))
+    asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
     ((_, _, hashes),) = asked.asked
     assert len(hashes) == 100_000
     assert asked.answers(filters_of(path), [0])[question.true_name].to_pylist() == [True]
     negative = Call("in", (column, *(Literal(-number, data_type) for number in range(101, 200))))
     (question,) = collect_questions(negative).questions
-    asked = BloomQuestions.of([question]).for_file(get_leaf_columns(pq.read_metadata(path)))
+    asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
     assert asked.answers(filters_of(path), [1])[question.true_name].to_pylist() == [True]
 
 
@@ -163,7 +165,7 @@ def test_only_columns_of_the_predicate_need_filters(tmp_path: Path) -> None:
 def test_literals_outside_the_stored_type_need_no_filter(tmp_path: Path) -> None:
     path = of_values(tmp_path, pa.int32(), [1], without=("x",))
     (question,) = collect_questions(make_predicate("x = 3000000000", pa.schema({"x": pa.int64()}), "t").expr).questions
-    asked = BloomQuestions.of([question]).for_file(get_leaf_columns(pq.read_metadata(path)))
+    asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
     assert asked.leaves == ()
     assert asked.answers({}, [0]) == {"true:0": pa.array([False])}
 
@@ -171,7 +173,7 @@ def test_literals_outside_the_stored_type_need_no_filter(tmp_path: Path) -> None
 def test_columns_are_found_by_physical_name(tmp_path: Path) -> None:
     path = of_values(tmp_path, pa.int32(), [1])
     (question,) = collect_questions(make_predicate("key = 1", pa.schema({"key": pa.int64()}), "t").expr).questions
-    leaves = get_leaf_columns(pq.read_metadata(path))
+    leaves = get_file_schema(pq.read_metadata(path)).leaves
     assert BloomQuestions.of([question]).for_file(leaves).asked == ()
     assert len(BloomQuestions.of([question]).for_file(leaves, {("key",): ("x",)}).asked) == 1
 
@@ -179,11 +181,12 @@ def test_columns_are_found_by_physical_name(tmp_path: Path) -> None:
 def test_items_are_hashed_once_for_files_with_the_same_stored_type(tmp_path: Path) -> None:
     path = of_values(tmp_path, pa.int32(), [1])
     questions = BloomQuestions.of(collect_questions(make_predicate("x = 1", pq.read_schema(path), "t").expr).questions)
-    first, second = (questions.for_file(get_leaf_columns(pq.read_metadata(path))) for _ in range(2))
+    first, second = (questions.for_file(get_file_schema(pq.read_metadata(path)).leaves) for _ in range(2))
     assert first.asked[0][2] is second.asked[0][2]
     wide = of_values(tmp_path, pa.int64(), [1])
     assert (
-        questions.for_file(get_leaf_columns(pq.read_metadata(wide))).asked[0][2].tolist() != first.asked[0][2].tolist()
+        questions.for_file(get_file_schema(pq.read_metadata(wide)).leaves).asked[0][2].tolist()
+        != first.asked[0][2].tolist()
     )
 
 

@@ -20,8 +20,8 @@ from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeatur
 from tamis.expr.nodes import Column
 from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.footer.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, parse_footer, read_footer
-from tamis.parquet.footer.leaves import get_leaf_columns
+from tamis.parquet.footer.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, load_footer
+from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata
 
 GOLDEN = Path(os.environ.get("TAMIS_GOLDEN", Path(__file__).parents[2] / "../shared/golden")) / "parquet"
@@ -51,7 +51,7 @@ def read(path: Path, storage: Storage | None = None, modified_ns: int | None = 1
     """The metadata of a file that was last written at some time."""
     if modified_ns is not None:
         os.utime(path, ns=(modified_ns, modified_ns))
-    return read_footer(storage or open_storage(path.parent), str(path), path.stat().st_size, modified_ns)
+    return load_footer(storage or open_storage(path.parent), str(path), path.stat().st_size, modified_ns)[0].metadata
 
 
 # --- Reading ----------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Pat
         tree = pafs.SubTreeFileSystem(str(tmp_path / folder), pafs.LocalFileSystem())
         size = (tmp_path / folder / "f.parquet").stat().st_size
         # The same key but for the file system, also where the sizes happen to agree.
-        found.append(read_footer(Storage(tree, "", "memory"), "f.parquet", size, IMMUTABLE).num_rows)
+        found.append(load_footer(Storage(tree, "", "memory"), "f.parquet", size, IMMUTABLE)[0].metadata.num_rows)
     assert found == [1, 2, 1]
 
 
@@ -203,12 +203,12 @@ def test_X1_an_invalid_footer_is_an_error_that_names_the_file(
 def test_a_file_of_another_size_than_listed_was_replaced(tmp_path: Path) -> None:
     path = small_file(tmp_path)
     with pytest.raises(CorruptFile, match=r"was replaced: it has \d+ bytes, it had 5000"):
-        read_footer(open_storage(tmp_path), str(path), 5000, 1)
+        load_footer(open_storage(tmp_path), str(path), 5000, 1)
 
 
 def test_E2_a_deleted_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match=r"gone\.parquet"):
-        read_footer(open_storage(tmp_path), str(tmp_path / "gone.parquet"), 5000, 1)
+        load_footer(open_storage(tmp_path), str(tmp_path / "gone.parquet"), 5000, 1)
 
 
 def test_a_damaged_arrow_schema_is_corrupt(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_golden_files_give_a_right_answer_or_a_TamisError(path: Path) -> None:
     metadata = read(path)
     theirs = pq.read_metadata(path)
     assert (metadata.num_rows, metadata.num_row_groups) == (theirs.num_rows, theirs.num_row_groups)
-    columns = [Column(leaf_path, type=leaf.arrow_type) for leaf_path, leaf in get_leaf_columns(metadata).items()]
+    columns = [Column(leaf_path, type=leaf.arrow_type) for leaf_path, leaf in get_file_schema(metadata).leaves.items()]
     batch = read_row_group_metadata(metadata, columns)
     assert batch["row_count"].to_pylist() == [theirs.row_group(index).num_rows for index in range(len(batch))]
     for group in range(metadata.num_row_groups):
@@ -278,12 +278,6 @@ def test_S4_deprecated_bounds_of_decimals_are_removed_and_the_rest_is_unchanged(
     statistics = read(path).row_group(0).column(0).statistics
     assert (statistics.has_min_max, statistics.null_count) == (False, 0)
     assert read(path).schema.equals(pq.read_metadata(path).schema)
-
-
-def test_parse_footer_takes_the_bytes_alone(tmp_path: Path) -> None:
-    raw = small_file(tmp_path).read_bytes()
-    length = int.from_bytes(raw[-8:-4], "little")
-    assert parse_footer(raw[-8 - length : -8], "x").num_rows == 3
 
 
 def test_integers_of_128_bits_are_refused_with_the_names_of_their_columns(tmp_path: Path) -> None:

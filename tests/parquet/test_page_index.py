@@ -24,7 +24,7 @@ from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
 from tamis.parquet.footer.bounds import make_bounds_reader
 from tamis.parquet.footer.chunks import ChunkLayout
-from tamis.parquet.footer.leaves import Leaf, get_leaf_columns
+from tamis.parquet.footer.leaves import Leaf, get_file_schema
 from tamis.parquet.footer.statistics import read_row_group_metadata
 from tamis.parquet.footer.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 from tamis.parquet.indexes.page_index import (
@@ -222,7 +222,7 @@ def index_of(file: OpenedFile, row_group: int, leaf: int) -> ColumnIndex:
 
 
 def leaf_of(file: OpenedFile, name: str) -> Leaf:
-    return get_leaf_columns(file.pyarrow.metadata)[(name,)]
+    return get_file_schema(file.pyarrow.metadata).leaves[(name,)]
 
 
 def metadata_of(file: OpenedFile, name: str, target: pa.DataType | None = None) -> pa.Table:
@@ -382,7 +382,7 @@ def leaf_for(data_type: pa.DataType, nullable: bool = True) -> Leaf:
     out = io.BytesIO()
     schema = pa.schema([pa.field("c", data_type, nullable)])
     pq.write_table(schema.empty_table(), out)
-    return get_leaf_columns(pq.read_metadata(out))[("c",)]
+    return get_file_schema(pq.read_metadata(out)).leaves[("c",)]
 
 
 def described(

@@ -57,7 +57,7 @@ def request(file: Path, where: object) -> PruneRequest:
 
 
 def positions(result: PruneResult) -> list[int]:
-    return result.row_selection.to_file_positions(result.row_groups, [ROWS_PER_GROUP] * 4).tolist()
+    return result.row_selection.in_file(result.row_groups, [ROWS_PER_GROUP] * 4).to_indices().tolist()
 
 
 FILTERS = [

@@ -21,7 +21,6 @@ from tamis.parquet.footer.thrift import (
     I16,
     I32,
     I64,
-    INTEGER16,
     INTEGER32,
     INTEGER64,
     LIST,
@@ -38,6 +37,7 @@ from tamis.parquet.footer.thrift import (
     make_struct_kind,
     read_binaries,
     read_booleans,
+    read_i16,
     read_integers,
     read_struct,
     read_varint,
@@ -63,7 +63,7 @@ def read(data: bytes, wanted: dict[int, thrift.Kind]) -> dict[int, Any]:
 def test_fields_of_a_struct_come_back(long: int, number: int, short: int, text: bytes, flag: bool) -> None:
     fields = [(1, I64, long), (3, I32, number), (40, I16, short), (41, BINARY, text), (42, BOOLEAN, flag)]
     data = encode_struct([*fields, (50, I32, None)])
-    wanted = {1: INTEGER64, 3: INTEGER32, 40: INTEGER16, 41: BYTES, 42: FLAG, 50: INTEGER32}
+    wanted = {1: INTEGER64, 3: INTEGER32, 40: (I16, read_i16), 41: BYTES, 42: FLAG, 50: INTEGER32}
     assert read_struct(data + b"rest", 0, wanted) == ({1: long, 3: number, 40: short, 41: text, 42: flag}, len(data))
 
 

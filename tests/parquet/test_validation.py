@@ -24,10 +24,10 @@ import pytest
 from tamis.errors import CorruptFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
 from tamis.parquet.footer import validation as vetting
-from tamis.parquet.footer.footer import parse_footer
-from tamis.parquet.footer.leaves import get_leaf_types
+from tamis.parquet.footer.footer import footer_from_bytes
+from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata
-from tamis.parquet.footer.validation import get_validated_footer
+from tamis.parquet.footer.validation import validate_footer
 
 # --- Thrift's compact protocol, written: a struct is {id: (type, value)} ----------------------------------------------
 
@@ -138,7 +138,9 @@ def deprecated(low: bytes, high: bytes) -> dict[int, Any]:
 
 
 def describe(footer: bytes, data_type: pa.DataType) -> dict[str, list[Any]]:
-    batch = read_row_group_metadata(parse_footer(footer, "made.parquet"), [Column(("x",), type=data_type)])
+    batch = read_row_group_metadata(
+        footer_from_bytes(footer, "made.parquet").metadata, [Column(("x",), type=data_type)]
+    )
     return {name.removesuffix(":x"): values for name, values in batch.to_pydict().items()}
 
 
@@ -196,14 +198,14 @@ def test_S1_truncated_bounds_of_a_fixed_length_column_are_unknown_beside_full_on
 def test_X3_row_groups_that_contradict_the_schema_are_corrupt(change: dict[str, Any], message: str) -> None:
     footer = make_footer(INT32, [bounds(int32(1), int32(2))], **change)
     with pytest.raises(CorruptFile, match=message):
-        parse_footer(footer, "made.parquet")
+        footer_from_bytes(footer, "made.parquet")
 
 
 def test_an_encrypted_column_in_a_readable_footer_is_unsupported() -> None:
     encrypted = {8: ("struct", {1: ("struct", {})})}
     footer = make_footer(INT32, [bounds(int32(1), int32(2))], in_chunk=encrypted)
     with pytest.raises(UnsupportedFeature, match=r"made\.parquet.* encrypted columns"):
-        parse_footer(footer, "made.parquet")
+        footer_from_bytes(footer, "made.parquet")
 
 
 def test_fields_of_a_later_format_are_skipped() -> None:
@@ -222,33 +224,33 @@ def test_fields_of_a_later_format_are_skipped() -> None:
 def test_X1_a_list_longer_than_the_footer_is_corrupt(size: int) -> None:
     footer = b"\x15\x04\x19\xfc" + varint(size)
     with pytest.raises(CorruptFile, match=r"footer of 'made\.parquet' is damaged"):
-        parse_footer(footer, "made.parquet")
+        footer_from_bytes(footer, "made.parquet")
 
 
 @pytest.mark.parametrize("size", [100, 2**31 - 1, 2**60])
 def test_X1_a_string_longer_than_the_footer_is_corrupt(size: int) -> None:
     footer = b"\x15\x04\x58" + varint(size) + b"short"
     with pytest.raises(CorruptFile, match=r"footer of 'made\.parquet' is damaged"):
-        parse_footer(footer, "made.parquet")
+        footer_from_bytes(footer, "made.parquet")
 
 
 def test_X2_a_deeply_nested_footer_is_corrupt() -> None:
     footer = make_footer(INT32, [])[:-1] + b"\xfc" + b"\x1c" * 100_000 + b"\x00" * 100_002
     with pytest.raises(CorruptFile, match=r"made\.parquet"):
-        parse_footer(footer, "made.parquet")
+        footer_from_bytes(footer, "made.parquet")
 
 
 @pytest.mark.parametrize("garbage", [b"\x00", b"\xff" * 40, b"not thrift at all"])
 def test_garbage_is_corrupt(garbage: bytes) -> None:
     with pytest.raises(CorruptFile, match=r"made\.parquet"):
-        parse_footer(garbage, "made.parquet")
+        footer_from_bytes(garbage, "made.parquet")
 
 
 def test_a_footer_truncated_anywhere_is_corrupt() -> None:
     footer = make_footer(BYTE_ARRAY, [bounds(b"a", b"b")] * 2, converted=UTF8)
     for end in range(1, len(footer)):
         with pytest.raises(CorruptFile):
-            parse_footer(footer[:end], "made.parquet")
+            footer_from_bytes(footer[:end], "made.parquet")
 
 
 def test_X1_damaged_footers_never_end_the_process() -> None:
@@ -258,8 +260,8 @@ def test_X1_damaged_footers_never_end_the_process() -> None:
         import pyarrow as pa, pyarrow.parquet as pq
         from tamis.errors import TamisError
         from tamis.expr.nodes import Column
-        from tamis.parquet.footer.footer import parse_footer
-        from tamis.parquet.footer.leaves import get_leaf_columns
+        from tamis.parquet.footer.footer import footer_from_bytes
+        from tamis.parquet.footer.leaves import get_file_schema
         from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata, sum_compressed_sizes
 
         table = pa.table({
@@ -284,8 +286,9 @@ def test_X1_damaged_footers_never_end_the_process() -> None:
                     case 2: del footer[place]
                     case 3: footer.insert(place, chance.randrange(256))
             try:
-                metadata = parse_footer(bytes(footer), "x")
-                columns = [Column(path, type=leaf.arrow_type) for path, leaf in get_leaf_columns(metadata).items()]
+                metadata = footer_from_bytes(bytes(footer), "x").metadata
+                leaves = get_file_schema(metadata).leaves
+                columns = [Column(path, type=leaf.arrow_type) for path, leaf in leaves.items()]
                 read_row_group_metadata(metadata, columns).validate(full=True)
                 sum_compressed_sizes(metadata, range(metadata.num_columns))
                 for group in range(metadata.num_row_groups):
@@ -344,12 +347,12 @@ def footers_of_real_writers(tmp_path: Any) -> list[bytes]:
 def test_real_footers_pass_unchanged_with_and_without_patterns(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
     footers = footers_of_real_writers(tmp_path)
-    leaves = [get_leaf_types(pq.read_metadata(framed(footer))) for footer in footers]
+    leaves = [get_file_schema(pq.read_metadata(framed(footer))).types for footer in footers]
     for footer, types_ in zip(footers, leaves, strict=True):
-        assert get_validated_footer(footer, types_, "x") is footer
+        assert validate_footer(footer, types_, "x")[0] is footer
     monkeypatch.setattr(vetting, "compile_valid_chunk_pattern", lambda leaf: re.compile(b"(?!)"))
     for footer, types_ in zip(footers, leaves, strict=True):
-        assert get_validated_footer(footer, types_, "x") is footer
+        assert validate_footer(footer, types_, "x")[0] is footer
 
 
 def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
@@ -367,13 +370,13 @@ def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypat
     for footer in footers:
         metadata = pq.read_metadata(framed(footer))
         chunks += metadata.num_row_groups * metadata.num_columns
-        get_validated_footer(footer, get_leaf_types(metadata), "x")
+        validate_footer(footer, get_file_schema(metadata).types, "x")
     assert len(walked) < chunks / 3
 
 
 def outcome(footer: bytes, leaves: Any) -> bytes | str:
     try:
-        return get_validated_footer(footer, leaves, "x")
+        return validate_footer(footer, leaves, "x")[0]
     except TamisError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -381,7 +384,7 @@ def outcome(footer: bytes, leaves: Any) -> bytes | str:
 def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any) -> None:
     chance = random.Random(7)
     for footer in footers_of_real_writers(tmp_path):
-        leaves = get_leaf_types(pq.read_metadata(framed(footer)))
+        leaves = get_file_schema(pq.read_metadata(framed(footer))).types
         damaged = [footer]
         for _ in range(300):
             raw = bytearray(footer)
@@ -390,7 +393,7 @@ def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any)
             damaged.append(bytes(raw[: chance.choice([len(raw), chance.randrange(1, len(raw))])]))
         monkeypatch.setattr(vetting, "_starts", vetting._SeenParts())
         monkeypatch.setattr(vetting, "_ends", vetting._SeenParts())
-        get_validated_footer(footer, leaves, "x")
+        validate_footer(footer, leaves, "x")
         assert vetting._starts.parts
         assert vetting._ends.parts
         with_memory = [outcome(each, leaves) for each in damaged]
@@ -646,19 +649,19 @@ def test_P9_a_dictionary_offset_counts_only_before_the_data_pages(
     pages: dict[int, Any] = {9: ("i64", data_page)}
     if dictionary_page is not None:
         pages[11] = ("i64", dictionary_page)
-    metadata = parse_footer(make_footer(INT32, [None], in_metadata=pages), "made.parquet")
+    metadata = footer_from_bytes(make_footer(INT32, [None], in_metadata=pages), "made.parquet").metadata
     assert find_chunk_ranges(metadata, 0, [0], size=1000) == [(start, 30)]
 
 
 @pytest.mark.parametrize("change", [{9: ("i64", -4)}, {7: ("i64", -30)}, {9: ("i64", 971)}, {7: ("i64", 2**62)}])
 def test_X3_a_chunk_outside_the_file_is_corrupt(change: dict[int, Any]) -> None:
-    metadata = parse_footer(make_footer(INT32, [None], in_metadata=change), "made.parquet")
+    metadata = footer_from_bytes(make_footer(INT32, [None], in_metadata=change), "made.parquet").metadata
     with pytest.raises(CorruptFile, match=r"row group 0 of made\.parquet has column 0 at bytes .* file of 1000 bytes"):
         find_chunk_ranges(metadata, 0, [0], size=1000, place="made.parquet")
 
 
 def test_chunks_of_the_oldest_writers_are_longer_than_stated() -> None:
     footer = make_footer(INT32, [None], created_by=b"parquet-mr version 1.2.8 (build x)")
-    metadata = parse_footer(footer, "made.parquet")
+    metadata = footer_from_bytes(footer, "made.parquet").metadata
     assert find_chunk_ranges(metadata, 0, [0], size=1000) == [(4, 130)]
     assert find_chunk_ranges(metadata, 0, [0], size=60) == [(4, 56)]

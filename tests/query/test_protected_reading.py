@@ -20,7 +20,7 @@ from tamis.query.policies.protected_reading import (
     protected_schema,
     read_protected_batches,
 )
-from tamis.query.policies.redaction import describe_scan, is_redacted, redact_plan
+from tamis.query.policies.redaction import is_redacted, redact_plan
 
 ROWS = pa.table({"a": [1, 2, 3, 4], "s": ["w", "x", "y", "z"], "place": [{"city": "b"}] * 4})
 
@@ -113,7 +113,7 @@ def test_A5_what_is_shown_of_a_plan_has_no_trace_of_policies() -> None:
     assert isinstance(shown, Filter)
     assert isinstance(shown.source, TableScan)
     assert [output.name for output in shown.source.columns] == ["t.a", "t.s", "city", "none"]
-    assert repr(shown.source.handle) == describe_scan(SCAN, {}) == "under a policy"
+    assert repr(shown.source.handle) == "under a policy"
     assert is_redacted(shown)
     assert not is_redacted(replace(SCAN, is_protected=False))
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from tamis.query.plan.explain import format_plan
+from tamis.query.plan.explain import plan_to_dict
 from tamis.query.plan.nodes import Filter, Join, Node, Project, Sql, TableScan, get_outputs, walk_plan
 from tamis.query.query import compiled_query
 
@@ -75,7 +75,7 @@ def test_a_join_condition_is_split_into_equal_pairs_and_a_filter(session: tamis.
 
 
 def inputs(node: Node) -> list[Node]:
-    assert isinstance(node, Sql), format_plan(node)
+    assert isinstance(node, Sql), node
     return [source for _, source in node.inputs]
 
 
@@ -156,4 +156,4 @@ def test_a_star_reads_all_columns_and_a_count_none(session: tamis.Session) -> No
 def test_order_by_an_alias_sorts_by_its_value(session: tamis.Session) -> None:
     found = compiled_query(session.sql("SELECT -id AS id FROM orders ORDER BY id")).plan
     assert isinstance(found, Project)
-    assert "-" in format_plan(found.source).splitlines()[0]
+    assert "-" in plan_to_dict(found.source, {})["what"]

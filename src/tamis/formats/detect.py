@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from pathlib import Path
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,19 +14,9 @@ from tamis.io.listing import Listing, has_directory, list_directory
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 
-TableFormat = Literal["delta", "iceberg", "hive"]
-
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA = "metadata"
 _SMALL = 16 * 1024 * 1024
-
-
-def detect_format(storage: Storage) -> TableFormat:
-    """Return the format of a directory, judged by the names in it; `hive` where they indicate no other."""
-    root = list_directory(storage, storage.root)
-    if _has(root.directory_paths, _DELTA_LOG):
-        return "delta"
-    return "iceberg" if _has_iceberg_metadata(storage, root) else "hive"
 
 
 def is_delta(storage: Storage) -> bool:

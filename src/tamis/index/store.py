@@ -177,9 +177,6 @@ class IndexStore:
         names = {_get_name(file.path): file.size for file in self._list_files()}
         return all(names.get(part.name) == part.size for part in parts)
 
-    def measure_bytes(self) -> int:
-        return sum(file.size for file in self._list_files())
-
     def _describe(self, name: str, size: int) -> Part:
         footer, _ = load_footer(self.storage, self.join_path(name), size, IMMUTABLE)
         return Part(name, size, footer.metadata.num_rows, xxhash.xxh64_hexdigest(footer.content))

@@ -25,7 +25,7 @@ from tamis.query.plan.nodes import Node, Output, TableScan, get_outputs
 from tamis.query.policies import Policies, apply_policies
 from tamis.query.policies.protected_reading import REVEALING_ERRORS, UNREADABLE
 from tamis.query.policies.reach import refuse_outside_access, refuse_system_tables
-from tamis.query.sql.scopes import Field
+from tamis.query.sql.scopes import Field, fold_parts, is_same_name
 from tamis.query.sql.sources import PlannedSource
 from tamis.query.sql.table_versions import TableState, split_table_state
 
@@ -87,8 +87,8 @@ class Catalog:
 
     def _store(self, parts: tuple[str, ...], connector: str, handle: Handle, *others: str) -> None:
         with self._lock:
-            self._registered[_fold_parts(parts)] = connector, handle
-            self._spellings[_fold_parts(parts)] = ".".join(parts)
+            self._registered[fold_parts(parts)] = connector, handle
+            self._spellings[fold_parts(parts)] = ".".join(parts)
             self._add_names(connector, handle, (".".join(parts), *others))
 
     def _add_names(self, connector: str, handle: Handle, names: Sequence[str]) -> None:
@@ -98,7 +98,7 @@ class Catalog:
 
     def unregister(self, name: str) -> None:
         """Remove a registered table."""
-        parts = _fold_parts(split_table_name(name))
+        parts = fold_parts(split_table_name(name))
         with self._lock:
             known = self._registered.pop(parts, None)
             if known is not None:
@@ -109,7 +109,7 @@ class Catalog:
 
     def detach(self, name: str) -> None:
         """Detach a database or a catalog of lake tables."""
-        found = next((each for each in self._database_names() if _is_same_name(each, name)), None)
+        found = next((each for each in self._database_names() if is_same_name(each, name)), None)
         if found is None:
             attached = ", ".join(sorted(self._database_names())) or "nothing"
             raise InvalidArgument(f"nothing is attached as {name!r}; attached: {attached}")
@@ -132,7 +132,7 @@ class Catalog:
 
     def find(self, parts: Sequence[str]) -> tuple[str, Handle] | None:
         """Return a table's connector name and handle; None if there is no such table."""
-        found = self._registered.get(_fold_parts(parts))
+        found = self._registered.get(fold_parts(parts))
         if found is not None or len(parts) < 2:
             return found
         first, *rest = parts
@@ -247,13 +247,13 @@ class Catalog:
     def _raise_not_found(self, parts: Sequence[str]) -> None:
         name = ".".join(parts)
         attached = self._database_names()
-        database = next((each for each in attached if len(parts) > 1 and _is_same_name(each, parts[0])), None)
+        database = next((each for each in attached if len(parts) > 1 and is_same_name(each, parts[0])), None)
         if database is not None:
             known = list(self._list_tables(database))
             raise TableNotFound(
                 f"no table {'.'.join(parts[1:])!r} in {database}.{_suggest(parts[-1], known, database)}"
             )
-        if len(parts) == 1 and (meant := next((each for each in attached if _is_same_name(each, name)), None)):
+        if len(parts) == 1 and (meant := next((each for each in attached if is_same_name(each, name)), None)):
             tables = _suggest("", [f"{meant}.{each}" for each in self._list_tables(meant)])
             raise TableNotFound(f"{meant} is a database, not a table: write {meant}.table.{tables}")
         near = _suggest(name, self._registered_names())
@@ -321,14 +321,6 @@ def _suggest(name: str, known: Sequence[str], prefix: str = "") -> str:
     shown = sorted(known)[:_SHOWN_TABLES]
     more = f", … {len(known) - len(shown)} more" if len(known) > len(shown) else ""
     return (f" Did you mean {full!r}?" if meant else "") + (f" Tables: {', '.join(shown)}{more}." if shown else "")
-
-
-def _is_same_name(one: str, other: str) -> bool:
-    return one.casefold() == other.casefold()
-
-
-def _fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.casefold() for part in parts)
 
 
 # --- Unregistered lake tables that a query names directly -------------------------------------------------------------

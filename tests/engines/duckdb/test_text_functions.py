@@ -188,6 +188,7 @@ REJECTED = [
     ("'ab' LIKE 'a\\\\b'", "the escape character must precede"),
     ("hash(1 + 1)", "computed value"),
     ("sha2('a', 512)", "only 256 bits"),
+    ("format_string('%x', 1.5D)", "%d and %x support only whole numbers"),
     ("levenshtein('a', 'b', NULL)", "the threshold is NULL"),
     ("sentences('a')", "Spark's sentences"),
     ("collation('a')", "Spark's collation"),

@@ -9,10 +9,11 @@ import pytest
 
 import tamis
 from tamis import types
-from tamis.errors import AccessDenied, StorageError, TableError, UnsupportedFeature
+from tamis.errors import AccessDenied, InvalidArgument, StorageError, TableError, UnsupportedFeature
 from tamis.expr.bind import bind
 from tamis.expr.sql.parse import parse_sql
 from tamis.formats.database import open_database
+from tamis.formats.database.connection import redact_password
 from tamis.query.connectors.database_connector import DatabaseConnector
 
 
@@ -158,6 +159,29 @@ def test_a_connection_closed_by_the_server_is_reopened(postgresql: str) -> None:
         "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
     )
     assert read(connector, handle).to_pylist() == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://me:hunter2@host:1/x", "postgresql://me@host:1/x"),
+        ("postgresql://host/x?user=me&password=hunter2", "postgresql://host/x"),
+        ("postgresql:///x", "postgresql:///x"),
+        ("mysql://me:hunter2@host/x?password=hunter2", "mysql://me@host/x"),
+        # A password with a character that must be escaped, and a query string that looks alike.
+        ("postgresql://me:hunter2/3@host/x", "postgresql://…"),
+        ("postgresql://me:hunter2?3@host/x", "postgresql://…"),
+        ("postgresql://host/x?password=3@hunter2", "postgresql://…"),
+        ("orders.db", "orders.db"),
+    ],
+)
+def test_a_uri_is_shown_without_its_password(uri: str, shown: str) -> None:
+    assert redact_password(uri) == shown
+
+
+def test_the_message_on_an_unknown_scheme_names_no_password() -> None:
+    with pytest.raises(InvalidArgument, match=r"unsupported database 'mysql://me@host/x'"):
+        open_database("mysql://me:hunter2@host/x?password=hunter2")
 
 
 def test_no_message_names_a_password() -> None:

@@ -12,7 +12,7 @@ from tamis.errors import CorruptFile
 from tamis.formats.delta.log import actions, commits
 from tamis.formats.delta.log.actions import ADD, FILE_ACTIONS, decode_file_actions
 from tamis.formats.delta.log.commits import ActionLines, read_actions
-from tamis.formats.delta.log.log_segment import find_segment
+from tamis.formats.delta.log.log_segment import find_candidate_segments, list_log
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
 
@@ -24,7 +24,7 @@ def log(tmp_path: Path) -> DeltaLog:
 
 def lines_of(log: DeltaLog) -> ActionLines:
     storage = open_storage(log.table)
-    return read_actions(storage, find_segment(storage).deltas)
+    return read_actions(storage, next(find_candidate_segments(list_log(storage))).deltas)
 
 
 def decoded(log: DeltaLog, names: tuple[str, ...] = ("day",)) -> list[dict[str, Any]]:

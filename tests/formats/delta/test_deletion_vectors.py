@@ -165,12 +165,6 @@ def test_descriptors_come_from_the_column_of_live_files() -> None:
         parse_descriptors(pa.array([fields | {"size": None}], column_type))
 
 
-def test_D1_the_unique_id_distinguishes_vectors_of_one_file() -> None:
-    one, other = DeletionVectorDescriptor("u", "x", 1, 34, 2), DeletionVectorDescriptor("u", "x", 43, 34, 2)
-    assert one.unique_id != other.unique_id
-    assert replace(one, offset=None).unique_id == "ux"
-
-
 # --- What can be wrong ------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from builders.delta_log import DeltaLog, add, commit_info, remove
 from tamis.errors import CorruptFile, TableNotFound, VersionNotFound
-from tamis.formats.delta.log.log_segment import CheckpointKind, LogSegment, find_segment
+from tamis.formats.delta.log.log_segment import CheckpointKind, LogSegment, find_candidate_segments, list_log
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
 
@@ -21,7 +21,7 @@ def log(tmp_path: Path) -> DeltaLog:
 
 
 def segment(log: DeltaLog, version: int | None = None) -> LogSegment:
-    return find_segment(open_storage(log.table), version)
+    return next(find_candidate_segments(list_log(open_storage(log.table)), version))
 
 
 def paths(log: DeltaLog, version: int | None = None) -> list[str]:
@@ -234,12 +234,12 @@ def uuid_text() -> str:
 
 def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="it has no directory _delta_log"):
-        find_segment(open_storage(tmp_path))
+        list_log(open_storage(tmp_path))
     with pytest.raises(TableNotFound, match="no Delta table"):
-        find_segment(open_storage(tmp_path / "nowhere"))
+        list_log(open_storage(tmp_path / "nowhere"))
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(TableNotFound, match="neither a commit nor a checkpoint"):
-        find_segment(open_storage(tmp_path))
+        list_log(open_storage(tmp_path))
 
 
 def test_of_checkpoints_of_one_version_the_one_with_most_parts_is_preferred(log: DeltaLog) -> None:
@@ -255,5 +255,5 @@ def test_one_listing_and_no_other_request(log: DeltaLog) -> None:
     log.checkpoint(4)
     log.hint('{"version":4,"size":5}')
     storage = open_storage(log.table)
-    find_segment(storage)
+    next(find_candidate_segments(list_log(storage)))
     assert (storage.counters.listing_calls, storage.counters.requests) == (1, 1)

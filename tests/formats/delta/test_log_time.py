@@ -9,9 +9,9 @@ import pytest
 
 from builders.delta_log import DeltaLog, add, commit_info, metadata
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
-from tamis.formats.delta.log.commit_timestamps import COMMIT_INFO_BYTES, read_in_commit_timestamp
+from tamis.formats.delta.log.commit_timestamps import COMMIT_INFO_BYTES, find_version_at, read_in_commit_timestamp
 from tamis.formats.delta.log.log_segment import list_log
-from tamis.formats.delta.snapshot import Snapshot, find_version_at_timestamp
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.time_travel import to_milliseconds
 from tamis.io.storage import open_storage
 
@@ -23,7 +23,11 @@ def ms(seconds: float) -> int:
 
 
 def at(log: DeltaLog, seconds: float) -> int:
-    return find_version_at_timestamp(open_storage(log.table), START + timedelta(seconds=seconds))
+    return version_at(log, START + timedelta(seconds=seconds))
+
+
+def version_at(log: DeltaLog, timestamp: datetime | str) -> int:
+    return Snapshot.load(open_storage(log.table), timestamp=timestamp).version
 
 
 @pytest.fixture
@@ -67,30 +71,30 @@ def test_D17_before_the_first_version_is_an_error_with_its_timestamp(log: DeltaL
     ],
 )
 def test_timestamps_as_strings(log: DeltaLog, text: str) -> None:
-    assert find_version_at_timestamp(open_storage(log.table), text) == 1
+    assert version_at(log, text) == 1
 
 
 def test_a_timestamp_without_a_zone_is_in_utc(log: DeltaLog) -> None:
-    assert find_version_at_timestamp(open_storage(log.table), datetime(2024, 3, 1, 12, 0, 15)) == 1
+    assert version_at(log, datetime(2024, 3, 1, 12, 0, 15)) == 1
     there = timezone(timedelta(hours=-5))
-    assert find_version_at_timestamp(open_storage(log.table), datetime(2024, 3, 1, 7, 0, 15, tzinfo=there)) == 1
+    assert version_at(log, datetime(2024, 3, 1, 7, 0, 15, tzinfo=there)) == 1
 
 
 def test_a_date_is_its_midnight(log: DeltaLog) -> None:
-    assert find_version_at_timestamp(open_storage(log.table), "2024-03-02") == 4
+    assert version_at(log, "2024-03-02") == 4
     with pytest.raises(VersionNotFound):
-        find_version_at_timestamp(open_storage(log.table), "2024-03-01")
+        version_at(log, "2024-03-01")
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "12:00"])
 def test_an_invalid_timestamp(log: DeltaLog, text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"invalid timestamp .*: write it as 2024-03-01T12:30:00Z"):
-        find_version_at_timestamp(open_storage(log.table), text)
+        version_at(log, text)
 
 
 def test_a_number_is_not_a_timestamp(log: DeltaLog) -> None:
     with pytest.raises(InvalidArgument, match="a timestamp is a datetime or a string, not int"):
-        find_version_at_timestamp(open_storage(log.table), 1_700_000_000_000)  # type: ignore[arg-type]
+        version_at(log, 1_700_000_000_000)  # type: ignore[arg-type]
 
 
 def test_modification_times_that_go_backwards_are_made_increasing(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_D17_few_commits_are_read_to_find_a_timestamp(tmp_path: Path) -> None:
     log = in_commit(tmp_path, [float(second) for second in range(100)], [0.0] * 100, None)
     log.checkpoint()
     storage = open_storage(tmp_path)
-    assert find_version_at_timestamp(storage, START + timedelta(seconds=42.5)) == 42
+    assert find_version_at(list_log(storage), Snapshot.load(storage).metadata.configuration, ms(42.5)) == 42
     assert storage.counters.requests < 15
 
 
@@ -204,7 +208,7 @@ def test_X8_an_invalid_in_commit_timestamp_is_an_error_or_null(tmp_path: Path, t
     with pytest.raises(CorruptFile, match=r"0001\.json' has no inCommitTimestamp"):
         assert Snapshot.load(storage).timestamp
     with pytest.raises(CorruptFile, match=r"0001\.json' has no inCommitTimestamp"):
-        find_version_at_timestamp(storage, START + timedelta(days=1))
+        version_at(log, START + timedelta(days=1))
 
 
 def test_X8_a_line_that_names_commit_info_very_often_is_parsed_once(

@@ -144,6 +144,12 @@ NESTED = (
 )
 
 
+def field_id(found: TableMetadata, *path: str) -> int | None:
+    field = found.find_field(path)
+    assert field is not None
+    return field.field_id
+
+
 @pytest.mark.parametrize("mode", ["id", "name"])
 def test_D6_names_are_mapped_at_every_level(mode: str) -> None:
     found = table_metadata(*NESTED, delta__columnMapping__mode=mode)
@@ -154,17 +160,17 @@ def test_D6_names_are_mapped_at_every_level(mode: str) -> None:
     assert found.to_physical_path(("s", "a.b")) == ("col-2", "col-3")
     assert found.to_physical_path(("s", "t", "id")) == ("col-2", "col-4", "col-5")
     assert found.to_physical_path(("l", "element", "value", "x")) == ("col-6", "element", "value", "col-7")
-    assert [found.get_field_id(path) for path in [("id",), ("s", "t", "id"), ("l",)]] == [1, 5, 6]
-    assert found.get_field_id(("l", "element")) == 100
-    assert found.get_field_id(("l", "element", "key")) == 101
-    assert found.get_field_id(("l", "element", "value", "x")) == 7
+    assert [field_id(found, *path) for path in [("id",), ("s", "t", "id"), ("l",)]] == [1, 5, 6]
+    assert field_id(found, "l", "element") == 100
+    assert field_id(found, "l", "element", "key") == 101
+    assert field_id(found, "l", "element", "value", "x") == 7
 
 
 def test_D6_without_a_mode_the_logical_names_are_the_physical_ones() -> None:
     for found in (table_metadata(*NESTED), table_metadata(*NESTED, delta__columnMapping__mode="none")):
         assert found.mapping_mode == "none"
         assert found.to_physical_path(("s", "t", "id")) == ("s", "t", "id")
-        assert found.get_field_id(("s",)) is None
+        assert field_id(found, "s") is None
 
 
 def test_D6_a_mapping_mode_without_the_protocol_feature_is_ignored() -> None:

@@ -21,8 +21,7 @@ from builders.delta_tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta import snapshot as snapshots
 from tamis.formats.delta.log import log_segment as log_files
-from tamis.formats.delta.log.log_segment import find_segment
-from tamis.formats.delta.snapshot import Snapshot, read_changes
+from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.listing import list_directory
 from tamis.io.storage import Storage, open_storage
 
@@ -313,11 +312,10 @@ def test_a_damaged_commit_stops_a_refresh_and_leaves_the_snapshot_as_it_is(log: 
     assert paths(snapshot) == ["0", "1", "2", "3", "4"]
 
 
-def test_changes_of_chosen_commits(log: DeltaLog) -> None:
+def test_changes_after_a_checkpoint(log: DeltaLog) -> None:
     log.commit(remove("0"), add("5"))
-    snapshot = load(log)
-    storage = open_storage(log.table)
-    changes = read_changes(storage, find_segment(storage).deltas[-2:], snapshot.metadata)
+    log.checkpoint(3)
+    changes = load(log).changes
     assert changes.added["path"].to_pylist() == ["4", "5"]
     assert sorted(changes.touched.to_pylist()) == [b"0", b"4", b"5"]
 

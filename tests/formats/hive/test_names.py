@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.tables import escape
 from tamis.formats.hive.names import (
     HIVE_NULL,
-    escape,
-    make_directory_name,
     split_directory_name,
     split_directory_names,
     unescape,
@@ -55,13 +54,6 @@ def test_H1_utf8_runs_are_utf8_other_escapes_one_character_and_a_malformed_perce
     assert unescape(escaped) == text
 
 
-def test_H1_what_spark_escapes_is_escaped_and_nothing_else() -> None:
-    for code in range(1, 0x20):
-        assert escape(chr(code)) == f"%{code:02X}"
-    assert escape("\"#%'*/:=?\\{[]^\x7f") == "%22%23%25%27%2A%2F%3A%3D%3F%5C%7B%5B%5D%5E%7F"
-    assert escape(" +}|<>é日.-_~&@!$(),;") == " +}|<>é日.-_~&@!$(),;"
-
-
 @given(st.text())
 def test_H1_what_was_escaped_comes_back(text: str) -> None:
     assert unescape(escape(text)) == text
@@ -85,11 +77,6 @@ def test_H1_what_was_escaped_comes_back(text: str) -> None:
 )
 def test_H2_a_name_is_split_at_the_first_equals(name: str, parts: tuple[str, str | None] | None) -> None:
     assert split_directory_name(name) == parts
-
-
-def test_H3_null_and_the_empty_string_are_written_as_the_default_partition() -> None:
-    assert make_directory_name("a", None) == make_directory_name("a", "") == "a=__HIVE_DEFAULT_PARTITION__"
-    assert make_directory_name("a/b", "x:y") == "a%2Fb=x%3Ay"
 
 
 def test_H1_H2_H3_many_names_together() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tamis.expr.nodes import Column
 from tamis.formats.iceberg.deletes import deletes_index
-from tamis.formats.iceberg.deletes.deletes_index import PATH_ID, assign_deletes
+from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
+from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 
 COLUMNS = {1: Column(("x",), type=pa.int32()), 2: Column(("y",), type=pa.float64())}
 GLOBAL = {0: True, 1: False, 2: False}

@@ -58,10 +58,6 @@ def _constant_type(data_type: pa.DataType) -> Callable[[tuple[Expr, ...], ArgTyp
     return lambda args, arg_types: data_type
 
 
-def _first_argument_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
-    return arg_types[0]
-
-
 def _text_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return types.STRING if arg_types[0] is not None and is_text(arg_types[0]) else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -86,3 +87,16 @@ def _conform_array(array: pa.Array, column: DatabaseColumn, location: str) -> pa
             f"the column {column.name!r} in {location} holds a value that cannot be cast to {column.type}: "
             "read it through a view that casts it"
         ) from error
+
+
+def redact_password(uri: str) -> str:
+    """Return a URI without its password and its query string, which may contain another one."""
+    scheme, sign, rest = uri.partition("://")
+    if not sign:
+        return uri
+    before, at, after = rest.rpartition("@")
+    if re.search("[/?#]", before):
+        # Either in a password that is not escaped, or the @ is in the query string: any part may be the password.
+        return f"{scheme}://…"
+    user = before.partition(":")[0]
+    return f"{scheme}://{user}{at if user else ''}{re.split('[?#]', after)[0]}"

@@ -35,6 +35,11 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _FIRST_SECOND, _LAST_SECOND = _FIRST_DAY * 86400, (_LAST_DAY + 1) * 86400
 
 
+def quote_identifier(name: str) -> str:
+    """Quote the name of a column, a table or a schema, as all of the databases do."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def find_type_family(data_type: pa.DataType | None) -> str | None:
     """Return the family of a type, or None. Values of one family compare in a database as they do in Tamis."""
     if data_type is None:

@@ -27,7 +27,7 @@ from tamis import types
 from tamis.errors import StorageError, TableError, to_one_line
 from tamis.formats.database.connection import conform, identify_file
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
-from tamis.formats.database.dialects import DUCKDB, find_type_family
+from tamis.formats.database.dialects import DUCKDB, find_type_family, quote_identifier
 from tamis.types import is_text
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class DuckDBDatabase:
         if not found:
             return None
         owner, table = map(str, found[0])
-        qualified_name = f"{_quote_identifier(owner)}.{_quote_identifier(table)}"
+        qualified_name = f"{quote_identifier(owner)}.{quote_identifier(table)}"
         return DatabaseTable(owner, table, self._describe_columns(qualified_name))
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class DuckDBDatabase:
             rows = self._open_cursor().sql(f"SELECT * FROM {qualified_name} LIMIT 0")
             kinds = dict(zip(rows.columns, rows.types, strict=True))
             casts = {name: _list_casts(kind) for name, kind in kinds.items()}
-            selected = ", ".join(_write_cast(_quote_identifier(name), casts[name]) for name in kinds)
+            selected = ", ".join(_write_cast(quote_identifier(name), casts[name]) for name in kinds)
             schema = self._open_cursor().sql(f"SELECT {selected} FROM {qualified_name} LIMIT 0").to_arrow_table().schema
         return tuple(
             _make_column(name, data_type, kinds[name], casts[name])
@@ -221,7 +221,7 @@ def _render_type_after(kind: DuckDBPyType, step: int) -> str:
             return f"{inner[0]}[{dict(kind.children)['size']}]"
         case "struct":
             fields = zip(kind.children, inner, strict=True)
-            return f"STRUCT({', '.join(f'{_quote_identifier(name)} {text}' for (name, _), text in fields)})"
+            return f"STRUCT({', '.join(f'{quote_identifier(name)} {text}' for (name, _), text in fields)})"
         case "map":
             return f"MAP({inner[0]}, {inner[1]})"
         case _:
@@ -243,7 +243,3 @@ def _write_cast(sql: str, casts: tuple[str, ...]) -> str:
     for each in casts:
         sql = f"CAST({sql} AS {each})"
     return sql
-
-
-def _quote_identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

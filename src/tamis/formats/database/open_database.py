@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tamis.errors import InvalidArgument, TableNotFound, add_article
-from tamis.formats.database.connection import Database
+from tamis.formats.database.connection import Database, redact_password
 
 _POSTGRESQL = ("postgresql://", "postgres://")
 _SUFFIXES = {".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite", ".duckdb": "duckdb", ".ddb": "duckdb"}
@@ -30,7 +30,7 @@ def open_database(target: str | os.PathLike[str] | Any) -> Database:
     known = scheme if sign else _SUFFIXES.get(Path(text).suffix.lower())
     if known not in ("sqlite", "duckdb"):
         raise InvalidArgument(
-            f"unsupported database {_redact_password(text)!r}: "
+            f"unsupported database {redact_password(text)!r}: "
             "expected postgresql://user@host/name, sqlite:///path or duckdb:///path"
         )
     file = _find_file(unquote(rest)) if sign else Path(text).expanduser()
@@ -47,12 +47,6 @@ def _find_file(path: str) -> Path:
     if path.startswith("//"):
         return Path(path[1:])
     return Path(path[1:]) if path.startswith("/") and not Path(path).is_file() else Path(path)
-
-
-def _redact_password(text: str) -> str:
-    """Return a URI without the part that may contain a password."""
-    scheme, sign, rest = text.partition("://")
-    return f"{scheme}{sign}{rest.rpartition('@')[2]}" if sign else text
 
 
 def _open_sqlite(path: str) -> Database:

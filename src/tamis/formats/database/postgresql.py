@@ -12,16 +12,15 @@ import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import MissingDependency, StorageError, TableError, to_one_line
-from tamis.formats.database.connection import conform
+from tamis.formats.database.connection import conform, redact_password
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
-from tamis.formats.database.dialects import POSTGRESQL, find_type_family
+from tamis.formats.database.dialects import POSTGRESQL, find_type_family, quote_identifier
 
 _SETTINGS = (
     "SET TIME ZONE 'UTC'",
@@ -81,7 +80,7 @@ class PostgreSQLDatabase:
     dialect = POSTGRESQL
 
     def __init__(self, uri: str) -> None:
-        self.location = _redact_password(uri)
+        self.location = redact_password(uri)
         self._uri = uri
         self._driver = _load_driver()
         self._idle: list[Any] = []
@@ -143,7 +142,7 @@ class PostgreSQLDatabase:
         return DatabaseColumn(name, data_type, is_comparable=find_type_family(data_type) is not None)
 
     def estimate_row_count(self, table: DatabaseTable) -> int | None:
-        qualified_name = f"{_quote_identifier(table.schema)}.{_quote_identifier(table.name)}"
+        qualified_name = f"{quote_identifier(table.schema)}.{quote_identifier(table.name)}"
         found = self._fetch_rows(
             "SELECT reltuples::bigint FROM pg_catalog.pg_class "
             f"WHERE oid = {_quote_text(qualified_name)}::pg_catalog.regclass"
@@ -250,18 +249,6 @@ def _decode_numeric(modifier: int) -> pa.DataType:
 
 def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _quote_identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _redact_password(uri: str) -> str:
-    parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2]
-    user = parts.username
-    # The query string may contain a password too.
-    return f"{parts.scheme}://{f'{user}@' if user else ''}{host}{parts.path}"
 
 
 def _load_driver() -> Any:

@@ -30,7 +30,7 @@ from tamis import types
 from tamis.errors import MissingDependency, TableError, to_one_line
 from tamis.formats.database.connection import conform, identify_file
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query, find_evaluated_columns
-from tamis.formats.database.dialects import SQLITE
+from tamis.formats.database.dialects import SQLITE, quote_identifier
 
 _SAMPLE_VALUES = {
     types.LONG: "0",
@@ -112,10 +112,10 @@ class SQLiteDatabase:
         return DatabaseColumn(name, data_type, compares, is_type_enforced=is_checked)
 
     def _infer_common_type(self, table: str, name: str) -> pa.DataType:
-        column = _quote(name)
-        found = {kind for (kind,) in self._fetch_rows(f"SELECT DISTINCT typeof({column}) FROM {_quote(table)}")} - {
-            "null"
-        }
+        column = quote_identifier(name)
+        found = {
+            kind for (kind,) in self._fetch_rows(f"SELECT DISTINCT typeof({column}) FROM {quote_identifier(table)}")
+        } - {"null"}
         for kinds, data_type in _TYPES_BY_CONTENT:
             if found <= kinds:
                 return data_type
@@ -127,8 +127,8 @@ class SQLiteDatabase:
         if any(column.name.casefold() == "_rowid_" for column in table.columns):
             return None
         # Counting reads every row; the range of the rowids is an upper bound that costs nothing.
-        ends = (f"(SELECT {end}(_rowid_) FROM {_quote(table.name)})" for end in ("MAX", "MIN"))
-        counted = f"(SELECT COUNT(*) FROM {_quote(table.name)})"
+        ends = (f"(SELECT {end}(_rowid_) FROM {quote_identifier(table.name)})" for end in ("MAX", "MIN"))
+        counted = f"(SELECT COUNT(*) FROM {quote_identifier(table.name)})"
         try:
             ((rows,),) = self._fetch_rows(
                 f"SELECT CASE WHEN most <= {_MAX_COUNTED_ROWS} THEN {counted} ELSE most END "
@@ -153,10 +153,11 @@ class SQLiteDatabase:
             raise TableError(f"the column {name!r} of {table!r} in {self.location} no longer exists: reopen the table")
         if column.is_type_enforced:
             return
-        quoted = _quote(name)
+        quoted = quote_identifier(name)
         condition = _IS_OF_TYPE[column.type].format(c=quoted)
         wrong = self._fetch_rows(
-            f"SELECT typeof({quoted}) FROM {_quote(table)} WHERE {quoted} IS NOT NULL AND NOT {condition} LIMIT 1"
+            f"SELECT typeof({quoted}) FROM {quote_identifier(table)} "
+            f"WHERE {quoted} IS NOT NULL AND NOT {condition} LIMIT 1"
         )
         if wrong:
             raise TableError(_describe_type_mismatch(name, column.type, self.location))
@@ -211,10 +212,6 @@ def _load_driver() -> Any:
 
 def _make_uri(path: str) -> str:
     return f"file:{quote(str(Path(path).absolute()))}?mode=ro"
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 _FETCHED_TYPES = {types.BOOLEAN: types.LONG, types.DATE: types.STRING}

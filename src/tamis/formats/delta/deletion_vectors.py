@@ -32,7 +32,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -43,9 +42,6 @@ from tamis.formats.delta.paths import join_below_root, resolve_path
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-
-if TYPE_CHECKING:
-    pass
 
 _PORTABLE, _NATIVE = 1681511377, 1681511376
 _FILE_VERSION = 1
@@ -68,15 +64,6 @@ class DeletionVectorDescriptor:
     offset: int | None
     size: int
     cardinality: int
-
-    @property
-    def unique_id(self) -> str:
-        """The protocol's unique id, which distinguishes the deletion vectors of one data file.
-
-        >>> DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6).unique_id
-        'uab^-aqEH.-t@S}K{vb[*k^@4'
-        """
-        return f"{self.storage_type}{self.path_or_inline}" + ("" if self.offset is None else f"@{self.offset}")
 
 
 def parse_descriptors(column: pa.StructArray | pa.ChunkedArray) -> list[DeletionVectorDescriptor | None]:

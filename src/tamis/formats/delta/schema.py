@@ -79,11 +79,6 @@ class TableMetadata:
             raise KeyError(".".join(path))
         return tuple(each.physical_name for each in fields)
 
-    def get_field_id(self, path: Sequence[str]) -> int | None:
-        """Return the field id of a path, where the table uses column mapping."""
-        found = self.find_field(path)
-        return None if found is None else found.field_id
-
     @cached_property
     def fields_by_name(self) -> dict[str, DeltaField]:
         return {each.name: each for each in self.fields}

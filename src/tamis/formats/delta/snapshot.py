@@ -209,11 +209,6 @@ def _load_wanted(storage: Storage, version: int | None, timestamp: datetime | st
     return _load(listing, version if timestamp is None else _find_version_at(listing, to_milliseconds(timestamp)))
 
 
-def find_version_at_timestamp(storage: Storage, timestamp: datetime | str) -> int:
-    """Return the newest version at a timestamp (without a zone: UTC)."""
-    return _find_version_at(list_log(storage), to_milliseconds(timestamp))
-
-
 def _find_version_at(listing: LogListing, milliseconds: int) -> int:
     """Return the newest version at a timestamp. Of the newest version's metadata only the configuration is parsed: it
     may have features that are unsupported, and that the returned version does not have."""
@@ -346,8 +341,3 @@ def _compute_changes(lines: ActionLines, metadata: TableMetadata) -> FileChanges
         found = replace(reconcile(decode_file_actions(lines, names), lines), identity=identity)
         CHANGES_CACHE.put(identity, found, found.weight)
     return found
-
-
-def read_changes(storage: Storage, files: Sequence[LogFile], metadata: TableMetadata) -> FileChanges:
-    """Return the file changes of some commits: a plain function, which can run in any process."""
-    return _compute_changes(read_actions(storage, files), metadata)

@@ -20,7 +20,6 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The value of a directory whose rows have NULL (or, with Hive and Spark, the empty string) in the column."""
 
 _ESCAPED = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+|%[0-7][0-9A-Fa-f]")
-_TO_ESCAPE = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 # A name may hold any character, a line break too, hence (?s).
 _DIRECTORY = r"(?s)^(?P<column>[^=]*)=(?P<value>.*)$"
@@ -42,24 +41,6 @@ def _unescape_run(match: re.Match[str]) -> str:
     except UnicodeDecodeError:
         # In Latin-1 each byte is the code of its character.
         return content.decode("latin-1")
-
-
-def escape(text: str) -> str:
-    """Escape a string like Hive and Spark: space, `+` and letters of any script are not escaped.
-
-    >>> escape("10:30 a=b"), escape("é")
-    ('10%3A30 a%3Db', 'é')
-    """
-    return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", text)
-
-
-def make_directory_name(column: str, value: str | None) -> str:
-    """Return the directory name of a value. Hive has no empty values: they are written as NULL.
-
-    >>> directory_name("at", "10:30"), directory_name("at", None)
-    ('at=10%3A30', 'at=__HIVE_DEFAULT_PARTITION__')
-    """
-    return f"{escape(column)}={escape(value) if value else HIVE_NULL}"
 
 
 def split_directory_name(name: str) -> tuple[str, str | None] | None:

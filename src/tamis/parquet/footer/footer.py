@@ -77,19 +77,12 @@ class Footer:
         return found
 
 
-def read_footer(storage: Storage, path: str, size: int, modified_ns: int | None) -> pq.FileMetaData:
-    """Return the metadata of a file, cached by size and modification time.
-
-    A file without a known modification time (None) is read each time.
-    """
-    return load_footer(storage, path, size, modified_ns)[0].metadata
-
-
 def load_footer(
     storage: Storage, path: str, size: int, modified_ns: int | None, names: ColumnMapping | None = None
 ) -> tuple[Footer, pa.Buffer | None]:
-    """Return the footer of a file, cached like `read_footer`, and the whole file if it is small and was read now.
+    """Return the footer of a file, and the whole file if it is small and was read now.
 
+    Footers are cached by size and modification time; a file without a known modification time (None) is read each time.
     With `names` its schema has logical names.
     """
     # A cached footer may have been read for a caller with other permissions for links.
@@ -168,11 +161,6 @@ def _read_footer_length(trailer: bytes, size: int, location: str) -> int:
             f"'{location}' is damaged: its footer has {length} bytes in a file of {size}; write the file again"
         )
     return length
-
-
-def parse_footer(footer: bytes, location: str) -> pq.FileMetaData:
-    """Parse the bytes of a footer, without length and magic; `location` names the file in messages."""
-    return footer_from_bytes(footer, location).metadata
 
 
 def footer_from_bytes(content: bytes, location: str) -> Footer:

@@ -217,21 +217,6 @@ def get_file_schema(metadata: pq.FileMetaData, location: str = "the file") -> Fi
     return _SCHEMAS.get(metadata, location)
 
 
-def get_leaf_columns(metadata: pq.FileMetaData, location: str = "the file") -> dict[FieldPath, Leaf]:
-    """Return the leaves of a file outside lists and maps, by path. Files share the result: do not modify it."""
-    return _SCHEMAS.get(metadata, location).leaves
-
-
-def lacks_column(metadata: pq.FileMetaData, path: FieldPath, location: str = "the file") -> bool:
-    """Return whether a file has nothing at a path: see `FileSchema.lacks`."""
-    return _SCHEMAS.get(metadata, location).lacks(path)
-
-
-def get_leaf_types(metadata: pq.FileMetaData, location: str = "the file") -> tuple[LeafType, ...]:
-    """Return the physical types of all leaves of a file, in order."""
-    return _SCHEMAS.get(metadata, location).types
-
-
 def find_leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[int]:
     """Return the leaves to read for these paths, in order: all leaves below a struct, a list or a map.
 

@@ -185,7 +185,6 @@ def decode_zigzag(numbers: npt.NDArray[np.uint64]) -> Int64Array:
 
 # --- Structs ---------------------------------------------------------------------------------------------------------
 
-INTEGER16: Kind = (I16, read_i16)
 INTEGER32: Kind = (I32, read_i32)
 INTEGER64: Kind = (I64, read_i64)
 BYTES: Kind = (BINARY, read_binary)

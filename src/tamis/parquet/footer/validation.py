@@ -73,15 +73,12 @@ class RowGroupPositions(NamedTuple):
     """The end of the list of row groups."""
 
 
-def get_validated_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> bytes:
-    """Return the validated footer without unusable statistics; the same object if nothing was removed."""
-    return validate_footer(footer, leaves, path)[0]
-
-
 def validate_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> tuple[bytes, RowGroupPositions | None]:
-    """Return the same as `get_validated_footer`, and the positions of row groups in the given footer if there are many.
+    """Return the validated footer without unusable statistics, and the positions of row groups in the given footer if
+    there are many.
 
-    The positions are None if the row groups have an unusual encoding.
+    The footer is the same object if nothing was removed. The positions are None if the row groups have an unusual
+    encoding.
     """
     walk = _Walk(footer, leaves, path)
     try:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from tamis import types
-from tamis.parquet.footer.bounds import get_stored_type
+from tamis.parquet.footer.bounds import get_stored_type, nanoseconds_per_tick
 from tamis.parquet.footer.datetime_rebase import get_rebase_limit
 from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.footer.thrift import INTEGER32, RAW_STRUCT, Malformed, make_struct_kind, read_struct
@@ -201,7 +201,6 @@ def _has_bits(words: Array, hashes: Array) -> Array:
 _NO_HASHES = np.empty(0, np.uint64)
 _PHYSICAL = {"INT32": "<i4", "INT64": "<i8"}
 _FLOATS = {16: "<f2", 32: "<f4", 64: "<f8"}
-_NANOSECONDS_PER_DAY = 86_400 * 10**9
 
 
 def hash_stored_values(values: pa.Array, leaf: Leaf) -> Array | Unavailable:
@@ -306,7 +305,7 @@ def _to_ticks(values: pa.Array, source: pa.DataType, leaf: Leaf) -> Array | Unav
         return _not_convertible(values, source)
     ticks = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()).to_numpy(zero_copy_only=False)
     ticks = ticks.astype(np.int64)
-    numerator, denominator = _nanoseconds_per_tick(values.type), _nanoseconds_per_tick(source)
+    numerator, denominator = nanoseconds_per_tick(values.type), nanoseconds_per_tick(source)
     common = int(np.gcd(numerator, denominator))
     numerator, denominator = numerator // common, denominator // common
     largest = (2**63 - 1) // numerator
@@ -324,13 +323,6 @@ def _is_same_kind_of_time(target: pa.DataType, source: pa.DataType, leaf: Leaf) 
     if is_type.is_timestamp(target) and is_type.is_date(source):
         return target.tz is None
     return any(same(target) and same(source) for same in (is_type.is_date, is_type.is_time, is_type.is_duration))
-
-
-def _nanoseconds_per_tick(data_type: pa.DataType) -> int:
-    """Return the length of a tick in nanoseconds."""
-    if pa.types.is_date32(data_type):
-        return _NANOSECONDS_PER_DAY
-    return 10**9 // types.UNITS_PER_SECOND["ms" if pa.types.is_date64(data_type) else data_type.unit]
 
 
 # --- Decimals --------------------------------------------------------------------------------------------------------

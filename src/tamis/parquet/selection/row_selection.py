@@ -193,11 +193,6 @@ class RowSelection:
         before = self._cumulative_counts[run] + np.minimum(rows, self._ends[run]) - self._starts[run]
         return np.where(run < 0, 0, before)
 
-    def count_in(self, starts: Integers, ends: Integers) -> Rows:
-        """Return for each range the number of selected rows in it."""
-        starts, ends = runs.validate_ranges(starts, ends, self._total)
-        return self._count_before(ends) - self._count_before(starts)
-
     def overlaps(self, starts: Integers, ends: Integers) -> npt.NDArray[np.bool_]:
         """Return for each range, such as a page, whether it contains a selected row."""
         starts, ends = runs.validate_ranges(starts, ends, self._total)
@@ -338,14 +333,6 @@ class RowSelection:
         return self._from_runs(
             runs.move_runs(self._starts, self._ends, starts, lengths, kept_starts), int(lengths.sum())
         )
-
-    def to_file_positions(self, kept_row_groups: Integers, row_group_rows: Integers) -> Rows:
-        """Return the positions of the selected rows in the file, ascending; see `in_file`."""
-        return self.in_file(kept_row_groups, row_group_rows).to_indices()
-
-    def to_file_ranges(self, kept_row_groups: Integers, row_group_rows: Integers) -> list[tuple[int, int]]:
-        """Return the ranges of the selected rows in the file; see `in_file`."""
-        return self.in_file(kept_row_groups, row_group_rows).ranges()
 
     # --- Conversion ---------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands, re
 from tamis.expr.sql.parse import to_opaque_call
 from tamis.expr.sql.printer import to_sql
 from tamis.expr.sql.syntax import parse_expression
+from tamis.query.plan.paths import is_sql_text
 
 
 class ColumnIds:
@@ -79,11 +80,7 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
             case _:
                 return replace_args(node, args)
 
-    return fold(expr, combine, lambda node: () if _is_sql_text(node) else get_operands(node))
-
-
-def _is_sql_text(node: Expr) -> bool:
-    return isinstance(node, Call) and node.function == "sql"
+    return fold(expr, combine, lambda node: () if is_sql_text(node) else get_operands(node))
 
 
 def get_field(value: Expr, fields: tuple[str, ...], column: Column | None = None) -> Expr:

@@ -102,11 +102,6 @@ def plan_to_dict(plan: Node, connectors: Mapping[str, Connector]) -> dict[str, A
     }
 
 
-def format_plan(plan: Node, connectors: Mapping[str, Connector] | None = None) -> str:
-    """Return a plan as text: one line per node, with sources indented."""
-    return "\n".join(_format_lines(plan_to_dict(plan, connectors or {}), 0))
-
-
 def _format_text(found: Mapping[str, Any]) -> str:
     returned = [_format_alias(each["column"], each["name"]) for each in found["returns"]]
     lines = ["Query", f"  {' '.join(found['query'].split())}"]

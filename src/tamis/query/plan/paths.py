@@ -21,7 +21,7 @@ def collect_paths(exprs: Iterable[Expr]) -> list[Path]:
         for node in walk(expr, _parsed_operands):
             if isinstance(node, Column):
                 found[node.path] = None
-            elif _is_sql_text(node) and isinstance(node, Call):
+            elif is_sql_text(node) and isinstance(node, Call):
                 # SQL text that is not parsed: it may use any field of a column.
                 found |= dict.fromkeys((each.path[0],) for each in node.args if isinstance(each, Column))
     return drop_nested_paths(found)
@@ -50,7 +50,7 @@ def replace_paths(expr: Expr, replacements: Mapping[Path, Column]) -> Expr:
 
     def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if not isinstance(node, Column):
-            return node if _is_sql_text(node) else replace_args(node, args)
+            return node if is_sql_text(node) else replace_args(node, args)
         for length in range(len(node.path), 0, -1):
             found = replacements.get(node.path[:length])
             if found is not None:
@@ -72,9 +72,10 @@ def find_field_type(outputs: Mapping[str, Output], path: Path) -> pa.DataType | 
     return data_type
 
 
-def _is_sql_text(node: Expr) -> bool:
+def is_sql_text(node: Expr) -> bool:
+    """Whether an expression is SQL that only an engine parses."""
     return isinstance(node, Call) and node.function == "sql"
 
 
 def _parsed_operands(node: Expr) -> tuple[Expr, ...]:
-    return () if _is_sql_text(node) else get_operands(node)
+    return () if is_sql_text(node) else get_operands(node)

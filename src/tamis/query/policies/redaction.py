@@ -7,10 +7,8 @@ table under a policy, without the conditions of the policies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Filter, Node, Project, TableScan, get_outputs, transform_up, walk_plan
 
 REDACTED_PLAN_NOTE = "A table is under a policy: what is read of it, and which rules apply, is not shown."
@@ -44,8 +42,3 @@ def redact_plan(plan: Node) -> Node:
                 return node
 
     return transform_up(plan, redact)
-
-
-def describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> str:
-    """Return a line about what a scan reads; a redacted one for a table under a policy."""
-    return repr(HiddenHandle()) if scan.is_protected else connectors[scan.connector].describe(scan.handle)

@@ -208,21 +208,22 @@ def _is_star(item: exp.Expr) -> bool:
     return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 
-def _parse_position(tree: exp.Expr) -> int | None:
-    is_number = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
-    return int(tree.name) if is_number else None
+def parse_position(tree: exp.Expr) -> int | None:
+    """Return the column position that a bare number in ORDER BY or GROUP BY means; None for other expressions."""
+    is_position = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
+    return int(tree.name) if is_position else None
 
 
 def check_positions(select: exp.Select) -> None:
     """Raise if a position in ORDER BY or GROUP BY does not refer to a column."""
     items = select.expressions
     order, group = select.args.get("order"), select.args.get("group")
-    if group is not None and any(map(_is_star, items)) and any(_parse_position(each) for each in group.expressions):
+    if group is not None and any(map(_is_star, items)) and any(parse_position(each) for each in group.expressions):
         raise unsupported_syntax_error(group, "a position in GROUP BY cannot be combined with a *", "Name the columns")
     if any(map(_is_star, items)) or any(isinstance(_drop_alias(each), exp.Anonymous | exp.Aliases) for each in items):
         return  # a function may have several columns
     for each in order.expressions if order is not None else ():
-        position = _parse_position(each.this)
+        position = parse_position(each.this)
         if position is not None and not 0 < position <= len(items):
             raise unsupported_syntax_error(
                 each, f"ORDER BY {position} is not a column position: the SELECT has {len(items)} columns"
@@ -303,7 +304,7 @@ class _GroupingSets:
                 return [(self._add_key(tree),)]
 
     def _add_key(self, tree: exp.Expr) -> exp.Expr:
-        position = _parse_position(tree)
+        position = parse_position(tree)
         if position is not None:
             items = self._select.expressions
             if not 0 < position <= len(items) or any(map(_is_star, items[:position])):

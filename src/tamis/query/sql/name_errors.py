@@ -21,7 +21,7 @@ from tamis.expr.sql.refusals import find_position
 from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.sql.function_kinds import is_known
-from tamis.query.sql.scopes import UnsupportedSql, find_references
+from tamis.query.sql.scopes import UnsupportedSql, find_references, fold_parts, is_same_name
 from tamis.query.sql.sources import Tables, get_table_parts, has_plain_name
 from tamis.query.sql.trees import has_free_star, may_have_several_columns, to_sql_text
 
@@ -58,7 +58,7 @@ class _Source:
 
     def is_called(self, parts: Sequence[str]) -> bool:
         count = len(parts)
-        return 0 < count <= len(self.name) and _fold_parts(self.name[-count:]) == _fold_parts(parts)
+        return 0 < count <= len(self.name) and fold_parts(self.name[-count:]) == fold_parts(parts)
 
     def has(self, name: str) -> bool:
         return any(each.name.casefold() == name.casefold() for each in self.fields or ())
@@ -272,7 +272,7 @@ class _NameChecker:
 
     def _check_fields(self, top: exp.Expr, parts: Sequence[str], owners: Sequence[_Source]) -> None:
         """Check that a column has the requested fields."""
-        fields = [each for source in owners for each in source.fields or () if _is_same_name(each.name, parts[0])]
+        fields = [each for source in owners for each in source.fields or () if is_same_name(each.name, parts[0])]
         if len(parts) > 1 and len(fields) == 1 and not pa.types.is_null(fields[0].type):
             self._resolve(top, parts, fields, owners[0].display_name)
 
@@ -315,7 +315,7 @@ class _NameChecker:
 
     def _add_unknown_source(self, top: exp.Expr, parts: Sequence[str], level: _Level) -> None:
         names = [".".join(source.name) for source in level.sources if source.name]
-        hidden = next((source for source in level.sources if _is_same_name(source.table, parts[0])), None)
+        hidden = next((source for source in level.sources if is_same_name(source.table, parts[0])), None)
         near = difflib.get_close_matches(parts[0].casefold(), [name.casefold() for name in names], n=1, cutoff=0.6)
         if hidden is not None:
             hint = f"It has the alias {hidden.name[0]}: write {hidden.name[0]}.{'.'.join(parts[1:])}"
@@ -357,14 +357,6 @@ def _rename_fields(fields: _Fields | None, alias: exp.Expr | None) -> _Fields | 
 def _has_column(source: _Source, parts: Sequence[str]) -> bool:
     """Return whether a source has a column of this name, qualified by the source or not."""
     return source.has(parts[0]) or (source.is_called(parts[:-1]) and source.has(parts[-1]))
-
-
-def _is_same_name(one: str, other: str) -> bool:
-    return one.casefold() == other.casefold()
-
-
-def _fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.casefold() for part in parts)
 
 
 def find_quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:

@@ -38,13 +38,14 @@ from tamis.query.plan.nodes import (
     get_outputs,
 )
 from tamis.query.sql.conditions import check_conditions
-from tamis.query.sql.grouping import Grouping, has_aggregates, refuse_maps
+from tamis.query.sql.grouping import Grouping, has_aggregates, parse_position, refuse_maps
 from tamis.query.sql.scopes import Field, QueryTime, Scope, UnsupportedSql, find_references
 from tamis.query.sql.sources import (
     CommonTableExpression,
     PlannedSource,
     Tables,
     add_commons,
+    check_clauses,
     expand_argument_stars,
     plan_from,
 )
@@ -399,13 +400,6 @@ def _check_set_clauses(tree: exp.Expr) -> None:
     check_clauses(tree, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
 
 
-def check_clauses(tree: exp.Expr, keys: set[str]) -> None:
-    """Raise `UnsupportedSql` if a tree has clauses other than the supported ones."""
-    for key, value in tree.args.items():
-        if key not in keys and value:
-            raise UnsupportedSql(f"{key} of {tree.key}")
-
-
 def _get_sort_items(tree: exp.Expr) -> list[exp.Ordered]:
     order = tree.args.get("order")
     if order is None:
@@ -418,12 +412,6 @@ def _parse_row_count(tree: exp.Expr) -> int:
     if not isinstance(tree, exp.Literal) or tree.is_string or not tree.name.isdecimal():
         raise UnsupportedSql("a limit that is not a number")
     return int(tree.name)
-
-
-def parse_position(tree: exp.Expr) -> int | None:
-    """Return the column position that a bare number in ORDER BY or GROUP BY means; None for other expressions."""
-    is_position = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
-    return int(tree.name) if is_position else None
 
 
 def _expand_star(star: exp.Star, fields: Sequence[Field]) -> list[_Item]:

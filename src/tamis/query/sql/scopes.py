@@ -72,7 +72,7 @@ class Relation:
 
     def is_called(self, parts: Sequence[str]) -> bool:
         count = len(parts)
-        return 0 < count <= len(self.name) and _fold_parts(self.name[-count:]) == _fold_parts(parts)
+        return 0 < count <= len(self.name) and fold_parts(self.name[-count:]) == fold_parts(parts)
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ class Scope:
             return visible[position - 1], ()
         for count in range(len(parts) - 1, 0, -1):
             called = [relation for relation in self.relations if relation.is_called(parts[:count])]
-            found = [each for relation in called for each in relation.fields if _is_same_name(each.name, parts[count])]
+            found = [each for relation in called for each in relation.fields if is_same_name(each.name, parts[count])]
             if found:
                 return _pick_single(found, parts, parts[count]), tuple(parts[count + 1 :])
-        found = [each for each in self.expand_star() if _is_same_name(each.name, parts[0])]
+        found = [each for each in self.expand_star() if is_same_name(each.name, parts[0])]
         owners = [relation for relation in self.relations if not set(relation.fields).isdisjoint(found)]
         if len(owners) > 1:
             raise UnsupportedSql(f"several sources have {parts[0]}")
-        found = found or [each for each in self.aliases if _is_same_name(each.name, parts[0])]
+        found = found or [each for each in self.aliases if is_same_name(each.name, parts[0])]
         if found:
             return _pick_single(found, parts, parts[0]), tuple(parts[1:])
         return None if self.outer is None else self.outer.find(parts)
@@ -309,9 +309,11 @@ def _name_zipped_fields(call: exp.Anonymous) -> exp.Expr:
     return exp.Anonymous(this="arrays_zip", expressions=named)
 
 
-def _is_same_name(one: str, other: str) -> bool:
+def is_same_name(one: str, other: str) -> bool:
+    """Whether two names are the same for Spark, which ignores case."""
     return one.casefold() == other.casefold()
 
 
-def _fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
+def fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
+    """Return the parts of a name in a form that is equal for the same names."""
     return tuple(part.casefold() for part in parts)

@@ -129,7 +129,7 @@ _SUPPORTED_CLAUSES = {"this", "alias", "db", "catalog", "joins"}
 def _plan_source(
     queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
 ) -> tuple[Node, Scope]:
-    _check_clauses(tree, _SUPPORTED_CLAUSES if not isinstance(tree, exp.Values) else {"expressions", "alias"})
+    check_clauses(tree, _SUPPORTED_CLAUSES if not isinstance(tree, exp.Values) else {"expressions", "alias"})
     match tree:
         case exp.Table() if has_plain_name(tree):
             planned = _plan_table(queries, tree, commons)
@@ -192,7 +192,7 @@ def rename_fields(fields: Sequence[Field], names: Sequence[str]) -> tuple[Field,
     return tuple(Field(name, field.value, field.type) for name, field in zip(names, fields, strict=True))
 
 
-def _check_clauses(tree: exp.Expr, keys: set[str]) -> None:
+def check_clauses(tree: exp.Expr, keys: set[str]) -> None:
     """Raise `UnsupportedSql` if a tree has clauses other than the supported ones."""
     for key, value in tree.args.items():
         if key not in keys and value:
@@ -212,7 +212,7 @@ _JOIN_KINDS: dict[tuple[str, str], JoinKind] = {
 def _plan_join(
     queries: QueryPlanner, left: Node, left_scope: Scope, join: exp.Expr, commons: Mapping[str, CommonTableExpression]
 ) -> tuple[Node, Scope]:
-    _check_clauses(join, {"this", "on", "using", "side", "kind", "method", "hint"})
+    check_clauses(join, {"this", "on", "using", "side", "kind", "method", "hint"})
     kind = _JOIN_KINDS.get((join.args.get("side") or "", join.args.get("kind") or ""))
     method = join.args.get("method")
     if kind is None or method not in (None, "", "NATURAL"):

@@ -17,7 +17,7 @@ from sqlglot import exp
 from tamis.engines.duckdb.functions import items as spark_items
 from tamis.engines.duckdb.functions import json_functions as spark_json
 from tamis.engines.duckdb.functions import lambdas as spark_lambdas
-from tamis.engines.duckdb.functions.items import SIZE_FUNCTION
+from tamis.engines.duckdb.functions.items import IS_LIST, NOT_LIST, SIZE_FUNCTION
 from tamis.engines.duckdb.translate.calls import (
     CallBuilder,
     Macros,
@@ -29,13 +29,9 @@ from tamis.engines.duckdb.translate.calls import (
     read_string_literal,
 )
 
-_IS_LIST = "typeof(x) LIKE '%]'"
-
 _SORTABLE = "spark_ordered(x)"
 """A list whose items DuckDB orders as Spark does."""
 
-
-_NOT_LIST = "error('a subscript needs a list or a map')"
 
 _CONTAINS = (
     "CASE WHEN list_contains(spark_plain_comparable(x), item) THEN TRUE "
@@ -75,7 +71,7 @@ MACROS: Macros = {
     "array_append": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_append(x, item) END"),
     "array_prepend": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_prepend(item, x) END"),
     "array_compact": (("x",), "list_filter(x, lambda e: e IS NOT NULL)"),
-    "array_size": (("x",), f"CAST(CASE WHEN {_IS_LIST} THEN {SIZE_FUNCTION}(x) ELSE {_NOT_LIST} END AS INTEGER)"),
+    "array_size": (("x",), f"CAST(CASE WHEN {IS_LIST} THEN {SIZE_FUNCTION}(x) ELSE {NOT_LIST} END AS INTEGER)"),
     "signed": (("x",), "CAST(x AS INTEGER)"),
     "array_join": [
         (("x", "delimiter"), "spark_texts_joined(list_transform(x, lambda e: spark_string(e)), delimiter)"),

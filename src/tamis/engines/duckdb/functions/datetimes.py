@@ -344,7 +344,7 @@ def _make_time_builder(name: str) -> CallBuilder:
             )
         if name == "time_trunc":
             return call_macro("cut_time", call_macro("as_time", args[1]), exp.Literal.number(unit))
-        return _make_casting_builder("time_between", "time", "time", "")([*args[1:], exp.Literal.number(unit)])
+        return _make_casting_builder("between_units", "time", "time", "")([*args[1:], exp.Literal.number(unit)])
 
     return build
 
@@ -421,8 +421,6 @@ BUILDERS: dict[str, CallBuilder] = {
     "try_to_date": _make_parsing_builder("try_to_date", "date", is_try=True),
     "to_time": _make_parsing_builder("to_time", "time"),
     "try_to_time": _make_parsing_builder("try_to_time", "time", is_try=True),
-    "date": _make_parsing_builder("date", "date"),
-    "timestamp": _make_parsing_builder("timestamp", "timestamp"),
     **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), _build_unix_timestamp),
     **{name: _make_difference_builder(name) for name in ("datediff", "date_diff")},
     **{name: _make_difference_builder("timestampdiff") for name in ("timestampdiff", "timediff")},

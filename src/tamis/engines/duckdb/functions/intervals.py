@@ -246,7 +246,7 @@ def _translate_difference(node: exp.Sub) -> exp.Expr | None:
 
 _DATE_CALLS = frozenset(
     f"{MACRO_PREFIX}{name}"
-    for name in ("date_add", "date_sub", "add_months", "as_date", "text_date", "next_day", "last_day", "parsed_date")
+    for name in ("date_add", "date_sub", "add_months", "as_date", "text_date", "next_day", "last_day")
 )
 
 
@@ -259,8 +259,7 @@ def _infer_kind(node: exp.Expr) -> str | None:
         return "date"
     if isinstance(node, exp.CurrentTimestamp) or (
         isinstance(node, exp.Anonymous)
-        and node.name.lower()
-        in (f"{MACRO_PREFIX}text_timestamp", f"{MACRO_PREFIX}as_timestamp", f"{MACRO_PREFIX}parsed")
+        and node.name.lower() in (f"{MACRO_PREFIX}text_timestamp", f"{MACRO_PREFIX}as_timestamp")
     ):
         return "timestamp"
     return None

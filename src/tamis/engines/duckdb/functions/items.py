@@ -35,7 +35,7 @@ SIZE_FUNCTION = "cardinality" if int(duckdb.__version__.split(".", 1)[0]) >= 2 e
 ANY_MAP_TYPE = "MAP(VARCHAR, VARCHAR)"
 """The type of a parameter that takes all maps and nothing else: DuckDB casts keys and values of any map to texts."""
 
-_NOT_LIST = "error('a subscript needs a list or a map')"
+NOT_LIST = "error('a subscript needs a list or a map')"
 _OUT_OF_BOUNDS = "error('the index is out of bounds of the list: get and try_element_at return NULL there')"
 _INDEX_ZERO = "error('the index 0 is invalid: the first item has index 1')"
 _KEY_NOT_CASTABLE = (
@@ -91,13 +91,13 @@ def _define_for_map_or_list(name: str, of_map: str, of_list: str) -> Macros:
     return define_by_type(name, {ANY_MAP_TYPE: of_map, "": of_list}, "k")
 
 
-_IS_LIST = "typeof(x) LIKE '%]'"
+IS_LIST = "typeof(x) LIKE '%]'"
 _VALUE = "map_extract_value(x, {}(map_keys(x)[1], k, map_keys(x)[1], k))"
 
 
 def _write_item(index: str) -> str:
     """Write SQL for the item of a list at a 1-based index."""
-    return f"x[CASE WHEN {_IS_LIST} THEN {index} ELSE {_NOT_LIST} END]"
+    return f"x[CASE WHEN {IS_LIST} THEN {index} ELSE {NOT_LIST} END]"
 
 
 MACROS: Macros = {

@@ -16,7 +16,6 @@ from sqlglot import exp
 
 from tamis.engines.duckdb.functions.hashes import BUILDERS as _HASH_BUILDERS
 from tamis.engines.duckdb.functions.hashes import MACROS as _HASHES
-from tamis.engines.duckdb.functions.hashes import has_known_type
 from tamis.engines.duckdb.functions.number_formats import BUILDERS as _NUMBER_FORMAT_BUILDERS
 from tamis.engines.duckdb.functions.number_formats import MACROS as _NUMBER_FORMATS
 from tamis.engines.duckdb.functions.regexps import BUILDERS as _REGEXP_BUILDERS
@@ -420,15 +419,6 @@ def _build_levenshtein(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return call_macro("within", distance, as_int(args[2]))
 
 
-def _build_typeof(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("typeof", args, 1)
-    if not has_known_type(args[0]):
-        raise make_unsupported_error("typeof", "a computed value may have another type here")
-    if isinstance(args[0], exp.Null):
-        return exp.Literal.string("void")
-    return call_macro("typeof", args[0])
-
-
 def _build_substring_index(args: Sequence[exp.Expr]) -> exp.Expr | None:
     is_simple = (
         len(args) == 3
@@ -555,7 +545,6 @@ BUILDERS: dict[str, CallBuilder] = {
     "try_url_decode": make_typed_builder("try_url_decode", "t"),
     "parse_url": make_typed_builder("parse_url", "ttt", fewest=2),
     "try_parse_url": make_typed_builder("try_parse_url", "ttt", fewest=2),
-    "typeof": _build_typeof,
     "uuid": lambda args: exp.cast(call_duckdb("uuid"), "varchar"),
     "sentences": make_refusing_builder("sentences", "the embedded engine does not know where words and sentences end"),
     "randstr": make_refusing_builder("randstr", "the embedded engine draws its letters differently"),

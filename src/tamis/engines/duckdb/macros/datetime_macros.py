@@ -523,10 +523,6 @@ MACROS: Macros = {
         ((*parameters, "parsed"), value if "VARCHAR" not in parameters[0] else "parsed")
         for parameters, value in _TO_TIMESTAMP
     ],
-    "pick_clock": [
-        ((*parameters, "parsed"), value if "VARCHAR" not in parameters[0] else "parsed")
-        for parameters, value in _TO_TIMESTAMP_NTZ
-    ],
     "time_bucket": (
         ("i", "x"),
         "time_bucket(i, x, TIMESTAMP '1970-01-01 00:00:00')",
@@ -554,9 +550,5 @@ MACROS: Macros = {
     "time_from_seconds": (
         ("n",),
         "spark_time_from_micros(CAST(trunc(CAST(n AS DECIMAL(30, 9)) * 1000000) AS HUGEINT))",
-    ),
-    "time_between": (
-        ("a", "b", "n"),
-        "(epoch_us(b) - epoch_us(a)) // n",
     ),
 }

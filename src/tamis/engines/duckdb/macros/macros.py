@@ -42,13 +42,8 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "pmod": (("x", "n"), "CASE WHEN x % n < 0 THEN (x % n + n) % n ELSE x % n END"),
     "nanvl": (("x", "y"), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN y ELSE x END"),
     "rint": (("x",), "round_even(CAST(x AS DOUBLE), 0)"),
-    "positive": (("x",), "+x"),
     "zeroifnull": (("x",), "coalesce(x, 0)"),
     "nullifzero": (("x",), "nullif(x, 0)"),
-    "try_add": (("x", "y"), "TRY(x + y)"),
-    "try_subtract": (("x", "y"), "TRY(x - y)"),
-    "try_multiply": (("x", "y"), "TRY(x * y)"),
-    "try_mod": (("x", "y"), "TRY(x % y)"),
     "sign": (("x",), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) ELSE CAST(sign(x) AS DOUBLE) END"),
 }
 """Functions by their names in Spark."""
@@ -80,27 +75,11 @@ MACROS = FUNCTIONS | {
         "CASE WHEN abs(x) < 1e15 THEN CAST(round_even(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS DOUBLE) "
         "ELSE round_even(x, n) END",
     ),
-    "bround_unknown": (
-        ("x", "n"),
-        f"CASE WHEN {_FLOATING} THEN error('bround of a computed float: cast it to a decimal first') "
-        "ELSE round_even(x, n) END",
-    ),
     "round_single": (("x", "n"), "round(x, n)"),
-    "round_unknown": (
-        ("x", "n"),
-        "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') "
-        "THEN error('round of a computed double may differ in the last digit: cast it to a decimal first') "
-        "ELSE round(x, n) END",
-    ),
     "piece": (
         ("x",),
         "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'BLOB', 'TIMESTAMP WITH TIME ZONE') "
         "THEN error('write the text of a float, a timestamp or bytes with CAST AS STRING') ELSE x END",
-    ),
-    "div": (
-        ("x", "y"),
-        "CASE WHEN typeof(x) LIKE 'DECIMAL%' OR typeof(y) LIKE 'DECIMAL%' "
-        "THEN error('div divides only whole numbers here: cast the decimal') ELSE x // y END",
     ),
     "log": (("base", "x"), "CASE WHEN x <= 0 OR base <= 0 THEN NULL ELSE ln(x) / ln(base) END"),
     "whole_months": (

@@ -328,27 +328,10 @@ MACROS: Macros = {
     ),
 }  # fmt: skip
 
-# --- Macros for binary values, number bases and type names: `hex`, `base64`, `conv`, `to_binary`, `typeof` ------------
+# --- Macros for binary values and number bases: `hex`, `base64`, `conv`, `to_binary` ----------------------------------
 
 _HEX = "[0-9A-Fa-f]*"
 
-_TYPE_NAMES = write_map(
-    {
-        "VARCHAR": "string",
-        "BLOB": "binary",
-        "TINYINT": "tinyint",
-        "SMALLINT": "smallint",
-        "INTEGER": "int",
-        "BIGINT": "bigint",
-        "FLOAT": "float",
-        "DOUBLE": "double",
-        "BOOLEAN": "boolean",
-        "DATE": "date",
-        "TIMESTAMP WITH TIME ZONE": "timestamp",
-        "TIMESTAMP": "timestamp_ntz",
-        '"NULL"': "void",
-    }
-)
 _CONTINUATION = "[89AB]."
 _VALID = (
     f"[0-7].|(?:C[2-9A-F]|D.){_CONTINUATION}|(?:E0[AB].|E[1-9A-CEF]{_CONTINUATION}|ED[89].){_CONTINUATION}"
@@ -442,14 +425,6 @@ BYTE_MACROS: Macros = {
         "{'v': s.v // CAST(radix AS UHUGEINT), 't': CASE WHEN s.v = 0 THEN s.t ELSE "
         "substring('0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ', CAST(s.v % CAST(radix AS UHUGEINT) AS INTEGER) + 1, 1) "
         "|| s.t END}, {'v': CAST(x AS UHUGEINT), 't': ''})).t END",
-    ),
-    "typeof": (("x",), "spark_type_name(typeof(x))"),
-    "type_name": (
-        ("x",),
-        f"CASE WHEN {_TYPE_NAMES}[x] IS NOT NULL THEN {_TYPE_NAMES}[x] WHEN x LIKE 'DECIMAL(%)' THEN lower(x) "
-        f"WHEN {_TYPE_NAMES}[left(x, length(x) - 2)] IS NOT NULL AND x LIKE '%[]' "
-        f"THEN 'array<' || {_TYPE_NAMES}[left(x, length(x) - 2)] || '>' "
-        "ELSE error('typeof does not support this type of the embedded engine') END",
     ),
     "is_valid_utf8": [
         (("x BLOB",), "CASE WHEN x IS NOT NULL THEN TRY(decode(x)) IS NOT NULL END"),

@@ -49,8 +49,8 @@ from tamis.engines.duckdb.translate.calls import (
     has_aggregate_or_window,
     is_in_nested_subquery,
     make_macro_builder,
+    make_refusing_builder,
     make_unsupported_error,
-    read_string_literal,
 )
 from tamis.engines.duckdb.translate.comparisons import (
     guard_comparisons,
@@ -228,12 +228,16 @@ def _write_definition(name: str) -> str:
     return f"CREATE MACRO {MACRO_PREFIX}{name}{', '.join(overloads)}"
 
 
+_ARGUMENT_OR_TEXT = re.compile(r"'[^']*'|\bx\b")
+"""The argument `x` in the body of a macro, or a string literal, in which an `x` is text."""
+
+
 def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
     # A nested macro binds its own argument, so each macro needs another name for it.
     argument = f"{ARGUMENT_PREFIX}_{name}"
-    bound, uses = re.subn(r"(?<![\\'])\bx\b", argument, body)
-    if "x" not in parameters or uses < 2 or name.startswith("plain_"):
+    if "x" not in parameters or name.startswith("plain_") or _ARGUMENT_OR_TEXT.findall(body).count("x") < 2:
         return body
+    bound = _ARGUMENT_OR_TEXT.sub(lambda found: argument if found[0] == "x" else found[0], body)
     # DuckDB expands macros as text: nested macros that use an argument n times would contain it n^depth times.
     return f"list_transform([x], lambda {argument}: {bound})[1]"
 
@@ -245,27 +249,9 @@ def _make_macro_builder(name: str) -> CallBuilder:
     return make_macro_builder(name, MACROS)
 
 
-def _make_refusing_builder(name: str, reason: str) -> CallBuilder:
-    def refuse(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        raise make_unsupported_error(name, reason)
-
-    return refuse
-
-
 def _build_logarithm(args: Sequence[exp.Expr]) -> exp.Expr | None:
     names = {1: "ln", 2: "log"}
     return call_macro(names[len(args)], *args) if len(args) in names else None
-
-
-def _read_constant(name: str, role: str, node: exp.Expr) -> str:
-    text = read_string_literal(node)
-    if text is None:
-        raise make_unsupported_error(name, f"its {role} must be a constant")
-    return text
-
-
-def _build_round(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    return call_macro("round_unknown", *args) if len(args) == 2 else None
 
 
 def _build_is_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -285,11 +271,6 @@ def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return exp.Count(this=exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Literal.number(1)))
 
 
-def _build_bround(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    digits = [exp.Literal.number(0)] if len(args) == 1 else []
-    return call_macro("bround_unknown", *args, *digits) if len(args) in (1, 2) else None
-
-
 def _make_renamed_builder(name: str, arity: int) -> CallBuilder:
     """Return a builder for a function that has another name in DuckDB."""
     return lambda args: call_duckdb(name, *args) if len(args) == arity else None
@@ -297,7 +278,7 @@ def _make_renamed_builder(name: str, arity: int) -> CallBuilder:
 
 BUILDERS: dict[str, CallBuilder] = {
     **{name: _make_macro_builder(name) for name in FUNCTIONS},
-    **{name: _make_refusing_builder(name, reason) for name, reason in UNSUPPORTED_FUNCTIONS.items()},
+    **{name: make_refusing_builder(name, reason) for name, reason in UNSUPPORTED_FUNCTIONS.items()},
     **dict.fromkeys(("log", "ln"), _build_logarithm),
     "ceiling": _make_macro_builder("ceil"),
     "isnull": _build_is_null,
@@ -306,9 +287,7 @@ BUILDERS: dict[str, CallBuilder] = {
     # DuckDB's `max_by` and `min_by` ignore rows in which the first argument is NULL.
     "max_by": _make_renamed_builder("arg_max_null", 2),
     "min_by": _make_renamed_builder("arg_min_null", 2),
-    "bround": _build_bround,
     "e": lambda args: exp.Literal.number("2.718281828459045e0") if not args else None,
-    "round": _build_round,
     "signum": _make_macro_builder("sign"),
 }
 for _module in _MODULES:

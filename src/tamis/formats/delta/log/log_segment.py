@@ -250,11 +250,6 @@ def _to_checkpoints(rows: Sequence[dict[str, object]]) -> tuple[Checkpoint, ...]
     return tuple(sorted(found, key=lambda checkpoint: (checkpoint.version, checkpoint.kind, len(checkpoint.files))))
 
 
-def find_segment(storage: Storage, version: int | None = None) -> LogSegment:
-    """Return the files that make up a version (None: the newest), from one listing."""
-    return next(find_candidate_segments(list_log(storage), version))
-
-
 def find_candidate_segments(listing: LogListing, version: int | None = None) -> Iterator[LogSegment]:
     """Yield the log segments that make up a version, the one with the newest checkpoint first: at least one, or raise.
 

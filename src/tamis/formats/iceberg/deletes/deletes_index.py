@@ -30,13 +30,11 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import Column
+from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_entries import EQUALITY_DELETES, POSITION_DELETES, PUFFIN
 from tamis.formats.iceberg.manifests.single_values import decode_values
 from tamis.formats.iceberg.partitioning.partition_bounds import drop_inverted_bounds
 from tamis.formats.source import to_single_array
-
-PATH_ID = 2147483546
-"""The reserved field id of `file_path` in position delete files."""
 
 DELETE = pa.struct(
     [

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.formats.files.avro import AvroFile, open_avro
-from tamis.formats.files.avro_schema import unwrap_nullable
 from tamis.formats.iceberg.manifests.manifest_list import Fields, find_map_values, read_file_bytes, reject_encrypted
 from tamis.io.storage import Storage
 
@@ -81,8 +80,6 @@ class Entries:
     """`ENTRIES`, and statistics of the requested columns."""
     partition: Mapping[int, pa.Array]
     """The values of partition fields by field id, in Avro's physical types: strings, bytes and plain numbers."""
-    partition_schemas: Mapping[int, Any]
-    """The Avro types of the partition fields."""
     is_length_wrong: bool = False
     """Whether the length in the manifest list is wrong, which is reported."""
 
@@ -157,8 +154,7 @@ def read_manifest(
     is_length_wrong = length is not None and length != content.size
     if is_length_wrong:
         _check_complete(length or 0, content.size, live, files.num_rows, file.location)
-    schemas = {key: unwrap_nullable(value)[0] for key, value in partition.schemas.items()}
-    return Entries(files, tuples, schemas, is_length_wrong)
+    return Entries(files, tuples, is_length_wrong)
 
 
 def _make_field_test(maps: Collection[int]) -> Callable[[Mapping[str, Any]], bool]:

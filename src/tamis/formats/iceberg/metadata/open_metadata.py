@@ -25,7 +25,6 @@ FOLDER = "metadata"
 HINT = "version-hint.text"
 
 _METADATA_FILE = re.compile(r"v?(\d+)(?:[.-].*)?\.metadata\.json(?:\.gz)?")
-_HADOOP = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MAX_DIGITS = 18
 _ENDINGS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _MAX_COMPARED_FILES = 100

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.formats.iceberg.partitioning.transforms import UNKNOWN, Transform
-from tamis.formats.iceberg.schema import check_schema
+from tamis.formats.iceberg.schema import NAME_MAPPING, check_schema
 
 FORMAT_VERSIONS = (1, 2, 3)
 
@@ -62,7 +62,7 @@ class Metadata:
     @cached_property
     def name_mapping(self) -> str | None:
         """The name mapping for files without field ids, as JSON."""
-        found: str | None = self.table.properties.get("schema.name-mapping.default")
+        found: str | None = self.table.properties.get(NAME_MAPPING)
         return found
 
 

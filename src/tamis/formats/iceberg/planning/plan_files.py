@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile, TableError, format_count
-from tamis.formats.iceberg.deletes.deletes_index import PATH_ID, assign_deletes
+from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
+from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
 from tamis.formats.iceberg.manifests.manifest_pruning import get_spec, prune_manifests
 from tamis.formats.iceberg.metadata.relocation import Relocation

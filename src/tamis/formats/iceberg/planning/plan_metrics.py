@@ -105,7 +105,7 @@ def describe_levels(
         skipped = Sizes(manifests.skipped_files, None if manifests.skipped_files else 0)
         outcomes = files.of_partitions
         if by_partitions:
-            total, outcomes = files.total + skipped, _merge_outcomes(outcomes, manifests.outcomes_in_files)
+            total, outcomes = files.total + skipped, merge_outcomes(outcomes, manifests.outcomes_in_files)
         else:
             total = files.total
         reports.append(
@@ -149,10 +149,6 @@ def describe_levels(
         )
     )
     return reports
-
-
-def _merge_outcomes(of_files: Outcomes, of_manifests: Outcomes) -> Outcomes:
-    return merge_outcomes(of_files, of_manifests)
 
 
 def with_reason(outcomes: Sequence[ConjunctOutcome], reason: str, applies: Sequence[bool]) -> Outcomes:
