@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -11,6 +11,7 @@ from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts
 from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_display_sql
 from tamis.query.connectors.connector import (
     Connector,
     Handle,
@@ -21,7 +22,9 @@ from tamis.query.connectors.connector import (
     PushedProjection,
     PushedRows,
 )
+from tamis.query.plan.explain import format_plan
 from tamis.query.plan.nodes import (
+    Aggregate,
     AggregateCall,
     Filter,
     JoinKind,
@@ -31,9 +34,12 @@ from tamis.query.plan.nodes import (
     Project,
     SortKey,
     TableScan,
+    TopN,
+    Values,
     get_outputs,
+    walk_plan,
 )
-from tamis.query.plan.optimizer import Context, Rule, optimize
+from tamis.query.plan.optimizer import Context
 from tamis.query.plan.paths import collect_paths, replace_paths
 
 STRUCT = pa.struct([("x", types.LONG), ("y", types.STRING)])
@@ -65,9 +71,8 @@ class FakeConnector(Connector):
     joins: bool = True
     averages: bool = True
     """Else an average is returned as its sum and its count."""
-    sums: bool = False
-    """Whether it reads rows for sums."""
-    pushed: list[str] = field(default_factory=list)
+    reads_rows: bool = False
+    """Whether it reads rows to compute sums."""
 
     def columns(self, handle: Handle) -> pa.Schema:
         return pa.schema(list(fake(handle).columns))
@@ -76,8 +81,30 @@ class FakeConnector(Connector):
         own = fake(handle)
         return Properties(rows=own.limit if own.limit is not None else own.rows)
 
-    def satisfied(self, handle: Handle) -> Expr:
+    def enforced_predicate(self, handle: Handle) -> Expr:
         return fake(handle).predicate
+
+    def describe(self, handle: Handle) -> str:
+        """One line, which `builders.query.plan_text` parses as far as plans before a rule need it."""
+        own = fake(handle)
+        text = own.table
+        if own.joined:
+            kind, criteria = own.joined
+            assert isinstance(criteria, tuple)
+            pairs = (f"{to_display_sql(one)} = {to_display_sql(other)}" for one, other in criteria)
+            text += f", {kind} on {' and '.join(pairs)}"
+        elif own.groups is None and own.columns != tuple(COLUMNS.items()):
+            text += f" ({', '.join(name for name, _ in own.columns)})"
+        if own.predicate != TRUE:
+            text += f" where {to_display_sql(own.predicate)}"
+        if own.groups is not None:
+            keys, calls = own.groups
+            node = Aggregate(Values(pa.table({}), ()), keys, calls)  # type: ignore[arg-type]
+            text += f" grouped: {format_plan(node).splitlines()[0].removeprefix('Aggregate ')}"
+        if own.top is not None:
+            node = TopN(Values(pa.table({}), ()), own.top, own.limit or 0)
+            return f"{text} top {format_plan(node).splitlines()[0].removeprefix('TopN ')}"
+        return text if own.limit is None else f"{text} limit {own.limit}"
 
     def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
         own = fake(handle)
@@ -126,8 +153,8 @@ class FakeConnector(Connector):
         made = replace(own, columns=tuple(columns), groups=(tuple(keys), tuple(aggregates)))
         return PushedAggregation(made, tuple(Output(name, kind) for name, kind in columns), values=values)
 
-    def sums_rows(self, handle: Handle) -> bool:
-        return self.sums
+    def must_read_rows(self, handle: Handle) -> bool:
+        return self.reads_rows
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
         own = fake(handle)
@@ -197,12 +224,6 @@ def context(connector: FakeConnector | None = None) -> Context:
     return Context({"fake": connector or FakeConnector()})
 
 
-def apply(rule: Rule, node: Node, connector: FakeConnector | None = None) -> Node | None:
-    """What a rule makes of a node. What it made it leaves alone from then on, or it comes to an end."""
-    given = context(connector)
-    changed = rule.apply(node, given)
-    if changed is not None:
-        assert changed != node
-        done = optimize(changed, [rule], given).plan
-        assert optimize(done, [rule], given).plan == done
-    return changed
+def get_predicates(plan: Node) -> list[Expr]:
+    """What was pushed into each scan of a plan."""
+    return [fake(node.handle).predicate for node in walk_plan(plan) if isinstance(node, TableScan)]
