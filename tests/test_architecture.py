@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.pyiceberg_tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, latest_metadata
 from tamis.cli.application import program
 from tamis.cli.errors import load_command
 
@@ -67,7 +67,6 @@ FOREIGN_PRIVATES = {
     "expr/interop/from_pyspark.py",  # PySpark's columns
     "expr/sql/dialect.py",  # sqlglot's parser
     "expr/sql/pipes.py",
-    "expr/sql/dialect.py",
     "formats/function_results.py",  # pyarrow's export to the C interface
 }
 # Values that the expression layer remembers on its own nodes.

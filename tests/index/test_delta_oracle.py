@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.choices import Choices
-from builders.delta_cases import random_delta_case
+from builders.delta.cases import random_delta_case
+from builders.values.choices import Choices
 from oracles.test_delta import check_rows, true_rows
 
 EXAMPLES = max(5, settings().max_examples // 6)

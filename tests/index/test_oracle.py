@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 
 import tamis
-from builders.judge import truths
+from builders.answers.judge import truths
 from oracles.test_scan import ROW, Case, cases, expected_ids, opened, row_ids
 from tamis.formats.source import LEVELS
 

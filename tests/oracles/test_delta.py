@@ -16,15 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.choices import Choices
-from builders.delta_cases import ROW, DeltaCase, random_delta_case
-from builders.delta_less_known import know_less
-from builders.deltalake_cases import random_deltalake_case
-from builders.judge import truths
-from builders.predicates import Said, negated
-from builders.same_rows import same_rows
-from builders.seeded import SeededChoices
+from builders.answers.judge import truths
+from builders.answers.same_rows import same_rows
+from builders.delta.cases import ROW, DeltaCase, random_delta_case
+from builders.delta.deltalake_cases import random_deltalake_case
+from builders.delta.less_known import know_less
+from builders.parquet.by_pages import read_by_pages
+from builders.values.choices import Choices, SeededChoices
+from builders.values.predicates import Said, negated
 from tamis import PartitionFilter
 from tamis.errors import UnknownColumn
 from tamis.expr.nodes import Call, not_

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from builders.evolved_files import ROW, EvolvedCase, evolved_cases
-from builders.judge import truths
+from builders.answers.judge import truths
+from builders.parquet.evolved_files import ROW, EvolvedCase, evolved_cases
 from tamis.formats.source import LEVELS
 from tamis.scan.scan import Scan
 

@@ -15,15 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.choices import Choices
-from builders.delta_cases import ROW
-from builders.iceberg_cases import IcebergCase, random_iceberg_case
-from builders.iceberg_less_known import know_less
-from builders.judge import truths
-from builders.predicates import Said, negated
-from builders.pyiceberg_cases import random_pyiceberg_case
-from builders.seeded import SeededChoices
+from builders.answers.judge import truths
+from builders.delta.cases import ROW
+from builders.iceberg.cases import IcebergCase, random_iceberg_case
+from builders.iceberg.less_known import know_less
+from builders.parquet.by_pages import read_by_pages
+from builders.pyiceberg.cases import random_pyiceberg_case
+from builders.values.choices import Choices, SeededChoices
+from builders.values.predicates import Said, negated
 from tamis.expr.nodes import Call, not_
 from tamis.formats.source import LEVELS
 from tamis.scan.scan import planner_of

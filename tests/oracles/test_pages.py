@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.choices import Choices
-from builders.judge import truths
-from builders.page_cases import PageCase, TableCase, random_page_case, random_table_case
-from builders.predicates import Said, is_unknown, negated
-from builders.same_rows import same_rows
+from builders.answers.judge import truths
+from builders.answers.same_rows import same_rows
+from builders.parquet.by_pages import read_by_pages
+from builders.parquet.page_cases import PageCase, TableCase, random_page_case, random_table_case
+from builders.values.choices import Choices
+from builders.values.predicates import Said, is_unknown, negated
 from tamis.expr.nodes import not_
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage

@@ -14,11 +14,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.cases import random_column, random_predicates, random_schema, random_values, subject_of
-from builders.choices import Choices
-from builders.judge import truths
-from builders.predicates import Said, negated
-from builders.values import array_of, neighbours, values_of
+from builders.answers.judge import truths
+from builders.values.by_type import array_of, neighbours, values_of
+from builders.values.choices import Choices
+from builders.values.predicates import Said, negated
+from builders.values.random_rows import random_column, random_predicates, random_schema, random_values, subject_of
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import Expr, and_

@@ -14,12 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.cases import random_column, random_predicate, random_schema, random_type, random_values, subject_of
-from builders.choices import Choices
-from builders.judge import truths
-from builders.predicates import Said, Subject
-from builders.tables import write_hive_table
-from builders.values import array_of, judge_column, narrower_types, values_that_fit
+from builders.answers.judge import truths
+from builders.hive.tables import write_hive_table
+from builders.values.by_type import array_of, judge_column, narrower_types, values_that_fit
+from builders.values.choices import Choices
+from builders.values.predicates import Said, Subject
+from builders.values.random_rows import (
+    random_column,
+    random_predicate,
+    random_schema,
+    random_type,
+    random_values,
+    subject_of,
+)
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Call, not_
 from tamis.formats.source import LEVELS
