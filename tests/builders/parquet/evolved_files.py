@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from builders.values.by_type import array_of, values_that_fit
@@ -172,9 +171,8 @@ class EvolvedCase:
         return {"bloom_filter_options": {first: {"ndv": 1, "fpp": 0.2}}}
 
 
-@st.composite
-def evolved_cases(draw: st.DrawFn, predicates: int = 3) -> EvolvedCase:
-    choices = Choices(draw)
+def random_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
+    """Return one to three files of different ages, with names or ids, defaults and promoted types."""
     fields = [_field(choices, f"c{index}", index + 1, choices.one_of(TYPES)) for index in range(choices.number(1, 3))]
     if choices.flag():
         inner = tuple(_field(choices, name, 10 + at, choices.one_of(TYPES)) for at, name in enumerate("xy"))

@@ -1,45 +1,27 @@
-"""Whole scans against the judge: O1 to O3 over random schemas, data, layouts and predicates."""
+"""Random Hive-style tables whose files differ: in partitions, or with narrower types and without some columns."""
 
 from __future__ import annotations
 
-import itertools
-import tempfile
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import tamis
-from builders.answers.judge import truths
 from builders.hive.tables import write_hive_table
-from builders.values.by_type import array_of, judge_column, narrower_types, values_that_fit
+from builders.values.by_type import array_of, narrower_types, values_that_fit
 from builders.values.choices import Choices
-from builders.values.predicates import Said, Subject
-from builders.values.random_rows import (
-    random_column,
-    random_predicate,
-    random_schema,
-    random_type,
-    random_values,
-    subject_of,
-)
+from builders.values.predicates import Said, Subject, random_predicate
+from builders.values.random_rows import random_column, random_schema, random_type, random_values, subject_of
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import Call, not_
-from tamis.formats.source import LEVELS
 
 ROW = "row_id"
 PARTITION_TEXTS = ["eu", "us", "a=b", "x%y", "é", "1", "01", "", None]
 PARTITION_TYPES = {"region": pa.string(), "day": pa.int32()}
 
-SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
-
 
 @dataclass
-class Case:
+class HiveCase:
     """A table as files and as the rows that it must have, and predicates about it."""
 
     parts: list[tuple[dict[str, str | None], pa.Table]]
@@ -48,10 +30,17 @@ class Case:
     options: dict[str, Any]
     choices: Choices
 
+    @property
+    def partitioning(self) -> dict[str, str]:
+        """The types of the partition columns."""
+        return {name: {"region": "string", "day": "int"}[name] for name in self.parts[0][0]}
 
-@st.composite
-def cases(draw: st.DrawFn, predicates: int = 3) -> Case:
-    choices = Choices(draw)
+    def write(self, root: Path) -> None:
+        write_hive_table(root, self.parts, **self.options)
+
+
+def random_scan_case(choices: Choices, predicates: int) -> HiveCase:
+    """Return a table of one to three files, with structs and lists, in partitions or with narrower types in some."""
     fields = list(random_schema(choices))
     if choices.flag(3):
         fields.append(pa.field("st", pa.struct([("x", random_type(choices)), ("y", pa.string())])))
@@ -89,7 +78,7 @@ def cases(draw: st.DrawFn, predicates: int = 3) -> Case:
         # Filters so small that they take many values for present that are not there.
         options["bloom_filter_options"] = choices.one_of([None, {"c0": {"ndv": 1, "fpp": 0.2}}])
     said = [random_predicate(choices, subjects) for _ in range(predicates)]
-    return Case(parts, rows, said, options, choices)
+    return HiveCase(parts, rows, said, options, choices)
 
 
 def _leaf_values(choices: Choices, data_type: pa.DataType) -> list[Any]:
@@ -141,80 +130,3 @@ def _subjects(rows: pa.Table) -> list[Subject]:
         elif not pa.types.is_list(field.type) and field.name != ROW:
             found.append(subject_of((field.name,), field.type, map(to_physical_value, rows[field.name])))
     return found
-
-
-def opened(case: Case, folder: str) -> tamis.Table:
-    partitioning = {name: {"region": "string", "day": "int"}[name] for name in case.parts[0][0]}
-    root = write_hive_table(Path(folder) / "t", case.parts, **case.options)
-    return tamis.open(root, partitioning=partitioning)
-
-
-def row_ids(table: pa.Table) -> Counter[int]:
-    return Counter(table[ROW].to_pylist())
-
-
-def expected_ids(case: Case) -> list[Counter[int]]:
-    """The rows for which each predicate is TRUE."""
-    numbers = case.rows[ROW].to_pylist()
-    return [
-        Counter(row for row, answer in zip(numbers, answers, strict=True) if answer is True)
-        for answers in truths(case.rows, [said.sql for said in case.said])
-    ]
-
-
-@given(cases())
-def test_O1_every_subset_of_levels_returns_the_rows_of_a_full_scan(case: Case) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        table = opened(case, folder)
-        for said, expected in zip(case.said, expected_ids(case), strict=True):
-            for levels in (LEVELS, case.choices.one_of(SUBSETS)):
-                scan = table.scan(said.expr, levels=levels)
-                assert row_ids(scan.to_arrow()) == expected, said
-                assert scan.count() == expected.total(), said
-
-
-@settings(max_examples=max(1, settings().max_examples // 10))
-@given(cases(predicates=1))
-def test_O1_no_subset_of_levels_is_an_exception(case: Case) -> None:
-    (expected,) = expected_ids(case)
-    with tempfile.TemporaryDirectory() as folder:
-        table = opened(case, folder)
-        for levels in SUBSETS:
-            assert row_ids(table.scan(case.said[0].expr, levels=levels).to_arrow()) == expected, levels
-
-
-@given(cases(predicates=2))
-def test_O2_rows_of_p_and_not_p_and_p_is_null_are_all_rows(case: Case) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        table = opened(case, folder)
-        for said in case.said:
-            found = [table.scan(where) for where in (said.expr, not_(said.expr), Call("is_null", (said.expr,)))]
-            together = sum((row_ids(scan.to_arrow()) for scan in found), Counter())
-            assert together == row_ids(case.rows)
-            assert sum(scan.count() for scan in found) == case.rows.num_rows
-
-
-@given(cases(predicates=2))
-def test_rows_come_back_with_the_values_that_were_written(case: Case) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        table = opened(case, folder)
-        for said, wanted in zip(case.said, expected_ids(case), strict=True):
-            found = table.scan(said.expr, columns=case.rows.column_names).to_arrow().sort_by(ROW)
-            kept = case.rows.filter(pa.array([row in wanted for row in case.rows[ROW].to_pylist()], pa.bool_()))
-            assert found.schema.names == kept.schema.names
-            assert texts_of(found) == texts_of(kept), said
-
-
-def texts_of(rows: pa.Table) -> list[str]:
-    """Rows as texts, which tell NaN and the sign of zero; timestamps as nanoseconds, in any unit."""
-
-    def plain(values: pa.Array) -> pa.Array:
-        if pa.types.is_struct(values.type):
-            children = [plain(child) for child in values.flatten()]
-            return pa.StructArray.from_arrays(
-                children, names=list(map(str, range(len(children)))), mask=values.is_null()
-            )
-        return judge_column(values) if pa.types.is_timestamp(values.type) else values
-
-    columns = {name: plain(pa.concat_arrays(rows[name].chunks)) for name in rows.column_names if rows.num_rows}
-    return [repr(row) for row in pa.table(columns).to_pylist()]
