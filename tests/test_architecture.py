@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.pyiceberg_tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, latest_metadata
 from tamis.cli.application import program
 from tamis.cli.commands import load_command
 

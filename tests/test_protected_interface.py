@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tamis
-from builders.protected import POLICIES, write_orders
+from builders.query.protected import POLICIES, write_orders
 from tamis.errors import AccessDenied
 from tamis.query.policies.protected_scan import ProtectedScan
 from tamis.query.policies.protected_table import ProtectedTable

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.pyiceberg_tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, latest_metadata
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, VersionNotFound
 
 ROWS = pa.table({"id": range(10), "day": [date(2024, 3, 1 + number // 5) for number in range(10)]})

@@ -43,7 +43,7 @@ _R = TypeVar("_R")
 def add_article(noun: str) -> str:
     """Return a noun with its indefinite article.
 
-    >>> with_article("int"), with_article("bigint"), with_article("uint")
+    >>> add_article("int"), add_article("bigint"), add_article("uint")
     ('an int', 'a bigint', 'a uint')
     """
     return f"{'an' if noun[:1].lower() in set('aeio') else 'a'} {noun}"
@@ -68,7 +68,7 @@ def check_flags(**flags: object) -> None:
 def format_count(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural unless the count is one.
 
-    >>> counted(1, "file"), counted(0, "file"), counted(1500, "row")
+    >>> format_count(1, "file"), format_count(0, "file"), format_count(1500, "row")
     ('1 file', '0 files', '1,500 rows')
     """
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
@@ -77,7 +77,7 @@ def format_count(count: int, noun: str) -> str:
 def find_lone_surrogate(text: str) -> int | None:
     """Return the position of the first lone surrogate, which cannot be encoded as UTF-8, or None.
 
-    >>> lone_surrogate("a" + chr(0xD800)), lone_surrogate("ñ")
+    >>> find_lone_surrogate("a" + chr(0xD800)), find_lone_surrogate("ñ")
     (1, None)
     """
     if text.isascii():
@@ -109,7 +109,7 @@ class Position(int):
 def format_position(position: int) -> str:
     """Return a position as it appears in a message.
 
-    >>> place_in_text(14), place_in_text(Position(14, line=2, column=3))
+    >>> format_position(14), format_position(Position(14, line=2, column=3))
     ('character 14', 'line 2, character 3')
     """
     if isinstance(position, Position) and position.line > 1:

@@ -253,7 +253,7 @@ def integer_range(data_type: pa.DataType) -> tuple[int, int]:
 def can_hold_numbers(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     """Return whether the first type holds every number of the second, so that a cast keeps values distinct and ordered.
 
-    >>> holds_number(pa.int64(), pa.int32()), holds_number(pa.float64(), pa.int64())
+    >>> can_hold_numbers(pa.int64(), pa.int32()), can_hold_numbers(pa.float64(), pa.int64())
     (True, False)
     """
     if pa.types.is_floating(file_type):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from builders.tables import write_hive_table
+from builders.hive.tables import write_hive_table
 
 REGIONS = ("ap", "eu", "us")
 DAYS = ("2024-03-01", "2024-03-02", "2024-03-03")

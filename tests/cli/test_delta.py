@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders.commands import run_on_terminal, without_colours
-from builders.delta_log import DeltaLog, add, commit_info, remove
+from builders.delta.log import DeltaLog, add, commit_info, remove
 from tamis.cli.application import program
 from tamis.cli.commands.history import VERSIONS_ON_A_TERMINAL
 

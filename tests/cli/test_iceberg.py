@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from pyiceberg.catalog.sql import SqlCatalog
 
 from builders.commands import run_on_terminal
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis.cli.application import program
 from tamis.formats.source import levels_of_format
 from tamis.scan.verify import list_level_subsets

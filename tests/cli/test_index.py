@@ -12,7 +12,7 @@ from rich.console import Console
 
 import tamis
 from builders.commands import run_here, run_on_terminal, without_colours
-from builders.indexed import data_files, write_files
+from builders.hive.indexed import data_files, write_files
 from tamis.cli.commands.index import BuildMeter
 from tamis.index.operations import Progress
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders.commands import run_here, run_on_terminal, without_colours
-from builders.page_files import parquet_bytes
+from builders.parquet.page_files import parquet_bytes
 from tamis.cli.application import program
 
 Run = Callable[..., Result]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from builders.protected import POLICIES, write_orders
+from builders.query.protected import POLICIES, write_orders
 from tamis.cli.application import program
 
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.choices import Choices
-from builders.engines import WorkerHere, assert_same_plans, fresh_plan
-from builders.iceberg_cases import random_iceberg_case
+from builders.engines.worker_engine import WorkerHere, assert_same_plans, fresh_plan
+from builders.iceberg.cases import random_iceberg_case
+from builders.parquet.by_pages import read_by_pages
+from builders.values.choices import Choices
 from tamis.formats.jobs import Planning
 from tamis.formats.open_source import open_source
 from tamis.formats.source import LEVELS

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.choices import Choices
-from builders.delta_cases import random_delta_case
-from builders.engines import WorkerHere, assert_same_plans, fresh_plan
-from builders.hive_cases import PARTITIONING, random_hive_case
+from builders.delta.cases import random_delta_case
+from builders.engines.worker_engine import WorkerHere, assert_same_plans, fresh_plan
+from builders.hive.cases import PARTITIONING, random_hive_case
+from builders.parquet.by_pages import read_by_pages
+from builders.values.choices import Choices
 from tamis import PartitionFilter
 from tamis.formats.delta.planning import prune_files as files
 from tamis.formats.hive import tree as listing_job

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from builders.engines import WorkerHere
+from builders.engines.worker_engine import WorkerHere
 from tamis import errors
 from tamis.engines.spark import worker
 from tamis.engines.spark.jobs import balance_tasks, collect_results

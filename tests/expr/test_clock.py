@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from builders.files import kept_row_groups, rows_of, written
+from builders.parquet.files import kept_row_groups, rows_of, written
 from tamis.expr.nodes import Call, walk
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.sql.parse import parse_sql

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.nodes import number, text
+from builders.values.nodes import number, text
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.bind import Neighbours, bind, find_neighbours

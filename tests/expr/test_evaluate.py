@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.judge import truth
+from builders.answers.judge import truth
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.bind import bind

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.nodes import call, number, text
+from builders.values.nodes import call, number, text
 from tamis import types
 from tamis.errors import ExpressionError
 from tamis.expr.interop import from_pyarrow as pyarrow_layout

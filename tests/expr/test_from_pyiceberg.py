@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from builders.nodes import call, number, text
+from builders.values.nodes import call, number, text
 from tamis import types
 from tamis.errors import ExpressionError
 from tamis.expr.interop.from_pyarrow import from_pyarrow

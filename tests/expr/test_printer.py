@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from builders.nodes import call, number, text
+from builders.values.nodes import call, number, text
 from tamis import types
 from tamis.expr.builder import col
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, not_, or_

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.nodes import call, number, text
+from builders.values.nodes import call, number, text
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, find_columns, not_, or_

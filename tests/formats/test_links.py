@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 import tamis
-from builders.pyiceberg_tables import create_table
+from builders.pyiceberg.tables import create_table
 from tamis.errors import UnsupportedFeature
 from tamis.io import storage as links
 from tamis.io.storage import open_storage

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.indexed import data_files, index_of, make_unreadable, write_files
+from builders.hive.indexed import data_files, index_of, make_unreadable, write_files
 from tamis.engines.local import LocalEngine
 from tamis.errors import InvalidArgument, UnknownArgument, UnknownColumn, UnsupportedFeature
 from tamis.formats.jobs import Item, Job

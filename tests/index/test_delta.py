@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, metadata, remove
-from builders.delta_statistics import field, mapping
-from builders.delta_tables import data_file, statistics
-from builders.indexed import make_unreadable, rows_of
+from builders.delta.log import DeltaLog, metadata, remove
+from builders.delta.statistics import field, mapping
+from builders.delta.tables import data_file, statistics
+from builders.hive.indexed import make_unreadable, rows_of
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.footer import FOOTERS
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.indexed import data_files, index_of, write_files
+from builders.hive.indexed import data_files, index_of, write_files
 from tamis.errors import CorruptFile, MissingFile, StorageError, UnsupportedFeature
 from tamis.index import store
 from tamis.index.entries import COLUMN_CACHE

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.footers import remove_statistics
-from builders.indexed import data_files, index_of, make_unreadable, rows_of, write_files
-from builders.tables import write_hive_table
+from builders.hive.indexed import data_files, index_of, make_unreadable, rows_of, write_files
+from builders.hive.tables import write_hive_table
+from builders.parquet.footers import remove_statistics
 from tamis.errors import CorruptFile, InvalidArgument
 from tamis.io.storage import open_storage
 from tamis.parquet.reading.parquet_file import ParquetFile

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tamis
-from builders.judge import truths
-from oracles.test_scan import ROW, Case, cases, expected_ids, opened, row_ids
+from builders.answers.judge import truths
+from builders.hive.scan_cases import ROW, HiveCase, random_scan_case
+from builders.values.choices import Choices
 from tamis.formats.source import LEVELS
 
 EXAMPLES = max(5, settings().max_examples // 5)
 
 
-def build(case: Case, table: tamis.Table) -> None:
+def build(case: HiveCase, table: tamis.Table) -> None:
     """An index of some columns, some with Bloom filters and counts of NaN."""
     partitions = {"region", "day"}
     leaves = {
@@ -37,21 +40,40 @@ def build(case: Case, table: tamis.Table) -> None:
         count_nan=floats,
         # So large that there are many false positives.
         false_positives=case.choices.one_of([0.01, 0.5]),
-        partitioning=_partitioning(case),
+        partitioning=case.partitioning,
     )
 
 
-def _partitioning(case: Case) -> dict[str, str]:
-    return {name: {"region": "string", "day": "int"}[name] for name in case.parts[0][0]}
+@st.composite
+def cases(draw: st.DrawFn) -> HiveCase:
+    return random_scan_case(Choices(draw), predicates=3)
 
 
-def reopened(case: Case, table: tamis.Table) -> tamis.Table:
-    return tamis.open(table.uri, partitioning=_partitioning(case))
+def opened(case: HiveCase, folder: str) -> tamis.Table:
+    case.write(Path(folder) / "t")
+    return tamis.open(Path(folder) / "t", partitioning=case.partitioning)
+
+
+def row_ids(table: pa.Table) -> Counter[int]:
+    return Counter(table[ROW].to_pylist())
+
+
+def expected_ids(case: HiveCase) -> list[Counter[int]]:
+    """The rows for which each predicate is TRUE."""
+    numbers = case.rows[ROW].to_pylist()
+    return [
+        Counter(row for row, answer in zip(numbers, answers, strict=True) if answer is True)
+        for answers in truths(case.rows, [said.sql for said in case.said])
+    ]
+
+
+def reopened(case: HiveCase, table: tamis.Table) -> tamis.Table:
+    return tamis.open(table.uri, partitioning=case.partitioning)
 
 
 @settings(max_examples=EXAMPLES)
 @given(cases())
-def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: Case) -> None:
+def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain = opened(case, folder)
         build(case, plain)
@@ -66,7 +88,7 @@ def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: Case) -> None:
 
 @settings(max_examples=EXAMPLES)
 @given(cases())
-def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: Case) -> None:
+def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain = opened(case, folder)
         build(case, plain)
@@ -79,7 +101,7 @@ def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: 
 
 @settings(max_examples=EXAMPLES)
 @given(cases())
-def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(case: Case) -> None:
+def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = opened(case, folder)
         build(case, table)
@@ -88,7 +110,7 @@ def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(ca
         for path in others:
             _change(case, Path(path), Path(first))
         changed = reopened(case, table)
-        rows = tamis.open(table.uri, partitioning=_partitioning(case), index=False).scan().to_arrow()
+        rows = tamis.open(table.uri, partitioning=case.partitioning, index=False).scan().to_arrow()
         for said, answers in zip(case.said, truths(rows, [said.sql for said in case.said]), strict=True):
             expected = [row for row, answer in zip(rows[ROW].to_pylist(), answers, strict=True) if answer is True]
             found = changed.scan(said.expr)
@@ -96,7 +118,7 @@ def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(ca
             assert found.count() == len(expected), said
 
 
-def _change(case: Case, path: Path, first: Path) -> None:
+def _change(case: HiveCase, path: Path, first: Path) -> None:
     """Remove a file, write rows of another into it, put one beside it, or only touch it."""
     what = case.choices.one_of(["nothing", "remove", "replace", "add", "touch"])
     rows = pq.ParquetFile(path).read()

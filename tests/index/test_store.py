@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 
 import tamis
-from builders.indexed import index_of, write_files
+from builders.hive.indexed import index_of, write_files
 from tamis.errors import InvalidArgument
 from tamis.index import building
 from tamis.index.spec import IndexedColumn, IndexSpec

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from builders.spark_tables import TABLES
+from builders.delta.spark_tables import TABLES
 
 DELTA_VERSIONS = ("4.4.1", "4.4.0")
 """The newest first; one that the Maven repository does not have makes way for the next."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.spark_tables import TABLES
+from builders.delta.spark_tables import TABLES
 
 pytestmark = [
     pytest.mark.interop,

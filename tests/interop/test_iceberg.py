@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.iceberg_spark_tables import TABLES
+from builders.iceberg.spark_tables import TABLES
 
 pytestmark = pytest.mark.interop
 
@@ -23,7 +23,7 @@ JARS = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 """For the newest Spark that Iceberg has jars for: in Spark 4.2 they do not load."""
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "tests" / "builders" / "iceberg_on_spark.py"
+PROGRAM = ROOT / "tests" / "builders" / "iceberg" / "on_spark.py"
 
 CASES = [(name, where) for name, table in TABLES.items() for where in table.filters]
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.interop
 
 SCALE = "0.01"
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "tests" / "builders" / "tpcds_by_duckdb.py"
+PROGRAM = ROOT / "tests" / "builders" / "query" / "tpcds_by_duckdb.py"
 QUERIES = range(1, 100)
 
 

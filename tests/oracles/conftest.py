@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.two_answers import check_two_answers
+from builders.answers.two_answers import check_two_answers
 from tamis.scan.scan import Scan
 
 

@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import StaticTable
 
 import tamis
-from builders.neighbours import KINDS, Kind
-from builders.pyiceberg_tables import create_table, latest_metadata
+from builders.hive.partition_kinds import KINDS, Kind
+from builders.pyiceberg.tables import create_table, latest_metadata
 from tamis import col
 
 Read = Callable[[Path], pa.Table]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.small_worlds import Statistics, World
-from builders.values import FAMILIES, array_of, narrower_types, values_that_fit
+from builders.skipping.small_worlds import Statistics, World
+from builders.values.by_type import FAMILIES, array_of, narrower_types, values_that_fit
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.parquet.footer.bounds import make_bounds_reader

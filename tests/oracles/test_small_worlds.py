@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.judge import truths
-from builders.predicates import (
+from builders.answers.judge import truths
+from builders.skipping.small_worlds import Statistics, Units, World, units_of_one, units_of_two
+from builders.values.by_type import decimal_of, judge_literal
+from builders.values.predicates import (
     CONSTANTS,
     OPERATORS,
     Said,
@@ -30,8 +32,6 @@ from builders.predicates import (
     paired,
     prefixed,
 )
-from builders.small_worlds import Statistics, Units, World, units_of_one, units_of_two
-from builders.values import decimal_of, judge_literal
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator

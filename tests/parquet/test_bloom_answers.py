@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.bloom import filters_of, kept_row_groups, leaves_of
+from builders.parquet.bloom import filters_of, kept_row_groups, leaves_of
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.normalise import normalise

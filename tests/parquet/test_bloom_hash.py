@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
-from builders.bloom import leaves_of
+from builders.parquet.bloom import leaves_of
 from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.indexes.bloom_filter import Unavailable, hash_stored_values
 

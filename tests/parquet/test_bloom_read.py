@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from builders.bloom import filters_of, kept_row_groups, layouts_of, leaves_of
+from builders.parquet.bloom import filters_of, kept_row_groups, layouts_of, leaves_of
 from tamis import types
 from tamis.io.ranges import LOCAL, RangedFile
 from tamis.io.storage import Storage, open_storage

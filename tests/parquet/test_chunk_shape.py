@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.page_files import footer_of
+from builders.parquet.page_files import footer_of
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import map_footer
 from tamis.parquet.footer.footer import footer_from_bytes

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.page_files import (
+from builders.parquet.page_files import (
     PLACE,
     OpenedFile,
     damaged,

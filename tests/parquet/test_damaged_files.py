@@ -1,7 +1,7 @@
 """Whole files with damage at every position: the right rows or a TamisError, in bounded memory and time.
 
-See `builders.damage` for what each place promises. Damage is done in processes of their own, since what is feared most
-is that one ends.
+See `builders.parquet.damage` for what each place promises. Damage is done in processes of their own, since what is
+feared most is that one ends.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.damage import FILES, FILTERS, Target, written
-from builders.same_rows import same_rows
+from builders.answers.same_rows import same_rows
+from builders.parquet.by_pages import read_by_pages
+from builders.parquet.damage import FILES, FILTERS, Target, written
 from tamis.errors import CorruptFile
 from tamis.parquet import Pruner
 
@@ -31,7 +31,7 @@ SECONDS = 600
 def test_X1_X3_X4_X5_damage_anywhere_is_an_error_or_harmless(name: str, times: int) -> None:
     paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-m", "builders.damage", name, str(times), "1"],
+        [sys.executable, "-m", "builders.parquet.damage", name, str(times), "1"],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,

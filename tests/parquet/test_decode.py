@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.page_files import (
+from builders.parquet.page_files import (
     PLACE,
     OpenedFile,
     damaged,

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.page_checks import check_by_pages
-from builders.same_rows import same_rows
+from builders.answers.same_rows import same_rows
+from builders.parquet.by_pages import read_by_pages
+from builders.parquet.page_checks import check_by_pages
 from tamis.errors import TamisError
 from tamis.parquet import PruneRequest
 

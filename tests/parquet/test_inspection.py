@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.page_files import damaged, footer_of, parquet_bytes, with_footer, written_by_duckdb, written_by_polars
+from builders.parquet.page_files import (
+    damaged,
+    footer_of,
+    parquet_bytes,
+    with_footer,
+    written_by_duckdb,
+    written_by_polars,
+)
 from tamis.errors import AmbiguousColumn, CorruptFile, TableNotFound, TamisError, UnknownColumn, UnsupportedFeature
 from tamis.parquet import ColumnInspection, FileInspection, inspect
 

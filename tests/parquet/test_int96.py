@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.delta.log import DeltaLog, add
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis.errors import InvalidArgument, UnsupportedFeature
 
 TIMESTAMPS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes
+from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PLAIN, RLE_DICTIONARY
 from tamis.parquet.footer.thrift import BOOLEAN, I32, STRUCT, encode_struct

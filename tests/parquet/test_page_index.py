@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes, written_by_polars
+from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes, written_by_polars
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.footers import (
+from builders.parquet.footers import (
     CHUNK_VALUES,
     COMPRESSED_SIZE,
     CREATED_BY,

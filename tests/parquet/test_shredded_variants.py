@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
 from tamis.errors import UnsupportedFeature
 
 METADATA = b"\x01\0\0"

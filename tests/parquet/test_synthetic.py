@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.page_files import PLACE, OpenedFile, damaged, parquet_bytes, same_values, with_footer
+from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes, same_values, with_footer
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import FooterMap
 from tamis.parquet.footer.leaves import count_leaves

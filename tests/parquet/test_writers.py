@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.by_pages import read_by_pages
-from builders.page_checks import check_by_pages
+from builders.parquet.by_pages import read_by_pages
+from builders.parquet.page_checks import check_by_pages
 
 ROWS = 360
 ROWS_PER_GROUP = 120

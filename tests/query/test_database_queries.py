@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.postgresql_server import find_programs, running_server
+from builders.servers.postgresql import find_programs, running_server
 from tamis.errors import AccessDenied, TamisError
 from tamis.session import Session
 

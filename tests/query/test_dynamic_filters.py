@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders import sql_queries, sql_tables
-from builders.choices import Choices
-from builders.delta_cases import ROW, random_delta_case
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.judge import truths
+from builders.answers.judge import truths
+from builders.delta.cases import ROW, random_delta_case
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.query import sql_queries, sql_tables
+from builders.values.choices import Choices
 from tamis.expr.nodes import Column
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.plan import sizes

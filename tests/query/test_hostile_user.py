@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.protected import EU, POLICIES, ROWS, session, write_orders
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.query.protected import EU, POLICIES, ROWS, session, write_orders
 from tamis.errors import AccessDenied, CorruptFile, ParseError, TamisError
 from tamis.io import ranges
 from tamis.query.policies import load_policies

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.aggregates import judged, random_aggregates, texts_of
-from builders.choices import Choices
-from builders.delta_cases import random_delta_case
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.hive_cases import PARTITIONING, random_hive_case
-from builders.iceberg_cases import random_iceberg_case
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
-from builders.judge import truths
-from builders.predicates import Said
+from builders.answers.judge import truths
+from builders.delta.cases import random_delta_case
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.hive.cases import PARTITIONING, random_hive_case
+from builders.iceberg.cases import random_iceberg_case
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
+from builders.query.aggregates import judged, random_aggregates, texts_of
+from builders.values.choices import Choices
+from builders.values.predicates import Said
 from tamis.expr.nodes import Column
 from tamis.formats.source import LEVELS
 from tamis.scan.aggregation.aggregate_scan import MIN_FILES_PER_ROUND, aggregate

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
-from builders.tables import write_hive_table
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.hive.tables import write_hive_table
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis.expr.nodes import Column
 from tamis.query.connectors import lake_clustering
 from tamis.query.connectors.lake_connector import LakeConnector

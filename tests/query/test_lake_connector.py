@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.tables import write_hive_table
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.hive.tables import write_hive_table
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal

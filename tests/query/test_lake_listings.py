@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, remove
-from builders.delta_tables import data_file
-from builders.tables import write_hive_table
+from builders.delta.log import DeltaLog, remove
+from builders.delta.tables import data_file
+from builders.hive.tables import write_hive_table
 from tamis import types
 from tamis.expr.nodes import Call, Literal
 from tamis.formats.delta.table import DeltaTable

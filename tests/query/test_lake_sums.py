@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders import protected, sql_tables
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
-from builders.sql_tables import same_rows
-from builders.tables import write_hive_table
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.hive.tables import write_hive_table
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
+from builders.query import protected, sql_tables
+from builders.query.sql_tables import same_rows
 from tamis.engines.duckdb import native_scan as own_files
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation.aggregate_scan import aggregate

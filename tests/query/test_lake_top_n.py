@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.choices import Choices
-from builders.delta_cases import random_delta_case
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.hive_cases import PARTITIONING, random_hive_case
-from builders.iceberg_cases import random_iceberg_case
-from builders.judge import truths
-from builders.predicates import Said
+from builders.answers.judge import truths
+from builders.delta.cases import random_delta_case
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.hive.cases import PARTITIONING, random_hive_case
+from builders.iceberg.cases import random_iceberg_case
+from builders.values.choices import Choices
+from builders.values.predicates import Said
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation import top_n

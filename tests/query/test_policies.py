@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.protected import EU, POLICIES, ROWS, session, write_orders
+from builders.query.protected import EU, POLICIES, ROWS, session, write_orders
 from tamis import col
 from tamis.errors import AccessDenied, InvalidArgument, TableError
 from tamis.query.policies import load_policies

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.protected import EU, POLICIES, ROWS, write_orders
+from builders.query.protected import EU, POLICIES, ROWS, write_orders
 from tamis.errors import AccessDenied, InvalidArgument, TableError, TamisError
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.query.policies.protected_table import ProtectedTable

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders import sql_queries, sql_tables
+from builders.query import sql_queries, sql_tables
 
 # By table: the rows that are visible, and masks, in words that DuckDB has too. Filters that metadata answers, that
 # Arrow does, and that only an engine can; masks that are constants, NULL, other columns, and functions.

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders import sql_queries, sql_tables
+from builders.query import sql_queries, sql_tables
 from tamis.engines.duckdb import native_scan as own_files
 
 EXAMPLES = settings.default.max_examples if settings.default is not None else 60

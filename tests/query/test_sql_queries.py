@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import tamis
-from builders import sql_tables
+from builders.query import sql_tables
 
 QUERIES = {
     "star": "SELECT * FROM customers",

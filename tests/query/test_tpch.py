@@ -7,8 +7,8 @@ import math
 import pyarrow as pa
 import pytest
 
-from builders import sql_tables, tpch
-from builders.tpch_world import FORMATS, World
+from builders.query import sql_tables, tpch
+from builders.query.tpch_tables import FORMATS, World
 
 pytestmark = pytest.mark.skipif(
     tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[test]'"

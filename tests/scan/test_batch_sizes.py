@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.by_pages import read_by_pages
+from builders.parquet.by_pages import read_by_pages
 from tamis.parquet import RowSelection, read_selection
 from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
 

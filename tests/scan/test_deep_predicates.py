@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.by_pages import read_by_pages
+from builders.parquet.by_pages import read_by_pages
 from tamis import col, types
 from tamis.expr.builder import Expression
 from tamis.expr.nodes import Call, Expr, Literal

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.files import rows_of, written
-from builders.probes import check_file
+from builders.parquet.files import rows_of, written
+from builders.parquet.probes import check_file
 
 NAN = math.nan
 OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[0])

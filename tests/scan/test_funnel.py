@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.choices import Choices
-from builders.delta_cases import random_delta_case
-from builders.hive_cases import random_hive_case
-from builders.iceberg_cases import random_iceberg_case
-from builders.indexed import write_files
-from builders.predicates import Said
+from builders.delta.cases import random_delta_case
+from builders.hive.cases import random_hive_case
+from builders.hive.indexed import write_files
+from builders.iceberg.cases import random_iceberg_case
+from builders.parquet.by_pages import read_by_pages
+from builders.values.choices import Choices
+from builders.values.predicates import Said
 from tamis import PartitionFilter
 from tamis.expr.nodes import Column, and_
 from tamis.formats.delta.planning import prune_files

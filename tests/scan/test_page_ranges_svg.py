@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.page_files import parquet_bytes
+from builders.parquet.page_files import parquet_bytes
 from tamis.errors import InvalidArgument
 from tamis.parquet import inspect
 from tamis.scan.report.page_ranges_svg import MAX_BARS, draw_page_ranges

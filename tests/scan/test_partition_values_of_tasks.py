@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
 from tamis.scan.planning.task_data import get_task_reader, tasks_from_table, tasks_to_table
 from tamis.scan.planning.tasks import ScanTask, read_partition_values
 

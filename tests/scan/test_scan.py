@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.tables import write_hive_table
+from builders.hive.tables import write_hive_table
 from tamis import PartitionFilter, col
 from tamis.errors import (
     CorruptFile,

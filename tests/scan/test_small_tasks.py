@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.tables import write_hive_table
+from builders.hive.tables import write_hive_table
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.footer import FOOTERS, MAX_WHOLE_FILE_BYTES
 from tamis.scan.planning.tasks import MAX_BYTES_PER_GROUP, MAX_TASKS_PER_GROUP, ScanTask, group_tasks

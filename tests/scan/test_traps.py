@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.files import kept_row_groups, patched, rows_of, written
+from builders.parquet.files import kept_row_groups, patched, rows_of, written
 from tamis.errors import EvaluationError, TamisError
 
 NAN = math.nan

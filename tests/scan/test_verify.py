@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.tables import write_hive_table
+from builders.hive.tables import write_hive_table
 from tamis.errors import EvaluationError, InvalidArgument, UnknownColumn, VerificationFailed
 from tamis.formats.hive.table import HiveTable
 from tamis.formats.source import FileListing, levels_of_format

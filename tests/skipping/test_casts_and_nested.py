@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.files import kept_row_groups, rows_of, written
+from builders.parquet.files import kept_row_groups, rows_of, written
 from tamis.expr.nodes import Column
 from tamis.formats.iceberg.planning.manifest_files import compute_statistics_bounds
 

@@ -7,8 +7,8 @@ from datetime import date, datetime
 import pyarrow as pa
 import pytest
 
-from builders.files import rows_of, written
-from builders.units import (
+from builders.parquet.files import rows_of, written
+from builders.skipping.units import (
     ALL_NULL,
     BIG,
     DATE,

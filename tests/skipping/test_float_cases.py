@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from builders.units import DOUBLE, KEPT, SKIPPED, WHOLE, Unit, outcome, outcomes
+from builders.skipping.units import DOUBLE, KEPT, SKIPPED, WHOLE, Unit, outcome, outcomes
 from tamis.expr.nodes import Column
 from tamis.skipping.metadata import make_constant_bounds
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.units import ALL_NULL, DOUBLE, INT, Unit, batch_of
+from builders.skipping.units import ALL_NULL, DOUBLE, INT, Unit, batch_of
 from tamis import types
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, fold

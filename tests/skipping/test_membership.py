@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.judge import truth
-from builders.predicates import PRIMITIVES, Said, array_of, predicates, values
-from builders.units import BIG, DOUBLE, TEXT, Unit, batch_of
+from builders.answers.judge import truth
+from builders.skipping.units import BIG, DOUBLE, TEXT, Unit, batch_of
+from builders.values.predicates import PRIMITIVES, Said, array_of, predicates, values
 from tamis.expr.bind import bind
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, split_conjuncts
 from tamis.expr.normalise import normalise

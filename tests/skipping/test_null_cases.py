@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from builders.units import ALL_NULL, DOUBLE, INT, KEPT, SKIPPED, TEXT, WHOLE, Unit, batch_of, outcome, outcomes
+from builders.skipping.units import ALL_NULL, DOUBLE, INT, KEPT, SKIPPED, TEXT, WHOLE, Unit, batch_of, outcome, outcomes
 from tamis.skipping.metadata import metadata_name
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from builders.units import (
+from builders.skipping.units import (
     BIG,
     DATE,
     DOUBLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.units import ALL_NULL, BIG, DOUBLE, KEPT, SKIPPED, WHOLE, Unit, outcomes
+from builders.skipping.units import ALL_NULL, BIG, DOUBLE, KEPT, SKIPPED, WHOLE, Unit, outcomes
 
 NO_ROWS = Unit(None, None, 0, None, 0)
 UNITS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from builders.units import ALL_NULL, KEPT, SKIPPED, TEXT, WHOLE, Unit, outcome, outcomes, unused_because
+from builders.skipping.units import ALL_NULL, KEPT, SKIPPED, TEXT, WHOLE, Unit, outcome, outcomes, unused_because
 from tamis.errors import ParseError
 
 BYTES = pa.binary()

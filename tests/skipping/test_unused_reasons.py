@@ -7,7 +7,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from builders.units import ALL_NULL, DATE, DOUBLE, INT, TEXT, TIMESTAMP, Unit, batch_of, unused_because
+from builders.skipping.units import ALL_NULL, DATE, DOUBLE, INT, TEXT, TIMESTAMP, Unit, batch_of, unused_because
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import SKIPPED_BEFORE, prune
 

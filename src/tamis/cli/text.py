@@ -110,7 +110,7 @@ def join_lines(batch: pa.RecordBatch, texts: pa.Array) -> pa.Buffer | bytes:
 def escape_control_characters(text: str) -> str:
     """Return a text on one line, without control characters that a terminal would interpret.
 
-    >>> print(printable("two\\nlines \\x1b[31m"))
+    >>> print(escape_control_characters("two\\nlines \\x1b[31m"))
     two\\nlines \\x1b[31m
     """
     if text.isprintable():

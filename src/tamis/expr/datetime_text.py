@@ -36,7 +36,7 @@ _LARGEST_OFFSET = 18 * 3600
 def days_from_date(year: int, month: int, day: int) -> int:
     """Return the days since 1970-01-01 of a date in the proleptic Gregorian calendar, for any year.
 
-    >>> days_of(1970, 1, 1), days_of(2000, 3, 1), days_of(-1, 12, 31)
+    >>> days_from_date(1970, 1, 1), days_from_date(2000, 3, 1), days_from_date(-1, 12, 31)
     (0, 11017, -719529)
     """
     # Years start in March here, so that the leap day is the last day and the lengths of months need no table.
@@ -49,7 +49,7 @@ def days_from_date(year: int, month: int, day: int) -> int:
 def date_from_days(days: int) -> tuple[int, int, int]:
     """Return the year, month and day of a count of days since 1970-01-01: the inverse of `days_from_date`.
 
-    >>> date_of(0), date_of(-719529)
+    >>> date_from_days(0), date_from_days(-719529)
     ((1970, 1, 1), (-1, 12, 31))
     """
     era, day_of_era = divmod(days + 719_468, 146_097)
@@ -306,7 +306,7 @@ _INT_SMALLEST, _INT_LARGEST = types.integer_range(pa.int32())
 def parse_dates(texts: pa.StringArray) -> pa.Date32Array:
     """Parse dates; null where a text is invalid.
 
-    >>> read_dates(pa.array(["1970-01-02", "+12024-01-01", "12024-01-01", "soon"])).cast(pa.int32()).to_pylist()
+    >>> parse_dates(pa.array(["1970-01-02", "+12024-01-01", "12024-01-01", "soon"])).cast(pa.int32()).to_pylist()
     [1, 3672148, 3672148, None]
     """
     try:
@@ -322,7 +322,7 @@ def parse_timestamps(texts: pa.StringArray, target: pa.TimestampType) -> pa.Time
     ignored, and a text with another zone is invalid.
 
     >>> texts = pa.array(["1970-01-01 00:00:01", "1970-01-01T01:00:00.5+01:00", "soon"])
-    >>> read_timestamps(texts, types.TIMESTAMP).cast(pa.int64()).to_pylist()
+    >>> parse_timestamps(texts, types.TIMESTAMP).cast(pa.int64()).to_pylist()
     [1000000, 500000, None]
     """
     is_zoned = target.tz is not None

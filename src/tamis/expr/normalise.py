@@ -385,8 +385,8 @@ _CLOCKS: dict[str, Callable[[datetime], Literal]] = {
 def freeze_current_time(expr: Expr, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Expr:
     """Replace every call that returns the current time by the same literal.
 
-    >>> from tamis.expr.sql import parse_sql
-    >>> stop_clocks(parse_sql("day < current_date()"), lambda: datetime(2024, 3, 1, tzinfo=UTC))
+    >>> from tamis.expr.sql.parse import parse_sql
+    >>> freeze_current_time(parse_sql("day < current_date()"), lambda: datetime(2024, 3, 1, tzinfo=UTC))
     Call<day < DATE '2024-03-01'>
     """
     found: list[datetime] = []

@@ -33,7 +33,7 @@ def to_milliseconds(timestamp: datetime | str) -> int:
 def format_milliseconds(milliseconds: int) -> str:
     """Format a timestamp for messages.
 
-    >>> moment_text(1500)
+    >>> format_milliseconds(1500)
     '1970-01-01T00:00:01.500000Z'
     """
     try:

@@ -111,7 +111,7 @@ def compute_bits_per_value(false_positives: float) -> float:
     Values are distributed over blocks at random. With k values in a block, each of its eight 32-bit words has a given
     bit set with probability 1 - (31/32)^k, and a value is a false positive if all eight are set.
 
-    >>> [round(bits_of_a_value(share), 1) for share in (0.1, 0.01, 0.001)]
+    >>> [round(compute_bits_per_value(share), 1) for share in (0.1, 0.01, 0.001)]
     [6.0, 10.5, 16.9]
     """
     fewest, most = 1.0, 1024.0
@@ -134,7 +134,7 @@ def _compute_false_positives(bits: float) -> float:
 def compute_filter_size(distinct: int, false_positives: float) -> int:
     """Return the size in bytes of a filter for a number of distinct values.
 
-    >>> filter_size(0, 0.01), filter_size(1000, 0.01), filter_size(1000, 0.001)
+    >>> compute_filter_size(0, 0.01), compute_filter_size(1000, 0.01), compute_filter_size(1000, 0.001)
     (32, 1344, 2112)
     """
     bits = distinct * compute_bits_per_value(false_positives)

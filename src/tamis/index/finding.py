@@ -32,7 +32,7 @@ INDEX_FOLDER = "index"
 def locate_beside(path: str) -> str:
     """Return the folder of the index of a table, given the table's path or URI.
 
-    >>> beside("/data/sales"), beside("s3://bucket/sales/"), beside("sales")
+    >>> locate_beside("/data/sales"), locate_beside("s3://bucket/sales/"), locate_beside("sales")
     ('/data/_tamis/sales/index', 's3://bucket/_tamis/sales/index', '_tamis/sales/index')
     """
     around, slash, name = path.rstrip("/").rpartition("/")

@@ -260,7 +260,7 @@ def _format_path(path: FieldPath) -> str:
 def list_metadata_types(data_type: pa.DataType) -> Mapping[str, pa.DataType]:
     """Return the type of each kind of metadata of a column: only floats have NaN counts.
 
-    >>> [kind for kind in types_of_kinds(pa.int8())]
+    >>> [kind for kind in list_metadata_types(pa.int8())]
     ['lower', 'upper', 'null_count', 'lower_exact', 'upper_exact']
     """
     by_kind = {"lower": data_type, "upper": data_type, "null_count": types.LONG, "nan_count": types.LONG}

@@ -40,7 +40,7 @@ class Coalescing:
     def merge(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the reads that cover all ranges, in order.
 
-        >>> Coalescing(gap=10, largest=1000).merge([(200, 5), (0, 100), (105, 20), (50, 10)])
+        >>> Coalescing(gap=10, max_bytes=1000).merge([(200, 5), (0, 100), (105, 20), (50, 10)])
         [(0, 125), (200, 5)]
         """
         merged: list[tuple[int, int]] = []
@@ -70,7 +70,7 @@ MAX_BATCH_BYTES = 64 * MIB
 def split_by_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[slice]:
     """Split consecutive reads into batches of at most `most` bytes; a larger read is a batch of its own.
 
-    >>> list(batches_of_bytes([40, 50, 30, 200, 5], most=100))
+    >>> list(split_by_bytes([40, 50, 30, 200, 5], most=100))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
     """
     limit = MAX_BATCH_BYTES if most is None else most

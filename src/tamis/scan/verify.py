@@ -152,7 +152,7 @@ def assert_same_rows(results: Iterable[VerifyResult]) -> None:
 def list_level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the combinations of levels to run, from none to all.
 
-    >>> level_subsets(("files", "pages"))
+    >>> list_level_subsets(("files", "pages"))
     [(), ('files',), ('pages',), ('files', 'pages')]
     """
     count = len(levels)
@@ -163,7 +163,7 @@ def list_level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
 def name_levels(subset: Sequence[str]) -> str:
     """Return the name of a combination of levels.
 
-    >>> levels_name(()), levels_name(("partitions", "row_groups"))
+    >>> name_levels(()), name_levels(("partitions", "row_groups"))
     ('no level', 'partitions + row_groups')
     """
     return " + ".join(subset) or "no level"

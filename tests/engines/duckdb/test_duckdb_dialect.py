@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import tamis
-from builders.duckdb_conditions import ROWS, random_condition, write_rows
+from builders.query.duckdb_conditions import ROWS, random_condition, write_rows
 from tamis import errors
 from tamis.cli.application import program
 from tamis.query.query import Query

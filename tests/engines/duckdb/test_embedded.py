@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.sql_tables import same_rows
+from builders.query.sql_tables import same_rows
 from tamis.engines.duckdb.run import run_plan as embedded
 from tamis.engines.duckdb.run.run_plan import RunningQuery
 from tamis.query.plan.nodes import Output, TableScan

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.files import rows_of, written
+from builders.parquet.files import rows_of, written
 from tamis.engines.duckdb.run.evaluate import EmbeddedPredicates
 from tamis.errors import EvaluationError
 from tamis.expr.bind import bind

@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_statistics import field as delta_field
-from builders.delta_statistics import mapping
-from builders.delta_tables import data_file
-from builders.iceberg_deletes import equality_deletes
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
-from builders.sql_tables import same_rows
-from builders.tables import write_hive_table
+from builders.delta.log import DeltaLog
+from builders.delta.statistics import field as delta_field
+from builders.delta.statistics import mapping
+from builders.delta.tables import data_file
+from builders.hive.tables import write_hive_table
+from builders.iceberg.deletes import equality_deletes
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
+from builders.query.sql_tables import same_rows
 from tamis.engines.duckdb import native_scan as own_files
 from tamis.query.plan.nodes import TableScan, walk_plan
 from tamis.query.query import compiled_query

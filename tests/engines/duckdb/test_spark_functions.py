@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from builders.files import rows_of, written
+from builders.parquet.files import rows_of, written
 from tamis.engines.duckdb.translate.functions import to_duckdb, write_macro_statements
 from tamis.errors import EvaluationError
 

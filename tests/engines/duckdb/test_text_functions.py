@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.files import rows_of, written
+from builders.parquet.files import rows_of, written
 from tamis.engines.duckdb.functions.java_regexps import translate_regexp, translate_replacement
 from tamis.errors import TamisError
 

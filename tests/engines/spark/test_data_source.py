@@ -18,8 +18,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import tamis
 import tamis.spark
-from builders.delta_log import DeltaLog, remove
-from builders.delta_tables import data_file
+from builders.delta.log import DeltaLog, remove
+from builders.delta.tables import data_file
 from tamis.engines.spark.data_source import (
     PushdownReader,
     SourceOptions,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add
+from builders.delta.log import DeltaLog, add
 from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY
 from tamis.scan.scan import Scan
 

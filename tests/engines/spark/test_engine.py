@@ -12,9 +12,9 @@ import pytest
 from pyspark import cloudpickle
 
 import tamis
-from builders import dying_workers
-from builders.delta_log import DeltaLog, add
-from builders.dying_workers import Dies, DiesOnce, Stumbles, Unknown, WaitsForNews
+from builders.delta.log import DeltaLog, add
+from builders.engines import dying_workers
+from builders.engines.dying_workers import Dies, DiesOnce, Stumbles, Unknown, WaitsForNews
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import jobs as spark_engine
 from tamis.engines.spark.jobs import SparkEngine

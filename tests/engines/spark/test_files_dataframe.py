@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_cases import random_delta_case
-from builders.delta_log import DeltaLog, remove
-from builders.delta_tables import data_file
-from builders.seeded import SeededChoices
-from builders.tables import write_hive_table
+from builders.delta.cases import random_delta_case
+from builders.delta.log import DeltaLog, remove
+from builders.delta.tables import data_file
+from builders.hive.tables import write_hive_table
+from builders.values.choices import SeededChoices
 from tamis import PartitionFilter
 from tamis.engines.spark import files_dataframe
 from tamis.errors import CorruptFile, InvalidArgument, UnknownColumn

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.cases import random_column, subject_of
-from builders.predicates import random_predicate
-from builders.seeded import SeededChoices
-from builders.units import BIG, DOUBLE, Unit, batch_of
-from builders.values import PRIMITIVES, array_of, values_of
+from builders.skipping.units import BIG, DOUBLE, Unit, batch_of
+from builders.values.by_type import PRIMITIVES, array_of, values_of
+from builders.values.choices import SeededChoices
+from builders.values.predicates import random_predicate
+from builders.values.random_rows import random_column, subject_of
 from tamis import types
 from tamis.engines.spark.handler import SparkExpressionHandler
 from tamis.engines.spark.spark_types import convert_metadata, spark_schema

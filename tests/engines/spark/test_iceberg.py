@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.engines import assert_same_plans, fresh_plan
-from builders.iceberg_cases import random_iceberg_case
-from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
-from builders.seeded import SeededChoices
+from builders.engines.worker_engine import assert_same_plans, fresh_plan
+from builders.iceberg.cases import random_iceberg_case
+from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
+from builders.values.choices import SeededChoices
 from tamis.engines.spark.spark_types import convert_rows, row_schema
 
 

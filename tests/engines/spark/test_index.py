@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_statistics import field, mapping
-from builders.delta_tables import data_file
-from builders.indexed import write_files
+from builders.delta.log import DeltaLog
+from builders.delta.statistics import field, mapping
+from builders.delta.tables import data_file
+from builders.hive.indexed import write_files
 
 
 def entries(place: Path) -> pa.Table:

@@ -16,15 +16,15 @@ import pytest
 pytest.importorskip("pyspark")
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_statistics import field as delta_field
-from builders.delta_statistics import mapping
-from builders.delta_tables import data_file
-from builders.iceberg_cases import random_iceberg_case
-from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field, list_of
-from builders.seeded import SeededChoices
+from builders.delta.log import DeltaLog
+from builders.delta.statistics import field as delta_field
+from builders.delta.statistics import mapping
+from builders.delta.tables import data_file
+from builders.iceberg.cases import random_iceberg_case
+from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field, list_of
+from builders.values.choices import SeededChoices
 from tamis.engines.spark import native_scan as readable_files
 from tamis.engines.spark.spark_types import convert_rows, row_schema
 

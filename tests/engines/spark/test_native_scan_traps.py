@@ -16,9 +16,9 @@ pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.footers import GROUP_ROWS, add_to_numbers
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.parquet.footers import GROUP_ROWS, add_to_numbers
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TamisError
 
 NAN = float("nan")

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import tamis
-from builders.neighbours import KINDS, Kind
+from builders.hive.partition_kinds import KINDS, Kind
 
 NOT_OF_SPARK = ("timestamp_ntz", "timestamp")
 """Spark writes times in the zone of its session, and infers them as such."""

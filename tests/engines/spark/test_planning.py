@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.choices import Choices
-from builders.delta_cases import random_delta_case
-from builders.delta_log import DeltaLog, remove
-from builders.delta_tables import data_file
-from builders.engines import assert_same_plans, fresh_plan
-from builders.hive_cases import PARTITIONING, random_hive_case
-from builders.tables import write_hive_table
+from builders.delta.cases import random_delta_case
+from builders.delta.log import DeltaLog, remove
+from builders.delta.tables import data_file
+from builders.engines.worker_engine import assert_same_plans, fresh_plan
+from builders.hive.cases import PARTITIONING, random_hive_case
+from builders.hive.tables import write_hive_table
+from builders.values.choices import Choices
 from tamis.errors import InvalidArgument
 from tamis.formats import jobs as planning
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE

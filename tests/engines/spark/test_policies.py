@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import ParseException, PythonException
 
 import tamis
-from builders.protected import EU, POLICIES, write_orders
+from builders.query.protected import EU, POLICIES, write_orders
 from tamis.engines.spark import queries
 from tamis.errors import AccessDenied, TamisError
 from tamis.session import Session

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders import sql_tables
+from builders.query import sql_tables
 from tamis.errors import InvalidArgument
 
 QUERIES = (

@@ -18,13 +18,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import tamis
-from builders import dying_workers
-from builders.delta_cases import random_delta_case
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
-from builders.deltalake_cases import random_deltalake_case
-from builders.seeded import SeededChoices
-from builders.tables import write_hive_table
+from builders.delta.cases import random_delta_case
+from builders.delta.deltalake_cases import random_deltalake_case
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
+from builders.engines import dying_workers
+from builders.hive.tables import write_hive_table
+from builders.values.choices import SeededChoices
 from tamis.engines.spark import dataframe as to_spark
 from tamis.engines.spark import worker as task_runner
 from tamis.engines.spark.spark_types import convert_rows, row_schema

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from builders import sql_tables, tpch
-from builders.tpch_world import FORMATS, World
+from builders.query import sql_tables, tpch
+from builders.query.tpch_tables import FORMATS, World
 
 pytestmark = [
     pytest.mark.interop,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from builders.postgresql_server import find_programs, running_server
+from builders.servers.postgresql import find_programs, running_server
 
 
 @pytest.fixture(scope="session")

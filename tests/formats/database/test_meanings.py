@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.databases import COLUMNS, MORE_TEXTS, write_duckdb, write_postgresql, write_sqlite
-from builders.predicates import OPERATORS, PATTERNS
-from builders.values import neighbours
+from builders.query.databases import COLUMNS, MORE_TEXTS, write_duckdb, write_postgresql, write_sqlite
+from builders.values.by_type import neighbours
+from builders.values.predicates import OPERATORS, PATTERNS
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
 from tamis.errors import CorruptFile, MissingFile
 from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part
 from tamis.formats.delta.log.actions import ADD

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_statistics import field
-from builders.delta_tables import data_file
+from builders.delta.log import DeltaLog
+from builders.delta.statistics import field
+from builders.delta.tables import data_file
 from tamis import PartitionFilter
 from tamis.errors import UnsupportedFeature
 

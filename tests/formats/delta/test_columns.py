@@ -14,10 +14,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.delta_log import DeltaLog, metadata
-from builders.delta_statistics import field, mapping
-from builders.delta_tables import data_file, stored_vector
+from builders.delta.log import DeltaLog, metadata
+from builders.delta.statistics import field, mapping
+from builders.delta.tables import data_file, stored_vector
+from builders.parquet.by_pages import read_by_pages
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 

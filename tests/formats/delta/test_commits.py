@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
 from tamis.errors import CorruptFile
 from tamis.formats.delta.log import actions, commits
 from tamis.formats.delta.log.actions import ADD, FILE_ACTIONS, decode_file_actions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, remove
+from builders.delta.log import DeltaLog, add, remove
 from tamis.formats.delta import snapshot
 from tamis.formats.delta.planning import log_fragments as file_parts
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from builders.delta_tables import z85
+from builders.delta.tables import z85
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.formats.delta.deletion_vectors import (
     DeletionVectorDescriptor,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add
+from builders.delta.log import DeltaLog, add
 from tamis.errors import CorruptFile
 from tamis.formats.delta.planning import file_batches
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE, STATISTICS, LazyLogColumns, read_batches

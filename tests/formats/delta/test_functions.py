@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, commit_info, deletion_vector, metadata, remove
-from builders.delta_statistics import field, mapping
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, metadata, remove
+from builders.delta.statistics import field, mapping
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TamisError, UnknownColumn, VersionNotFound
 

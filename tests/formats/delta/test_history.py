@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.delta_log import DeltaLog, add, commit_info
+from builders.delta.log import DeltaLog, add, commit_info
 from tamis.formats.delta.log.commit_timestamps import HISTORY_SCHEMA
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.delta_log import DeltaLog, add, commit_info, remove
+from builders.delta.log import DeltaLog, add, commit_info, remove
 from tamis.errors import CorruptFile, TableNotFound, VersionNotFound
 from tamis.formats.delta.log.log_segment import CheckpointKind, LogSegment, find_candidate_segments, list_log
 from tamis.formats.delta.snapshot import Snapshot

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders.delta_log import DeltaLog, add, commit_info, metadata
+from builders.delta.log import DeltaLog, add, commit_info, metadata
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
 from tamis.formats.delta.log.commit_timestamps import COMMIT_INFO_BYTES, find_version_at, read_in_commit_timestamp
 from tamis.formats.delta.log.log_segment import list_log

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, remove
-from builders.delta_statistics import field, mapping
-from builders.delta_tables import data_file, inline_vector
+from builders.delta.log import DeltaLog, add, remove
+from builders.delta.statistics import field, mapping
+from builders.delta.tables import data_file, inline_vector
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.delta.log import commits

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add
+from builders.delta.log import DeltaLog, add
 from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY, rebase_days, widen_legacy_bounds
 
 DAY = 86_400_000_000

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.delta_statistics import field, mapping, table_metadata
+from builders.delta.statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Call, Column, Literal

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.delta_log import DeltaLog, add, commit_info, deletion_vector, file_key, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, file_key, remove
 from tamis.formats.delta.log.replay import make_action_keys, percent_decode
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, remove
+from builders.delta.log import DeltaLog, add, remove
 from tamis.errors import CorruptFile
 from tamis.formats.delta.checkpoint import checkpoint_rows
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.delta_statistics import field, mapping, table_metadata
+from builders.delta.statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.delta.protocol import parse_protocol

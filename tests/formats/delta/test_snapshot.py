@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
-from builders.delta_tables import data_file
+from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta import snapshot as snapshots
 from tamis.formats.delta.log import log_segment as log_files

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.cases import random_column, random_predicates, subject_of
-from builders.choices import Choices
-from builders.delta_statistics import WRITERS, bounds_text, field, mapping, table_metadata
-from builders.judge import truths
-from builders.predicates import Said
-from builders.values import array_of, special_values, values_of
+from builders.answers.judge import truths
+from builders.delta.statistics import WRITERS, bounds_text, field, mapping, table_metadata
+from builders.values.by_type import array_of, special_values, values_of
+from builders.values.choices import Choices
+from builders.values.predicates import Said
+from builders.values.random_rows import random_column, random_predicates, subject_of
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Column, find_columns

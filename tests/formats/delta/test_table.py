@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, commit_info, metadata, remove
-from builders.delta_statistics import field
-from builders.delta_tables import data_file, inline_vector, statistics
+from builders.delta.log import DeltaLog, add, commit_info, metadata, remove
+from builders.delta.statistics import field
+from builders.delta.tables import data_file, inline_vector, statistics
 from tamis import PartitionFilter, col
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE, read_batches

@@ -11,10 +11,10 @@ import pytest
 
 import tamis
 import tamis.delta
-from builders.delta_log import Action, DeltaLog, remove
-from builders.delta_statistics import field, mapping
-from builders.delta_tables import data_file
-from builders.engines import WorkerHere
+from builders.delta.log import Action, DeltaLog, remove
+from builders.delta.statistics import field, mapping
+from builders.delta.tables import data_file
+from builders.engines.worker_engine import WorkerHere
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE

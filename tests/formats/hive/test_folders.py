@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.engines import WorkerHere
+from builders.engines.worker_engine import WorkerHere
 from tamis.errors import CorruptFile, MissingFile, PartitionLayoutError, TableNotFound, UnsupportedFeature
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.jobs import Planning

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog
-from builders.delta_tables import data_file
+from builders.delta.log import DeltaLog
+from builders.delta.tables import data_file
 from tamis.errors import UnsupportedFeature
 
 

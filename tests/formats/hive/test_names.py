@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.tables import escape
+from builders.hive.tables import escape
 from tamis.formats.hive.names import (
     HIVE_NULL,
     split_directory_name,

@@ -33,8 +33,8 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
 import tamis
-from builders.iceberg_values import arrow_type, primitive
-from builders.pyiceberg_tables import create_table, spec_of, transforms_by_value
+from builders.iceberg.values import arrow_type, primitive
+from builders.pyiceberg.tables import create_table, spec_of, transforms_by_value
 
 ISO = ("1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "1970-01-01T01:30:00", "1971-03-05T00:00:00")
 

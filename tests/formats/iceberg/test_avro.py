@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.avro_files import CODECS, write_avro
+from builders.iceberg.avro_files import CODECS, write_avro
 from tamis import TamisError
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.files import avro

@@ -14,9 +14,9 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 import tamis
-from builders.iceberg_edits import add_column, edit_metadata
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field, list_of
+from builders.iceberg.edits import add_column, edit_metadata
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field, list_of
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, TamisError, UnsupportedFeature
 from tamis.formats.iceberg.catalogs.open_table import select_storage_properties
 

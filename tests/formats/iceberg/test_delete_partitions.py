@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders import iceberg_manifests, iceberg_tables
-from builders.iceberg_deletes import equality_deletes, position_deletes
-from builders.iceberg_tables import File, IcebergFolder
-from builders.iceberg_values import field, unscaled_bytes
+from builders.iceberg import manifests as iceberg_manifests
+from builders.iceberg import tables as iceberg_tables
+from builders.iceberg.deletes import equality_deletes, position_deletes
+from builders.iceberg.tables import File, IcebergFolder
+from builders.iceberg.values import field, unscaled_bytes
 from tamis.formats.source import LEVELS
 
 ID = field(1, "id", "long")

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tamis
-from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
-from builders.iceberg_tables import IcebergFolder, write_rows
-from builders.iceberg_values import field
+from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg.tables import IcebergFolder, write_rows
+from builders.iceberg.values import field
 from tamis.errors import CorruptFile
 from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys
 from tamis.formats.source import LEVELS

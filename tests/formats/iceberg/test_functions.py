@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis import PartitionFilter, iceberg
 from tamis.errors import AmbiguousColumn, CorruptFile, InvalidArgument, MissingFile, TableNotFound, UnknownColumn
 from tamis.formats.iceberg.functions import FILE_SCHEMA

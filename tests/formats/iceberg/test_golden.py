@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.iceberg_by_hand import TableByHand
+from builders.iceberg.slow_reader import TableByHand
 from tamis.errors import TamisError
 
 ROWS = {

@@ -13,9 +13,9 @@ pytest.importorskip("thrift", reason="Hive's metastore is asked by Thrift: pip i
 from pyiceberg.catalog import load_catalog
 
 import tamis
-from builders.hive_metastore import Metastore
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
+from builders.servers.hive_metastore import Metastore
 from tamis.cli.application import program
 from tamis.errors import StorageError, TableNotFound, TamisError
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
+from builders.parquet.by_pages import read_by_pages
 
 ID = field(1, "id", "long")
 A, B = field(3, "a", "int"), field(4, "b", "int")

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, LongType, NestedField
 
 import tamis
-from builders.pyiceberg_tables import create_table
+from builders.pyiceberg.tables import create_table
 
 
 def test_T6_dates_of_added_files_are_not_rebased(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.iceberg_edits import edit_manifest_list, edit_metadata
-from builders.iceberg_rest import RestServer
-from builders.iceberg_tables import FIRST_MOMENT, IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.edits import edit_manifest_list, edit_metadata
+from builders.iceberg.tables import FIRST_MOMENT, IcebergFolder
+from builders.iceberg.values import field
+from builders.servers.iceberg_rest import RestServer
 from tamis.errors import (
     CorruptFile,
     InvalidArgument,

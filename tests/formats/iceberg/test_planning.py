@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.avro_files import write_avro
-from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
-from builders.iceberg_edits import edit_manifest_list
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.avro_files import write_avro
+from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg.edits import edit_manifest_list
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis.engines.local import LocalEngine
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.files.avro import open_avro

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.avro_files import write_avro
-from builders.iceberg_values import list_of, map_of
+from builders.iceberg.avro_files import write_avro
+from builders.iceberg.values import list_of, map_of
 from tamis.errors import CorruptFile
 from tamis.formats.files.data_files import DataFile, as_type
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names

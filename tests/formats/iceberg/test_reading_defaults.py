@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.iceberg.schema import arrow_schema, arrow_type, make_field_names, parse_default
 from tamis.parquet.footer.field_names import ColumnMapping

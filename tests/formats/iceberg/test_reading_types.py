@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.source import LEVELS
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.iceberg_edits import add_column, edit_metadata
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import arrow_type, field, list_of
+from builders.iceberg.edits import add_column, edit_metadata
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import arrow_type, field, list_of
 from tamis.errors import CorruptFile, UnsupportedFeature
 
 KINDS = [

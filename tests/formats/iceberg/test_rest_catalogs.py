@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 
 import tamis
-from builders.iceberg_rest import RestServer
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
+from builders.servers.iceberg_rest import RestServer
 from tamis.cli.application import program
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, UnsupportedFeature
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.by_pages import read_by_pages
-from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
-from builders.iceberg_tables import File, IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg.tables import File, IcebergFolder
+from builders.iceberg.values import field
+from builders.parquet.by_pages import read_by_pages
 from tamis.errors import TamisError
 
 FIELDS = [field(1, "id", "long"), field(2, "k", "string")]

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import arrow_type, field
-from builders.values import array_of
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import arrow_type, field
+from builders.values.by_type import array_of
 from tamis.scan.scan import get_planner
 
 LONG = "0123456789abcdef"

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.avro_files import read_avro, write_avro
-from builders.iceberg_manifests import entry_schema
-from builders.iceberg_tables import File, IcebergFolder
-from builders.iceberg_values import arrow_type, field, transformed
-from builders.values import array_of
+from builders.iceberg.avro_files import read_avro, write_avro
+from builders.iceberg.manifests import entry_schema
+from builders.iceberg.tables import File, IcebergFolder
+from builders.iceberg.values import arrow_type, field, transformed
+from builders.values.by_type import array_of
 from tamis.errors import TamisError
 from tamis.scan.scan import get_planner
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.iceberg_tables import File, IcebergFolder
-from builders.iceberg_values import arrow_type, field, list_of, map_of
+from builders.iceberg.tables import File, IcebergFolder
+from builders.iceberg.values import arrow_type, field, list_of, map_of
 
 
 def planned(table: tamis.Table, where: object) -> set[str]:

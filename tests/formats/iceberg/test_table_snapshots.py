@@ -14,9 +14,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import tamis
-from builders.avro_files import CODECS, edit_avro
-from builders.iceberg_tables import FIRST_MOMENT, IcebergFolder
-from builders.iceberg_values import field
+from builders.iceberg.avro_files import CODECS, edit_avro
+from builders.iceberg.tables import FIRST_MOMENT, IcebergFolder
+from builders.iceberg.values import field
 from tamis.errors import CorruptFile, TamisError
 
 FIELDS = [field(1, "id", "long")]

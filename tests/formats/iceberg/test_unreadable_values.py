@@ -9,10 +9,10 @@ import pytest
 
 import tamis
 import tamis.iceberg
-from builders.engines import WorkerHere
-from builders.iceberg_deletes import equality_deletes
-from builders.iceberg_tables import IcebergFolder
-from builders.iceberg_values import field
+from builders.engines.worker_engine import WorkerHere
+from builders.iceberg.deletes import equality_deletes
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.formats.jobs import Planning

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.avro_files import write_avro
-from builders.iceberg_deletes import deletion_vectors, equality_deletes
-from builders.iceberg_tables import EXISTING, Entry, File, IcebergFolder, Manifest
-from builders.iceberg_values import field, list_of
+from builders.iceberg.avro_files import write_avro
+from builders.iceberg.deletes import deletion_vectors, equality_deletes
+from builders.iceberg.tables import EXISTING, Entry, File, IcebergFolder, Manifest
+from builders.iceberg.values import field, list_of
 from tamis.errors import CorruptFile
 
 ID = field(1, "id", "long")

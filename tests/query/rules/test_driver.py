@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders.plans import context, scan
+from builders.query.plans import context, scan
 from tamis.errors import TamisError
 from tamis.query.plan.nodes import Limit, Node
 from tamis.query.plan.optimizer import Context, optimize

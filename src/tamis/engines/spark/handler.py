@@ -38,7 +38,7 @@ _ROW, _VALUE, _FAILED = "row", "value", "failed"
 def quote_name(name: str) -> str:
     """Quote the name of a DataFrame column.
 
-    >>> quoted("lower:`a.b`")
+    >>> quote_name("lower:`a.b`")
     '`lower:``a.b```'
     """
     return "`" + name.replace("`", "``") + "`"

@@ -149,7 +149,7 @@ def collect_results(rows: pa.Table, items: int, title: str) -> Iterator[tuple[in
 def balance_tasks(sizes: Sequence[int], most: int) -> list[int]:
     """Return a task for each item, so that tasks read about the same amount: the largest item into the lightest task.
 
-    >>> balance([1, 9, 5, 4], 2)
+    >>> balance_tasks([1, 9, 5, 4], 2)
     [0, 0, 1, 1]
     """
     tasks = [(0, 0, task) for task in range(min(most, len(sizes)))]

@@ -118,11 +118,11 @@ def spark_exceptions() -> tuple[type[Exception], ...]:
 def translate_error(text: str, title: str) -> TamisError:
     """Return the error that the message of a failed Spark job describes.
 
-    >>> translate("… ModuleNotFoundError: No module named 'xxhash'", "tamis: read 2 parts").args[0][:58]
+    >>> translate_error("… ModuleNotFoundError: No module named 'xxhash'", "tamis: read 2 parts").args[0][:58]
     "the package 'xxhash' is not installed on Spark's workers, "
-    >>> translate("An error occurred while calling o7.x.\\n: java.io.IOException: No space left", "tamis: plan").args[0]
+    >>> translate_error("An error occurred while calling o7.x.\\n: java.io.IOException: No space left", "tamis: plan").args[0]
     "the Spark job 'tamis: plan' failed: java.io.IOException: No space left"
-    >>> translate("[PATH_NOT_FOUND] Path does not exist: file:/t/a.parquet. SQLSTATE: 42K03", "tamis: read t").args[0]
+    >>> translate_error("[PATH_NOT_FOUND] Path does not exist: file:/t/a.parquet. SQLSTATE: 42K03", "tamis: read t").args[0]
     "the file 'file:/t/a.parquet' is gone"
     """
     if _STOPPED.search(text):

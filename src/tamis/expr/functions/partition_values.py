@@ -202,7 +202,7 @@ def parse_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
 def find_invalid_partition_values(texts: pa.StringArray, target: pa.DataType) -> pa.StringArray:
     """Return the texts that are not valid values of a type; NULL where a text is valid, empty or null.
 
-    >>> wrong_partition_texts(pa.array(["7", "", None, "abc", "300"]), pa.int8()).to_pylist()
+    >>> find_invalid_partition_values(pa.array(["7", "", None, "abc", "300"]), pa.int8()).to_pylist()
     [None, None, None, 'abc', '300']
     """
     texts = _replace_empty_by_null(texts)

@@ -404,7 +404,7 @@ def find_monotone_argument(call: Call) -> Monotone | None:
 
     >>> from tamis.expr.nodes import Column, Literal, Call
     >>> from tamis import types
-    >>> monotone_argument(Call("-", (Literal(10, types.LONG), Column(("a",), type=types.LONG))))
+    >>> find_monotone_argument(Call("-", (Literal(10, types.LONG), Column(("a",), type=types.LONG))))
     Monotone(argument=1, keeps_order=False)
     """
     known = FUNCTIONS.get(call.function)

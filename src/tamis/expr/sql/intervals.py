@@ -119,7 +119,7 @@ class IntervalLiteral:
 def interval_from_text(text: str) -> IntervalLiteral:
     """Return the interval of a text with its units: `'3 days 4 hours'`, `'interval 1 year'`.
 
-    >>> of_text("1 week -1.5 seconds")
+    >>> interval_from_text("1 week -1.5 seconds")
     IntervalLiteral(count=604798500000, first='day', last='second')
     """
     trimmed = text.strip(_BLANKS)
@@ -188,7 +188,7 @@ def _interval_from_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
 def interval_from_range(text: str, first: str, last: str) -> IntervalLiteral:
     """Return the interval of `INTERVAL '1 02:03' DAY TO MINUTE`.
 
-    >>> of_span("-1-2", "year", "month")
+    >>> interval_from_range("-1-2", "year", "month")
     IntervalLiteral(count=-14, first='year', last='month')
     """
     first, last = first.lower(), last.lower()

@@ -43,7 +43,7 @@ _Part = str | tuple[Expr, int]
 def to_sql(expr: Expr, max_items: int | None = None) -> str:
     """Return the SQL text of an expression; `max_items` shortens longer IN lists, which is for display only.
 
-    >>> from tamis.expr.sql import parse_sql
+    >>> from tamis.expr.sql.parse import parse_sql
     >>> to_sql(parse_sql("NOT (a = 1 AND `b c` - (2 - x.y) IN (1, 2, 3))"))
     'NOT (a = 1 AND `b c` - (2 - x.y) IN (1, 2, 3))'
     >>> to_sql(parse_sql("a IN (1, 2, 3, 4)"), max_items=2)
@@ -86,7 +86,7 @@ def to_display_sql(expr: Expr) -> str:
     """Return the text of an expression for display: literals without types, long lists and long texts shortened.
 
     >>> from tamis.expr.nodes import Column, Literal
-    >>> shown(Call("<", (Column(("a",)), Literal(5, pa.int8()))))
+    >>> to_display_sql(Call("<", (Column(("a",)), Literal(5, pa.int8()))))
     'a < 5'
     """
     text = to_sql(transform(expr, _simplify_literals), max_items=MAX_DISPLAY_ITEMS)

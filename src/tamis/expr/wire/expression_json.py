@@ -45,7 +45,7 @@ def expression_to_json(expr: Expr) -> dict[str, Any]:
 def expression_from_json(given: Mapping[str, Any]) -> Expr:
     """Return the expression that `expression_to_json` encoded.
 
-    >>> from tamis.expr.sql import parse_sql
+    >>> from tamis.expr.sql.parse import parse_sql
     >>> expression_from_json(expression_to_json(parse_sql("a > 1.5 OR b IN (X'00FF', NULL)")))
     Call<a > 1.5 OR b IN (X'00FF', NULL)>
     """

@@ -183,7 +183,7 @@ def can_parse(raw: pa.StringArray, data_type: pa.DataType) -> bool:
 def has_leading_zeros(raw: pa.StringArray, data_type: pa.DataType) -> bool:
     """Whether some string has leading zeros that its value loses.
 
-    >>> loses_zeros(pa.array(["01234"]), pa.int32()), loses_zeros(pa.array(["0", "0.5"]), pa.float64())
+    >>> has_leading_zeros(pa.array(["01234"]), pa.int32()), has_leading_zeros(pa.array(["0", "0.5"]), pa.float64())
     (True, False)
     """
     if types.is_text(data_type) or not len(raw):

@@ -82,8 +82,8 @@ class LegacyCalendar:
 def detect_legacy_calendar(key_values: Mapping[bytes, bytes] | None) -> LegacyCalendar | None:
     """Return the legacy calendar that a footer's key-value metadata implies by Spark's rules; None if there is none.
 
-    >>> old_calendar({b"org.apache.spark.version": b"2.4.8"})
-    OldCalendar(dates=True, int96=True, is_utc=False)
+    >>> detect_legacy_calendar({b"org.apache.spark.version": b"2.4.8"})
+    LegacyCalendar(dates=True, int96=True, is_utc=False)
     """
     version = (key_values or {}).get(_VERSION)
     if key_values is None or version is None:

@@ -224,7 +224,7 @@ def find_leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> li
     leaves, because lists cannot be read partially.
 
     >>> schema = pa.schema({"id": pa.int64(), "s": pa.struct({"x": pa.int8(), "y": pa.list_(pa.int8())})})
-    >>> leaf_indices(schema, [("s",)]), leaf_indices(schema, [("s", "y"), ("id",)])
+    >>> find_leaf_indices(schema, [("s",)]), find_leaf_indices(schema, [("s", "y"), ("id",)])
     ([1, 2], [0, 2])
     """
     wanted = set(paths)

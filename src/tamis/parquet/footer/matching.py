@@ -125,7 +125,7 @@ _NUMERIC_KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
 def can_hold(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     """Return whether every value of a file's type is also a value of the table's type, or the types are unordered.
 
-    >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.float64(), pa.int64())
+    >>> can_hold(pa.int64(), pa.int32()), can_hold(pa.int32(), pa.int64()), can_hold(pa.float64(), pa.int64())
     (True, False, False)
     """
     table_type, file_type = _strip_encoding(table_type), _strip_encoding(file_type)

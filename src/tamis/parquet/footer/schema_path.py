@@ -259,7 +259,7 @@ def narrow_field(field: pa.Field, leaf: int) -> pa.Field:
     """Return a field of the file's Arrow schema with only one of its leaves, counted from 0 within the field.
 
     >>> field = pa.field("m", pa.map_(pa.string(), pa.struct({"x": pa.int8(), "y": pa.int8()})))
-    >>> narrowed_field(field, 2).type
+    >>> narrow_field(field, 2).type
     ListType(list<array: struct<value: struct<y: int8>> not null>)
     """
     if not 0 <= leaf < count_leaves(field.type):

@@ -411,7 +411,7 @@ _MAX_WIDTH = 31
 def hash_rows(rows: Array) -> Array:
     """Return the hashes of the rows of a byte matrix.
 
-    >>> [hex(each) for each in xxh64_of_rows(np.frombuffer(b"abcdefgh", np.uint8).reshape(2, 4)).tolist()]
+    >>> [hex(each) for each in hash_rows(np.frombuffer(b"abcdefgh", np.uint8).reshape(2, 4)).tolist()]
     ['0xde0327b0d25d92cc', '0xfe796c96042e67c9']
     """
     count, width = rows.shape

@@ -238,7 +238,7 @@ class InspectedLeaf:
     def name(self) -> str:
         """The dotted path, as `--column` and filters accept it.
 
-        >>> name_of(("a", "b")), name_of(("a.b", "c"))
+        >>> format_path(("a", "b")), format_path(("a.b", "c"))
         ('a.b', '`a.b`.c')
         """
         return format_path(self.leaf.path)

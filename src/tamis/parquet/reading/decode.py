@@ -161,7 +161,7 @@ def decode_dictionary(
 def find_leaf_value_field(field: pa.Field) -> pa.Field:
     """Return the field of a leaf's values, without the lists and structs around it, from the field narrowed to it.
 
-    >>> leaf_value_field(pa.field("a", pa.list_(pa.struct({"x": pa.string()}))))
+    >>> find_leaf_value_field(pa.field("a", pa.list_(pa.struct({"x": pa.string()}))))
     pyarrow.Field<x: string>
     """
     while True:

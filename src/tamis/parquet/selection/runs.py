@@ -120,7 +120,7 @@ def runs_from_sorted_rows(rows: Rows) -> Runs:
 def expand_ranges(starts: Rows, lengths: Rows) -> Rows:
     """Return all rows of the ranges, one range after the other.
 
-    >>> rows_of_ranges(np.array([5, 0]), np.array([3, 2])).tolist()
+    >>> expand_ranges(np.array([5, 0]), np.array([3, 2])).tolist()
     [5, 6, 7, 0, 1]
     """
     if starts.size == 1:

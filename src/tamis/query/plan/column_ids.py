@@ -23,8 +23,8 @@ class ColumnIds:
     def allocate(self, wanted: str) -> str:
         """Return the name, with a number if it is in use.
 
-        >>> symbols = Symbols()
-        >>> symbols.fresh("total"), symbols.fresh("Total"), symbols.fresh("total")
+        >>> symbols = ColumnIds()
+        >>> symbols.allocate("total"), symbols.allocate("Total"), symbols.allocate("total")
         ('total', 'Total_2', 'total_3')
         """
         name, number = wanted, 1
@@ -64,7 +64,7 @@ def _is_random(node: Expr) -> bool:
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     """Replace columns in an expression by other expressions, also inside of SQL text that is not parsed.
 
-    >>> from tamis.expr.sql import parse_sql
+    >>> from tamis.expr.sql.parse import parse_sql
     >>> substitute(parse_sql("a.x + b[0] > 5"), {"a": Column(("t",)), "b": Column(("u v",))})
     Call<t.x + (`u v`[0]) > 5>
     """

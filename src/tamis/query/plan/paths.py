@@ -30,7 +30,7 @@ def collect_paths(exprs: Iterable[Expr]) -> list[Path]:
 def drop_nested_paths(paths: Iterable[Path]) -> list[Path]:
     """Return each path once, without those nested in others.
 
-    >>> outermost([("a", "x"), ("b",), ("a",), ("b",)])
+    >>> drop_nested_paths([("a", "x"), ("b",), ("a",), ("b",)])
     [('b',), ('a',)]
     """
     wanted = dict.fromkeys(paths)

@@ -42,7 +42,7 @@ _JAVA_NAMES = {
 def parse_zone(name: str) -> tzinfo:
     """Return the time zone of a name that Spark accepts.
 
-    >>> zone_called("Etc/UTC"), zone_called("GMT+02:00"), zone_called("Europe/Berlin")
+    >>> parse_zone("Etc/UTC"), parse_zone("GMT+02:00"), parse_zone("Europe/Berlin")
     (datetime.timezone.utc, datetime.timezone(datetime.timedelta(seconds=7200)), zoneinfo.ZoneInfo(key='Europe/Berlin'))
     """
     if name.casefold() in _UTC_NAMES:

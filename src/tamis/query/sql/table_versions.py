@@ -68,8 +68,8 @@ def move_versions_into_names(tree: exp.Expr, now: datetime) -> None:
 def split_table_state(name: str) -> tuple[str, TableState] | None:
     """Split a table name into the name and the requested state; return None if it requests the current state.
 
-    >>> split_state("orders VERSION AS OF 3")
-    ('orders', State(version='3', timestamp=None))
+    >>> split_table_state("orders VERSION AS OF 3")
+    ('orders', TableState(version='3', timestamp=None))
     """
     found = _NAME_WITH_STATE.fullmatch(name)
     if found is None:

@@ -251,7 +251,7 @@ def _draw_legend(frame: _Frame, ranges: Ranges, unknown: npt.NDArray[np.bool_], 
 def format_percent(share: float) -> str:
     """Return a share as a percentage.
 
-    >>> percent(0.00123), percent(0.0512), percent(1.0)
+    >>> format_percent(0.00123), format_percent(0.0512), format_percent(1.0)
     ('0.12 %', '5.1 %', '100 %')
     """
     number = share * 100

@@ -377,7 +377,7 @@ _PART = re.compile(r'"((?:[^"]|"")+)"|(\w+)')
 def find_names(text: str) -> Iterator[tuple[str, ...]]:
     """Yield everything in a text that may be a table name.
 
-    >>> list(names_in("PIVOT sales.orders ON \\"of day\\" -- of t"))
+    >>> list(find_names("PIVOT sales.orders ON \\"of day\\" -- of t"))
     [('PIVOT',), ('sales', 'orders'), ('ON',), ('of day',)]
     """
     for found in _NAME.finditer(text):

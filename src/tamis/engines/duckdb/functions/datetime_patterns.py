@@ -173,7 +173,7 @@ class UnsupportedPattern(ValueError):
 def split_format_pattern(pattern: str) -> list[tuple[str, str]]:
     """Return the parts of a pattern: a text, a format of `strftime`, or a macro and how often its letter is repeated.
 
-    >>> print_pattern("dd/MM'T'SSS")
+    >>> split_format_pattern("dd/MM'T'SSS")
     [('strftime', '%d'), ('text', '/'), ('strftime', '%m'), ('text', 'T'), ('fraction', '3')]
     """
     known = frozenset(_STRFTIME) | frozenset(_FORMAT_MACROS) | frozenset(_ZONE_TEXTS)
@@ -204,8 +204,8 @@ class ParsedPattern:
 def compile_parse_pattern(pattern: str) -> ParsedPattern:
     """Return the regular expression that parses texts of a pattern.
 
-    >>> parse_pattern("yyyy-MM")
-    Parsed(shape='(?i)(\\\\d{4})\\\\-(\\\\d{2})', groups={'y': 1, 'M': 2})
+    >>> compile_parse_pattern("yyyy-MM")
+    ParsedPattern(shape='(?i)(\\\\d{4})\\\\-(\\\\d{2})', groups={'y': 1, 'M': 2})
     """
     shape = "(?i)"
     groups: dict[str, int] = {}

@@ -65,9 +65,9 @@ class _Reader:
 def translate_regexp(text: str) -> Regexp:
     r"""Translate a regular expression of Java to RE2; raise `UnsupportedPattern` where RE2 lacks its syntax.
 
-    >>> print(regexp_of("^ab$").searched)
+    >>> print(translate_regexp("^ab$").search_pattern)
     ^ab(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z
-    >>> regexp_of("(a)(?:b)").groups
+    >>> translate_regexp("(a)(?:b)").groups
     1
     """
     reader = _Reader(text)
@@ -297,9 +297,9 @@ def _translate_class(reader: _Reader) -> str:
 def translate_replacement(text: str, groups: int) -> str:
     r"""Translate the replacement of a regular expression: Java writes groups as `$1` and escapes with a backslash.
 
-    >>> replacement_of("<$1>", 1)
+    >>> translate_replacement("<$1>", 1)
     '<\\1>'
-    >>> replacement_of("$10", 1)
+    >>> translate_replacement("$10", 1)
     '\\10'
     """
     parts: list[str] = []

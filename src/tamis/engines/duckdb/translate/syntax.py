@@ -124,7 +124,7 @@ _KEYWORDS = re.compile(rf"\b({'|'.join(_TRANSLATED_KEYWORDS)})\b", re.IGNORECASE
 def to_duckdb_syntax(text: str) -> str:
     """Return the text with Spark syntax replaced, for example lateral views by joins of unnested lists.
 
-    >>> in_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
+    >>> to_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
     'SELECT x FROM t CROSS JOIN LATERAL (SELECT duckdb_unnest(xs) AS `x`) AS e'
     """
     if not _KEYWORDS.search(text):

@@ -169,7 +169,7 @@ def _normalise(paths: pa.StringArray) -> pa.StringArray:
 def percent_decode(texts: pa.StringArray) -> pa.BinaryArray:
     """Percent-decode strings once; a `%` that is not followed by two hexadecimal digits stays.
 
-    >>> decoded_bytes(pa.array(["a%20b", "a%2525b", "50%", None])).to_pylist()
+    >>> percent_decode(pa.array(["a%20b", "a%2525b", "50%", None])).to_pylist()
     [b'a b', b'a%25b', b'50%', None]
     """
     plain = texts.cast(pa.binary())

@@ -1,0 +1,62 @@
+"""The judge: DuckDB says for each row whether a predicate is TRUE, FALSE or NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.values.by_type import judge_column
+
+_AT_ONCE = 200
+
+
+def truth(rows: pa.Table, sql: str) -> list[bool | None]:
+    """The value of a predicate for every row, in order."""
+    (answers,) = truths(rows, [sql])
+    return answers
+
+
+def truths(rows: pa.Table, predicates: Sequence[str]) -> list[list[bool | None]]:
+    """The values of each predicate for every row, in order."""
+    if not rows.num_rows:
+        return [[] for _ in predicates]
+    seen = pa.table(
+        {name: _plain(rows[name].combine_chunks()) for name in rows.column_names}
+        | {"__row": pa.array(range(len(rows)), pa.int64())}
+    )
+    connection = _connection()
+    connection.register("rows", seen)
+    found: list[list[bool | None]] = []
+    try:
+        for start in range(0, len(predicates), _AT_ONCE):
+            answers = ", ".join(f"CAST(({sql}) AS BOOLEAN)" for sql in predicates[start : start + _AT_ONCE])
+            table = connection.execute(f"SELECT {answers} FROM rows ORDER BY __row").fetchall()
+            found.extend(map(list, zip(*table, strict=True)))
+    finally:
+        connection.unregister("rows")
+    return found
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    # DuckDB 2.0 turns -x < NaN into FALSE when it optimises.
+    connection.execute("PRAGMA disable_optimizer")
+    return connection
+
+
+def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    if pa.types.is_struct(values.type):
+        children = [_plain(child) for child in values.flatten()]
+        return pa.StructArray.from_arrays(children, names=[field.name for field in values.type], mask=values.is_null())
+    if pa.types.is_nested(values.type):
+        # Of lists and maps it is asked only whether they are there.
+        return pc.if_else(values.is_valid(), True, None)
+    return judge_column(values)

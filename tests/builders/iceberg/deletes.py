@@ -1,0 +1,127 @@
+"""Delete files of Iceberg tables: by position, by values, and deletion vectors in a Puffin file."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from builders.iceberg.tables import EQUALITY, POSITIONS, Field, File, IcebergFolder, write_rows
+from builders.iceberg.values import field, leaves, metrics
+
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+POSITION_FIELDS = [field(PATH_ID, "file_path", "string"), field(POSITION_ID, "pos", "long")]
+
+DV_MAGIC = bytes([0xD1, 0xD3, 0x39, 0x64])
+PUFFIN_MAGIC = b"PFA1"
+
+
+def position_deletes(
+    table: IcebergFolder,
+    name: str,
+    deleted: Sequence[tuple[str, int]],
+    *,
+    spec: int | None = None,
+    partition: tuple[Any, ...] = (),
+    referenced: str | None = None,
+    truncate: int | None = None,
+    noted: Mapping[str, Any] | None = None,
+) -> File:
+    """`deleted` are paths as manifests have them, and positions. Bounds of paths are whole, unless cut short."""
+    rows = pa.table(
+        {
+            "file_path": pa.array([path for path, _ in deleted], pa.string()),
+            "pos": pa.array([position for _, position in deleted], pa.int64()),
+        }
+    )
+    size = write_rows(table.folder / "data" / name, rows, POSITION_FIELDS)
+    columns = {each: rows[each].combine_chunks() for each in rows.column_names}
+    if noted is None:
+        noted = metrics(leaves(POSITION_FIELDS, columns), truncate)
+    if referenced is not None:
+        noted = {**noted, "referenced_data_file": referenced}
+    return _delete_file(table, name, POSITIONS, spec, partition, rows.num_rows, size, noted)
+
+
+def equality_deletes(
+    table: IcebergFolder,
+    name: str,
+    rows: pa.Table,
+    *,
+    ids: Sequence[int] | None = None,
+    fields: list[Field] | None = None,
+    spec: int | None = None,
+    partition: tuple[Any, ...] = (),
+    noted: Mapping[str, Any] | None = None,
+) -> File:
+    """Rows whose columns of these ids are those that are deleted; other columns of the file do not count."""
+    fields = table.fields if fields is None else fields
+    known = {each["name"]: each["id"] for each in fields}
+    size = write_rows(table.folder / "data" / name, rows, fields)
+    columns = {each: rows[each].combine_chunks() for each in rows.column_names}
+    if noted is None:
+        noted = metrics(leaves(fields, columns))
+    numbers = [known[each] for each in rows.column_names] if ids is None else list(ids)
+    noted = {**noted, "equality_ids": numbers}
+    return _delete_file(table, name, EQUALITY, spec, partition, rows.num_rows, size, noted)
+
+
+def deletion_vectors(
+    table: IcebergFolder, name: str, deleted: Mapping[str, Sequence[int]], files: Mapping[str, File]
+) -> list[File]:
+    """One Puffin file with a vector for each path; `files` are the data files, whose partitions vectors share."""
+    content = PUFFIN_MAGIC
+    blobs, found = [], []
+    for path, positions in deleted.items():
+        vector = vector_blob(positions)
+        blobs.append(
+            {
+                "type": "deletion-vector-v1",
+                "fields": [POSITION_ID],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": len(content),
+                "length": len(vector),
+                "properties": {"referenced-data-file": path, "cardinality": str(len(set(positions)))},
+            }
+        )
+        found.append((path, len(content), len(vector), len(set(positions))))
+        content += vector
+    footer = json.dumps({"blobs": blobs, "properties": {}}).encode()
+    content += PUFFIN_MAGIC + footer + struct.pack("<i", len(footer)) + bytes(4) + PUFFIN_MAGIC
+    place = table.folder / "data" / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content)
+    return [
+        _delete_file(
+            table, name, POSITIONS, files[path].spec, files[path].partition, cardinality, len(content),
+            {"referenced_data_file": path, "content_offset": offset, "content_size_in_bytes": length},
+        )
+        for path, offset, length, cardinality in found
+    ]  # fmt: skip
+
+
+def vector_blob(positions: Sequence[int]) -> bytes:
+    """Length, magic, bitmap, checksum."""
+    body = DV_MAGIC + BitMap64(positions).serialize()
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def _delete_file(
+    table: IcebergFolder,
+    name: str,
+    content: int,
+    spec: int | None,
+    partition: tuple[Any, ...],
+    rows: int,
+    size: int,
+    noted: Mapping[str, Any],
+) -> File:
+    spec = len(table.specs) - 1 if spec is None else spec
+    ending = name.rpartition(".")[2]
+    return File(table.path_of(name), ending, content, spec, partition, rows, size, noted)

@@ -1,0 +1,248 @@
+"""Damage to whole files, place by place, and what may come of it.
+
+Each kind of place has a promise of its own:
+
+| place          | what may come of damage there, but for an error of ours                                   |
+|----------------|-------------------------------------------------------------------------------------------|
+| `bodies`       | nothing, where pages have checksums; else as for headers                                  |
+| `offset_index` | nothing: rows and bytes are counted                                                       |
+| `headers`      | other values in as many rows, as no checksum covers the encoding that a header names      |
+| `column_index` | rows left out or taken in by a filter, since bounds may lie; all rows without a filter    |
+| `bloom`        | rows left out by a filter; all rows without one                                           |
+| `footer`       | other names, types and bounds, with as many rows as are counted                           |
+| `anywhere`     | as for the footer                                                                         |
+
+Run as a program it tries many, in a process of its own that may use little memory: a crash shows there.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import random
+import resource
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import arro3.io
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.answers.same_rows import same_rows
+from builders.parquet.by_pages import read_by_pages
+from builders.parquet.page_files import OpenedFile, damaged, footer_of, with_footer
+from tamis.errors import TamisError
+from tamis.expr.sql.parse import parse_sql
+from tamis.parquet import Pruner
+from tamis.parquet.footer.footer import FOOTERS
+from tamis.parquet.indexes.page_units import PAGE_INDEXES
+from tamis.parquet.reading.page_header import decode_page_header
+
+MORE_MEMORY = 1024 * 1024 * 1024
+"""The bytes of address space that a process may take beyond what it starts with."""
+
+MORE_RESIDENT = 192 * 1024
+"""The kilobytes that it may really use beyond that."""
+
+_FILTERS = (
+    "n = 17",
+    "n BETWEEN 8 AND 21 AND word <> 'w3'",
+    "word IN ('w1', 'absent') OR n > 35",
+    "half IS NULL",
+    "NOT (half < 2.5)",
+    "pair.x >= 30 AND word LIKE 'w%'",
+    "key = 100",
+)
+FILTERS = {text: parse_sql(text) for text in _FILTERS}
+
+PLACES = ("bodies", "offset_index", "headers", "column_index", "bloom", "footer", "anywhere")
+
+
+def rows() -> pa.Table:
+    numbers = range(40)
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int32()),
+            "word": pa.array([None if n % 9 == 0 else f"w{n % 4}" for n in numbers]),
+            "half": pa.array([None if 8 <= n < 14 else n / 2 for n in numbers], pa.float64()),
+            "key": pa.array([n * n % 101 for n in numbers], pa.int64()),
+            "pair": pa.array([None if n % 7 == 0 else {"x": n, "y": "é" * (n % 3)} for n in numbers]),
+            "list": pa.array([None if n % 6 == 0 else [n] * (n % 3) for n in numbers], pa.list_(pa.int16())),
+        }
+    )
+
+
+WRITTEN = {
+    "first version": {"max_rows_per_page": 5, "compression": "snappy", "data_page_version": "1.0"},
+    "second version": {"max_rows_per_page": 4, "compression": "none", "data_page_version": "2.0"},
+    "uneven": {"data_page_size": 24, "write_batch_size": 2, "compression": "zstd", "use_dictionary": False},
+    "without an index": {"data_page_size": 24, "write_batch_size": 2, "write_page_index": False},
+}
+WITHOUT_CHECKSUMS = "by arro3"
+FILES = (*WRITTEN, WITHOUT_CHECKSUMS)
+
+
+def written(name: str) -> bytes:
+    if name == WITHOUT_CHECKSUMS:
+        sink = io.BytesIO()
+        arro3.io.write_parquet(
+            rows(), sink, max_row_group_size=20, data_page_row_count_limit=3, write_batch_size=2,
+            bloom_filter_enabled=True, bloom_filter_ndv=20, compression="snappy",
+        )  # fmt: skip
+        return sink.getvalue()
+    options = {
+        "row_group_size": 20,
+        "write_page_index": True,
+        "write_page_checksum": True,
+        "bloom_filter_options": {"key": {"ndv": 20, "fpp": 0.01}, "word": {"ndv": 4, "fpp": 0.01}},
+        "use_dictionary": ["word", "pair.y", "list.list.element"],
+    }
+    out = pa.BufferOutputStream()
+    pq.write_table(rows(), out, **options | WRITTEN[name])
+    return out.getvalue().to_pybytes()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A whole file, its places, and what it holds."""
+
+    content: bytes
+    has_checksums: bool = True
+
+    @cached_property
+    def expected(self) -> dict[str | None, pa.Table]:
+        table = pq.ParquetFile(pa.BufferReader(self.content)).read()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "f.parquet"
+            path.write_bytes(self.content)
+            opened = tamis.open(path)
+            found = {where: opened.scan(given, levels=()).to_arrow() for where, given in FILTERS.items()}
+        return {None: table, **found}
+
+    @cached_property
+    def pruners(self) -> dict[str | None, Pruner]:
+        schema = self.expected[None].schema
+        return {None: Pruner(schema), **{where: Pruner(schema, given) for where, given in FILTERS.items()}}
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """The bytes of each kind of place."""
+        found: dict[str, list[int]] = {place: [] for place in PLACES}
+        for layout in OpenedFile(self.content).layouts.values():
+            for place in ("offset_index", "column_index"):
+                start, length = getattr(layout, place) or (0, 0)
+                found[place] += range(start, start + length)
+            if layout.bloom_filter is not None:
+                start, known = layout.bloom_filter
+                found["bloom"] += range(start, start + (known or 64))
+            position, length = layout.byte_range
+            end = position + length
+            while position < end:
+                header = decode_page_header(self.content, "f", position)
+                found["headers"] += range(position, position + header.length)
+                found["bodies"] += range(position + header.length, position + header.page_length)
+                position += header.page_length
+        length = len(footer_of(self.content))
+        found["footer"] += range(len(self.content) - 8 - length, len(self.content))
+        return {place: sorted(set(offsets)) for place, offsets in found.items()}
+
+    def damage(self, chance: random.Random) -> tuple[str, bytes]:
+        place = chance.choice([each for each in PLACES if self.places[each] or each == "anywhere"])
+        seed = chance.randrange(2**32)
+        if place == "footer" and chance.random() < 0.4:
+            return place, with_footer(self.content, next(damaged(footer_of(self.content), 1, seed)))
+        if place == "anywhere":
+            return place, next(damaged(self.content, 1, seed))
+        changed = bytearray(self.content)
+        for _ in range(chance.choice((1, 1, 1, 2, 4))):
+            at = chance.choice(self.places[place])
+            changed[at] = chance.choice((changed[at] ^ 1 << chance.randrange(8), chance.randrange(256)))
+        return place, bytes(changed)
+
+
+def check(target: Target, place: str, path: Path, where: str | None) -> str | None:
+    """What is wrong with a scan of a damaged file and with its pruning, if anything is."""
+    if place == "bodies" and not target.has_checksums:
+        place = "headers"
+    whole = target.expected[None]
+    expected = target.expected[where]
+    given = None if where is None else FILTERS[where]
+    pruned = target.pruners[where].prune(path)
+    table = tamis.open(path)
+    found = table.scan(given).to_arrow()
+    _validate(found)
+    if place in ("bodies", "offset_index"):
+        if not same_rows(found, expected):
+            return "other rows"
+        if pruned.row_selection.row_count < expected.num_rows:
+            return "rows were pruned"
+    elif where is None and place in ("column_index", "bloom"):
+        if not same_rows(found, whole):
+            return "other rows without a filter"
+    elif place in ("column_index", "bloom"):
+        known = {str(row) for row in (whole if place == "column_index" else expected).to_pylist()}
+        if not known.issuperset(map(str, found.to_pylist())):
+            return "rows that the file does not have"
+    elif place == "headers" and where is None:
+        if found.num_rows != whole.num_rows:
+            return "another number of rows"
+    elif table.scan(given).count() != found.num_rows:
+        return "a count that is not that of the rows"
+    return None
+
+
+def _validate(found: pa.Table) -> None:
+    """Whatever the values are, the memory that they are said to be in must be theirs."""
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid as error:
+        # Where no checksum covers a text it may come out as any bytes.
+        if "Invalid UTF8" not in str(error):
+            raise
+
+
+def attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
+    """For each damaged file its place and the outcome: `read`, `make_refusing_builder`, or what is wrong."""
+    target = Target(written(name), name != WITHOUT_CHECKSUMS)
+    chance = random.Random(seed)
+    assert target.expected
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(times):
+            place, content = target.damage(chance)
+            where = chance.choice((None, *FILTERS))
+            path = Path(folder) / f"{number}.parquet"
+            path.write_bytes(content)
+            try:
+                outcome = check(target, place, path, where)
+            except TamisError:
+                yield place, "refused"
+            else:
+                yield place, "read" if outcome is None else f"{outcome}: {name}, seed {seed}, number {number}, {where}"
+            path.unlink()
+            FOOTERS.clear()
+            PAGE_INDEXES.clear()
+
+
+def main(name: str, times: int, seed: int) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        read_by_pages(patch)
+        for _ in attempts(name, 20, seed=0):
+            pass
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + MORE_MEMORY, size + MORE_MEMORY))
+        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = collections.Counter(attempts(name, times, seed))
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
+    wrong = [(place, outcome) for place, outcome in found if outcome not in ("read", "refused")]
+    print(wrong or dict(found), f"{grown} kB more")
+    return 1 if wrong or grown > MORE_RESIDENT else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

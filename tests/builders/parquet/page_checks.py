@@ -1,0 +1,133 @@
+"""Scans of one file by pages, each compared with what the judge makes of a full read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import tamis
+from builders.answers.judge import truth
+from builders.answers.same_rows import same_rows
+from builders.parquet.files import read_whole
+from builders.parquet.probes import leaf_paths, probes
+from builders.values.predicates import Said, judge_literal
+from tamis import types
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_
+
+
+def check_by_pages(
+    path: Path, names: Collection[str] | None = None, every: int = 1, columns: list[str] | None = None
+) -> Counter[str]:
+    """Compare rows and counts for every probe of some columns; how many units each level left out in all.
+
+    Of the probes, which are many, one in `every` is tried. All columns are read, unless some are named.
+    """
+    full = read_whole(path)
+    table = tamis.open(path)
+    assert same_rows(table.scan().to_arrow(), full), path
+    wanted = columns or full.column_names
+    judged = judged_columns(full)
+    skipped: Counter[str] = Counter()
+    for number, said in enumerate([*probes(full, names), *probes_beside(full, names)]):
+        if number % every:
+            continue
+        is_true = pa.array([answer is True for answer in truth(judged, said.sql)], pa.bool_())
+        tested = find_columns(said.expr)[0].path[0]
+        read = list(dict.fromkeys([*wanted, tested]))
+        scan = table.scan(said.expr, columns=[f"`{name}`" for name in read])
+        assert same_rows(scan.to_arrow(), full.select(read).filter(is_true)), said.sql
+        assert table.scan(said.expr).count() == is_true.true_count, said.sql
+        assert scan.report is not None
+        for level in scan.report.to_dict()["levels"]:
+            skipped[level["level"]] += level["total"] - level["kept"]
+    return skipped
+
+
+def probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> Iterator[Said]:
+    """Probes for values that are not there, though larger and smaller ones are, and for the beginnings of texts."""
+    for path, data_type in leaf_paths(rows.schema):
+        if pa.types.is_nested(data_type) or (names is not None and path[0] not in names):
+            continue
+        found = _values(rows, path)
+        if not found:
+            continue
+        column, name = Column(path), ".".join(f'"{part}"' for part in path)
+        middle = found[len(found) // 2]
+        absent = _absent(found, data_type)
+        for value in absent:
+            literal, text = Literal(value, data_type), judge_literal(value, data_type)
+            yield Said(Call("=", (column, literal)), f"{name} = {text}")
+            yield Said(not_(Call("=", (column, literal))), f"NOT ({name} = {text})")
+        if absent:
+            for items in (absent, [*absent, middle]):
+                texts = ", ".join(judge_literal(value, data_type) for value in items)
+                yield Said(
+                    Call("in", (column, *(Literal(value, data_type) for value in items))), f"{name} IN ({texts})"
+                )
+        if types.is_text(data_type):
+            for prefix in dict.fromkeys((middle[:1], middle[:-1], middle + "\x01")):
+                text = judge_literal(prefix, types.STRING)
+                starts: Expr = Call("startswith", (column, Literal(prefix, types.STRING)))
+                yield Said(starts, f"starts_with({name}, {text})")
+                yield Said(not_(starts), f"NOT starts_with({name}, {text})")
+
+
+def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
+    """The distinct values of a column in order, where it has a type of which there are values beside."""
+    values = rows[path[0]].combine_chunks()
+    for part in path[1:]:
+        values = pc.struct_field(values, part)
+    data_type = values.type
+    if not (
+        pa.types.is_integer(data_type)
+        or pa.types.is_decimal(data_type)
+        or pa.types.is_timestamp(data_type)
+        or pa.types.is_date32(data_type)
+        or types.is_text(data_type)
+        or types.is_bytes(data_type)
+    ):
+        return []
+    return sorted({to_physical_value(value) for value in values.drop_null()})
+
+
+def _absent(found: list[Any], data_type: pa.DataType) -> list[Any]:
+    """A value between those of a column, and one beyond them, of the same type."""
+    seen = set(found)
+    middle, largest = found[len(found) // 2], found[-1]
+    if types.is_text(data_type):
+        between, beyond = middle + "\x00", largest + "z"
+    elif types.is_bytes(data_type):
+        if pa.types.is_fixed_size_binary(data_type):
+            return []
+        between, beyond = middle + b"\x00", largest + b"z"
+    else:
+        between = next((value + 1 for value in found if value + 1 not in seen and value < largest), None)
+        beyond = largest + 1
+    return [value for value in (between, beyond) if value is not None and _fits(value, data_type)]
+
+
+def _fits(value: Any, data_type: pa.DataType) -> bool:
+    try:
+        pa.array([value], pa.int32() if pa.types.is_date(data_type) else data_type)
+    except (pa.ArrowInvalid, OverflowError):
+        return False
+    return True
+
+
+def judged_columns(rows: pa.Table) -> pa.Table:
+    """The columns that the judge can take; it is not asked for the others but for whether they are NULL."""
+    kept = {}
+    for field in rows.schema:
+        column = rows[field.name].combine_chunks()
+        if pa.types.is_time(field.type) or pa.types.is_duration(field.type) or pa.types.is_null(field.type):
+            column = pc.if_else(pc.is_valid(column), True, pa.scalar(None, pa.bool_()))
+        elif pa.types.is_nested(field.type) and not pa.types.is_struct(field.type):
+            continue
+        kept[field.name] = column
+    return pa.table(kept)

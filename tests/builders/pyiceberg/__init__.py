@@ -1,0 +1,1 @@
+"""Iceberg tables that pyiceberg writes: `tables`, random `cases`, and their `nested_columns`."""

@@ -1,0 +1,181 @@
+"""Columns of lists, maps and structs in tables that pyiceberg writes, whose inner fields change.
+
+Values are kept by the ids of fields, which is what they are known by: rows that were written long ago show what the
+fields are called today, in today's order, without those that are gone, and NULL for those that came later.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from builders.iceberg.values import arrow_type, field, list_of, map_of, primitive
+from builders.values.choices import Choices
+
+Path = tuple[str, ...]
+
+WIDER = {"int": "long", "float": "double", "decimal(5, 2)": "decimal(19, 2)"}
+
+_PAIR = [field(901, "x", "int"), field(902, "y", "string")]
+_SHAPES: tuple[Any, ...] = (
+    list_of(900, field(0, "", _PAIR)["type"]),
+    map_of(900, 910, "string", field(0, "", [field(901, "x", "float"), field(902, "y", "date")])["type"]),
+    list_of(900, "int"),
+    field(0, "", [field(901, "a", "int"), field(910, "l", list_of(911, field(0, "", _PAIR[:1])["type"]))])["type"],
+    list_of(900, list_of(910, field(0, "", [*_PAIR, field(903, "z", "decimal(5, 2)")])["type"])),
+    map_of(900, 910, "int", list_of(911, "float")),
+)
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "int": (1, -7, 2**31 - 1), "long": (1, -(2**40)), "float": (0.5, -0.0), "double": (0.5, 1e300),
+    "string": ("a", "é", "", "a longer text than bounds have"), "date": (datetime.date(1969, 12, 31),),
+    "decimal(5, 2)": (Decimal("1.50"), Decimal("-999.99")), "decimal(19, 2)": (Decimal("1.50"),), "boolean": (True,),
+}  # fmt: skip
+_KINDS = tuple(_VALUES)
+
+
+class NestedColumns:
+    """The nested columns of one table, and the values that each of its rows was written with."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._choices = choices
+        self.kinds = {f"deep{index}": choices.one_of(_SHAPES) for index in range(choices.number(0, 2))}
+        self._written: dict[int, dict[str, Any]] = {}
+        self._made = 0
+
+    def fields(self, first: int) -> list[NestedField]:
+        """For a new table, which gives them ids of its own."""
+        found = [field(first + index, name, kind) for index, (name, kind) in enumerate(self.kinds.items())]
+        return list(Schema.model_validate({"type": "struct", "fields": _numbered(found, first)}).fields)
+
+    def random_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
+        """Values of further rows, by the schema that the table has."""
+        for row in rows:
+            self._written[row] = {name: self._value(_type_of(table, name)) for name in self.kinds}
+        return self.shown(table, rows)
+
+    def shown(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
+        """What rows show today."""
+        found = {}
+        for name in self.kinds:
+            kind = _type_of(table, name)
+            values = [_shown(self._written[row][name], kind) for row in rows]
+            found[name] = pa.array(values, arrow_type(json.loads(NestedField(1, name, kind).model_dump_json())["type"]))
+        return found
+
+    def _value(self, kind: IcebergType) -> Any:
+        choices = self._choices
+        # Pyiceberg writes maps, and lists of what is no plain value, as empty ones where they are NULL.
+        can_be_null = not isinstance(kind, MapType) and getattr(kind, "element_type", kind).is_primitive
+        if choices.flag(6) and (can_be_null or isinstance(kind, StructType)):
+            return None
+        match kind:
+            case StructType():
+                return {each.field_id: self._value(each.field_type) for each in kind.fields}
+            case ListType():
+                return [self._value(kind.element_type) for _ in range(choices.number(0, 3))]
+            case MapType():
+                keys = list(_VALUES[str(kind.key_type)])[: choices.number(0, 3)]
+                return [(key, self._value(kind.value_type)) for key in keys]
+        return choices.one_of(_VALUES[str(kind)])
+
+    # --- Changes -----------------------------------------------------------------------------------------------------
+
+    def change(self, table: Table) -> str:
+        """Change a field somewhere inside; what was done is returned."""
+        places = [place for name in self.kinds for place in _structs(_type_of(table, name), (name,))]
+        if not places:
+            return self._widen_element(table)
+        path, kind = self._choices.one_of(places)
+        one = self._choices.one_of(kind.fields)
+        at = (*path, one.name)
+        self._made += 1
+        plain = str(one.field_type)
+        with table.update_schema() as update:
+            match self._choices.number(0, 5):
+                case 0:
+                    update.add_column((*path, f"n{self._made}"), primitive(self._choices.one_of(_KINDS)))
+                    return f"add {path} n{self._made}"
+                case 1:
+                    update.rename_column(at, f"r{self._made}")
+                    return f"rename {at} r{self._made}"
+                case 2 if len(kind.fields) > 1:
+                    update.delete_column(at)
+                    return f"drop {at}"
+                case 3 if plain in WIDER:
+                    update.update_column(at, primitive(WIDER[plain]))
+                    return f"widen {at}"
+                case 4 if one.field_type.is_primitive:
+                    update.rename_column(at, f"r{self._made}")
+                case _:
+                    update.move_first(at)
+                    return f"first {at}"
+        with table.update_schema() as update:
+            update.add_column(at, primitive(self._choices.one_of(_KINDS)))
+        return f"rename {at}, another of that name"
+
+    def _widen_element(self, table: Table) -> str:
+        for name in self.kinds:
+            kind = _type_of(table, name)
+            if isinstance(kind, ListType) and str(kind.element_type) in WIDER:
+                with table.update_schema() as update:
+                    update.update_column((name, "element"), primitive(WIDER[str(kind.element_type)]))
+                return f"widen elements of {name}"
+        return "nothing to widen"
+
+
+def _type_of(table: Table, name: str) -> IcebergType:
+    return table.schema().find_field(name).field_type
+
+
+def _structs(kind: IcebergType, path: Path) -> Iterator[tuple[Path, StructType]]:
+    """All structs, also inside of lists and the values of maps, with the path to their fields."""
+    match kind:
+        case StructType():
+            yield path, kind
+            for each in kind.fields:
+                yield from _structs(each.field_type, (*path, each.name))
+        case ListType():
+            yield from _structs(kind.element_type, (*path, "element"))
+        case MapType():
+            yield from _structs(kind.value_type, (*path, "value"))
+
+
+def _shown(value: Any, kind: IcebergType) -> Any:
+    if value is None:
+        return None
+    match kind:
+        case StructType():
+            return {each.name: _shown(value.get(each.field_id), each.field_type) for each in kind.fields}
+        case ListType():
+            return [_shown(each, kind.element_type) for each in value]
+        case MapType():
+            return [(key, _shown(each, kind.value_type)) for key, each in value]
+    return value
+
+
+def _numbered(fields: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+    """The same with ids that no two share: those of nested ones follow."""
+    numbers = iter(range(first + len(fields), 10_000))
+
+    def inner(kind: Any) -> Any:
+        match kind:
+            case {"type": "struct", "fields": children}:
+                return {
+                    **kind,
+                    "fields": [{**each, "id": next(numbers), "type": inner(each["type"])} for each in children],
+                }
+            case {"type": "list", "element": element}:
+                return {**kind, "element-id": next(numbers), "element": inner(element)}
+            case {"type": "map", "key": key, "value": value}:
+                return {**kind, "key-id": next(numbers), "key": key, "value-id": next(numbers), "value": inner(value)}
+        return kind
+
+    return [{**each, "type": inner(each["type"])} for each in fields]

@@ -1,0 +1,166 @@
+"""Tables that pyiceberg writes, by way of a catalog in memory; delete files and vectors are added by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg import transforms
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from builders.iceberg.avro_files import edit_avro, read_avro, write_avro
+from builders.iceberg.manifests import avro_name, entry_schema, pairs
+from builders.iceberg.tables import METRICS, File
+from builders.values.by_type import array_of
+from tamis.expr.evaluate import to_physical_value
+
+_SPLIT = (
+    transforms.BucketTransform, transforms.TruncateTransform, transforms.YearTransform, transforms.MonthTransform,
+    transforms.DayTransform, transforms.HourTransform,
+)  # fmt: skip
+
+
+@cache
+def catalog() -> InMemoryCatalog:
+    """One for all tests: each table has a place of its own."""
+    made = InMemoryCatalog("tests", warehouse="/nowhere")
+    made.create_namespace("tests")
+    return made
+
+
+_numbers = itertools.count()
+
+
+def new_name() -> str:
+    return f"tests.t{next(_numbers)}"
+
+
+def create_table(
+    folder: Path, schema: Schema, spec: PartitionSpec | None = None, version: int = 2, **properties: str
+) -> Table:
+    """A new table in a folder."""
+    told = {"format-version": str(version), **{key.replace("_", "."): value for key, value in properties.items()}}
+    more = {} if spec is None else {"partition_spec": spec}
+    return catalog().create_table(new_name(), schema, location=str(folder), properties=told, **more)
+
+
+def spec_of(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
+    """A spec of columns by name, and transforms as texts."""
+    return PartitionSpec(
+        *(
+            PartitionField(
+                schema.find_field(name).field_id, 1000 + index, transforms.parse_transform(each), f"p{index}"
+            )
+            for index, (name, each) in enumerate(fields)
+        )
+    )
+
+
+@contextmanager
+def transforms_by_value() -> Iterator[None]:
+    """Pyiceberg leaves transforms of columns to a library in Rust; here they are its own, value by value."""
+
+    def transform(self: transforms.Transform[Any, Any], source: Any) -> Callable[[Any], Any]:
+        of_value = self.transform(source)
+
+        def of_column(column: pa.ChunkedArray) -> pa.Array:
+            values = [of_value(to_physical_value(value)) for value in column]
+            is_truncated = isinstance(self, transforms.TruncateTransform)
+            return array_of(column.type, values) if is_truncated else pa.array(values, pa.int32())
+
+        return of_column
+
+    with pytest.MonkeyPatch.context() as patch:
+        for each in _SPLIT:
+            patch.setattr(each, "pyarrow_transform", transform)
+        yield
+
+
+# --- What pyiceberg does not write -----------------------------------------------------------------------------------
+
+
+def latest_metadata(folder: Path) -> Path:
+    return max((folder / "metadata").glob("*.metadata.json"))
+
+
+def live_manifests(folder: Path) -> list[Path]:
+    """The manifests of the newest snapshot."""
+    metadata = json.loads(latest_metadata(folder).read_text())
+    snapshot = next(each for each in metadata["snapshots"] if each["snapshot-id"] == metadata["current-snapshot-id"])
+    return [
+        Path(each["manifest_path"].removeprefix("file://")) for each in read_avro(_plain(snapshot["manifest-list"]))
+    ]
+
+
+def live_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """The data files of the newest snapshot as their manifests tell of them, by path."""
+    entries = [entry for manifest in live_manifests(folder) for entry in read_avro(manifest)]
+    return {
+        entry["data_file"]["file_path"]: entry["data_file"]
+        for entry in entries
+        if entry["status"] != 2 and not entry["data_file"].get("content")
+    }
+
+
+def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[int, str, str]] = ()) -> int:
+    """A snapshot with further delete files of one spec, in metadata of a version 2 table; its id is returned."""
+    place = latest_metadata(folder)
+    metadata = json.loads(place.read_text())
+    number = metadata["current-snapshot-id"] + 1
+    sequence = metadata["last-sequence-number"] + 1
+    manifest = folder / "metadata" / f"{number}-deletes.avro"
+    entries = [_entry(file, partition, number) for file in files]
+    told = {"content": "deletes", "partition-spec-id": str(files[0].spec), "format-version": "2"}
+    size = write_avro(manifest, entry_schema(2, partition), entries, told)
+    snapshots = {each["snapshot-id"]: each for each in metadata["snapshots"]}
+    before = snapshots[metadata["current-snapshot-id"]]
+    listed = {
+        "manifest_path": str(manifest), "manifest_length": size, "partition_spec_id": files[0].spec, "content": 1,
+        "sequence_number": sequence, "min_sequence_number": sequence, "added_snapshot_id": number,
+        "added_files_count": len(files), "existing_files_count": 0, "deleted_files_count": 0,
+        "added_rows_count": sum(file.rows for file in files), "existing_rows_count": 0, "deleted_rows_count": 0,
+        "partitions": None, "key_metadata": None,
+    }  # fmt: skip
+    manifest_list = folder / "metadata" / f"snap-{number}.avro"
+    manifest_list.write_bytes(Path(_plain(before["manifest-list"])).read_bytes())
+    edit_avro(manifest_list, lambda records: [*records, listed])
+    metadata["snapshots"].append(
+        before
+        | {
+            "snapshot-id": number, "parent-snapshot-id": before["snapshot-id"], "sequence-number": sequence,
+            "timestamp-ms": before["timestamp-ms"] + 1, "manifest-list": str(manifest_list),
+            "summary": {"operation": "delete"},
+        }
+    )  # fmt: skip
+    metadata |= {"current-snapshot-id": number, "last-sequence-number": sequence}
+    metadata["refs"]["main"]["snapshot-id"] = number
+    metadata["snapshot-log"].append({"snapshot-id": number, "timestamp-ms": before["timestamp-ms"] + 1})
+    version = int(place.name.partition("-")[0]) + 1
+    (place.parent / f"{version:05}-{uuid.UUID(int=version)}.metadata.json").write_text(json.dumps(metadata))
+    return number
+
+
+def _entry(file: File, partition: Sequence[tuple[int, str, str]], snapshot: int) -> dict[str, Any]:
+    noted = {name: pairs(file.noted.get(name)) for name in METRICS}
+    others = {name: value for name, value in file.noted.items() if name not in METRICS}
+    told = {
+        "content": file.content, "file_path": file.path, "file_format": file.format.upper(),
+        "partition": {avro_name(name): value for (_, name, _), value in zip(partition, file.partition, strict=True)},
+        "record_count": file.rows, "file_size_in_bytes": file.size,
+    }  # fmt: skip
+    return {"status": 1, "snapshot_id": snapshot, "data_file": told | noted | others}
+
+
+def _plain(location: str) -> str:
+    return location.removeprefix("file://")

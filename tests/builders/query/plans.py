@@ -1,0 +1,229 @@
+"""Small plans for tests of rules, over a connector whose handles say what was pushed into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.expr.bind import bind
+from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts
+from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_display_sql
+from tamis.query.connectors.connector import (
+    Connector,
+    Handle,
+    Properties,
+    PushedAggregation,
+    PushedFilter,
+    PushedJoin,
+    PushedProjection,
+    PushedRows,
+)
+from tamis.query.plan.explain import format_plan
+from tamis.query.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    JoinKind,
+    Named,
+    Node,
+    Output,
+    Project,
+    SortKey,
+    TableScan,
+    TopN,
+    Values,
+    get_outputs,
+    walk_plan,
+)
+from tamis.query.plan.optimizer import Context
+from tamis.query.plan.paths import collect_paths, replace_paths
+
+STRUCT = pa.struct([("x", types.LONG), ("y", types.STRING)])
+COLUMNS = {"a": types.LONG, "b": types.LONG, "s": types.STRING, "n": STRUCT, "f": types.DOUBLE}
+"""Of every table."""
+
+
+@dataclass(frozen=True)
+class FakeHandle:
+    """What a scan reads; `rows` is what metadata says that there are at most."""
+
+    table: str
+    columns: tuple[tuple[str, pa.DataType], ...] = tuple(COLUMNS.items())
+    predicate: Expr = TRUE
+    limit: int | None = None
+    top: tuple[SortKey, ...] | None = None
+    groups: tuple[object, ...] | None = None
+    rows: int | None = 1000
+    joined: tuple[object, ...] = ()
+
+
+@dataclass
+class FakeConnector(Connector):
+    """Takes comparisons with literals, columns and fields, and what else it is told to."""
+
+    name: str = "fake"
+    guarantees: bool = True
+    aggregates: bool = True
+    joins: bool = True
+    averages: bool = True
+    """Else an average is returned as its sum and its count."""
+    reads_rows: bool = False
+    """Whether it reads rows to compute sums."""
+
+    def columns(self, handle: Handle) -> pa.Schema:
+        return pa.schema(list(fake(handle).columns))
+
+    def properties(self, handle: Handle) -> Properties:
+        own = fake(handle)
+        return Properties(rows=own.limit if own.limit is not None else own.rows)
+
+    def enforced_predicate(self, handle: Handle) -> Expr:
+        return fake(handle).predicate
+
+    def describe(self, handle: Handle) -> str:
+        """One line, which `builders.query.plan_text` parses as far as plans before a rule need it."""
+        own = fake(handle)
+        text = own.table
+        if own.joined:
+            kind, criteria = own.joined
+            assert isinstance(criteria, tuple)
+            pairs = (f"{to_display_sql(one)} = {to_display_sql(other)}" for one, other in criteria)
+            text += f", {kind} on {' and '.join(pairs)}"
+        elif own.groups is None and own.columns != tuple(COLUMNS.items()):
+            text += f" ({', '.join(name for name, _ in own.columns)})"
+        if own.predicate != TRUE:
+            text += f" where {to_display_sql(own.predicate)}"
+        if own.groups is not None:
+            keys, calls = own.groups
+            node = Aggregate(Values(pa.table({}), ()), keys, calls)  # type: ignore[arg-type]
+            text += f" grouped: {format_plan(node).splitlines()[0].removeprefix('Aggregate ')}"
+        if own.top is not None:
+            node = TopN(Values(pa.table({}), ()), own.top, own.limit or 0)
+            return f"{text} top {format_plan(node).splitlines()[0].removeprefix('TopN ')}"
+        return text if own.limit is None else f"{text} limit {own.limit}"
+
+    def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
+        own = fake(handle)
+        if own.limit is not None or own.top is not None or own.groups is not None:
+            return None
+        taken = [part for part in split_conjuncts(predicate) if len(find_columns(part)) == 1]
+        if not taken:
+            return None
+        before = [] if own.predicate == TRUE else split_conjuncts(own.predicate)
+        remaining = and_(*(part for part in split_conjuncts(predicate) if part not in taken))
+        return PushedFilter(replace(own, predicate=and_(*dict.fromkeys((*before, *taken)))), remaining)
+
+    def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
+        own = fake(handle)
+        types_by_name = dict(own.columns)
+        columns = []
+        for path in collect_paths(each.expr for each in outputs):
+            data_type = types_by_name[path[0]]
+            for name in path[1:]:
+                data_type = data_type.field(name).type
+            columns.append((".".join(path), data_type))
+        if tuple(columns) == own.columns:
+            return None
+        replacements = {
+            path: Column((name,), type=kind)
+            for path, (name, kind) in zip(collect_paths(each.expr for each in outputs), columns, strict=True)
+        }
+        return PushedProjection(
+            replace(own, columns=tuple(columns)),
+            tuple(Output(name, kind) for name, kind in columns),
+            tuple(Named(each.name, replace_paths(each.expr, replacements)) for each in outputs),
+        )
+
+    def push_aggregation(
+        self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
+    ) -> PushedAggregation | None:
+        own = fake(handle)
+        if not self.aggregates or own.groups is not None or own.limit is not None:
+            return None
+        columns = [*((each.name, types.LONG) for each in keys), *((each.name, types.LONG) for each in aggregates)]
+        values: tuple[Expr, ...] = ()
+        if not self.averages:
+            columns = [*columns[: len(keys)], ("total", types.DOUBLE), ("n", types.LONG)]
+            total, count = (Column((name,), type=kind) for name, kind in columns[len(keys) :])
+            values = tuple(Call("/", (total, count)) if each.function == "avg" else count for each in aggregates)
+        made = replace(own, columns=tuple(columns), groups=(tuple(keys), tuple(aggregates)))
+        return PushedAggregation(made, tuple(Output(name, kind) for name, kind in columns), values=values)
+
+    def must_read_rows(self, handle: Handle) -> bool:
+        return self.reads_rows
+
+    def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
+        own = fake(handle)
+        if own.limit is not None and own.limit <= count:
+            return PushedRows(own, guaranteed=self.guarantees)
+        return PushedRows(replace(own, limit=count), guaranteed=self.guarantees)
+
+    def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
+        own = fake(handle)
+        if own.top is not None or own.limit is not None or not all(isinstance(key.expr, Column) for key in keys):
+            return None
+        return PushedRows(replace(own, top=tuple(keys), limit=count), guaranteed=self.guarantees)
+
+    def push_join(
+        self, left: Handle, right: Handle, kind: JoinKind, criteria: Sequence[tuple[Expr, Expr]]
+    ) -> PushedJoin | None:
+        one, other = fake(left), fake(right)
+        if not self.joins or kind not in ("inner", "left"):
+            return None
+        columns = [(f"{own.table}_{name}", data_type) for own in (one, other) for name, data_type in own.columns]
+        made = FakeHandle(f"{one.table} join {other.table}", tuple(columns), joined=(kind, tuple(criteria)))
+        return PushedJoin(made, tuple(Output(name, kind) for name, kind in columns))
+
+
+def fake(handle: Handle) -> FakeHandle:
+    assert isinstance(handle, FakeHandle)
+    return handle
+
+
+def scan(table: str, *, protects: bool = False, rows: int | None = 1000) -> TableScan:
+    """A scan of a table with the columns of all, whose symbols are `t.a`, `t.b`, …"""
+    columns = tuple(Output(f"{table}.{name}", data_type) for name, data_type in COLUMNS.items())
+    return TableScan("fake", FakeHandle(table, rows=rows), columns, protects)
+
+
+def column(symbol: str) -> Column:
+    name, *fields = symbol.split("/")
+    data_type = COLUMNS.get(name.split(".")[-1], types.LONG)
+    for each in fields:
+        data_type = data_type.field(each).type
+    return Column((name, *fields), type=data_type)
+
+
+def expr(text: str, *nodes: Node) -> Expr:
+    """SQL text over the outputs of nodes, whose symbols stand between back-ticks."""
+    outputs = [output for node in nodes for output in get_outputs(node)]
+    schema = pa.schema([(output.name, output.type or types.LONG) for output in outputs])
+    return bind(parse_sql(text), schema)
+
+
+def where(source: Node, text: str, *, protects: bool = False) -> Filter:
+    return Filter(source, expr(text, source), protects)
+
+
+def select(source: Node, *, protects: bool = False, **outputs: str) -> Project:
+    """A projection; the names of outputs have `__` for a dot."""
+    named = (Named(name.replace("__", "."), expr(text, source)) for name, text in outputs.items())
+    return Project(source, tuple(named), protects)
+
+
+def keep(source: Node, *symbols: str) -> Project:
+    """A projection to some of the outputs."""
+    return Project(source, tuple(Named(symbol, column(symbol)) for symbol in symbols))
+
+
+def context(connector: FakeConnector | None = None) -> Context:
+    return Context({"fake": connector or FakeConnector()})
+
+
+def get_predicates(plan: Node) -> list[Expr]:
+    """What was pushed into each scan of a plan."""
+    return [fake(node.handle).predicate for node in walk_plan(plan) if isinstance(node, TableScan)]

@@ -1,0 +1,101 @@
+"""The tables of TPC-H in three formats, and what DuckDB says of the plain files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+
+import tamis
+from builders.pyiceberg.tables import create_table
+from builders.query import tpch
+from tamis.types import replace_view_types
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in a few pieces, as if they had come day by day."""
+    size = max(1, -(-rows.num_rows // 4))
+    return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
+
+
+def _as_delta(rows: pa.Table, place: Path) -> Path:
+    for piece in _pieces(rows):
+        deltalake.write_deltalake(str(place), piece, mode="append")
+    return place
+
+
+def _as_iceberg(rows: pa.Table, place: Path) -> Path:
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
+    from pyiceberg.schema import assign_fresh_schema_ids
+
+    schema: Schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(rows.schema))
+    table = create_table(place, schema)
+    for piece in _pieces(rows):
+        table.append(piece.cast(schema_to_pyarrow(schema, include_field_ids=False)))
+    return place
+
+
+def _as_hive(rows: pa.Table, place: Path) -> Path:
+    """By a column of few values, where there is one; the largest tables in several row groups a file."""
+    keys = {"lineitem": "l_returnflag", "orders": "o_orderstatus", "customer": "c_mktsegment"}
+    key = keys.get(place.name)
+    place.mkdir(parents=True)
+    if key is None:
+        pq.write_table(rows, place / "part-0.parquet", row_group_size=2_000)
+        return place
+    # The partition column comes last, as everywhere.
+    for value in pc.unique(rows[key]).to_pylist():
+        folder = place / f"{key}={value}"
+        folder.mkdir()
+        own = rows.filter(pc.equal(rows[key], value)).drop_columns([key])
+        pq.write_table(own, folder / "part-0.parquet", row_group_size=5_000)
+    return place
+
+
+FORMATS: dict[str, Callable[[pa.Table, Path], Path]] = {"delta": _as_delta, "iceberg": _as_iceberg, "hive": _as_hive}
+
+
+def _tables(folder: Path, scale: float) -> dict[str, pa.Table]:
+    files = tpch.write_tables(folder, scale)
+    read = {name: pq.read_table(path) for name, path in files.items()}
+    return {
+        name: rows.cast(pa.schema([field.with_type(replace_view_types(field.type)) for field in rows.schema]))
+        for name, rows in read.items()
+    }
+
+
+class World:
+    """The tables of one scale, and what DuckDB says of them."""
+
+    def __init__(self, folder: Path, scale: float) -> None:
+        self._folder = folder
+        self._rows = _tables(folder / "plain", scale)
+        self._peer = duckdb.connect()
+        for name in self._rows:
+            self._peer.execute(f"CREATE VIEW {name} AS SELECT * FROM '{folder / 'plain' / name}.parquet'")
+        self._answers: dict[int, pa.Table] = {}
+        self._sessions: dict[str, tamis.Session] = {}
+
+    def answer(self, number: int) -> pa.Table:
+        if number not in self._answers:
+            self._answers[number] = self._peer.sql(tpch.QUERIES[number]).to_arrow_table()
+        return self._answers[number]
+
+    def session(self, format: str, spark: Any = None) -> tamis.Session:
+        kind = f"{format}{'' if spark is None else ' on spark'}"
+        if kind not in self._sessions:
+            made = tamis.connect(spark=spark)
+            for name, rows in self._rows.items():
+                place = self._folder / format / name
+                if not place.exists():
+                    FORMATS[format](rows, place)
+                made.register(name, made.open(place))
+            self._sessions[kind] = made
+        return self._sessions[kind]

@@ -1,0 +1,4 @@
+"""Values of every type, random choices among them, and predicates.
+
+Read `by_type`, then `choices`, `random_rows` and `predicates`; `nodes` writes expressions short.
+"""

@@ -1,0 +1,476 @@
+"""Predicates said twice: as an expression of ours, and as SQL for the judge (DuckDB).
+
+The first half says given things, for tests that go through all of them; the second half chooses at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache, cached_property
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from builders.values.by_type import (
+    DAY,
+    NANOSECONDS,
+    PRIMITIVES,
+    TEXTS,
+    array_of,
+    is_extreme,
+    judge_literal,
+    judge_operands,
+    neighbours,
+    special_values,
+    values_of,
+)
+from builders.values.choices import Choices
+from tamis import types
+from tamis.expr.functions.table import MIRRORED
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
+
+# Tests that draw values and predicates as strategies take all of it from here.
+__all__ = ["PRIMITIVES", "Said", "array_of", "judge_literal", "predicates", "values"]
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Said:
+    """One predicate in two languages."""
+
+    expr: Expr
+    sql: str
+
+
+OPERATORS = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "IS NOT DISTINCT FROM"}
+PATTERNS = (
+    "a%", "ab%", "abc", "%", "%b", "a_c", "a_%", "_", "", "a\\%", "a\\%%", "é%", "\ud7ff%", "\U0010ffff%", "%b%",
+    "a%c", "日%", "a%b",
+)  # fmt: skip
+CONSTANTS = (Said(TRUE, "TRUE"), Said(FALSE, "FALSE"), Said(NULL, "NULL::BOOLEAN"))
+
+
+def sql_name(path: Path) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in path)
+
+
+def compared(
+    path: Path, data_type: pa.DataType, operator: str, value: Any, literal_type: pa.DataType | None = None
+) -> Said:
+    """A column compared with a literal, of its own type or of another."""
+    literal_type = literal_type or data_type
+    literal = Literal(value, literal_type if value is not None else types.NULL)
+    left, right = judge_operands(sql_name(path), data_type, value, literal_type)
+    return Said(Call(operator, (Column(path), literal)), f"{left} {OPERATORS[operator]} {right}")
+
+
+def listed(path: Path, data_type: pa.DataType, items: Sequence[tuple[Any, pa.DataType]]) -> Said:
+    """A column in a list of literals, each with its type; said to the judge as what it means, one `=` an item."""
+    literals = tuple(Literal(item, own if item is not None else types.NULL) for item, own in items)
+    if types.is_number(data_type) and any(isinstance(item, float) for item, _ in items):
+        # One double makes doubles of all.
+        items = [(item if item is None else float(item), types.DOUBLE) for item, _ in items]
+    equal = (" = ".join(judge_operands(sql_name(path), data_type, item, own)) for item, own in items)
+    return Said(Call("in", (Column(path), *literals)), "(" + " OR ".join(f"({each})" for each in equal) + ")")
+
+
+def null_test(path: Path, *, is_null: bool) -> Said:
+    if is_null:
+        return Said(Call("is_null", (Column(path),)), f"{sql_name(path)} IS NULL")
+    return Said(Call("is_not_null", (Column(path),)), f"{sql_name(path)} IS NOT NULL")
+
+
+def prefixed(path: Path, prefix: str | bytes) -> Said:
+    name = sql_name(path)
+    if isinstance(prefix, bytes):
+        # The judge knows prefixes of texts only.
+        sql = f"starts_with(hex({name}), '{prefix.hex().upper()}')"
+        return Said(Call("startswith", (Column(path), Literal(prefix, types.BINARY))), sql)
+    return Said(
+        Call("startswith", (Column(path), Literal(prefix, types.STRING))),
+        f"starts_with({name}, {judge_literal(prefix, types.STRING)})",
+    )
+
+
+def like(path: Path, pattern: str, escape: str | None = None) -> Said:
+    given = [Literal(pattern, types.STRING)]
+    if escape is not None:
+        given.append(Literal(escape, types.STRING))
+    return Said(
+        Call("like", (Column(path), *given)),
+        f"{sql_name(path)} LIKE {judge_literal(pattern, types.STRING)} "
+        f"ESCAPE {judge_literal(escape or chr(92), types.STRING)}",
+    )
+
+
+def paired(left: Path, operator: str, right: Path, *, whole_numbers: bool = False) -> Said:
+    """A column compared with another."""
+    sides = [f"CAST({sql_name(path)} AS HUGEINT)" if whole_numbers else sql_name(path) for path in (left, right)]
+    return Said(Call(operator, (Column(left), Column(right))), f"{sides[0]} {OPERATORS[operator]} {sides[1]}")
+
+
+def joined(operator: str, parts: Sequence[Said]) -> Said:
+    return Said(
+        Call(operator, tuple(part.expr for part in parts)),
+        "(" + f" {operator.upper()} ".join(f"({part.sql})" for part in parts) + ")",
+    )
+
+
+def negated(part: Said) -> Said:
+    return Said(Call("not", (part.expr,)), f"(NOT ({part.sql}))")
+
+
+def is_unknown(part: Said) -> Said:
+    return Said(Call("is_null", (part.expr,)), f"(({part.sql}) IS NULL)")
+
+
+def is_known(part: Said) -> Said:
+    return Said(Call("is_not_null", (part.expr,)), f"(({part.sql}) IS NOT NULL)")
+
+
+def against_boolean(part: Said, operator: str, value: bool) -> Said:
+    """`p = TRUE`, `p <> FALSE`, `p <=> TRUE`, …"""
+    return Said(
+        Call(operator, (part.expr, TRUE if value else FALSE)),
+        f"(({part.sql}) {OPERATORS[operator]} {judge_literal(value, types.BOOLEAN)})",
+    )
+
+
+# --- Chosen at random -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A column that predicates are about, and the values that it has somewhere; None where nobody looked."""
+
+    path: Path
+    type: pa.DataType
+    seen: tuple[Any, ...] | None = None
+
+    @cached_property
+    def literals(self) -> tuple[Any, ...]:
+        """What is worth comparing with: what is there, what lies beside it, and anything of the type."""
+        seen = self.seen or ()
+        near = [each for value in seen for each in neighbours(value, self.type)]
+        # What is there comes up more often than the rest, which is more.
+        often = (*seen, *special_values(self.type)) * 3
+        return (*often, *near, *values_of(self.type))
+
+    @cached_property
+    def is_extreme(self) -> bool:
+        """Whether arithmetic on its values may overflow, which is an error and not a row."""
+        if not (pa.types.is_integer(self.type) or pa.types.is_timestamp(self.type)):
+            return False
+        if self.seen is None:
+            return bool(pa.types.is_integer(self.type) and self.type.bit_width == 64)
+        return any(is_extreme(value, self.type) for value in self.seen)
+
+
+def foreign_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataType]:
+    """A literal of another type: between two values of the column's, beyond them, or one of them after all."""
+    data_type = subject.type
+    value = choices.one_of(subject.literals)
+    if pa.types.is_integer(data_type):
+        return choices.one_of(
+            [
+                (Decimal(value) + Decimal("0.5"), pa.decimal128(22, 1)),
+                (Decimal(value), pa.decimal128(20, 0)),
+                (float(value % 1000) + 0.5, types.DOUBLE),
+                (choices.one_of([float("nan"), float("inf"), float("-inf")]), types.DOUBLE),
+                (choices.one_of([-129, 128, 255, 256, 300, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63)]), types.LONG),
+                (Decimal(2**64), pa.decimal128(20, 0)),
+            ]
+        )
+    if pa.types.is_floating(data_type):
+        return choices.one_of(
+            [
+                (0.1, types.DOUBLE),
+                *([(each, types.DOUBLE) for each in neighbours(value, types.DOUBLE)] or [(value, types.DOUBLE)]),
+                (Decimal("2.5"), pa.decimal128(2, 1)),
+                (choices.one_of([0, 1, 3, -1, 2**53 + 1, 2**24 + 1]), types.LONG),
+                (1e300, types.DOUBLE),
+                (-1e300, types.DOUBLE),
+            ]
+        )
+    if pa.types.is_decimal(data_type):
+        if data_type.precision > 36:
+            return choices.one_of([(1, types.LONG), (0.5, types.DOUBLE), (float("inf"), types.DOUBLE)])
+        scale = data_type.scale
+        half = Decimal((0, (5,), -scale - 1))
+        return choices.one_of(
+            [
+                (value + half, pa.decimal128(data_type.precision + 2, scale + 1)),
+                (value - half, pa.decimal128(data_type.precision + 2, scale + 1)),
+                (choices.one_of([0, 1, -1, 10**10]), types.LONG),
+                (choices.one_of([0.5, 1.0, 1.0009765625, float("nan"), float("-inf")]), types.DOUBLE),
+            ]
+        )
+    if pa.types.is_date(data_type):
+        unit = choices.one_of(["s", "us"])
+        moment = value * DAY // NANOSECONDS[unit] + choices.one_of([0, 1, -1])
+        return (moment, pa.timestamp(unit)) if abs(moment) < 2**62 else (value, data_type)
+    if pa.types.is_timestamp(data_type):
+        moment = value * NANOSECONDS[data_type.unit]
+        other = choices.one_of(["ns", "us", "ms", "s"])
+        count = moment // NANOSECONDS[other] + choices.one_of([0, 1, -1])
+        if choices.flag(4):
+            return max(-700_000, min(moment // DAY, 2_900_000)), types.DATE
+        return (count, pa.timestamp(other, data_type.tz)) if abs(count) < 2**63 else (value, data_type)
+    return value, data_type
+
+
+def random_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataType]:
+    if choices.flag(5):
+        return foreign_literal(choices, subject)
+    return choices.one_of(subject.literals), subject.type
+
+
+def random_comparison(choices: Choices, subject: Subject) -> Said:
+    operator = choices.one_of(list(OPERATORS))
+    value, literal_type = random_literal(choices, subject)
+    if choices.flag(25):
+        value = None
+    said = compared(subject.path, subject.type, operator, value, literal_type)
+    if choices.flag(4) and isinstance(said.expr, Call):
+        return Said(Call(MIRRORED[operator], said.expr.args[::-1]), said.sql)
+    return said
+
+
+def random_list(choices: Choices, subject: Subject) -> Said:
+    items = [random_literal(choices, subject) for _ in range(choices.number(1, 4))]
+    if choices.flag(4):
+        items.append((None, types.NULL))
+    return listed(subject.path, subject.type, items)
+
+
+def random_null_test(choices: Choices, subject: Subject) -> Said:
+    return null_test(subject.path, is_null=choices.flag())
+
+
+def random_bundle(choices: Choices, subject: Subject) -> Said:
+    """Several comparisons of one column, which are joined into ranges and lists; often with the same few literals."""
+    few = choices.some_of(subject.literals, 1, 2)
+    parts = []
+    for _ in range(choices.number(2, 4)):
+        match choices.number(0, 3):
+            case 0 | 1:
+                parts.append(compared(subject.path, subject.type, choices.one_of(list(OPERATORS)), choices.one_of(few)))
+            case 2:
+                parts.append(random_comparison(choices, subject))
+            case _:
+                parts.append(random_list(choices, subject))
+    return joined(choices.one_of(("and", "and", "or")), parts)
+
+
+def random_text_test(choices: Choices, subject: Subject) -> Said:
+    if types.is_bytes(subject.type):
+        value = choices.one_of(subject.literals)
+        return prefixed(subject.path, value[: choices.number(0, 2)])
+    match choices.number(0, 4):
+        case 0 | 1:
+            return prefixed(subject.path, choices.one_of(subject.literals)[: choices.number(1, 3)])
+        case 2:
+            return like(subject.path, choices.one_of(PATTERNS))
+        case 3:
+            return like(subject.path, choices.one_of(["a!%", "a!_c", "a!%%", "%", "a%", "ab"]), "!")
+        case _:
+            piece = choices.one_of(["a", "b", "", "é"])
+            function, theirs = choices.one_of([("endswith", "ends_with"), ("contains", "contains")])
+            return Said(
+                Call(function, (Column(subject.path), Literal(piece, types.STRING))),
+                f"{theirs}({sql_name(subject.path)}, {judge_literal(piece, types.STRING)})",
+            )
+
+
+def random_pair(choices: Choices, subject: Subject, subjects: Sequence[Subject]) -> Said:
+    """Two columns of one type, or of two integer types."""
+    is_integer = pa.types.is_integer(subject.type)
+    same = [each for each in subjects if each.type == subject.type or (is_integer and pa.types.is_integer(each.type))]
+    other = choices.one_of(same)
+    return paired(subject.path, choices.one_of(list(OPERATORS)), other.path, whole_numbers=is_integer)
+
+
+def random_function(choices: Choices, subject: Subject) -> Said:
+    """Monotone functions of a column, and some that are not."""
+    data_type = subject.type
+    if subject.is_extreme or pa.types.is_uint64(data_type):
+        return random_comparison(choices, subject)
+    if pa.types.is_boolean(data_type):
+        return Said(Column(subject.path), sql_name(subject.path))
+    for holds, make in _FUNCTIONS:
+        if holds(data_type):
+            return make(choices, subject, choices.one_of(list(OPERATORS)))
+    return random_comparison(choices, subject)
+
+
+def _integer_function(choices: Choices, subject: Subject, operator: str) -> Said:
+    column, name = Column(subject.path), f"{sql_name(subject.path)}::HUGEINT"
+    number = choices.number(-3, 3)
+    constant = Literal(number, types.LONG)
+    made: list[tuple[Expr, str]] = [
+        (Call("+", (column, constant)), f"{name} + {number}"),
+        (Call("-", (column, constant)), f"{name} - {number}"),
+        (Call("-", (constant, column)), f"{number} - {name}"),
+        (Call("*", (column, constant)), f"{name} * {number}"),
+        (Call("negate", (column,)), f"-({name})"),
+        (Call("abs", (column,)), f"abs({name})"),
+        (
+            Call("case", (Call(">", (column, constant)), constant, Literal(7, types.LONG))),
+            f"CASE WHEN {name} > {number} THEN {number} ELSE 7 END",
+        ),
+        (Call("cast", (column, Literal("double", types.STRING))), f"({name})::DOUBLE"),
+        (Call("coalesce", (column, Literal(abs(number), subject.type))), f"coalesce({name}, {abs(number)})"),
+    ]
+    expr, sql = choices.one_of(made)
+    near = [each + step for each in subject.seen or () for step in (0, number, -number)]
+    value = choices.one_of([*near, *range(-10, 21)])
+    return Said(Call(operator, (expr, Literal(value, types.LONG))), f"({sql}) {OPERATORS[operator]} {value}")
+
+
+def _float_function(choices: Choices, subject: Subject, operator: str) -> Said:
+    column, name = Column(subject.path), sql_name(subject.path)
+    number = choices.one_of([0.5, -2.0, 3.0, -0.0])
+    constant, theirs = Literal(number, types.DOUBLE), f"CAST('{number}' AS DOUBLE)"
+    made: list[tuple[Expr, str]] = [
+        (Call("+", (column, constant)), f"{name} + {theirs}"),
+        (Call("-", (constant, column)), f"{theirs} - {name}"),
+        (Call("*", (column, constant)), f"{name} * {theirs}"),
+        (Call("negate", (column,)), f"-({name})"),
+    ]
+    expr, sql = choices.one_of(made)
+    value = choices.one_of(values_of(types.DOUBLE))
+    return Said(
+        Call(operator, (expr, Literal(value, types.DOUBLE))),
+        f"({sql}) {OPERATORS[operator]} {judge_literal(value, types.DOUBLE)}",
+    )
+
+
+def _date_function(choices: Choices, subject: Subject, operator: str) -> Said:
+    column, name = Column(subject.path), sql_name(subject.path)
+    if choices.flag():
+        unit = choices.one_of(["year", "quarter", "month", "week"])
+        moved = choices.one_of([0, 1, -31])
+        day = choices.one_of(subject.literals)
+        truncated = Call("trunc", (Call("+", (column, Literal(moved, types.LONG))), Literal(unit, types.STRING)))
+        return Said(
+            Call(operator, (truncated, Literal(day, types.DATE))),
+            f"CAST(date_trunc('{unit}', {name} + {moved}) AS DATE) "
+            f"{OPERATORS[operator]} {judge_literal(day, types.DATE)}",
+        )
+    return _calendar_part(choices, [(part, column, name) for part in ("year", "month", "day")], operator)
+
+
+def _timestamp_function(choices: Choices, subject: Subject, operator: str) -> Said:
+    column, name = Column(subject.path), sql_name(subject.path)
+    if choices.flag():
+        days, sign = choices.one_of([0, 1, -3]), choices.one_of(["+", "-"])
+        interval = Literal((0, days, 3_600 * 10**9), types.INTERVAL)
+        step = (days * DAY + 3_600 * 10**9) * (1 if sign == "+" else -1)
+        value = choices.one_of(subject.literals)
+        return Said(
+            Call(operator, (Call(sign, (column, interval)), Literal(value, subject.type))),
+            f"({name} + {step}) {OPERATORS[operator]} {judge_literal(value, subject.type)}",
+        )
+    count = f"CAST({name} AS HUGEINT)"
+    date = f"(DATE '1970-01-01' + CAST(({count} - ((({count} % {DAY}) + {DAY}) % {DAY})) // {DAY} AS INTEGER))"
+    as_date = Call("cast", (column, Literal("date", types.STRING)))
+    of_month = Call("date_trunc", (Literal("month", types.STRING), column))
+    parts = [("year", column, date), ("month", column, date), ("year", as_date, date), ("year", of_month, date)]
+    return _calendar_part(choices, parts, operator)
+
+
+def _calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]], operator: str) -> Said:
+    part, value, date = choices.one_of(parts)
+    number = choices.one_of([1968, 1969, 1970, 1971, 2024, 1, 2, 12, 31])
+    return Said(
+        Call(operator, (Call(part, (value,)), Literal(number, types.LONG))),
+        f"{part}({date}) {OPERATORS[operator]} {number}",
+    )
+
+
+def _text_function(choices: Choices, subject: Subject, operator: str) -> Said:
+    column, name = Column(subject.path), sql_name(subject.path)
+    length = choices.number(0, 3)
+    made: list[tuple[Expr, str]] = [
+        (
+            Call("substring", (column, Literal(1, types.LONG), Literal(length, types.LONG))),
+            f"substring({name}, 1, {length})",
+        ),
+        (Call("lower", (column,)), f"lower({name})"),
+    ]
+    expr, sql = choices.one_of(made)
+    text = choices.one_of(TEXTS)
+    return Said(
+        Call(operator, (expr, Literal(text, types.STRING))),
+        f"({sql}) {OPERATORS[operator]} {judge_literal(text, types.STRING)}",
+    )
+
+
+_FUNCTIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Choices, Subject, str], Said]], ...] = (
+    (pa.types.is_integer, _integer_function),
+    (pa.types.is_floating, _float_function),
+    (pa.types.is_date, _date_function),
+    (pa.types.is_timestamp, _timestamp_function),
+    (types.is_text, _text_function),
+)
+
+
+def random_leaf(choices: Choices, subjects: Sequence[Subject]) -> Said:
+    subject = choices.one_of(subjects)
+    match choices.number(0, 15):
+        case 0 | 1 | 2 | 3 | 4:
+            return random_comparison(choices, subject)
+        case 5 | 6:
+            return random_list(choices, subject)
+        case 7:
+            return random_null_test(choices, subject)
+        case 8 | 9:
+            return random_bundle(choices, subject)
+        case 10 | 11:
+            return random_pair(choices, subject, subjects)
+        case 12 | 13 if types.is_text(subject.type) or types.is_bytes(subject.type):
+            return random_text_test(choices, subject)
+        case 14 if choices.flag(4):
+            return choices.one_of(CONSTANTS)
+        case _:
+            return random_function(choices, subject)
+
+
+def random_predicate(choices: Choices, subjects: Sequence[Subject], depth: int = 5) -> Said:
+    """Nested AND, OR, NOT, IS NULL and comparisons with TRUE and FALSE over the leaves, at most `depth` deep."""
+    if depth == 0 or not choices.flag():
+        return random_leaf(choices, subjects)
+    match choices.number(0, 7):
+        case 0 | 1 | 2 | 3:
+            parts = [random_predicate(choices, subjects, depth - 1) for _ in range(choices.number(2, 3))]
+            return joined(choices.one_of(("and", "or")), parts)
+        case 4:
+            return is_unknown(random_predicate(choices, subjects, depth - 1))
+        case 5:
+            return is_known(random_predicate(choices, subjects, depth - 1))
+        case 6:
+            part = random_predicate(choices, subjects, depth - 1)
+            return against_boolean(part, choices.one_of(["=", "<>", "<=>"]), choices.flag())
+        case _:
+            return negated(random_predicate(choices, subjects, depth - 1))
+
+
+# --- As strategies --------------------------------------------------------------------------------------------------
+
+
+@cache
+def values(data_type: pa.DataType) -> st.SearchStrategy[Any]:
+    """Values on which no function of a predicate overflows, for columns that nobody looks at beforehand."""
+    is_timestamp = pa.types.is_timestamp(data_type)
+    return st.sampled_from(
+        [each for each in values_of(data_type) if not (is_timestamp and is_extreme(each, data_type))]
+    )
+
+
+@st.composite
+def predicates(draw: st.DrawFn, columns: dict[Path, pa.DataType], depth: int = 5) -> Said:
+    return random_predicate(Choices(draw), [Subject(path, each) for path, each in columns.items()], depth)

@@ -1,0 +1,130 @@
+"""Delta tables for the oracles: whole histories written by hand, and tables that deltalake wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.answers.same_rows import same_rows
+from builders.delta.cases import random_delta_case
+from builders.delta.deltalake_cases import random_deltalake_case
+from builders.delta.less_known import know_less
+from builders.parquet.by_pages import read_by_pages
+from builders.values.choices import Choices, SeededChoices
+from oracles.frame import ROW, FileUnits, Format, RowTable, VersionedTable
+from tamis.expr.nodes import Expr
+from tamis.formats.delta.planning import file_batches
+from tamis.formats.delta.planning import prune_files as files
+from tamis.scan.scan import Scan
+
+
+@contextmanager
+def vary_planning(choices: Choices) -> Iterator[None]:
+    """Files of a log one by one or together, with much room in memory or little, or out of memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
+        patch.setattr(files, "MOST_CACHED_FILES_TOGETHER", choices.one_of([files.MOST_CACHED_FILES_TOGETHER, 1, 3]))
+        patch.setattr(
+            file_batches, "MIN_SHARE_TO_DECODE_ALL", choices.one_of([file_batches.MIN_SHARE_TO_DECODE_ALL, 0.0, 2.0])
+        )
+        patch.setattr(
+            file_batches.FILE_BATCH_CACHE, "capacity", choices.one_of([file_batches.FILE_BATCH_CACHE.capacity, 0, 5000])
+        )
+        yield
+
+
+def is_same(found: pa.Table, expected: pa.Table) -> bool:
+    return same_rows(found.sort_by(ROW), expected)
+
+
+@dataclass
+class DeltaRows(RowTable):
+    table: tamis.Table = None  # type: ignore[assignment]
+    columns: list[str] | None = None
+
+    def scan(self, where: Expr | None = None, **options: Any) -> Scan:
+        return self.table.scan(where, **options)
+
+    def project(self, choices: Choices) -> tuple[list[str] | None, pa.Table]:
+        return self.columns, self.rows
+
+    def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
+        return is_same(found, expected)
+
+
+# --- Written by hand --------------------------------------------------------------------------------------------------
+
+
+def write_rows(choices: Choices, folder: Path, predicates: int) -> DeltaRows:
+    case = random_delta_case(choices, folder, predicates)
+    return DeltaRows(case.rows(), case.said, "", tamis.open(folder))
+
+
+def write_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
+    case = random_delta_case(choices, folder, predicates)
+    rows_of_files = {path: stored.live_rows[ROW].to_pylist() for path, stored in case.versions[-1].items()}
+    return FileUnits(
+        case.rows(), case.said, "", lambda: tamis.open(folder), rows_of_files, _make_forget(folder), f"{folder}/"
+    )
+
+
+def write_versions(choices: Choices, folder: Path, predicates: int) -> VersionedTable:
+    case = random_delta_case(choices, folder, predicates)
+    versions = [(version, case.rows(version)) for version in range(len(case.versions))]
+    return VersionedTable(folder, case.said, "", versions, "version", is_same)
+
+
+def _make_forget(folder: Path, *, by_seed: bool = False) -> Any:
+    def forget(choices: Choices) -> None:
+        know_less(folder, SeededChoices(choices.number(0, 1_000_000)) if by_seed else choices)
+        file_batches.FILE_BATCH_CACHE.clear()
+
+    return forget
+
+
+# --- Written by deltalake ---------------------------------------------------------------------------------------------
+
+
+def write_deltalake_rows(choices: Choices, folder: Path, predicates: int) -> DeltaRows:
+    case = random_deltalake_case(choices, folder, predicates)
+    table = tamis.open(folder)
+    assert set(table.schema.names) == set(case.rows.column_names)
+    return DeltaRows(case.rows, case.said, case.done, table, [f"`{name}`" for name in case.rows.column_names])
+
+
+def write_deltalake_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
+    case = random_deltalake_case(choices, folder, predicates)
+    rows_of_files = _read_rows_of_files(tamis.open(folder))
+    live = sorted(row for rows in rows_of_files.values() for row in rows)
+    assert live == sorted(case.rows[ROW].to_pylist()), case.done
+    # What deltalake writes has no order that is the same each time, and Hypothesis would see other choices.
+    forget = _make_forget(folder, by_seed=True)
+    return FileUnits(case.rows, case.said, case.done, lambda: tamis.open(folder), rows_of_files, forget, f"{folder}/")
+
+
+def _read_rows_of_files(table: tamis.Table) -> dict[str, list[int]]:
+    """Return the rows of each file of a table without deletion vectors."""
+    source = table._source
+    (name,) = source.snapshot.metadata.to_physical_path((ROW,))
+    return {
+        path.removeprefix(f"{source.storage.root}/"): pq.ParquetFile(path).read(columns=[name])[name].to_pylist()
+        for path in table.files()["path"].to_pylist()
+    }
+
+
+# A whole table is written for each example.
+_SHARED: dict[str, Any] = {"one_in": 4, "patch": read_by_pages}
+
+DELTA = Format("delta D1 D6 D15 D16 D19", write_rows, vary=vary_planning, **_SHARED)
+DELTA_FILES = Format("files of delta", write_units, **_SHARED)
+DELTA_VERSIONS = Format("delta D17", write_versions, **_SHARED)
+DELTALAKE = Format("deltalake", write_deltalake_rows, predicates={"O1": 2}, **_SHARED)
+DELTALAKE_FILES = Format("files of deltalake", write_deltalake_units, predicates={"O3": 3, "O5": 3}, **_SHARED)

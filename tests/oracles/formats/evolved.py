@@ -1,0 +1,50 @@
+"""Files older than what their table is now: renamed, promoted and added fields, defaults, ids or names in files, values
+that are known only of whole files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from builders.parquet.evolved_files import StoredFiles, random_evolved_case
+from builders.values.choices import Choices
+from oracles.frame import ROW, Format, RowTable, make_column_texts
+from tamis.expr.nodes import Expr
+from tamis.scan.scan import Scan
+
+
+@dataclass
+class EvolvedTable(RowTable):
+    table: StoredFiles = None  # type: ignore[assignment]
+
+    def scan(self, where: Expr | None = None, **options: Any) -> Scan:
+        return Scan(self.table, where, **options)
+
+    def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
+        return make_column_texts(found.sort_by(ROW), _plain) == make_column_texts(expected, _plain)
+
+    def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table) -> None:
+        planned = self.scan(where, levels=levels)
+        planned.plan()
+        assert planned.to_arrow().num_rows == expected.num_rows
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+
+def write_evolved(choices: Choices, folder: Path, predicates: int) -> EvolvedTable:
+    case = random_evolved_case(choices, predicates)
+    return EvolvedTable(case.rows, case.said, "", case.write(folder))
+
+
+def ask_small_row_groups(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+
+
+EVOLVED = Format("evolved files I5 T11", write_evolved, one_in=2, fewest=10, patch=ask_small_row_groups)

@@ -1,0 +1,356 @@
+"""One frame for all oracles: what a format gives, and the properties that hold for every format.
+
+A format writes a random table into a folder and says what the judge (DuckDB) reads of it. From that follow
+
+| property | what holds |
+|---|---|
+| O1 | every subset of levels returns the rows for which the predicate is TRUE, and as many are counted |
+| O2 | the rows of p, of NOT p and of p IS NULL are all rows |
+| O3 | a unit with a row for which p is TRUE is kept |
+| O4 | a unit that matches fully has only such rows |
+| O5 | with less or wider metadata no unit is skipped that was kept, and none matches fully that did not |
+| O6 | a unit that both p and NOT p skip has only rows for which p is NULL |
+
+O1 and O2 need a `RowTable`, O3 to O6 a `UnitTable`, whose units are files, pages, or whatever metadata describes. (O8,
+plans by workers equal local ones, is in `tests/engines`.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tamis
+from builders.answers.judge import truths
+from builders.values.choices import Choices
+from builders.values.predicates import Said, is_unknown, negated
+from tamis.expr.nodes import Expr
+from tamis.formats.source import LEVELS
+from tamis.scan.scan import Scan, planner_of
+
+SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
+
+ROW = "row_id"
+"""The column that tells rows apart, in all tables but those of single files."""
+
+Unit = Hashable
+Kept = Mapping[Unit, bool]
+"""The units that a predicate keeps, and whether each matches fully."""
+
+
+# --- What a format gives ----------------------------------------------------------------------------------------------
+
+
+class JudgedTable(Protocol):
+    """A table that was written, with predicates about it."""
+
+    said: Sequence[Said]
+    notes: object
+    """What was done to the table: shown where a check fails."""
+
+    @property
+    def judged(self) -> pa.Table:
+        """The rows as the judge reads them."""
+        ...
+
+
+@dataclass
+class RowTable:
+    """A table that is scanned; each format overrides what is special about it."""
+
+    rows: pa.Table
+    said: Sequence[Said]
+    notes: object = ""
+
+    @property
+    def judged(self) -> pa.Table:
+        return self.rows
+
+    def scan(self, where: Expr | None = None, **options: Any) -> Scan:
+        raise NotImplementedError
+
+    def project(self, choices: Choices) -> tuple[list[str] | None, pa.Table]:
+        """Return the columns to scan, and the rows with just these."""
+        return None, self.rows
+
+    def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
+        """Return whether a scan found the expected rows, values and types included."""
+        raise NotImplementedError
+
+    def identify(self, rows: pa.Table) -> list[Hashable]:
+        """Return something for each row that tells it from others, or at least from other values."""
+        return rows[ROW].to_pylist()
+
+    def check_plan(self, scan: Scan) -> None:
+        """Check what the plan of a scan says, before it is read."""
+
+    def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table) -> None:
+        """Check what only this format promises of a scan."""
+
+
+class UnitTable(JudgedTable, Protocol):
+    """A table whose metadata describes units of rows."""
+
+    def list_units(self) -> Mapping[Unit, Sequence[int]]:
+        """Return the rows of each unit, as positions in what the judge reads."""
+        ...
+
+    def prune(self, said: Said, levels: Sequence[str]) -> Kept: ...
+
+    def forget(self, choices: Choices) -> None:
+        """Remove some of the metadata, or make bounds wider."""
+        ...
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of table: how it is written at random, and how many examples are worth their time."""
+
+    name: str
+    """Shown in the name of a test, with the ids of the traps that its random tables may contain."""
+    write: Callable[[Choices, Path, int], Any]
+    """Writes a table into a folder, and so many predicates about it."""
+    times: int = 1
+    one_in: int = 1
+    fewest: int = 1
+    """The number of examples: so many times those of the profile, or one in so many, but not fewer than these."""
+    patch: Callable[[pytest.MonkeyPatch], None] | None = None
+    """Switches that hold for all examples."""
+    vary: Callable[[Choices], AbstractContextManager[None]] = lambda choices: nullcontext()
+    """Chooses a way to plan and to read for each scan."""
+    fixed_levels: tuple[Sequence[str], ...] = (LEVELS,)
+    """The levels of O1, beside a random subset."""
+    unit_levels: Callable[[Choices], Iterable[Sequence[str]]] = lambda choices: (LEVELS,)
+    """The levels of O3, O4 and O6."""
+    less_known_levels: Sequence[str] = LEVELS
+    """The levels of O5."""
+    predicates: Mapping[str, int] | None = None
+    """How many predicates an example has, by property, if not as many as usual."""
+    whole_is_monotone: bool = True
+    """Whether less metadata never makes a unit match fully that did not."""
+
+    DEFAULT_PREDICATES: ClassVar[dict[str, int]] = {"O1": 3, "O2": 2, "O3": 4, "O5": 4, "limit": 2, "versions": 1}
+
+    def count_predicates(self, property_: str) -> int:
+        return (self.predicates or {}).get(property_, self.DEFAULT_PREDICATES[property_])
+
+    def check(self, property_: str, check: Callable[[Format, Choices, Any], None], *, one_in: int = 1) -> None:
+        """Run a check for as many random tables as the format has examples; `one_in` takes fewer of them."""
+
+        def run(data: st.DataObject) -> None:
+            choices = Choices(data.draw)
+            with tempfile.TemporaryDirectory() as folder:
+                check(self, choices, self.write(choices, Path(folder), self.count_predicates(property_)))
+
+        # Hypothesis remembers failing examples under the name of a function.
+        run.__name__ = re.sub(r"\W+", "_", f"{check.__name__}_{self.name}")
+        examples = max(self.fewest, settings().max_examples * self.times // self.one_in)
+        with pytest.MonkeyPatch.context() as patch:
+            if self.patch is not None:
+                self.patch(patch)
+            settings(max_examples=max(1, examples // one_in))(given(st.data())(run))()
+
+
+def parametrize_formats(formats: Sequence[Format]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("format", formats, ids=[each.name for each in formats])
+
+
+# --- Rows: O1, O2 -----------------------------------------------------------------------------------------------------
+
+
+def judge_masks(table: JudgedTable) -> list[pa.BooleanArray]:
+    """Return for each predicate for which rows it is TRUE."""
+    answers = truths(table.judged, [said.sql for said in table.said])
+    return [pa.array([answer is True for answer in each], pa.bool_()) for each in answers]
+
+
+def check_levels(format: Format, choices: Choices, table: RowTable) -> None:
+    """O1: a full scan has all rows, and scans with some levels have the rows for which the predicate is TRUE."""
+    columns, rows = table.project(choices)
+    _check_rows(table, table.scan(columns=columns), rows, "all rows")
+    for said, mask in zip(table.said, judge_masks(table), strict=True):
+        for levels in (*format.fixed_levels, choices.one_of(SUBSETS)):
+            columns, rows = table.project(choices)
+            with format.vary(choices):
+                scan = table.scan(said.expr, columns=columns, levels=levels)
+                table.check_plan(scan)
+                _check_rows(table, scan, rows.filter(mask), said, levels)
+                table.check_more(said.expr, levels, rows.filter(mask))
+                assert table.scan(said.expr, levels=levels).count() == mask.true_count, (said, levels, table.notes)
+
+
+def _check_rows(table: RowTable, scan: Scan, expected: pa.Table, *context: object) -> None:
+    found = scan.to_arrow()
+    assert found.schema.names == expected.schema.names, (*context, table.notes)
+    assert table.is_same(found, expected), (*context, table.notes, found.to_string(), expected.to_string())
+
+
+def check_all_subsets(format: Format, choices: Choices, table: RowTable) -> None:
+    """O1 for all subsets of levels, one by one."""
+    expected = Counter(table.identify(table.rows.filter(judge_masks(table)[0])))
+    for levels in SUBSETS:
+        found = table.scan(table.said[0].expr, levels=levels).to_arrow()
+        assert Counter(table.identify(found)) == expected, (table.said[0], levels, table.notes)
+
+
+def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None:
+    """O2: p, NOT p and p IS NULL part the rows."""
+    everything = Counter(table.identify(table.rows))
+    for index, said in enumerate(table.said):
+        for levels in (LEVELS,) if index else (LEVELS, choices.one_of(SUBSETS)):
+            with format.vary(choices):
+                scans = [table.scan(part.expr, levels=levels) for part in (said, negated(said), is_unknown(said))]
+                found = [scan.to_arrow() for scan in scans]
+                assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (said, table.notes)
+            together = Counter(each for rows in found for each in table.identify(rows))
+            assert together == everything, (said, levels, table.notes)
+
+
+def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
+    """A limit returns so many of the rows."""
+    limit = choices.number(0, 6)
+    wanted = [(None, table.rows)]
+    wanted += [(said.expr, table.rows.filter(mask)) for said, mask in zip(table.said, judge_masks(table), strict=True)]
+    for where, expected in wanted:
+        found = Counter(table.identify(table.scan(where, limit=limit).to_arrow()))
+        assert found.total() == min(limit, expected.num_rows), (where, table.notes)
+        assert found <= Counter(table.identify(expected)), (where, table.notes)
+        assert table.scan(where, limit=limit).count() == min(limit, expected.num_rows), (where, table.notes)
+
+
+# --- Units: O3 to O6 --------------------------------------------------------------------------------------------------
+
+
+def check_units(format: Format, choices: Choices, table: UnitTable) -> None:
+    """O3, O4 and O6 for units."""
+    units = table.list_units()
+    for said, answers in zip(table.said, truths(table.judged, [each.sql for each in table.said]), strict=True):
+        for levels in format.unit_levels(choices):
+            kept = table.prune(said, levels)
+            _check_kept(units, kept, answers, said, levels, table.notes)
+            opposite = [None if answer is None else not answer for answer in answers]
+            kept_by_opposite = table.prune(negated(said), levels)
+            _check_kept(units, kept_by_opposite, opposite, negated(said), levels, table.notes)
+            for unit in units.keys() - kept.keys() - kept_by_opposite.keys():
+                assert all(answers[row] is None for row in units[unit]), ("O6", said, levels, unit, table.notes)
+
+
+def _check_kept(
+    units: Mapping[Unit, Sequence[int]], kept: Kept, answers: Sequence[bool | None], *context: object
+) -> None:
+    for unit, rows in units.items():
+        assert unit in kept or not any(answers[row] is True for row in rows), ("O3", *context, unit)
+    for unit in (unit for unit, is_whole in kept.items() if is_whole):
+        assert all(answers[row] is True for row in units[unit]), ("O4", *context, unit)
+
+
+def check_less_known(format: Format, choices: Choices, table: UnitTable) -> None:
+    """O5; and what O3 and O4 say holds with less metadata too."""
+    units, levels = table.list_units(), format.less_known_levels
+    answers = truths(table.judged, [each.sql for each in table.said])
+    before = [table.prune(said, levels) for said in table.said]
+    table.forget(choices)
+    for said, known, each in zip(table.said, before, answers, strict=True):
+        found = table.prune(said, levels)
+        assert known.keys() <= found.keys(), (said, table.notes)
+        _check_kept(units, found, each, said, levels, table.notes)
+        if format.whole_is_monotone:
+            # A unit that was skipped before may be kept now and match fully: one without rows, say.
+            assert all(known[unit] or not found[unit] for unit in known), (said, table.notes)
+
+
+# --- For formats whose units are files --------------------------------------------------------------------------------
+
+
+@dataclass
+class FileUnits:
+    """The files of a table as units, by their paths."""
+
+    judged: pa.Table
+    said: Sequence[Said]
+    notes: object
+    open: Callable[[], tamis.Table]
+    rows_of_files: Mapping[str, Sequence[int]]
+    """The ids of the rows of each file that are not deleted."""
+    make_less_known: Callable[[Choices], None]
+    root: str = ""
+    """What planned paths start with, and those of `rows_of_files` do not."""
+
+    def __post_init__(self) -> None:
+        self._table = self.open()
+
+    def list_units(self) -> Mapping[Unit, Sequence[int]]:
+        positions = {row: position for position, row in enumerate(self.judged[ROW].to_pylist())}
+        return {path: [positions[row] for row in rows] for path, rows in self.rows_of_files.items()}
+
+    def prune(self, said: Said, levels: Sequence[str]) -> Kept:
+        listing = planner_of(self._table.scan(said.expr, levels=levels)).listing
+        assert listing.matched is not None
+        paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
+        return dict(zip(paths, listing.matched.tolist(), strict=True))
+
+    def forget(self, choices: Choices) -> None:
+        self.make_less_known(choices)
+        self._table = self.open()
+
+
+# --- Comparing rows ---------------------------------------------------------------------------------------------------
+
+
+def make_column_texts(rows: pa.Table, plain: Callable[[pa.Array], pa.Array]) -> list[str]:
+    """Return columns as texts, which tell NaN, the sign of zero, and a NULL in a struct from a struct that is NULL.
+
+    What lies below a struct that is NULL may be anything. `plain` turns values into those that are compared.
+    """
+
+    def text(values: pa.Array) -> str:
+        if pa.types.is_struct(values.type):
+            return repr([values.is_valid().to_pylist(), *map(text, values.flatten())])
+        return repr(plain(values).to_pylist())
+
+    return [text(pa.concat_arrays(column.chunks)) for column in rows.columns] if rows.num_rows else []
+
+
+# --- For formats with versions ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class VersionedTable:
+    """A table with the rows of each of its versions, the newest last."""
+
+    folder: Path
+    said: Sequence[Said]
+    notes: object
+    versions: Sequence[tuple[int, pa.Table]]
+    option: str
+    """The option of `tamis.open` that names a version."""
+    is_same: Callable[[pa.Table, pa.Table], bool]
+
+
+def check_versions(format: Format, choices: Choices, table: VersionedTable) -> None:
+    """O1 for every version, however it is reached: opened, or refreshed from an older one."""
+    (said,) = table.said
+    newest_version, newest_rows = table.versions[-1]
+    for version, rows in choices.some_of(table.versions, 1, 3):
+        opened = tamis.open(table.folder, **{table.option: version})
+        assert opened.version == version
+        assert opened.scan().count() == rows.num_rows
+        refreshed = opened.refresh()
+        assert refreshed.version == newest_version
+        for found, expected in ((opened, rows), (refreshed, newest_rows)):
+            (answers,) = truths(expected, [said.sql])
+            mask = pa.array([answer is True for answer in answers], pa.bool_())
+            scanned = found.scan(said.expr).to_arrow()
+            assert table.is_same(scanned, expected.filter(mask)), (said, version, found.version, table.notes)

@@ -1,0 +1,52 @@
+"""`Pruner` over single files against the judge: the row selection and the bitmap that it returns have all true rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.answers.judge import truths
+from builders.parquet.by_pages import read_by_pages
+from builders.parquet.page_cases import random_page_case
+from builders.values.choices import Choices
+from builders.values.predicates import is_unknown, negated
+from oracles.formats.pages import SUBSETS_BELOW
+from tamis.parquet import Pruner
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _by_pages() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        read_by_pages(patch)
+        yield
+
+
+@given(st.data())
+def test_O3_O6_no_row_is_pruned_by_a_predicate_that_is_true_of_it(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    case = random_page_case(choices, predicates=2)
+    answers = truths(case.judged, [said.sql for said in case.said])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "f.parquet"
+        path.write_bytes(case.content)
+        counts = [group.num_rows for group in _row_groups(path)]
+        levels = frozenset(choices.one_of(SUBSETS_BELOW))
+        for said, found in zip(case.said, answers, strict=True):
+            for form, wanted in ((said, True), (negated(said), False), (is_unknown(said), None)):
+                result = Pruner(case.rows.schema, form.expr, levels, with_roaring=True).prune(path)
+                kept = result.row_selection.to_file_positions(result.row_groups, counts).tolist()
+                lost = {row for row, answer in enumerate(found) if answer is wanted} - set(kept)
+                assert not lost, (form, levels, case.written_by)
+                assert result.roaring_bitmap is not None
+                assert list(result.roaring_bitmap) == kept
+
+
+def _row_groups(path: Path) -> list[pq.RowGroupMetaData]:
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(index) for index in range(metadata.num_row_groups)]
