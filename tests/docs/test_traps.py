@@ -22,13 +22,16 @@ WITHOUT_TEST = {
 
 @cache
 def ids_in_test_names() -> dict[str, str]:
-    """Return the ids that test names carry, each with one of those names."""
+    """Return the ids that names of tests, and titles of cases in files, carry, each with one of those."""
     found: dict[str, str] = {}
     for path in sorted(TESTS.rglob("*.py")):
         for name in re.findall(r"^\s*def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
             prefix = re.match(r"test((?:_[A-Z]\d{1,2}(?=_|$))+)", name)
             for trap in prefix[1].split("_")[1:] if prefix else ():
                 found.setdefault(trap, f"{path.relative_to(TESTS)}::{name}")
+    for path in sorted(TESTS.rglob("cases/*.txt")):
+        for trap in re.findall(r"^== ([A-Z]\d{1,2}) ", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found.setdefault(trap, str(path.relative_to(TESTS)))
     return found
 
 

@@ -120,9 +120,9 @@ def translate_error(text: str, title: str) -> TamisError:
 
     >>> translate_error("… ModuleNotFoundError: No module named 'xxhash'", "tamis: read 2 parts").args[0][:58]
     "the package 'xxhash' is not installed on Spark's workers, "
-    >>> translate_error("An error occurred while calling o7.x.\\n: java.io.IOException: No space left", "tamis: plan").args[0]
-    "the Spark job 'tamis: plan' failed: java.io.IOException: No space left"
-    >>> translate_error("[PATH_NOT_FOUND] Path does not exist: file:/t/a.parquet. SQLSTATE: 42K03", "tamis: read t").args[0]
+    >>> translate_error("An error occurred while calling o7.x.\\n: java.io.IOException: No space left", "plan").args[0]
+    "the Spark job 'plan' failed: java.io.IOException: No space left"
+    >>> translate_error("[PATH_NOT_FOUND] Path does not exist: file:/t/a.parquet. SQLSTATE: 42K03", "read").args[0]
     "the file 'file:/t/a.parquet' is gone"
     """
     if _STOPPED.search(text):
