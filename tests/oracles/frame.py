@@ -38,7 +38,7 @@ from builders.values.choices import Choices
 from builders.values.predicates import Said, is_unknown, negated
 from tamis.expr.nodes import Expr
 from tamis.formats.source import LEVELS
-from tamis.scan.scan import Scan, planner_of
+from tamis.scan.scan import Scan, get_planner
 
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
@@ -296,7 +296,7 @@ class FileUnits:
         return {path: [positions[row] for row in rows] for path, rows in self.rows_of_files.items()}
 
     def prune(self, said: Said, levels: Sequence[str]) -> Kept:
-        listing = planner_of(self._table.scan(said.expr, levels=levels)).listing
+        listing = get_planner(self._table.scan(said.expr, levels=levels)).listing
         assert listing.matched is not None
         paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
         return dict(zip(paths, listing.matched.tolist(), strict=True))

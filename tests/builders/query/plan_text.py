@@ -17,7 +17,7 @@ from builders.query.plans import COLUMNS, FakeConnector, FakeHandle, expr, fake,
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Call, Column, Expr, and_, find_columns
 from tamis.query.plan.column_ids import ColumnIds
-from tamis.query.plan.explain import format_plan
+from tamis.query.plan.explain import format_lines, plan_to_dict
 from tamis.query.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -47,7 +47,7 @@ from tamis.types import LONG, type_from_name, type_name
 def print_plan(plan: Node) -> str:
     """Return what `explain` prints, with outputs and marks added."""
     connector = FakeConnector()
-    lines = format_plan(plan, {"fake": connector, "other": connector}).splitlines()
+    lines = format_lines(plan_to_dict(plan, {"fake": connector, "other": connector}))
     nodes = list(walk_plan(plan))
     return "\n".join(
         f"{line}{_print_outputs(node)}{_print_marks(node)}" for line, node in zip(lines, nodes, strict=True)

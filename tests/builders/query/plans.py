@@ -22,7 +22,7 @@ from tamis.query.connectors.connector import (
     PushedProjection,
     PushedRows,
 )
-from tamis.query.plan.explain import format_plan
+from tamis.query.plan.explain import format_lines, plan_to_dict
 from tamis.query.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -100,10 +100,10 @@ class FakeConnector(Connector):
         if own.groups is not None:
             keys, calls = own.groups
             node = Aggregate(Values(pa.table({}), ()), keys, calls)  # type: ignore[arg-type]
-            text += f" grouped: {format_plan(node).splitlines()[0].removeprefix('Aggregate ')}"
+            text += f" grouped: {format_lines(plan_to_dict(node, {}))[0].removeprefix('Aggregate ')}"
         if own.top is not None:
             node = TopN(Values(pa.table({}), ()), own.top, own.limit or 0)
-            return f"{text} top {format_plan(node).splitlines()[0].removeprefix('TopN ')}"
+            return f"{text} top {format_lines(plan_to_dict(node, {}))[0].removeprefix('TopN ')}"
         return text if own.limit is None else f"{text} limit {own.limit}"
 
     def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:

@@ -44,7 +44,7 @@ def write_evolved(choices: Choices, folder: Path, predicates: int) -> EvolvedTab
 
 
 def ask_small_row_groups(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tamis.scan.planning.slices.SMALLEST", 0)
+    patch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
 
 
 EVOLVED = Format("evolved files I5 T11", write_evolved, one_in=2, fewest=10, patch=ask_small_row_groups)

@@ -55,10 +55,10 @@ def vary_reading(choices: Choices) -> Iterator[None]:
     """All columns at once or those of the filter first, in pieces of a few rows or as a whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "MAX_BATCH_ROWS", choices.one_of([batches.MAX_BATCH_ROWS, 1, 3, 7]))
-        patch.setattr(read, "MOST_TO_FILTER_FIRST", choices.one_of([1.0, -1.0]))
-        patch.setattr(read, "MOST_BY_PAGES", choices.one_of([1.0, 1.0, 0.5]))
-        for is_local in paged.WORTH_A_ROUND_TRIP:
-            patch.setitem(paged.WORTH_A_ROUND_TRIP, is_local, choices.one_of([0, 2**40]))
+        patch.setattr(read, "MAX_SELECTIVITY_TO_FILTER_FIRST", choices.one_of([1.0, -1.0]))
+        patch.setattr(read, "MAX_SHARE_BY_PAGES", choices.one_of([1.0, 1.0, 0.5]))
+        for is_local in paged.MIN_BYTES_FOR_SECOND_READ:
+            patch.setitem(paged.MIN_BYTES_FOR_SECOND_READ, is_local, choices.one_of([0, 2**40]))
         yield
 
 

@@ -106,10 +106,10 @@ def _format_text(found: Mapping[str, Any]) -> str:
     returned = [_format_alias(each["column"], each["name"]) for each in found["returns"]]
     lines = ["Query", f"  {' '.join(found['query'].split())}"]
     lines += [f"  returns {', '.join(returned)}"] if returned else []
-    lines += ["", "Logical plan", *_format_lines(found["before"], 1)]
+    lines += ["", "Logical plan", *format_lines(found["before"], 1)]
     if "note" in found:
         return "\n".join([*lines, "", found["note"]])
-    lines += ["", "Optimized plan", *_format_lines(found["after"], 1), "", "Rules"]
+    lines += ["", "Optimized plan", *format_lines(found["after"], 1), "", "Rules"]
     used = [each for each in found["rules"] if each["applied"]]
     width = max((len(each["rule"]) for each in used), default=0)
     lines += [f"  {each['rule']:<{width}}  {each['applied']:>3} ×  {each['milliseconds']:.1f} ms" for each in used]
@@ -127,10 +127,11 @@ def _format_text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _format_lines(tree: Mapping[str, Any], depth: int) -> list[str]:
+def format_lines(tree: Mapping[str, Any], depth: int = 0) -> list[str]:
+    """Return a plan of `plan_to_dict` as text: one line per node, with sources indented."""
     lines = [f"{'  ' * depth}{tree['node']}{' ' if tree['what'] else ''}{tree['what']}"]
     for source in tree["sources"]:
-        lines += _format_lines(source, depth + 1)
+        lines += format_lines(source, depth + 1)
     return lines
 
 
