@@ -10,6 +10,7 @@ import pytest
 
 import tamis
 from tamis.engines.duckdb.run.run_plan import RunningQuery
+from tamis.query.engine import query_engine
 from tamis.query.plan.direct_scan import find_direct_result
 from tamis.query.query import compiled_query
 
@@ -39,7 +40,7 @@ def test_rows_are_those_of_the_engine(session: tamis.Session, query: str, is_dir
     asked = session.sql(query)
     made = compiled_query(asked)
     connectors = made.context.connectors
-    found = find_direct_result(made.optimized.plan, made.names, connectors)
+    found = find_direct_result(made.optimized.plan, made.names, connectors, query_engine())
     assert (found is not None) is is_direct
     running = RunningQuery(made.optimized.plan, made.names, connectors)
     expected = pa.Table.from_batches(running.batches(), running.schema)
