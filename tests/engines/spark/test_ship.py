@@ -20,7 +20,7 @@ def test_the_shipped_package_is_complete_and_reproducible(tmp_path: Path) -> Non
     assert write_package(tmp_path / "one") == path
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
-    assert {"tamis/__init__.py", "tamis/engines/worker.py", "tamis/py.typed"} <= names
+    assert {"tamis/__init__.py", "tamis/engines/spark/worker.py", "tamis/py.typed"} <= names
     assert not any("__pycache__" in name for name in names)
 
 
