@@ -40,7 +40,7 @@ def test_O3_O6_no_row_is_pruned_by_a_predicate_that_is_true_of_it(data: st.DataO
         for said, found in zip(case.said, answers, strict=True):
             for form, wanted in ((said, True), (negated(said), False), (is_unknown(said), None)):
                 result = Pruner(case.rows.schema, form.expr, levels, with_roaring=True).prune(path)
-                kept = result.row_selection.to_file_positions(result.row_groups, counts).tolist()
+                kept = result.row_selection.in_file(result.row_groups, counts).to_indices().tolist()
                 lost = {row for row, answer in enumerate(found) if answer is wanted} - set(kept)
                 assert not lost, (form, levels, case.written_by)
                 assert result.roaring_bitmap is not None

@@ -104,3 +104,10 @@ def test_sorting_lists_that_contain_NULL_is_an_error(session, query):
 def test_lists_without_NULL_are_sorted(session):
     assert rows_of(session, "SELECT max(xs), min(xs) FROM t WHERE id > 1") == [([1, 2], [0])]
     assert rows_of(session, "SELECT id FROM t WHERE id > 1 ORDER BY xs") == [(3,), (2,)]
+
+
+def test_a_conjunction_beside_a_null_safe_comparison_keeps_its_parentheses() -> None:
+    rows = pa.table({"i": pa.array([5, None, 20], pa.int32()), "e": pa.array([True, None, False])})
+    session = tamis.connect().register("t", rows)
+    for text in ("(i BETWEEN 0 AND 9) <=> e", "(i >= 0 AND i <= 9) IS NOT DISTINCT FROM e", "(NOT i > 9) <=> e"):
+        assert session.sql(f"SELECT {text} AS v FROM t").to_arrow()["v"].to_pylist() == [True, True, True], text

@@ -32,9 +32,9 @@ def test_O8_an_index_built_on_spark_is_the_one_built_locally(any_spark: Any, tmp
     for root, where, bloom in ((folder, "id = 25", ["name"]), (log.table, "x = 20", ["x"])):
         here = tamis.index.build(root, bloom=bloom, location=tmp_path / f"{root.name}-here")
         there = tamis.index.build(root, bloom=bloom, engine=any_spark, location=tmp_path / f"{root.name}-there")
-        assert {**there.to_dict(), "place": "", "seconds": 0, "index_bytes": 0} == {
+        assert {**there.to_dict(), "location": "", "seconds": 0, "index_bytes": 0} == {
             **here.to_dict(),
-            "place": "",
+            "location": "",
             "seconds": 0,
             "index_bytes": 0,
         }

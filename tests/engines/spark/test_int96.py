@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.engines.spark import register
+from tamis.spark import register
 
 ZONES = ("America/New_York", "+05:30", "UTC")
 

@@ -120,7 +120,7 @@ def test_functions_that_only_spark_has(on_spark: tamis.Session) -> None:
     [
         (
             "SELECT no_such_function(id) FROM orders",
-            r"there is no function no_such_function \(at: query, character 8\)",
+            r"unknown function no_such_function \(at: query, character 8\)",
         ),
         ("SELECT idd FROM orders", r"no column 'idd' in orders \(at: query, character 8\). Did you mean 'id'\?"),
         ("SELECT region, id, rand() FROM orders GROUP BY region", "'id' is neither grouped by nor"),

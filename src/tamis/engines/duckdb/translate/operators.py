@@ -287,7 +287,14 @@ _PLAIN_KINDS = {f"spark_plain_{name}": kind for kind, name in _OPERATORS.items()
 def resolve_plain_operator(node: exp.Anonymous) -> exp.Expr | None:
     """Return the operator that a call of `PLAIN` stands for; None for other calls."""
     kind = _PLAIN_KINDS.get(node.name.lower())
-    return None if kind is None else exp.Paren(this=kind(this=node.expressions[0], expression=node.expressions[1]))
+    if kind is None:
+        return None
+    # `(a AND b) <=> c` is not `a AND b <=> c`: the operator binds more tightly than its operands.
+    one, other = (
+        exp.Paren(this=side) if isinstance(side, exp.Connector | exp.Predicate | exp.Not) else side
+        for side in node.expressions[:2]
+    )
+    return exp.Paren(this=kind(this=one, expression=other))
 
 
 MAX_CHECKED_VALUES = 100
