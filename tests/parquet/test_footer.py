@@ -202,7 +202,7 @@ def test_X1_an_invalid_footer_is_an_error_that_names_the_file(
 
 def test_a_file_of_another_size_than_listed_was_replaced(tmp_path: Path) -> None:
     path = small_file(tmp_path)
-    with pytest.raises(CorruptFile, match=r"was replaced: it has \d+ bytes, it had 5000"):
+    with pytest.raises(CorruptFile, match=r"was replaced: it has \d+ bytes, expected 5000"):
         load_footer(open_storage(tmp_path), str(path), 5000, 1)
 
 

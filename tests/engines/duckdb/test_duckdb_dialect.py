@@ -171,7 +171,7 @@ def scans_of(query: Any) -> str:
 
 def pushed(c: tamis.Session, query: str, args: Any = None) -> list[tuple[list[str], str]]:
     """Return the columns and the filter of each scan."""
-    scans = json.loads(c.explain(query, "json", args=args, dialect="duckdb"))["scans"]
+    scans = json.loads(c.explain(query, args, format="json", dialect="duckdb"))["scans"]
     found = []
     for each in scans:
         description = each["reads"] if "reads" in each else each["scan"]
