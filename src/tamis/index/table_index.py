@@ -313,7 +313,7 @@ class _ListingPruner:
 def _add_outcomes(
     before: tuple[ConjunctOutcome, ...], after: tuple[ConjunctOutcome, ...]
 ) -> tuple[ConjunctOutcome, ...]:
-    """Add the outcomes of two passes over files, of which the second saw only the files that the first kept."""
+    """Add the outcomes of two passes over files. The second pass saw only the files that the first one kept."""
     if not before or not after:
         return before or after
     # After the conjuncts `before` may have a partition filter.

@@ -75,7 +75,7 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
 
 
 def _assign_tasks(planner: ScanPlanner, count: int) -> pa.Table:
-    """Return the tasks of a scan in `count` groups, some of which may be empty."""
+    """Return the tasks of a scan in `count` groups. Some groups may be empty."""
     groups = pack_tasks(planner.plan_listing(planner.listing).tasks())
     shares = [[task for group in groups[number::count] for task in group] for number in range(count)]
     texts = [serialize_tasks(planner.reader, share) if share else b"" for share in shares]
