@@ -297,9 +297,9 @@ class FileUnits:
 
     def prune(self, said: Said, levels: Sequence[str]) -> Kept:
         listing = get_planner(self._table.scan(said.expr, levels=levels)).listing
-        assert listing.matched is not None
+        assert listing.fully_matched is not None
         paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
-        return dict(zip(paths, listing.matched.tolist(), strict=True))
+        return dict(zip(paths, listing.fully_matched.tolist(), strict=True))
 
     def forget(self, choices: Choices) -> None:
         self.make_less_known(choices)
