@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tamis.session import Session, connect
     from tamis.table import Table
     from tamis.table import open_table as open
+    from tamis.tuning import Tuning
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "Expression",
     "PartitionFilter",
     "Connector",
+    "Tuning",
     "TamisError",
     "connectors",
     "delta",
@@ -70,6 +72,7 @@ _HOMES = {
     "Expression": "expr.builder.Expression",
     "PartitionFilter": "expr.wire.partition_filter.PartitionFilter",
     "Connector": "query.connectors.connector.Connector",
+    "Tuning": "tuning.Tuning",
     "TamisError": "errors.TamisError",
 }
 """The definitions of the public names that are not modules."""

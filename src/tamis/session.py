@@ -33,6 +33,7 @@ from tamis.formats.source import Versioned
 from tamis.index.finding import find_index
 from tamis.io.storage_options import check_storage_options
 from tamis.table import Table
+from tamis.tuning import Tuning, check_tuning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +82,7 @@ class Session(_Answering[Answer]):
         planning: str = AUTO,
         policies: PolicySource | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         check_mode(planning)
         if spark is None and planning == SPARK:
@@ -93,6 +95,7 @@ class Session(_Answering[Answer]):
         self._policies = _load_policies(policies)
         check_storage_options(storage_options)
         self._storage_options = storage_options
+        self._tuning = check_tuning(tuning)
         self._principal: str | None = None
         self._catalog_of: dict[str, Catalog] = {}
         """The catalog, made on first use and shared with the sessions of other principals."""
@@ -142,10 +145,11 @@ class Session(_Answering[Answer]):
         relocate: bool = True,
         index: str | os.PathLike[str] | bool | None = None,
         int96: Int96 = "instant",
+        tuning: Tuning | None = None,
     ) -> Table | ProtectedTable:
         """Open a table, with the arguments of `tamis.open`. Policies of the session apply to it.
 
-        `storage_options` are those of the session where none are given.
+        `storage_options` and `tuning` are those of the session where none are given.
         """
         open_table = partial(
             self._open_source,
@@ -163,6 +167,7 @@ class Session(_Answering[Answer]):
             relocate=relocate,
             index=index,
             int96=int96,
+            tuning=tuning,
         )
         if self._policies is None:
             return Table(open_table())
@@ -180,6 +185,8 @@ class Session(_Answering[Answer]):
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
         if options.get("storage_options") is None:
             options["storage_options"] = self._storage_options
+        if options.get("tuning") is None:
+            options["tuning"] = self._tuning
         return open_source(uri, format, **options, planning=planning, find_index=find_index)
 
     def register(self, name: str, table: Any) -> Session[Answer]:
@@ -361,6 +368,7 @@ class Session(_Answering[Answer]):
             principal=self._principal,
             knows_principal=knows_principal,
             on_spark=self._spark_session is not None,
+            tuning=self._tuning,
             **self._spark_settings,
         )
 
@@ -374,7 +382,8 @@ class Session(_Answering[Answer]):
         from tamis.query.catalog import VisibleTables
 
         tables = VisibleTables(self._catalog, self._policies, self._principal)
-        return DuckdbQuery(query, tables, dict(self._catalog.connectors), rules, arguments=arguments)
+        connectors = dict(self._catalog.connectors)
+        return DuckdbQuery(query, tables, connectors, rules, arguments=arguments, tuning=self._tuning)
 
     @property
     def _spark_settings(self) -> dict[str, Any]:
@@ -442,6 +451,7 @@ def connect(
     planning: str = AUTO,
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    tuning: Tuning | None = None,
 ) -> Session[Query]: ...
 
 
@@ -452,6 +462,7 @@ def connect(
     planning: str = AUTO,
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    tuning: Tuning | None = None,
 ) -> Session[Any]: ...
 
 
@@ -462,12 +473,13 @@ def connect(
     planning: str = AUTO,
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    tuning: Tuning | None = None,
 ) -> Session[Any]:
     """Return a session. With a Spark session (classic or Connect), SQL runs there, and plans may be made in executors.
 
     `planning` is `local` (in this process), `spark` (executors read checkpoint parts, directories and footers) or
-    `auto`: in executors where there is much to read; `tamis.formats.jobs` has the thresholds. `policies` are row
-    filters and masks: the path of a YAML file, a mapping, or a function. `storage_options` apply to tables that are
-    opened without any, also by their locations in queries.
+    `auto`: in executors where there is much to read. `policies` are row filters and masks: the path of a YAML file, a
+    mapping, or a function. `storage_options` and `tuning` apply to tables that are opened without any, also by their
+    locations in queries. `tuning` has the thresholds of planning and reading, such as those of `auto`.
     """
-    return Session(spark, planning=planning, policies=policies, storage_options=storage_options)
+    return Session(spark, planning=planning, policies=policies, storage_options=storage_options, tuning=tuning)

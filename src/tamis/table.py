@@ -27,6 +27,7 @@ from tamis.scan.engine import spark_scans
 from tamis.scan.planning.plan import describe_files
 from tamis.scan.planning.scan_planner import check_limit
 from tamis.scan.scan import Scan, ScanRequest, get_planner, make_scan
+from tamis.tuning import Tuning, check_tuning
 from tamis.types import type_name
 
 
@@ -202,14 +203,17 @@ class Table:
         limit: int | None = None,
         *,
         levels: Collection[str] = LEVELS,
+        tuning: Tuning | None = None,
     ) -> Scan:
         """Return a lazy scan of the rows for which `where` is TRUE.
 
         `where` is SQL text, an expression made with `tamis.col`, a `PartitionFilter`, an expression of pyarrow or
         pyiceberg, or a PySpark Column. `columns` are names of columns, or of fields inside structs (`address.city`);
-        None returns all. `levels` are the levels of pruning to use; the rows are the same with any of them.
+        None returns all. `levels` are the levels of pruning to use, and `tuning` has the thresholds of planning and
+        reading, by default those of the table; the rows are the same with any of them.
         """
-        return make_scan(self._source, ScanRequest.parse(where, columns, limit, levels))
+        source = self._source if tuning is None else self._source.with_tuning(check_tuning(tuning))
+        return make_scan(source, ScanRequest.parse(where, columns, limit, levels))
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> Any:
         """Return the files of the table, with partition values and statistics, as a cached Spark DataFrame.
@@ -249,6 +253,7 @@ def open_table(
     relocate: bool = True,
     index: str | os.PathLike[str] | bool | None = None,
     int96: Int96 = "instant",
+    tuning: Tuning | None = None,
 ) -> Table:
     """Open a table: Delta, Iceberg, a folder of Parquet files, Hive-style partition directories, or a single file.
 
@@ -265,6 +270,8 @@ def open_table(
 
     `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. One beside the table is
     found without it; False uses none. Iceberg tables have none.
+
+    `tuning` has the thresholds of planning and reading; they never change a result.
     """
     return Table(
         open_source(
@@ -282,6 +289,7 @@ def open_table(
             relocate=relocate,
             index=index,
             int96=int96,
+            tuning=tuning,
             find_index=find_index,
         )
     )

@@ -30,6 +30,7 @@ from tamis.errors import InvalidArgument
 from tamis.formats.engines import load_engine
 from tamis.io.counters import IoCounters, IoCounts
 from tamis.io.storage import Storage, open_storage
+from tamis.tuning import Tuning
 
 Prepared = TypeVar("Prepared")
 
@@ -185,25 +186,26 @@ def storage_to_arguments(storage: Storage) -> dict[str, Any]:
             "open it by its URI and storage options, or use planning='local'"
         )
     uri, options = storage.given
-    return {"storage": {"uri": uri, "options": dict(options), "allow_outside": storage.links.allow_outside}}
+    return {
+        "storage": {
+            "uri": uri,
+            "options": dict(options),
+            "allow_outside": storage.links.allow_outside,
+            "tuning": storage.tuning.to_json(),
+        }
+    }
 
 
 def _open_storage(arguments: Arguments) -> Storage:
     given = arguments["storage"]
-    return open_storage(given["uri"], given["options"] or None).with_outside_links(given["allow_outside"])
+    opened = open_storage(given["uri"], given["options"] or None)
+    return opened.with_outside_links(given["allow_outside"]).with_tuning(Tuning(**given["tuning"]))
 
 
 # --- Where a plan is computed: in this process, or in the executors of an engine --------------------------------------
 
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 MODES = (AUTO, LOCAL, SPARK)
-
-AUTO_BYTES = 32 * 1024 * 1024
-"""From this many bytes of metadata on, `auto` plans in executors. A checkpoint of 27 MiB, with 800,000 files, took this
-process two seconds of one processor; a Spark job with new workers takes about as long to start."""
-
-AUTO_PARTS = 4
-"""From this many parts on, `auto` plans in executors: a single part is read by one executor, which gains nothing."""
 
 SMALL_READ = 64 * 1024
 """The bytes that a footer or the listing of a directory counts for: as many as are read of a file to find its
@@ -215,8 +217,9 @@ class Planning:
     """An engine for plans, and when to use it. One rule covers all metadata that a plan reads.
 
     Checkpoint parts, directories and footers are read in executors where `mode` is `spark`, or where it is `auto` and
-    there are at least AUTO_PIECES units of work with at least AUTO_BYTES together. A checkpoint part is one unit of
-    work; directories and footers are read some hundreds at a time.
+    there are at least `spark_planning_min_parts` units of work with `spark_planning_min_bytes` together, thresholds of
+    the storage's `Tuning`. A checkpoint part is one unit of work; directories and footers are read some hundreds at a
+    time.
     """
 
     engine: Engine
@@ -231,7 +234,9 @@ class Planning:
             return None
         if self.mode == SPARK:
             return self.engine
-        is_worth_it = parts >= AUTO_PARTS and size >= AUTO_BYTES
+        is_worth_it = (
+            parts >= storage.tuning.spark_planning_min_parts and size >= storage.tuning.spark_planning_min_bytes
+        )
         return self.engine if is_worth_it and can_serialise(storage) else None
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
@@ -18,6 +18,10 @@ from tamis.formats.source import FileIndex, TableSource
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
 from tamis.parquet.footer.leaves import Int96
+from tamis.tuning import Tuning, check_tuning
+
+if TYPE_CHECKING:
+    from tamis.formats.iceberg.metadata.open_metadata import OpenedTable
 
 FORMATS = ("delta", "iceberg", "hive", "parquet")
 """The names of formats. In a query they precede the back-ticked path of a table, as in Spark."""
@@ -52,6 +56,7 @@ def open_source(
     relocate: bool = True,
     index: str | os.PathLike[str] | bool | None = None,
     int96: Int96 = "instant",
+    tuning: Tuning | None = None,
     planning: Planning | None = None,
     find_index: FindIndex | None = None,
 ) -> TableSource:
@@ -73,14 +78,33 @@ def open_source(
         raise wrong_argument("uri", "the path or the URI of a table", uri)
     chosen = _Snapshot(version, timestamp, snapshot_id, ref)
     chosen_int96 = None if int96 == "instant" else int96
+    thresholds = check_tuning(tuning)
+
+    def refuse_for_iceberg() -> None:
+        """Raise an error for an argument that an Iceberg table does not have, or if pyiceberg is missing."""
+        own = {"merge_schema": merge_schema or None, "int96": chosen_int96, "partitioning": partitioning}
+        _refuse_given("an Iceberg table", **own)
+        _refuse_index(index)
+        _refuse_version(version)
+        check_installed()
+
     if catalog is not None:
         if format not in (None, "iceberg"):
             raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: open it without format= or catalog=")
-        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
-        _refuse_index(index)
-        return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
-    storage = open_storage(uri, storage_options).with_outside_links(allow_outside)
-    # Imported here, because each format needs modules that the others do not.
+        refuse_for_iceberg()
+        # Imported here, because each format needs modules that the others do not.
+        from tamis.formats.iceberg.catalogs.open_table import open_in_catalog
+
+        opened = open_in_catalog(
+            os.fspath(uri),
+            catalog,
+            storage_options,
+            relocate=relocate,
+            allow_outside=allow_outside,
+            tuning=thresholds,
+        )
+        return _open_snapshot(opened, chosen, planning)
+    storage = open_storage(uri, storage_options).with_outside_links(allow_outside).with_tuning(thresholds)
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema or chosen_int96:
@@ -96,9 +120,10 @@ def open_source(
         found = None if find_index is None else find_index(storage, index, storage_options, table_id=table_id)
         return replace(delta, index=found)
     if format == "iceberg" or (format is None and is_iceberg(storage)):
-        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
-        _refuse_index(index)
-        return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
+        refuse_for_iceberg()
+        from tamis.formats.iceberg.metadata.open_metadata import open_location
+
+        return _open_snapshot(open_location(storage, relocate=relocate, allow_outside=allow_outside), chosen, planning)
     _refuse_given(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
     )
@@ -128,37 +153,19 @@ class _Snapshot(NamedTuple):
     ref: str | None
 
 
-def _open_iceberg(
-    location: str | os.PathLike[str] | Storage,
-    storage_options: Mapping[str, Any] | None,
-    chosen: _Snapshot,
-    catalog: object,
-    relocate: bool,
-    allow_outside: bool,
-    partitioning: object,
-    planning: Planning | None,
-) -> TableSource:
-    _refuse_given("an Iceberg table", partitioning=partitioning)
-    if chosen.version is not None:
+def _open_snapshot(opened: OpenedTable, chosen: _Snapshot, planning: Planning | None) -> TableSource:
+    from tamis.formats.iceberg.table import IcebergTable
+
+    at = check_timestamp(chosen.timestamp)
+    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
+
+
+def _refuse_version(version: int | None) -> None:
+    if version is not None:
         raise UnsupportedFeature(
             "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, "
             "ref= or timestamp=; history() lists them"
         )
-    check_installed()
-    # Imported here, because only Iceberg tables need them.
-    from tamis.formats.iceberg.metadata.open_metadata import open_location
-    from tamis.formats.iceberg.table import IcebergTable
-
-    if isinstance(location, Storage):
-        opened = open_location(location, relocate=relocate, allow_outside=allow_outside)
-    else:
-        from tamis.formats.iceberg.catalogs.open_table import open_in_catalog
-
-        opened = open_in_catalog(
-            os.fspath(location), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
-        )
-    at = check_timestamp(chosen.timestamp)
-    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
 
 
 def _refuse_given(kind: str, **given: object) -> None:

@@ -23,6 +23,7 @@ from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.predicate import Predicate
+from tamis.tuning import Tuning
 
 LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary")
 """The levels of pruning, in the order of reports; each can be switched off."""
@@ -255,6 +256,10 @@ class TableSource(Protocol):
 
         With `with_rows` the listing has the row counts of files, where the format knows them.
         """
+        ...
+
+    def with_tuning(self, tuning: Tuning) -> TableSource:
+        """Return the table with other thresholds for planning and reading."""
         ...
 
     def refresh(self) -> TableSource:

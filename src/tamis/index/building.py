@@ -31,8 +31,8 @@ from tamis.io.listing import FileEntry
 from tamis.parquet.footer.footer import load_footer
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate
+from tamis.tuning import Tuning
 
-MAX_FILES_PER_ITEM = 1000
 MIN_FILES_PER_ITEM = 32
 ITEMS = 64
 """The approximate number of work items: each finished item survives an interruption."""
@@ -151,7 +151,10 @@ class _Build:
         kept = [part for part, live in zip(known.entries.parts, self._count_live(known), strict=True) if live]
         try:
             merged = merge_parts(
-                self._store, self._subject.spec, [*self._iterate_live_parts(known), *((part, None) for part in new)]
+                self._store,
+                self._subject.spec,
+                [*self._iterate_live_parts(known), *((part, None) for part in new)],
+                self._subject.source.storage.tuning,
             )
             self._verify(merged)
         except MissingFile:
@@ -261,7 +264,8 @@ class _Build:
             subject.spec,
             with_schemas=has_schemas_of_files(source.format),
         )
-        slices = list(_split_files(files, reads_values=bool(subject.spec.columns_with_values)))
+        most = source.storage.tuning.max_files_per_index_item
+        slices = list(_split_files(files, most, reads_values=bool(subject.spec.columns_with_values)))
         items = [Item.from_table(each.combine_chunks(), _estimate_bytes(each, subject.spec)) for each in slices]
         total_bytes = pc.sum(files["size"]).as_py() or 0
         done = size = most = 0
@@ -358,9 +362,9 @@ def _is_recent(files: pa.Table, seconds: float) -> pa.Array:
     return pc.fill_null(pc.and_(pc.greater(times, now - nanoseconds), pc.less(times, now + nanoseconds)), False)
 
 
-def _split_files(files: pa.Table, *, reads_values: bool) -> Iterator[pa.Table]:
+def _split_files(files: pa.Table, max_files: int, *, reads_values: bool) -> Iterator[pa.Table]:
     """Yield the files in slices, one for each work item, in order."""
-    most = min(MAX_FILES_PER_ITEM, max(MIN_FILES_PER_ITEM, -(-files.num_rows // ITEMS)))
+    most = min(max_files, max(MIN_FILES_PER_ITEM, -(-files.num_rows // ITEMS)))
     sizes = files["size"].to_pylist() if reads_values else [0] * files.num_rows
     start = size = 0
     for number, own in enumerate(sizes):
@@ -384,12 +388,10 @@ def _differ(one: Current, other: Current) -> bool:
 
 # --- Merging small parts: opening a part costs as much as reading thousands of its entries ----------------------------
 
-MAX_FILES_PER_PART = 50_000
-MAX_BYTES_PER_PART = 128 * 1024 * 1024
-"""The maximum files and bytes of a part."""
 
-
-def merge_parts(store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, Rows | None]]) -> list[Part]:
+def merge_parts(
+    store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, Rows | None]], tuning: Tuning
+) -> list[Part]:
     """Merge small parts, and return all parts. Each comes with its live entries (None: all of them).
 
     A part that is at least half full of live entries is not rewritten.
@@ -398,26 +400,27 @@ def merge_parts(store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, 
     small: list[tuple[Part, Rows | None]] = []
     for part, rows in parts:
         live = part.files if rows is None else len(rows)
-        is_full = max(live / MAX_FILES_PER_PART, part.size / MAX_BYTES_PER_PART) >= 0.5
+        is_full = max(live / tuning.max_files_per_index_part, part.size / tuning.max_bytes_per_index_part) >= 0.5
         if is_full and 2 * live >= part.files:
             large.append(part)
         else:
             small.append((part, rows))
     if len(small) == 1 and _is_clean(*small[0]):
         return [*large, small[0][0]]
-    return [*large, *(_write_merged(store, spec, group) for group in _group_parts(small))]
+    return [*large, *(_write_merged(store, spec, group) for group in _group_parts(small, tuning))]
 
 
 def _is_clean(part: Part, rows: Rows | None) -> bool:
     return rows is None or 2 * len(rows) >= part.files
 
 
-def _group_parts(parts: Sequence[tuple[Part, Rows | None]]) -> Iterator[list[tuple[Part, Rows | None]]]:
+def _group_parts(parts: Sequence[tuple[Part, Rows | None]], tuning: Tuning) -> Iterator[list[tuple[Part, Rows | None]]]:
     group: list[tuple[Part, Rows | None]] = []
     files = size = 0
     for part, rows in parts:
         live = part.files if rows is None else len(rows)
-        if group and (files + live > MAX_FILES_PER_PART or size + part.size > MAX_BYTES_PER_PART):
+        is_full = files + live > tuning.max_files_per_index_part or size + part.size > tuning.max_bytes_per_index_part
+        if group and is_full:
             yield group
             group, files, size = [], 0, 0
         group.append((part, rows))

@@ -31,6 +31,7 @@ from tamis.index.table_index import TableIndex
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.leaves import Int96
 from tamis.skipping.predicate import Predicate
+from tamis.tuning import Tuning
 
 __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
 
@@ -86,6 +87,7 @@ def build(
     merge_schema: bool = False,
     allow_outside: bool = False,
     int96: Int96 = "instant",
+    tuning: Tuning | None = None,
 ) -> BuildResult:
     """Build the index of a table, or bring it up to date.
 
@@ -110,6 +112,7 @@ def build(
         allow_outside=allow_outside,
         index=False,
         int96=int96,
+        tuning=tuning,
     )
     source = reopen()
     refusal = source.index_support.refusal

@@ -34,6 +34,7 @@ from tamis.io.open_files import OpenFiles
 from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_storage_options
 from tamis.io.threads import choose_threads
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 # --- Symbolic links ---------------------------------------------------------------------------------------------------
 #
@@ -151,6 +152,8 @@ class Storage:
     """The URI and options with which another process opens the same storage; None for a file system object."""
     links: LinkGuard = field(default_factory=LinkGuard, compare=False, repr=False)
     """The guard against symbolic links out of the root."""
+    tuning: Tuning = field(default=DEFAULT_TUNING, compare=False, repr=False)
+    """The thresholds for planning and reading what is stored here."""
 
     @property
     def is_local(self) -> bool:
@@ -170,6 +173,10 @@ class Storage:
     def with_outside_links(self, allow_outside: bool) -> Storage:
         """Return a copy in which symbolic links may, or may not, lead out of the root."""
         return replace(self, links=LinkGuard(allow_outside=allow_outside))
+
+    def with_tuning(self, tuning: Tuning) -> Storage:
+        """Return a copy with other thresholds."""
+        return replace(self, tuning=tuning)
 
     def check_links(self, path: str) -> None:
         """Raise an error if a path below the root leads out of it through a symbolic link that is not allowed."""

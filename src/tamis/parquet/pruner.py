@@ -37,6 +37,7 @@ from tamis.parquet.selection.row_selection import RowSelection
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.skipping.prune import prune
+from tamis.tuning import Tuning, check_tuning
 from tamis.types import replace_view_types
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class PruneRequest:
     levels: frozenset[str] = frozenset()
     with_roaring: bool = False
     storage_options: Mapping[str, Any] | None = None
+    tuning: Tuning | None = None
 
     def with_predicate(self, predicate: object) -> PruneRequest:
         """Set the predicate: SQL text, an expression built with `tamis.col`, or one of pyarrow or pyiceberg."""
@@ -111,7 +113,7 @@ class PruneRequest:
         return replace(self, with_roaring=enabled)
 
     def prune(self) -> PruneResult:
-        source = _open(self.file, self.storage_options)
+        source = _open(self.file, self.storage_options, self.tuning)
         schema = self.schema if self.schema is not None else _read_schema(source)
         return Pruner(schema, self.predicate, self.levels, self.with_roaring)._prune(source)
 
@@ -127,6 +129,7 @@ class Pruner:
     predicate: object = None
     levels: frozenset[str] = frozenset(("bloom", "pages", "dictionary"))
     with_roaring: bool = False
+    tuning: Tuning | None = None
 
     @cached_property
     def bound(self) -> Predicate:
@@ -146,7 +149,7 @@ class Pruner:
         return Filter(self.bound.expr, self.bound.conjuncts)
 
     def prune(self, file: Given, storage_options: Mapping[str, Any] | None = None) -> PruneResult:
-        return self._prune(_open(file, storage_options))
+        return self._prune(_open(file, storage_options, self.tuning))
 
     def _prune(self, source: ParquetFile | Footer) -> PruneResult:
         footer = source.footer if isinstance(source, ParquetFile) else source
@@ -190,7 +193,7 @@ def _prune_row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Rema
     return Remaining.from_row_groups(groups, units.filter(pruned.selection), unmatched), report
 
 
-def _open(file: object, storage_options: Mapping[str, Any] | None) -> ParquetFile | Footer:
+def _open(file: object, storage_options: Mapping[str, Any] | None, tuning: Tuning | None) -> ParquetFile | Footer:
     if isinstance(file, pq.FileMetaData):
         # Serialised and parsed again with validation, because pyarrow's accessors abort the process on damaged
         # statistics.
@@ -200,7 +203,7 @@ def _open(file: object, storage_options: Mapping[str, Any] | None) -> ParquetFil
     if not isinstance(file, (str, os.PathLike)):
         kind = add_article(type(file).__name__)
         raise InvalidArgument(f"file must be a path, a URI or pyarrow's FileMetaData, not {kind}")
-    return open_file(file, storage_options)
+    return open_file(file, storage_options, tuning)
 
 
 def _read_schema(source: ParquetFile | Footer) -> pa.Schema:
@@ -211,9 +214,11 @@ def _read_schema(source: ParquetFile | Footer) -> pa.Schema:
 # --- Reads selected rows of one file, for example the result of pruning, without a scan -------------------------------
 
 
-def open_file(file: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> ParquetFile:
+def open_file(
+    file: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None, tuning: Tuning | None = None
+) -> ParquetFile:
     """Open the Parquet file at a path or URI."""
-    storage = open_storage(file, storage_options)
+    storage = open_storage(file, storage_options).with_tuning(check_tuning(tuning))
     found = find_file(storage, storage.root)
     if found is None:
         raise TableNotFound(f"no file at '{storage.uri}': give the path of one Parquet file")
@@ -228,13 +233,14 @@ def read_selection(
     *,
     positions: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    tuning: Tuning | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected rows in batches, in file order, reading only the pages that hold them.
 
     `selection` counts over the given row groups, as in a `PruneResult`. `positions` is the name of an extra column with
     each row's position in the file, counted from 0, as in positional deletes.
     """
-    source = open_file(file, storage_options)
+    source = open_file(file, storage_options, tuning)
     schema = source.schema
     wanted = schema.names if columns is None else list(columns)
     repeated = [name for name in wanted if schema.names.count(name) > 1]

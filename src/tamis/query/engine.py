@@ -13,6 +13,7 @@ from tamis.errors import ExpressionError, TamisError
 from tamis.formats.engines import load_engine
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Node, TableScan
+from tamis.tuning import Tuning
 
 if TYPE_CHECKING:
     from tamis.query.query import CompiledQuery
@@ -63,6 +64,7 @@ class QueryEngine(Protocol):
         explain: Callable[[BaseException], BaseException],
         *,
         is_guarded: bool,
+        tuning: Tuning,
     ) -> Running:
         """Start a plan; raise `UntranslatableQuery` if the engine rejects it."""
         ...

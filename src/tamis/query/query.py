@@ -35,6 +35,7 @@ from tamis.query.sql.sources import Tables
 from tamis.query.sql.table_versions import move_versions_into_names
 from tamis.query.sql.trees import mark_maps, replace_current_user
 from tamis.scan.scan import Rows
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,12 +67,13 @@ class CompiledQuery:
         on_spark: bool = False,
         zone: tzinfo = UTC,
         is_ansi: bool = True,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"a query is a text in SQL, not {text!r}")
         self.text = text
         self._tables = tables
-        self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi)
+        self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi, tuning=tuning)
         self._switched_off = disabled_rules(rules)
         self._started_at = datetime.now(zone)
         tree = read_query(number_parameters(text))
@@ -245,7 +247,7 @@ class CompiledQuery:
         connectors = self._context.connectors
         engine = query_engine()
         return find_direct_result(plan, names, connectors, engine) or engine.start(
-            plan, names, connectors, self._failure, is_guarded=self.has_policies
+            plan, names, connectors, self._failure, is_guarded=self.has_policies, tuning=self._context.tuning
         )
 
     def _refuse_compared_maps(self, schema: pa.Schema) -> None:

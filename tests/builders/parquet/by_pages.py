@@ -1,22 +1,19 @@
-"""Switches that send small files down the way of large ones: nothing is too small to be pruned and read by pages."""
+"""Thresholds with which small files are pruned and read like large ones."""
 
 from __future__ import annotations
 
-import pytest
+from tamis.tuning import Tuning
 
-from tamis.parquet.footer import footer
-from tamis.parquet.indexes import page_pruning as narrow
-from tamis.scan.planning import slices as pages
-from tamis.scan.reading import task_reader as paged
-from tamis.scan.reading import task_reader as read
+BY_PAGES = Tuning(
+    max_whole_file_bytes=0,
+    min_bytes_to_prune_pages=0,
+    min_dictionary_saving=0,
+    max_share_by_pages=1.0,
+    max_selectivity_to_filter_first=1.0,
+    min_bytes_for_second_read=0,
+    min_local_bytes_for_second_read=0,
+)
+"""Every level prunes every row group. Rows are read by pages where that is possible, filtered columns first."""
 
-
-def read_by_pages(patch: pytest.MonkeyPatch) -> None:
-    """Ask every level about every row group, read by pages whatever can be, filtered columns first."""
-    patch.setattr(footer, "MAX_WHOLE_FILE_BYTES", 0)
-    patch.setattr(pages, "MIN_BYTES_TO_PRUNE_PAGES", 0)
-    patch.setattr(narrow, "DICTIONARY_SHARE", 0)
-    patch.setattr(read, "MAX_SHARE_BY_PAGES", 1.0)
-    patch.setattr(read, "MAX_SELECTIVITY_TO_FILTER_FIRST", 1.0)
-    for is_local in paged.MIN_BYTES_FOR_SECOND_READ:
-        patch.setitem(paged.MIN_BYTES_FOR_SECOND_READ, is_local, 0)
+PRUNE_PAGES = Tuning(min_bytes_to_prune_pages=0)
+"""Pages of every row group are pruned."""

@@ -21,6 +21,7 @@ from tamis.errors import wrong_argument
 from tamis.expr.nodes import Expr
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Node, TableScan
+from tamis.tuning import Tuning
 
 __all__ = [
     "can_round_trip",
@@ -59,8 +60,9 @@ def start(
     explain: Callable[[BaseException], BaseException],
     *,
     is_guarded: bool,
+    tuning: Tuning,
 ) -> RunningQuery:
-    return RunningQuery(plan, names, connectors, explain, is_guarded=is_guarded)
+    return RunningQuery(plan, names, connectors, explain, is_guarded=is_guarded, tuning=tuning)
 
 
 def make_relation(rows: Any, connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyRelation:

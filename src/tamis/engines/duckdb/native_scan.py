@@ -6,9 +6,9 @@ anyway, DuckDB receives the files that pruning left and the filter. Every other 
 | native scan                                    | Arrow stream                                                     |
 |------------------------------------------------|------------------------------------------------------------------|
 | local Parquet files with the types of the      | other storage; deleted rows; columns missing in a file; other    |
-| table, at least `WORTH` bytes, and the scan    | types; many partitions or many physical column names; selective  |
-| reads at least `MIN_NATIVE_FRACTION` of them   | filters; limits, top-n, metadata-only aggregation; tables under  |
-|                                                | a policy                                                         |
+| table, at least `min_native_bytes`, and the    | types; many partitions or many physical column names; selective  |
+| scan reads at least `min_native_share` of them | filters; limits, top-n, metadata-only aggregation; tables under  |
+| (thresholds of `tamis.Tuning`)                 | a policy                                                         |
 
 If DuckDB opens the files of one scan, it also opens those of the other scans of the plan, even small ones. It computes
 sums over such files while it reads them.
@@ -39,18 +39,6 @@ from tamis.query.plan.nodes import Node, Output, TableScan
 from tamis.scan.planning.physical_names import NativeScanColumns, find_columns_with_values
 from tamis.scan.planning.projection import narrow_schema
 from tamis.types import STRING, replace_view_types, type_name
-
-MIN_NATIVE_BYTES = 16 * 1024 * 1024
-"""The minimum size in bytes: a native scan takes some ten milliseconds to open its files."""
-
-MIN_NATIVE_FRACTION = 0.3
-"""The minimum fraction of bytes in the row groups left by pruning. Above it, pruning pages costs more than it saves."""
-
-MAX_NATIVE_FILES = 512
-"""The maximum number of files, since the footer of each one is read."""
-
-MAX_NATIVE_PARTITIONS = 64
-"""The maximum number of `read_parquet` calls in a query, one for each partition."""
 
 _OPTIONS = "hive_partitioning = false, can_have_nan = true"
 """Without `can_have_nan` DuckDB trusts the maximum of a float column, and loses rows with NaN."""
@@ -106,15 +94,16 @@ def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool =
         return None
     compares_bytes = any(_is_of_bytes(column) for column in find_columns(handle.predicate))
     size = connector.properties(handle).bytes
-    worth = 1 if is_beside else MIN_NATIVE_BYTES
-    if size is not None and (size < worth or (is_beside and size >= MIN_NATIVE_BYTES)):
+    enough = source.storage.tuning.min_native_bytes
+    worth = 1 if is_beside else enough
+    if size is not None and (size < worth or (is_beside and size >= enough)):
         # The size of most handles is known by now; listing the files of a large table again would take long.
         return None
     readable = _find_readable_files(connector, handle, needed, worth, compares_bytes=compares_bytes)
     groups = None if readable is None else _write_queries(source, readable, needed)
     if readable is None or groups is None:
         return None
-    if (size is None or size >= MIN_NATIVE_BYTES) and not _reads_most(connector, handle):
+    if (size is None or size >= enough) and not _reads_most(connector, handle):
         return None
     columns = zip(handle.columns, scan.columns, strict=True)
     selected = ", ".join(
@@ -185,7 +174,7 @@ def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequen
             *(f"{constant} AS {quote_duckdb_name(name)}" for constant, name in constants),
         )
         groups.setdefault(key, []).append(f"'{path}'")
-        if len(groups) > MAX_NATIVE_PARTITIONS:
+        if len(groups) > source.storage.tuning.max_native_partitions:
             return None
     return [
         f"SELECT {', '.join(columns) or '1'} FROM read_parquet([{', '.join(own)}], {_OPTIONS})"
@@ -229,7 +218,7 @@ def _find_readable_files(
     listing = connector.listing(handle).require(needed)
     files = listing.files
     size = pc.sum(files["size"]).as_py() or 0
-    if size < worth or files.num_rows > MAX_NATIVE_FILES or not _have_all_rows(source, files):
+    if size < worth or files.num_rows > source.storage.tuning.max_native_files or not _have_all_rows(source, files):
         return None
     paths = files["path"].to_pylist()
     if any(_PATTERN.search(path) for path in paths):
@@ -303,7 +292,7 @@ def _reads_most(connector: LakeConnector, handle: LakeHandle) -> bool:
         return False
     for level in reversed(scan.plan("row_groups").report.levels):
         if level.level == "row_groups" and level.bytes_total:
-            return (level.bytes_kept or 0) >= MIN_NATIVE_FRACTION * level.bytes_total
+            return (level.bytes_kept or 0) >= handle.source.storage.tuning.min_native_share * level.bytes_total
     return False
 
 

@@ -33,23 +33,6 @@ from tamis.scan.reading.task_reader import TaskReader
 AUTO, SPARK, ARROW = "auto", "spark", "arrow"
 READERS = (AUTO, SPARK, ARROW)
 
-MAX_INSPECTED_FOOTERS = 256
-"""The footers of up to this many files are read in advance, to estimate how much a filter leaves."""
-
-MIN_BYTES_FOR_PAGES = 16 * 1024 * 1024
-MAX_SELECTIVE_SHARE = 1 / 32
-"""If a filter leaves at most this share of at least this many bytes, Arrow tasks read single pages, and the columns of
-the filter first. A native scan would read all columns of each remaining row group."""
-
-FEW_FILES = 32
-SMALL_FILE = 1024 * 1024
-"""For more files, Spark lists each in a task of its own before it reads anything, about 10 ms each. Otherwise a native
-scan is three to seven times as fast as Arrow tasks: 400 files of 500 kB took 1.3 s, against 5.3 s."""
-
-SMALL_LOCAL_FILE = 64 * 1024
-"""Local files are listed without tasks: 1,000 files of 41 kB took a native scan 3.8 s, Arrow tasks 2.8 s."""
-
-
 SAMPLED = 8
 """The page indexes of this many files are read first, to decide whether to read those of all others."""
 
@@ -126,7 +109,7 @@ def _plan_selective(wanted: ScanRequest, listing: FileListing) -> tuple[npt.NDAr
     """Return the positions of files with remaining row groups, and a page-level plan if the filter is selective."""
     groups = wanted.plan(listing, to_pages=False).row_groups
     left, first = np.unique(groups.units.file, return_index=True)
-    narrow = MAX_SELECTIVE_SHARE * (groups.report.bytes_total or 0)
+    narrow = wanted.source.storage.tuning.spark_page_max_share * (groups.report.bytes_total or 0)
     if not len(left):
         return left, None
     files = listing.take(left)
@@ -143,12 +126,15 @@ def _plan_selective(wanted: ScanRequest, listing: FileListing) -> tuple[npt.NDAr
 
 def _has_many_small_files(wanted: ScanRequest) -> bool:
     sizes = wanted.listing.files["size"]
-    small = SMALL_LOCAL_FILE if wanted.source.storage.is_local else SMALL_FILE
-    return bool(len(sizes) > FEW_FILES and (pc.sum(sizes).as_py() or 0) < small * len(sizes))
+    tuning, is_local = wanted.source.storage.tuning, wanted.source.storage.is_local
+    small = tuning.spark_small_local_file_bytes if is_local else tuning.spark_small_file_bytes
+    return bool(len(sizes) > tuning.spark_few_files and (pc.sum(sizes).as_py() or 0) < small * len(sizes))
 
 
 def _may_be_selective(wanted: ScanRequest, listing: FileListing) -> bool:
     tested = {column.path[0] for column in wanted.reader.predicate.columns}
     is_tested = bool(tested - set(wanted.source.partition_columns))
     size = pc.sum(listing.files["size"]).as_py() or 0
-    return is_tested and 0 < listing.files.num_rows <= MAX_INSPECTED_FOOTERS and size >= MIN_BYTES_FOR_PAGES
+    tuning = wanted.source.storage.tuning
+    has_few_footers = 0 < listing.files.num_rows <= tuning.spark_max_footers
+    return is_tested and has_few_footers and size >= tuning.spark_page_min_bytes

@@ -342,10 +342,6 @@ def list_in_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
 # The physical names of columns in files may differ from the logical ones, and older files may lack columns. A native
 # scan reads such files by their physical names, and renames the columns. Files with the same names are read together.
 
-MAX_LOCAL_FOOTERS = 4096
-"""The footers of up to this many files are read in this process, to check whether a native scan supports them; those of
-more files in executors."""
-
 MAX_NAME_SETS = 4
 """The number of different sets of physical column names for which native scans are used, one scan for each set."""
 
@@ -427,7 +423,7 @@ def _check_footers(
         narrow_schema(source.schema, paths), paths, source.field_names, find_columns_with_values(files)
     )
     chosen = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
-    if len(candidates) <= MAX_LOCAL_FOOTERS:
+    if len(candidates) <= source.storage.tuning.spark_max_local_footers:
         found = read_physical_names(source.storage, chosen, asked)
     elif can_serialise(source.storage):
         found = read_physical_names_in(engine, source.storage, chosen, asked, source.name)

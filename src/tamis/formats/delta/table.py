@@ -34,6 +34,7 @@ from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate
+from tamis.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,9 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> pa.Table:
         return self.snapshot.history(limit)
+
+    def with_tuning(self, tuning: Tuning) -> DeltaTable:
+        return replace(self, snapshot=replace(self.snapshot, storage=self.storage.with_tuning(tuning)))
 
     def refresh(self) -> DeltaTable:
         newest = self.snapshot.refresh()

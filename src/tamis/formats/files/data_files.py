@@ -18,9 +18,10 @@ from tamis.parquet.footer.footer import Footer, load_footer, open_reader
 from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
 from tamis.parquet.footer.matching import find_path
 from tamis.parquet.footer.statistics import find_chunk_ranges
-from tamis.parquet.reading import batch_sizes as batches
+from tamis.parquet.reading.batch_sizes import choose_batch_rows
 from tamis.parquet.reading.conform import Constants, conform_batch
 from tamis.parquet.reading.row_group_reader import decode_row_group, make_dummy_batches
+from tamis.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyarrow import orc
@@ -126,7 +127,7 @@ class DataFile:
 
     def _read_row_group(self, footer: Footer, leaves: list[int], group: int, count: int) -> Iterator[pa.RecordBatch]:
         if not leaves:
-            yield from make_dummy_batches(count)
+            yield from make_dummy_batches(count, self.storage.tuning)
             return
         metadata = footer.metadata
         ranges = find_chunk_ranges(metadata, group, leaves, size=self.size, place=self.location)
@@ -135,7 +136,8 @@ class DataFile:
         source = make_prefetched_file(fetched, self.size, self.location)
         try:
             reader = open_reader(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
-            yield from decode_row_group(reader, footer, group, leaves, source, self.size, self.location)
+            tuning = self.storage.tuning
+            yield from decode_row_group(reader, footer, group, leaves, source, self.size, self.location, tuning)
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(f"row group {group} of '{self.location}' cannot be decoded: {error}") from error
 
@@ -158,7 +160,7 @@ class DataFile:
     def _read_orc_stripes(self, file: orc.ORCFile, own: pa.Schema, wanted: _Projection) -> Iterator[pa.RecordBatch]:
         columns = [index for index, name in enumerate(own.names) if name in wanted.schema.names]
         if not columns:
-            yield from make_dummy_batches(file.nrows)
+            yield from make_dummy_batches(file.nrows, self.storage.tuning)
             return
         for stripe in range(file.nstripes):
             try:
@@ -168,7 +170,7 @@ class DataFile:
                     file, stripe, [(index, own.names[index]) for index in columns], error
                 )
                 raise
-            yield from _split_batch(found)
+            yield from _split_batch(found, self.storage.tuning)
 
     def _reject_timestamps_out_of_range(
         self, file: orc.ORCFile, stripe: int, columns: Sequence[tuple[int, str]], error: pa.ArrowInvalid
@@ -199,7 +201,9 @@ class DataFile:
                 as_type(each.combine_chunks(), own.field(at).type, self.location) for at, each in enumerate(columns)
             ]
             batch = pa.RecordBatch.from_arrays(arrays, schema=own)
-            yield from wanted.conform(_add_positions(_split_batch(batch), start), own, self.location)
+            yield from wanted.conform(
+                _add_positions(_split_batch(batch, self.storage.tuning), start), own, self.location
+            )
             start += batch.num_rows
 
 
@@ -244,8 +248,8 @@ def _add_positions(batches: Iterator[pa.RecordBatch], start: int = 0) -> Iterato
         start += batch.num_rows
 
 
-def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows = batches.choose_batch_rows(batch.num_rows, batch.nbytes)
+def _split_batch(batch: pa.RecordBatch, tuning: Tuning) -> Iterator[pa.RecordBatch]:
+    rows = choose_batch_rows(batch.num_rows, batch.nbytes, tuning)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 

@@ -21,9 +21,6 @@ from tamis.formats.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Dire
 from tamis.io.listing import FileEntry
 from tamis.types import type_from_name
 
-INFERENCE_LISTINGS = 64
-"""The approximate number of directories that discovery lists: a level with more of them is sampled evenly."""
-
 
 @dataclass(frozen=True, slots=True)
 class Branch:
@@ -56,7 +53,7 @@ def find_branch(tree: DirectoryTree) -> Branch:
     root = Branch((), (tree.storage.root,))
     waiting = [(root, root.directories[0])]
     deepest = root
-    while waiting and tree.num_listed < INFERENCE_LISTINGS:
+    while waiting and tree.num_listed < tree.storage.tuning.inference_listings:
         branch, path = waiting.pop()
         found, below = _search_directories(tree, [(branch, path)])
         if found is not None:
@@ -182,7 +179,7 @@ def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.D
     paths = [tree.storage.root]
     for level in range(max(undeclared, default=-1) + 1):
         levels_left = max(undeclared) - level + 1
-        chosen = _sample(tree, paths, (INFERENCE_LISTINGS - tree.num_listed) // levels_left)
+        chosen = _sample(tree, paths, (tree.storage.tuning.inference_listings - tree.num_listed) // levels_left)
         partitions = tree.list_children(chosen).partitions
         if level in undeclared:
             texts = pc.drop_null(pc.unique(partitions["value"]))

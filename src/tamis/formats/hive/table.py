@@ -29,6 +29,7 @@ from tamis.skipping.metadata import make_constant_bounds
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
+from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
 
 NOT_A_PARTITION_COLUMN = "not a partition column"
@@ -106,6 +107,9 @@ class HiveTable:
             has_all_columns=has_all_columns,
             reopen=reopen,
         )
+
+    def with_tuning(self, tuning: Tuning) -> HiveTable:
+        return replace(self, storage=self.storage.with_tuning(tuning))
 
     def refresh(self) -> HiveTable:
         """Open the table again, with its current directories and files."""

@@ -169,9 +169,6 @@ def _make_parents(lengths: list[int]) -> pa.Int64Array:
 
 FUNCTION = "tamis.formats.hive.tree:list_call"
 
-DIRECTORIES_PER_CALL = 256
-"""The number of directories that one call lists."""
-
 _SCHEMA = pa.schema(
     [
         ("directory", types.LONG),
@@ -196,7 +193,7 @@ class Lister:
         engine = None
         # Listing one directory takes less time than starting a job, and discovery descends one by one.
         if self.planning is not None and len(paths) > 1:
-            calls = -(-len(paths) // DIRECTORIES_PER_CALL)
+            calls = -(-len(paths) // self.storage.tuning.directories_per_call)
             engine = self.planning.choose_engine(self.storage, calls, len(paths) * SMALL_READ)
         return (
             list_directories(self.storage, paths)
@@ -207,7 +204,8 @@ class Lister:
 
 def list_directories_in(engine: Engine, storage: Storage, paths: Sequence[str]) -> list[Listing]:
     """Return the same as `list_directories`, listed by an engine."""
-    calls = [paths[start : start + DIRECTORIES_PER_CALL] for start in range(0, len(paths), DIRECTORIES_PER_CALL)]
+    most = storage.tuning.directories_per_call
+    calls = [paths[start : start + most] for start in range(0, len(paths), most)]
     what = f"list {len(paths):,} {'directory' if len(paths) == 1 else 'directories'} of {storage.uri}"
     job = Job(FUNCTION, storage_to_arguments(storage), _SCHEMA, what, storage.counters)
     batches: list[list[pa.RecordBatch]] = [[] for _ in calls]

@@ -32,6 +32,7 @@ from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate
+from tamis.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,10 @@ class IcebergTable:
 
     def history(self, limit: int | None = None) -> pa.Table:
         return read_history(self.metadata, self.version, limit)
+
+    def with_tuning(self, tuning: Tuning) -> IcebergTable:
+        relocation = replace(self.opened.relocation, storage=self.storage.with_tuning(tuning))
+        return replace(self, opened=replace(self.opened, relocation=relocation))
 
     def refresh(self) -> IcebergTable:
         """Return the table at the newest snapshot of its branch."""

@@ -38,9 +38,6 @@ _TRAILER = 8  # the length of the footer, then the magic
 _SHORTEST_FILE = len(MAGIC) + _TRAILER
 
 
-MAX_WHOLE_FILE_BYTES = 32 * 1024
-"""The size in bytes up to which a file is read completely with its footer; callers get the content for reuse."""
-
 T = TypeVar("T")
 
 
@@ -103,7 +100,7 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
     footer = footer_from_bytes(content, storage.format_path(path))
     if modified_ns is not None:
         FOOTERS.put(key, storage.filesystem, footer)
-    return footer, tail if size <= MAX_WHOLE_FILE_BYTES else None
+    return footer, tail if size <= storage.tuning.max_whole_file_bytes else None
 
 
 def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
@@ -112,7 +109,7 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
     # Readers of data check that the file is the one that was listed; for the footer alone it does not matter.
     with RangedFile(storage, path, size, modified_ns if is_immutable(modified_ns) else None) as file:
         _check_size(size, location)
-        is_short = storage.is_local and size > MAX_WHOLE_FILE_BYTES
+        is_short = storage.is_local and size > storage.tuning.max_whole_file_bytes
         tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)
         length = _read_footer_length(tail[-_TRAILER:].to_pybytes(), size, location)
         missing = length + _TRAILER - tail.size

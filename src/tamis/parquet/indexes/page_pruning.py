@@ -60,9 +60,6 @@ MAX_PREFETCHED_CHUNKS = 256
 That saves a round of requests. For more chunks the locations are read afterwards.
 """
 
-DICTIONARY_SHARE = 4
-"""A dictionary is read if it could save at least this many times its own size."""
-
 
 @dataclass(frozen=True)
 class Filter:
@@ -389,7 +386,7 @@ class RowRangePruner:
             cheap = [
                 group
                 for group, found in ranges.items()
-                if found is not None and found[1] * DICTIONARY_SHARE <= saved[group]
+                if found is not None and found[1] * self._source.storage.tuning.min_dictionary_saving <= saved[group]
             ]
             if not cheap:
                 is_there = any(found is not None for found in ranges.values())

@@ -11,17 +11,12 @@ from tamis.io.ranges import PrefetchedFile
 from tamis.parquet.footer.chunks import ChunkLayout, map_footer, read_chunk_layouts
 from tamis.parquet.footer.footer import Footer
 from tamis.parquet.reading.page_header import decode_page_header
-
-MAX_BATCH_ROWS = 128 * 1024
-"""The maximum number of rows in a batch."""
-
-MAX_BATCH_BYTES = 16 * 1024 * 1024
-"""The approximate maximum size of a batch in bytes, which limits batches of wide rows."""
+from tamis.tuning import Tuning
 
 
-def choose_batch_rows(rows: int, uncompressed: int) -> int:
+def choose_batch_rows(rows: int, uncompressed: int, tuning: Tuning) -> int:
     """Return the number of rows per batch, given that `rows` rows take `uncompressed` bytes."""
-    return max(1, min(MAX_BATCH_ROWS, MAX_BATCH_BYTES * rows // max(uncompressed, 1)))
+    return max(1, min(tuning.max_batch_rows, tuning.max_batch_bytes * rows // max(uncompressed, 1)))
 
 
 # --- Estimates of the decoded size of rows, which determine batch sizes -----------------------------------------------
@@ -46,6 +41,7 @@ def estimate_row_group_size(
     file: pa.NativeFile | PrefetchedFile,
     file_size: int,
     location: str,
+    tuning: Tuning,
 ) -> int:
     """Return the approximate decoded size of some leaves in bytes. `file` has at least the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
@@ -55,7 +51,7 @@ def estimate_row_group_size(
         size = chunk.total_uncompressed_size
         # A string in the dictionary is never longer than the chunk.
         if (
-            size * group.num_rows > MAX_BATCH_BYTES
+            size * group.num_rows > tuning.max_batch_bytes
             and chunk.has_dictionary_page
             and chunk.physical_type == "BYTE_ARRAY"
         ):

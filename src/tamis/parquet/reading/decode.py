@@ -38,7 +38,6 @@ from tamis.parquet.footer.thrift import (
     encode_list,
     encode_struct,
 )
-from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
 from tamis.parquet.reading.page_header import PageHeader, check_page_fits, decode_page_header, encode_plain_page_header
 
 
@@ -230,13 +229,17 @@ def _check_sizes(header: PageHeader, codec: int, what: str) -> None:
         )
 
 
+MAX_UNSTATED_BYTES = 16 * 1024 * 1024
+"""Pages may always decompress to this many bytes, even if the chunk states fewer."""
+
+
 def _check_uncompressed_size(headers: Sequence[PageHeader], layout: ChunkLayout, what: str) -> None:
     """Raise if pages decompress to more than the chunk states, because batches were sized by that number.
 
     Writers count differently, so a small excess is allowed.
     """
     uncompressed = sum(header.uncompressed_size for header in headers)
-    if uncompressed > max(layout.total_uncompressed_size, MAX_BATCH_BYTES):
+    if uncompressed > max(layout.total_uncompressed_size, MAX_UNSTATED_BYTES):
         raise CorruptFile(
             f"{what} has pages of {uncompressed} uncompressed bytes in a chunk of {layout.total_uncompressed_size}; "
             "write the file again"

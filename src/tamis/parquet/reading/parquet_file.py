@@ -79,7 +79,7 @@ class ParquetFile:
     def rows_of_a_batch(self, row_group: int, leaves: Iterable[int]) -> int:
         """Return the number of rows per batch for some leaves."""
         size = sum(estimate_decoded_size(self.chunk(row_group, leaf)) for leaf in leaves)
-        return choose_batch_rows(self.count_rows(row_group), size)
+        return choose_batch_rows(self.count_rows(row_group), size, self.storage.tuning)
 
     def has_page_locations(self, row_group: int, leaves: Iterable[int]) -> bool:
         """Return whether single pages of all these leaves can be read."""

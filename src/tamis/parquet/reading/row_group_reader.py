@@ -15,10 +15,10 @@ from tamis.parquet.footer.datetime_rebase import rebase_batch
 from tamis.parquet.footer.footer import Footer, check_value_count, open_reader
 from tamis.parquet.footer.leaves import FieldPath, find_leaf_indices
 from tamis.parquet.footer.statistics import find_chunk_ranges
-from tamis.parquet.reading import batch_sizes as batches
-from tamis.parquet.reading.batch_sizes import estimate_row_group_size
+from tamis.parquet.reading.batch_sizes import choose_batch_rows, estimate_row_group_size
 from tamis.parquet.reading.decode import as_bytes
 from tamis.parquet.reading.page_header import count_values
+from tamis.tuning import Tuning
 
 FEW_ROWS = 32 * 1024
 """The number of rows up to which one thread decodes a row group faster than several."""
@@ -32,6 +32,7 @@ def decode_row_group(
     source: pa.NativeFile | PrefetchedFile,
     file_size: int,
     location: str,
+    tuning: Tuning,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some leaves of a row group. `reader` reads `source`, which has the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
@@ -39,8 +40,8 @@ def decode_row_group(
     for leaf, (start, _) in zip(leaves, ranges, strict=True):
         check_value_count(footer.metadata, footer.schema, row_group, leaf, location)
         _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{location}'")
-    size = estimate_row_group_size(footer, row_group, leaves, source, file_size, location)
-    rows = batches.choose_batch_rows(group.num_rows, size)
+    size = estimate_row_group_size(footer, row_group, leaves, source, file_size, location, tuning)
+    rows = choose_batch_rows(group.num_rows, size, tuning)
     decoded = 0
     calendar = footer.schema.calendar
     is_old = [leaf in footer.schema.leaves_to_rebase for leaf in leaves]
@@ -107,7 +108,7 @@ def read_row_group(
     else:
         source = pa.BufferReader(content)
     # Computed from the size of all columns, so that batches of other columns have the same rows.
-    rows = batches.choose_batch_rows(group.num_rows, group.total_byte_size)
+    rows = choose_batch_rows(group.num_rows, group.total_byte_size, storage.tuning)
     decoded = 0
     calendar = footer.schema.calendar
     is_old = [leaf in footer.schema.leaves_to_rebase for leaf in leaves]
@@ -128,7 +129,7 @@ def read_row_group(
         )
 
 
-def make_dummy_batches(count: int) -> Iterator[pa.RecordBatch]:
+def make_dummy_batches(count: int, tuning: Tuning) -> Iterator[pa.RecordBatch]:
     """Yield batches of rows without data; a dummy column gives a batch its length."""
-    for start in range(0, count, batches.MAX_BATCH_ROWS):
-        yield pa.record_batch({"": pa.nulls(min(batches.MAX_BATCH_ROWS, count - start))})
+    for start in range(0, count, tuning.max_batch_rows):
+        yield pa.record_batch({"": pa.nulls(min(tuning.max_batch_rows, count - start))})

@@ -41,9 +41,6 @@ MAX_COMPARED_FILES = 10_000
 MAX_INSPECTED_FILES = 4
 """The number of files that are inspected, spread from the first to the last: each costs a few milliseconds."""
 
-MIN_INSPECTED_BYTES = 8 * 1024 * 1024
-"""Tables with fewer bytes are read faster than inspected."""
-
 
 def is_clustered(handle: LakeHandle, column: Column, listings: ListingCache) -> bool | None:
     """Return whether the rows that a handle reads are clustered by a column of the table; None if that is unknown."""
@@ -82,7 +79,7 @@ def _is_clustered_in_files(handle: LakeHandle, column: Column, listings: Listing
     files = listings.of(handle).files
     if FILE_FORMAT in files.column_names and not pc.all(pc.equal(files[FILE_FORMAT], PARQUET)).as_py():
         return None
-    if not files.num_rows or pc.sum(files["size"]).as_py() < MIN_INSPECTED_BYTES:
+    if not files.num_rows or pc.sum(files["size"]).as_py() < handle.source.storage.tuning.min_bytes_to_check_clustering:
         return False
     chosen = pa.array(_choose_sample(files.num_rows, MAX_INSPECTED_FILES))
     sample = files.select(["path", "size", "modified_ns"]).take(chosen).to_pylist()

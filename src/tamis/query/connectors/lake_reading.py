@@ -34,7 +34,10 @@ def read_handle(handle: LakeHandle, listings: ListingCache) -> Iterator[pa.Recor
         # A dynamic filter without keys.
         return
     elif not handle.columns:
-        yield from (batch.select([]) for batch in make_dummy_batches(build_scan(handle, listings).count()))
+        yield from (
+            batch.select([])
+            for batch in make_dummy_batches(build_scan(handle, listings).count(), handle.source.storage.tuning)
+        )
     else:
         scan = build_scan(handle, listings)
         batches = scan.to_batches() if handle.top is None else _read_top_rows(scan, handle.top)

@@ -19,6 +19,7 @@ from tamis.query.plan.nodes import Node, TableScan, transform_up, walk_plan
 from tamis.query.plan.spark_semantics import is_equivalent_on_spark
 from tamis.query.plan.time_zones import depends_on_zone
 from tamis.query.policies.protected_reading import redact_errors
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 ROUNDS_PER_NODE = 4
 """The maximum number of rounds per node of a plan. An operation moves down one step per round."""
@@ -38,6 +39,8 @@ class Context:
     """Whether the engine's session time zone is UTC, as it is for tables."""
     is_ansi: bool = True
     """Whether overflows and invalid casts are errors in the engine."""
+    tuning: Tuning = DEFAULT_TUNING
+    """The thresholds of the session."""
 
     def is_equivalent_on_engine(self, *exprs: Expr) -> bool:
         """Return whether connectors evaluate all of the expressions as the engine does."""

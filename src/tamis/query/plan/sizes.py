@@ -19,15 +19,7 @@ from tamis.query.plan.nodes import (
     walk_plan,
 )
 from tamis.query.plan.optimizer import Context
-
-MAX_BUILD_ROWS = 500_000
-"""A join side with more rows is not materialised to build a dynamic filter."""
-
-MAX_BUILD_BYTES = 64 * 1024 * 1024
-"""The same in bytes of files, if the number of rows is unknown."""
-
-MIN_SIZE_RATIO = 4
-"""A side is pruned only if it is more than this many times as large as the other: else reading all of it is fast."""
+from tamis.tuning import Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +29,18 @@ class Size:
     rows: int | None
     bytes: int | None
 
-    @property
-    def can_build(self) -> bool:
+    def can_build(self, tuning: Tuning) -> bool:
+        """Return whether a join side of this size may be read to build a dynamic filter."""
         if self.rows is not None:
-            return self.rows <= MAX_BUILD_ROWS
-        return self.bytes is not None and self.bytes <= MAX_BUILD_BYTES
+            return self.rows <= tuning.max_build_rows
+        return self.bytes is not None and self.bytes <= tuning.max_build_bytes
 
-    def is_much_smaller_than(self, other: Size) -> bool:
+    def is_much_smaller_than(self, other: Size, ratio: float) -> bool:
+        """Return whether the other size is more than `ratio` times this one, or unknown."""
         if self.rows is not None and other.rows is not None:
-            return MIN_SIZE_RATIO * self.rows < other.rows
+            return ratio * self.rows < other.rows
         if self.bytes is not None and other.bytes is not None:
-            return MIN_SIZE_RATIO * self.bytes < other.bytes
+            return ratio * self.bytes < other.bytes
         return True
 
     @property

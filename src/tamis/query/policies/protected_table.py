@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from tamis.query.policies.protected_reading import REVEALING_ERRORS, UNREADABLE,
 from tamis.query.policies.protected_scan import ProtectedScan, visible_schema
 from tamis.scan.scan import ScanRequest
 from tamis.table import Table, TableDescription, source_of
+from tamis.tuning import Tuning, check_tuning
 
 
 def policy_names_of(source: TableSource) -> tuple[str, ...]:
@@ -135,12 +137,14 @@ class ProtectedTable:
         limit: int | None = None,
         *,
         levels: Collection[str] = LEVELS,
+        tuning: Tuning | None = None,
     ) -> ProtectedScan:
         """Return a lazy scan of the visible rows for which `where` is TRUE."""
-        return self._scan(ScanRequest.parse(where, columns, limit, levels))
+        source = self._source if tuning is None else self._source.with_tuning(check_tuning(tuning))
+        return self._scan(source, ScanRequest.parse(where, columns, limit, levels))
 
-    def _scan(self, request: ScanRequest) -> ProtectedScan:
-        return ProtectedScan(self._source, self._policy(), request, self._scan)
+    def _scan(self, source: TableSource, request: ScanRequest) -> ProtectedScan:
+        return ProtectedScan(source, self._policy(), request, partial(self._scan, source))
 
     def refresh(self) -> ProtectedTable:
         """Return the table at its newest version, under the same policies."""

@@ -43,10 +43,6 @@ from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.reading.run import Run, check_files, estimate_bytes
 from tamis.skipping.metadata import ROW_COUNT, metadata_names
 
-MAX_FILES_PER_ROUND = 1024
-MIN_FILES_PER_ROUND = 16
-"""The number of files that are planned together; fewer if the first may show that the others do not matter."""
-
 Bits = npt.NDArray[np.bool_]
 
 
@@ -128,7 +124,11 @@ class _Aggregator:
 
     def _answer_row_groups(self, rest: FileListing, run: Run) -> Iterator[_Boundary]:
         """Yield the row groups that footers cannot answer for."""
-        count = MIN_FILES_PER_ROUND if self._may_skip else MAX_FILES_PER_ROUND
+        count = (
+            self._planner.storage.tuning.min_files_per_round
+            if self._may_skip
+            else self._planner.storage.tuning.max_files_per_round
+        )
         while rest.files.num_rows:
             if self._may_skip:
                 rest = self._drop_beaten(rest)
@@ -136,7 +136,7 @@ class _Aggregator:
                     return
             yield self._answer_some(rest.slice(0, count), run)
             rest = rest.slice(count, max(0, rest.files.num_rows - count))
-            count = min(2 * count, MAX_FILES_PER_ROUND)
+            count = min(2 * count, self._planner.storage.tuning.max_files_per_round)
 
     def _answer_some(self, listing: FileListing, run: Run) -> _Boundary:
         row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
@@ -177,7 +177,7 @@ class _Aggregator:
             tasks = check_files(tasks, self._planner.storage)
         for found in run_tasks(tasks, compute, estimate_bytes):
             waiting += found
-            if len(waiting) >= MAX_FILES_PER_ROUND:
+            if len(waiting) >= self._planner.storage.tuning.max_files_per_round:
                 waiting = [self._partials.merge(waiting)]
         self._found += waiting
 

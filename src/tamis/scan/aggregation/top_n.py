@@ -28,10 +28,6 @@ from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.reading.run import Run, estimate_bytes
 
-MIN_FILES_PER_ROUND = 16
-MAX_FILES_PER_ROUND = 1024
-"""The number of files that are planned together, in the order of their bounds."""
-
 
 def read_top_rows(
     planner: ScanPlanner, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
@@ -94,7 +90,7 @@ class _TopRowsReader:
         """Yield the tasks, planned lazily, until no further row can be among the first n."""
         bounds = self._file_bounds(listing)
         order = bounds.sort_units()
-        start, count = 0, MIN_FILES_PER_ROUND
+        start, count = 0, self._planner.storage.tuning.min_files_per_round
         while start < len(order):
             chosen = order[start : start + count]
             chosen = chosen[self._may_reach(bounds)[chosen]]
@@ -102,7 +98,7 @@ class _TopRowsReader:
                 return
             yield from self._plan_groups(listing.take(chosen), run)
             start += count
-            count = min(2 * count, MAX_FILES_PER_ROUND)
+            count = min(2 * count, self._planner.storage.tuning.max_files_per_round)
 
     def _file_bounds(self, listing: FileListing) -> UnitPositions:
         files = np.arange(listing.files.num_rows)

@@ -36,9 +36,6 @@ from tamis.skipping.prune import ConjunctOutcome
 
 FUNCTION = "tamis.scan.planning.slices:plan_slice"
 
-FILES_PER_SLICE = 1024
-"""The number of files in a slice."""
-
 _FILE_COLUMNS = ("path", "size", "modified_ns")
 _OTHER_FORMAT_COLUMNS = (FILE_FORMAT, "num_records", IDENTITY_VALUES)
 _NUMBERS = pa.list_(types.LONG)
@@ -117,12 +114,13 @@ class SlicePlanner:
 def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planning | None, name: str) -> Planned:
     """Plan all files of a listing, in the engine that `planning` chooses or in this process."""
     count = listing.files.num_rows
-    slices = [listing.slice(start, FILES_PER_SLICE) for start in range(0, count, FILES_PER_SLICE)]
+    most = planner.storage.tuning.files_per_slice
+    slices = [listing.slice(start, most) for start in range(0, count, most)]
     engine = None
     # Indexed files cost almost nothing to plan.
     unknown = count if planner.index is None else count - int(planner.index.has_entries(listing.files).sum())
     if planning is not None and unknown:
-        count_of_slices = -(-unknown // FILES_PER_SLICE)
+        count_of_slices = -(-unknown // most)
         engine = planning.choose_engine(planner.storage, count_of_slices, unknown * SMALL_READ)
     if engine is not None:
         return _concatenate_plans(_plan_in_engine(engine, planner, slices, name))
@@ -297,10 +295,7 @@ def _decode_report(given: Mapping[str, Any]) -> LevelReport:
 
 LEVELS_BELOW = ("bloom", "pages", "dictionary")
 
-MIN_BYTES_TO_PRUNE_PAGES = 256 * 1024
-"""A row group with fewer needed bytes is read whole: reading its page index would cost as much."""
-
-READ_WHOLE = f"read whole: row groups under {MIN_BYTES_TO_PRUNE_PAGES // 1024} KiB"
+READ_WHOLE = "read whole: row groups under {kib} KiB"
 
 
 @dataclass(frozen=True)
@@ -318,14 +313,14 @@ class PageLevels:
         """Return the remaining parts of row groups, and the metrics of each level."""
         enabled = [level for level in LEVELS_BELOW if level in self.levels]
         units = row_groups.units
-        asked = row_groups.residual.any(axis=1) & (units.bytes >= MIN_BYTES_TO_PRUNE_PAGES)
+        asked = row_groups.residual.any(axis=1) & (units.bytes >= self.storage.tuning.min_bytes_to_prune_pages)
         if FILE_FORMAT in files.column_names:
             asked &= is_parquet(files)[units.file]
         if not enabled:
             return row_groups, []
         if not asked.any():
             if row_groups.residual.any():
-                row_groups.report.note = READ_WHOLE
+                row_groups.report.note = READ_WHOLE.format(kib=self.storage.tuning.min_bytes_to_prune_pages // 1024)
             return row_groups, []
         wanted = np.unique(units.file[asked])
         chosen = take_rows(files, wanted)

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from tamis.formats.source import FileListing
 from tamis.io.listing import check_unchanged
 from tamis.io.storage import Storage
-from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
 from tamis.scan.planning.projection import Path, reject_unsupported_types
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.tasks import MAX_TASKS_PER_GROUP, ScanTask, group_tasks
@@ -19,6 +18,7 @@ from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.report.report import add_level
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.prune import ConjunctOutcome
+from tamis.tuning import DEFAULT_TUNING
 
 _FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_ns", pa.int64())])
 
@@ -105,7 +105,7 @@ def check_files(tasks: Iterable[list[ScanTask]], storage: Storage) -> Iterator[l
 def estimate_bytes(tasks: list[ScanTask]) -> int:
     """Estimate the bytes that tasks hold while they are read: their column chunks, and about three decoded batches."""
     size = sum(task.bytes for task in tasks)
-    return size + 3 * min(MAX_BATCH_BYTES, 8 * size)
+    return size + 3 * min(DEFAULT_TUNING.max_batch_bytes, 8 * size)
 
 
 class Run:

@@ -42,13 +42,8 @@ from tamis.scan.planning.tasks import ScanTask, cast_partition_value
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.reading.residual import Residual
 from tamis.skipping.predicate import Predicate
+from tamis.tuning import Tuning
 from tamis.types import replace_view_types
-
-MAX_SHARE_BY_PAGES = 0.5
-"""If a larger share of a row group is selected, all pages are read: one pass is faster than many small reads."""
-
-MAX_SELECTIVITY_TO_FILTER_FIRST = 0.02
-"""If a larger share of rows matches, most pages hold one of them, and all columns are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +160,7 @@ class TaskReader:
         if task.content is not None:
             return _Strategy.ROW_GROUPS
         if task.selection is not None:
-            is_small = task.selection.row_count <= MAX_SHARE_BY_PAGES * task.selection.total
+            is_small = task.selection.row_count <= self.storage.tuning.max_share_by_pages * task.selection.total
             return _Strategy.PAGES if is_small else _Strategy.ROW_GROUPS
         return (
             _Strategy.FILTER_FIRST
@@ -181,7 +176,7 @@ class TaskReader:
         """
         if not projection or not self.may_filter_first:
             return False
-        if self._selectivity.matched > MAX_SELECTIVITY_TO_FILTER_FIRST * self._selectivity.rows:
+        if self._selectivity.matched > self.storage.tuning.max_selectivity_to_filter_first * self._selectivity.rows:
             return False
         source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns, self.names)
         tested = set(self._reading(task.residual, ()).find_leaves(source.footer.schema))
@@ -190,7 +185,7 @@ class TaskReader:
         ]
         chunks = [source.chunk(task.row_group, leaf) for leaf in others]
         paged = sum(chunk.total_compressed_size for chunk in chunks if chunk.offset_index is not None)
-        return paged > MIN_BYTES_FOR_SECOND_READ[self.storage.is_local] and _can_assemble(source.footer.schema, others)
+        return paged > get_min_bytes_for_second_read(self.storage) and _can_assemble(source.footer.schema, others)
 
     def _read_filtered_first(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows: read the filter's columns, then only the pages of the others that they need."""
@@ -289,16 +284,16 @@ class TaskReader:
         wanted = file.reading.file_schema
         names = None if self.names is None else self.names.for_file(file.footer.schema.physical_arrow, location)
         constants = file.reading.find_absent_constants(file.tasks[0], file.footer.schema)
-        for decoded in _decode_row_groups(file, location):
+        for decoded in _decode_row_groups(file, location, self.storage.tuning):
             batch = decoded if names is None or not file.leaves else names.rename_batch(decoded)
             # A batch without columns would lose its length.
             is_conformed = not wanted.names or batch.schema.equals(wanted)
             yield batch if is_conformed else conform_batch(batch, wanted, constants, f"'{location}'", self.names)
 
 
-def _decode_row_groups(file: _Fetched, location: str) -> Iterator[pa.RecordBatch]:
+def _decode_row_groups(file: _Fetched, location: str, tuning: Tuning) -> Iterator[pa.RecordBatch]:
     if file.source is None:
-        yield from make_dummy_batches(sum(task.row_count for task in file.tasks))
+        yield from make_dummy_batches(sum(task.row_count for task in file.tasks), tuning)
         return
     row_group = file.tasks[0].row_group
     try:
@@ -306,7 +301,9 @@ def _decode_row_groups(file: _Fetched, location: str) -> Iterator[pa.RecordBatch
         reader = open_reader(file.source, **options)
         for task in file.tasks:
             row_group = task.row_group
-            decoded = decode_row_group(reader, file.footer, row_group, file.leaves, file.source, task.size, location)
+            decoded = decode_row_group(
+                reader, file.footer, row_group, file.leaves, file.source, task.size, location, tuning
+            )
             yield from decoded if task.selection is None else _select(decoded, task.selection)
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"row group {row_group} of '{location}' cannot be decoded: {to_one_line(error)}") from error
@@ -432,9 +429,11 @@ def _reject_shredded_variants(table: pa.Schema, schema: FileSchema, paths: Colle
 # Rows are read in parts, so that memory stays bounded. Of each part the filter's columns are read first if that saves
 # more than it costs: rows that the filter rejects need no other column (late materialisation).
 
-MIN_BYTES_FOR_SECOND_READ = {True: 64 * 1024, False: 2 * 1024 * 1024}
-"""The bytes of other columns that are worth a second round of requests, locally (True) and remotely: a remote request
-waits about 30 ms, in which a connection moves about as much; a local one costs as much as decoding 64 KiB."""
+
+def get_min_bytes_for_second_read(storage: Storage) -> int:
+    """Return the bytes of other columns that are worth a second round of requests."""
+    tuning = storage.tuning
+    return tuning.min_local_bytes_for_second_read if storage.is_local else tuning.min_bytes_for_second_read
 
 
 class PagedRowReader:
@@ -487,7 +486,7 @@ class PagedRowReader:
     ) -> bool:
         """Return whether reading these columns after the others may save more than another round costs."""
         size = sum(pages[leaf].count_bytes_for(selection) for name in columns for leaf in self._leaves.get(name, ()))
-        return size > MIN_BYTES_FOR_SECOND_READ[self._source.storage.is_local]
+        return size > get_min_bytes_for_second_read(self._source.storage)
 
     def _read_columns(
         self, file: RangedFile, pages: Mapping[int, LeafPages], columns: Sequence[str], selection: RowSelection

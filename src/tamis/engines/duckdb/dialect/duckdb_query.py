@@ -66,6 +66,7 @@ from tamis.query.sql.parameters import Arguments
 from tamis.query.sql.planner import PlannedQuery
 from tamis.query.sql.scopes import Field
 from tamis.query.sql.sources import PlannedSource, Tables
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 _PRUNING_TYPES = (bool, int, float, str, Decimal, date, datetime)
 """Types of parameter values that a scan compares as DuckDB does."""
@@ -82,6 +83,7 @@ class DuckdbQuery(CompiledQuery):
         rules: Rules = True,
         *,
         arguments: Arguments | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"expected a query as SQL text, found {text!r}")
@@ -93,7 +95,7 @@ class DuckdbQuery(CompiledQuery):
         refuse_surrogates(text)
         self.text = text
         self._tables = tables
-        self._context = Context(connectors)
+        self._context = Context(connectors, tuning=tuning)
         self._switched_off = disabled_rules(rules)
         with open_parser_connection() as connection:
             self._syntax = read_syntax(text, connection)

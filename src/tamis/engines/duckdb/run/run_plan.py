@@ -36,7 +36,6 @@ from tamis.query.connectors.connector import Connector, conform_batch
 from tamis.query.connectors.lake_handle import find_integer_sums
 from tamis.query.engine import UntranslatableQuery
 from tamis.query.plan.nodes import Node, TableScan, Values, get_outputs
-from tamis.query.plan.sizes import MAX_BUILD_ROWS
 from tamis.query.plan.to_sql import PrintedPlan, print_plan
 from tamis.query.policies.protected_reading import (
     check_protected,
@@ -45,13 +44,10 @@ from tamis.query.policies.protected_reading import (
     read_protected_batches,
 )
 from tamis.query.policies.reach import refuse_other_tables
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 BATCH_ROWS = 65_536
 """The number of rows in a batch of the result."""
-
-MAX_MATERIALISED_BYTES = 2 * 1024 * 1024
-"""Native scans of at most this many bytes are materialised first if the query joins several tables: DuckDB orders joins
-better by the statistics of its own tables than by those of Parquet files."""
 
 _NO_COLUMN = "nothing"
 
@@ -67,10 +63,12 @@ class RunningQuery:
         explain: Callable[[BaseException], BaseException] | None = None,
         *,
         is_guarded: bool = False,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         """`explain` turns an error that the engine raises while running into one about the query. A query that
         `is_guarded` by policies may read its leaves and nothing else."""
         self._explain = explain or _explain_error
+        self._tuning = tuning
         self._failures: list[BaseException] = []
         check_protected(plan)
         printed = print_plan(plan, expression=to_engine_sql, is_leaf=is_protected)
@@ -115,7 +113,7 @@ class RunningQuery:
                 self._create("VIEW", name, _query_with_names(leaf, *held[key]))
                 continue
             if name in own:
-                is_held = own[name].size <= MAX_MATERIALISED_BYTES and beside > 1
+                is_held = own[name].size <= self._tuning.max_materialised_bytes and beside > 1
                 self._create("TABLE" if is_held else "VIEW", name, own[name].query)
             else:
                 is_held = self._register(name, leaf, connectors, beside=beside)
@@ -143,7 +141,7 @@ class RunningQuery:
             return False
         self._connection.register(f"{name}_stream", relation)
         stream = _query_with_integer_sums(f"{name}_stream", sums)
-        is_held = rows is not None and rows <= MAX_BUILD_ROWS and beside > 1
+        is_held = rows is not None and rows <= self._tuning.max_materialised_rows and beside > 1
         if is_held:
             self._create("TABLE", name, stream)
         else:

@@ -20,7 +20,6 @@ from tamis.io.listing import find_file
 from tamis.io.storage import Storage
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.leaves import FieldPath, find_leaf_indices
-from tamis.parquet.reading.batch_sizes import MAX_BATCH_ROWS
 from tamis.parquet.reading.row_group_reader import read_row_group
 
 KeepRowGroup = Callable[[Footer, int], bool]
@@ -97,6 +96,10 @@ def _read_adds(
                 yield add
 
 
+_MAX_LOOK_UP = 128 * 1024
+"""The number of actions from which on one look-up filters them."""
+
+
 def _drop_touched(adds: Iterator[pa.StructArray], touched: pa.Array) -> Iterator[pa.StructArray]:
     """Yield the actions of files that no newer commit adds or removes.
 
@@ -106,7 +109,7 @@ def _drop_touched(adds: Iterator[pa.StructArray], touched: pa.Array) -> Iterator
     waiting: list[pa.StructArray] = []
     for add in adds:
         waiting.append(add)
-        if sum(map(len, waiting)) >= min(MAX_BATCH_ROWS, len(touched) // 4):
+        if sum(map(len, waiting)) >= min(_MAX_LOOK_UP, len(touched) // 4):
             yield from _filter_touched(waiting, touched)
             waiting = []
     if waiting:

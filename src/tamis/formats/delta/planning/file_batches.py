@@ -33,9 +33,6 @@ from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
 FILE_BATCH_CACHE = WeightedCache(capacity=512 * 1024 * 1024)
 """The files of logs that this process has read and decoded."""
 
-MIN_SHARE_TO_DECODE_ALL = 0.25
-"""Where a plan needs at least this share of a batch's files, the statistics of the whole batch are decoded."""
-
 STATISTICS_BYTES_PER_FILE = 64
 """The approximate size of a column's decoded statistics, per file."""
 
@@ -146,7 +143,7 @@ class FileBatch:
             else:
                 found |= own
         if missing:
-            rows = None if log.decode_all or len(wanted) >= MIN_SHARE_TO_DECODE_ALL * self.rows else wanted
+            rows = None if len(wanted) >= log.min_share_to_decode_all * self.rows else wanted
             decoded = self._decode([column for column in missing if column is not None], rows, log)
             for column in missing:
                 new = DecodedStatistics(rows, _select_column(decoded, column))
@@ -208,8 +205,8 @@ class LogColumns(Protocol):
     """Access of a batch of files to columns of the log."""
 
     @property
-    def decode_all(self) -> bool:
-        """Whether to decode the statistics of all files of a batch where only some are needed."""
+    def min_share_to_decode_all(self) -> float:
+        """The share of a batch's files from which on the statistics of the whole batch are decoded."""
         ...
 
     def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch: ...
@@ -228,7 +225,7 @@ class ReadColumns:
     """Columns of the log that are in memory because they were just read."""
 
     read: pa.RecordBatch | None
-    decode_all: bool = False
+    min_share_to_decode_all: float
 
     def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
         assert self.read is not None, "the batch was done"
@@ -249,15 +246,15 @@ class LazyLogColumns:
 
     def __init__(self, part: FilePart, *, decode_all: bool = False) -> None:
         self._part = part
-        self._decode_all = decode_all
+        self._min_share = 0.0 if decode_all else part.storage.tuning.min_share_to_decode_all
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._batch: pa.RecordBatch | None = None
         self._number = -1
         self._columns: Sequence[str] | None = None
 
     @property
-    def decode_all(self) -> bool:
-        return self._decode_all
+    def min_share_to_decode_all(self) -> float:
+        return self._min_share
 
     def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
         is_past = number < self._number or (number == self._number and self._batch is None)
@@ -308,7 +305,7 @@ def read_batches(
 ) -> Iterator[tuple[FileBatch, LogColumns]]:
     """Yield the batches of a part as they are read, each with the columns of the log that were read for it."""
     for number, batch in enumerate(part.read_source(columns, keep_row_group)):
-        yield _make_batch(number, metadata, batch), ReadColumns(batch)
+        yield _make_batch(number, metadata, batch), ReadColumns(batch, part.storage.tuning.min_share_to_decode_all)
 
 
 def _make_batch(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBatch:

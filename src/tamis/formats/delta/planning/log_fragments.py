@@ -20,10 +20,9 @@ from tamis.formats.delta.log.actions import ADD
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.formats.delta.log.replay import FileChanges, is_untouched, make_action_keys
 from tamis.io.storage import Storage
-from tamis.parquet.reading.batch_sizes import MAX_BATCH_ROWS
 
-MOST_STATISTICS_BYTES = 1024 * 1024 * 1024
-"""The most bytes of JSON statistics in one batch of the files that commits add."""
+FILES_PER_BATCH = 128 * 1024
+"""The maximum number of files of a log in one batch."""
 
 KEY_COLUMNS = ("path", "deletion_vector")
 """The columns that `FilePart.live` needs."""
@@ -96,11 +95,11 @@ class FilePart:
                 touched=touched,
                 keep_row_group=keep_row_group,
             )
-        return _read_changes(self.changes, columns, touched)
+        return _read_changes(self.changes, columns, touched, self.storage.tuning.max_statistics_bytes)
 
 
 def _read_changes(
-    changes: FileChanges, columns: Collection[Column], touched: pa.Array | None
+    changes: FileChanges, columns: Collection[Column], touched: pa.Array | None, max_statistics_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     names = {column if isinstance(column, str) else column[0] for column in columns}
     table = changes.added.select([name for name in ADD.names if name in names] or ["path"])
@@ -109,22 +108,22 @@ def _read_changes(
         table = table.filter(stays)
     # Split by the row counts and JSON sizes of all files, not at chunk boundaries, so that batches of other columns
     # have the same rows.
-    for start, end in pairwise(_find_cuts(changes, stays)):
+    for start, end in pairwise(_find_cuts(changes, stays, max_statistics_bytes)):
         (batch,) = table.slice(start, end - start).combine_chunks().to_batches()
         yield batch
 
 
-def _find_cuts(changes: FileChanges, stays: pa.ChunkedArray | None) -> list[int]:
+def _find_cuts(changes: FileChanges, stays: pa.ChunkedArray | None, max_bytes: int) -> list[int]:
     """Return the boundaries of batches: an Arrow string array holds at most 2 GiB, and statistics may be long."""
     texts = changes.added["stats"]
     rows = len(texts) if stays is None else pc.sum(stays).as_py() or 0
-    if texts.nbytes <= MOST_STATISTICS_BYTES:
-        return [*range(0, rows, MAX_BATCH_ROWS), rows] if rows else []
+    if texts.nbytes <= max_bytes:
+        return [*range(0, rows, FILES_PER_BATCH), rows] if rows else []
     lengths = pc.fill_null(pc.binary_length(texts if stays is None else texts.filter(stays)), 0)
     ends = np.cumsum(lengths.to_numpy().astype(np.int64))
     cuts = [0]
     while cuts[-1] < rows:
         before = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
-        fits = int(np.searchsorted(ends, before + MOST_STATISTICS_BYTES, side="right"))
-        cuts.append(min(max(fits, cuts[-1] + 1), cuts[-1] + MAX_BATCH_ROWS))
+        fits = int(np.searchsorted(ends, before + max_bytes, side="right"))
+        cuts.append(min(max(fits, cuts[-1] + 1), cuts[-1] + FILES_PER_BATCH))
     return cuts

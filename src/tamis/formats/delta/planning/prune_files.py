@@ -93,10 +93,6 @@ PRUNED_FILE_SCHEMA = pa.schema(
 FEW_FILES = 10_000
 """Up to this many files, their cached statistics are gathered faster than another thread starts."""
 
-MOST_FILES_WHILE_READING = 64 * 1024
-MOST_CACHED_FILES_TOGETHER = 1024 * 1024
-"""How many files are pruned together: while they are read, with their JSON statistics in memory, and from the cache."""
-
 Unit = tuple[FilePart, FileBatch, LogColumns]
 
 
@@ -126,7 +122,7 @@ class PartPruner:
         keep_row_group = None if skipper is None else skipper.keeps
         for batch, log in read_batches(part, self._metadata, self._request.columns, keep_row_group):
             waiting.append((part, batch, log))
-            if sum(each.rows for _, each, _ in waiting) >= MOST_FILES_WHILE_READING:
+            if sum(each.rows for _, each, _ in waiting) >= part.storage.tuning.max_files_while_reading:
                 found.append(self._prune_together(waiting))
                 waiting = []
             weight += batch.weight
@@ -169,7 +165,7 @@ class PartPruner:
         for part, batches in parts:
             log = LazyLogColumns(part, decode_all=decode_all)
             waiting += [(part, batch, log) for batch in batches]
-            if sum(each.rows for _, each, _ in waiting) >= MOST_CACHED_FILES_TOGETHER:
+            if sum(each.rows for _, each, _ in waiting) >= part.storage.tuning.max_cached_files_together:
                 yield self._prune_together(waiting)
                 waiting = []
         if waiting:

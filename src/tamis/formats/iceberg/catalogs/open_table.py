@@ -37,6 +37,7 @@ from tamis.io.location import Location
 from tamis.io.other_stores import with_other_stores
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import is_storage_option
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 _S3_PREFIX, _CLIENT_PREFIX = "s3.", "client."
 _CREDENTIALS = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
@@ -52,20 +53,24 @@ def open_in_catalog(
     *,
     relocate: bool = True,
     allow_outside: bool = False,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> OpenedTable:
     """Open `namespace.table` of a catalog: one of pyiceberg's, or the properties or the name of one."""
     opened = open_catalog(catalog)
     found = _find_table(opened, identifier)
     metadata = _read_metadata(found, storage_options)
     moved_to = _find_moved_folder(metadata, found, storage_options)
-    folder = (moved_to or _open_storage(metadata.location, found, storage_options)).with_outside_links(allow_outside)
+    folder = moved_to or _open_storage(metadata.location, found, storage_options)
+    folder = folder.with_outside_links(allow_outside).with_tuning(tuning)
     folder = with_other_stores(folder) if allow_outside else folder
     relocation = Relocation(folder, metadata.location, allow_outside)
     if moved_to is not None and not relocate:
         relocation.reject_moved()
 
     def reopen() -> OpenedTable:
-        return open_in_catalog(identifier, opened, storage_options, relocate=relocate, allow_outside=allow_outside)
+        return open_in_catalog(
+            identifier, opened, storage_options, relocate=relocate, allow_outside=allow_outside, tuning=tuning
+        )
 
     names = (identifier, f"{opened.name}.{identifier}")
     return OpenedTable(metadata, relocation, reopen, Catalog.table_name_from(identifier), names)

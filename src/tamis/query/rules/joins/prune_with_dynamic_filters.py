@@ -1,14 +1,15 @@
 """Dynamic filters: run the smaller side of a join first, and prune the scans of the other side by its keys.
 
-The rule marks a join: `prunes` names the side to prune. The executor runs the other side first, and calls `pruned` with
-the keys it found to get the marked side with dynamic filters. For each criterion, the filter is
+The rule marks a join: `dynamic_filter_side` names the side to prune. The executor runs the other side first, and calls
+`push_dynamic_filters` with the keys it found to get the marked side with dynamic filters. For each criterion, the
+filter is
 
-- an IN list of all keys, if there are at most `MAX_LISTED_KEYS`;
-- else up to `MAX_KEY_RANGES` ranges that contain all keys, split at the widest gaps between keys.
+- an IN list of all keys, if there are at most `Tuning.max_listed_keys`;
+- else up to `Tuning.max_key_ranges` ranges that contain all keys, split at the widest gaps between keys.
 
-Both prune partitions, files, row groups and pages. Rows are tested with lists of up to `MAX_TESTED_KEYS` keys. For more
-keys, a Bloom join filter (see `tamis.scan.reading.bloom_join_filter`) drops most rows, if the keys are numbers or
-timestamps.
+Both prune partitions, files, row groups and pages. Rows are tested with lists of up to `Tuning.max_tested_keys` keys.
+For more keys, a Bloom join filter (see `tamis.scan.reading.bloom_join_filter`) drops most rows, if the keys are numbers
+or timestamps.
 
 Which side may be pruned depends on the join kind: never the side whose unmatched rows an outer join keeps. Pruning pays
 off if the table is much larger than the other side and clustered by the key: by its partitions, by the bounds of its
@@ -48,10 +49,11 @@ from tamis.query.plan.nodes import (
     replace_sources,
 )
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.sizes import MAX_BUILD_ROWS, Size, estimate_size, is_filtered
+from tamis.query.plan.sizes import Size, estimate_size, is_filtered
 from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.query.rules.scan_expressions import ScanNames
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 Side: TypeAlias = OneOf["left", "right"]
 
@@ -86,7 +88,7 @@ def _choose_side(join: Join, context: Context) -> Side | None:
         own, other = (join.left, join.right) if side == "left" else (join.right, join.left)
         size = estimate_size(other, context)
         # The keys of an unfiltered table rarely prune anything.
-        if not size.can_build or not is_filtered(other, context):
+        if not size.can_build(context.tuning) or not is_filtered(other, context):
             continue
         scans = [
             scan
@@ -95,7 +97,10 @@ def _choose_side(join: Join, context: Context) -> Side | None:
             if may_prune(scan, column, context)
         ]
         # Compare with what the scans read, not with the number of rows that joins produce.
-        if any(size.is_much_smaller_than(estimate_size(scan, context)) for scan in scans):
+        if any(
+            size.is_much_smaller_than(estimate_size(scan, context), context.tuning.min_join_size_ratio)
+            for scan in scans
+        ):
             sides.append((size, side))
     if not sides:
         return None
@@ -126,9 +131,9 @@ def push_dynamic_filters(join: Join, keys: pa.Table, context: Context) -> Node:
         target = strip_widening_casts(pair[0] if join.dynamic_filter_side == "left" else pair[1])
         if not isinstance(target, Column):
             continue
-        predicate = build_key_predicate(target, keys.column(number))
+        predicate = build_key_predicate(target, keys.column(number), context.tuning)
         if predicate is not None:
-            found = _DynamicFilter(predicate, build_bloom_filter(target, keys.column(number)))
+            found = _DynamicFilter(predicate, build_bloom_filter(target, keys.column(number), context.tuning))
             side = _push_dynamic_filter(side, target, found, context) or side
     return side
 
@@ -245,11 +250,11 @@ def _rewrite_for(predicate: Expr, column: Column, other: Column) -> Expr | None:
     return None if len(column.path) > 1 else substitute(predicate, {column.path[0]: other})
 
 
-def _is_tested_by_row(predicate: Expr) -> bool:
+def _is_tested_by_row(predicate: Expr, max_keys: int) -> bool:
     """Return whether a predicate is cheap enough to test each row: an equality or a short IN list."""
     match predicate:
         case Call("in", (_, *items)):
-            return len(items) <= MAX_TESTED_KEYS
+            return len(items) <= max_keys
         case Call("or" | "and"):
             return False
         case _:
@@ -264,7 +269,11 @@ def _push_into_scan(scan: TableScan, column: Column, dynamic: _DynamicFilter, co
     connector = context.connector(scan.connector)
     names = ScanNames.of(scan, context)
     predicate = names.to_handle_expr(dynamic.predicate)
-    handle = None if _is_tested_by_row(predicate) else connector.push_pruning(scan.handle, predicate)
+    handle = (
+        None
+        if _is_tested_by_row(predicate, context.tuning.max_tested_keys)
+        else connector.push_pruning(scan.handle, predicate)
+    )
     if handle is None:
         pushed = connector.push_filter(scan.handle, predicate)
         # A residual filter, or extra columns for one, would be of no use here.
@@ -277,17 +286,10 @@ def _push_into_scan(scan: TableScan, column: Column, dynamic: _DynamicFilter, co
 
 # --- Dynamic filters of joins: predicates on a join column, built from the key values of the other side ---------------
 
-MAX_LISTED_KEYS = 1000
-"""Up to this many keys become an IN list. More become ranges: comparing each with row group bounds costs too much."""
 
-MAX_TESTED_KEYS = 100
-"""Rows are tested with IN lists of up to this many keys. More keys only prune, and feed a Bloom join filter."""
-
-MAX_KEY_RANGES = 16
-"""The most ranges of a predicate. Building each takes about 2 ms, before anything is pruned."""
-
-
-def build_key_predicate(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
+def build_key_predicate(
+    column: Column, keys: pa.Array | pa.ChunkedArray, tuning: Tuning = DEFAULT_TUNING
+) -> Expr | None:
     """Return a predicate that is TRUE wherever a column equals one of the keys; None if the type is not supported.
 
     NULL keys match nothing. Floats are not supported, because 0.0 equals -0.0 and NaN equals itself.
@@ -301,19 +303,22 @@ def build_key_predicate(column: Column, keys: pa.Array | pa.ChunkedArray) -> Exp
     if not len(distinct):
         return FALSE
     ordered = distinct.take(pc.array_sort_indices(distinct))
-    if len(ordered) <= MAX_LISTED_KEYS:
+    if len(ordered) <= tuning.max_listed_keys:
         items = tuple(_to_literal(value) for value in ordered)
         return Call("=", (column, items[0])) if len(items) == 1 else Call("in", (column, *items))
-    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in _split_into_ranges(ordered)))
+    ranges = _split_into_ranges(ordered, tuning.max_key_ranges)
+    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in ranges))
 
 
-def build_bloom_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> BloomJoinFilter | None:
+def build_bloom_filter(
+    column: Column, keys: pa.Array | pa.ChunkedArray, tuning: Tuning = DEFAULT_TUNING
+) -> BloomJoinFilter | None:
     """Return a Bloom join filter of the keys; None if an IN list suffices or the type is not supported."""
     values = _cast_keys(keys, column.type)
     if values is None or not BloomJoinFilter.can_hold(values.type):
         return None
     distinct = pc.unique(values)
-    return BloomJoinFilter(distinct) if len(distinct) > MAX_TESTED_KEYS else None
+    return BloomJoinFilter(distinct) if len(distinct) > tuning.max_tested_keys else None
 
 
 def _cast_keys(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) -> pa.Array | None:
@@ -350,13 +355,13 @@ def _between(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
     return and_(Call(">=", (column, _to_literal(first))), Call("<=", (column, _to_literal(last))))
 
 
-def _split_into_ranges(ordered: pa.Array) -> list[tuple[int, int]]:
-    """Return the positions of the first and last key of each range, split at the widest gaps."""
+def _split_into_ranges(ordered: pa.Array, most: int) -> list[tuple[int, int]]:
+    """Return the positions of the first and last key of each of at most `most` ranges, split at the widest gaps."""
     cuts = np.zeros(0, np.int64)
     numbers = _to_numbers(ordered)
     if numbers is not None:
         gaps = np.diff(numbers)
-        widest = np.argsort(-gaps, kind="stable")[: MAX_KEY_RANGES - 1]
+        widest = np.argsort(-gaps, kind="stable")[: most - 1]
         # Adjacent integers are never split.
         cuts = np.sort(widest[gaps[widest] > 1])
     firsts = [0, *(cuts + 1).tolist()]
@@ -398,7 +403,7 @@ def _apply_dynamic_filter(join: Join, context: Context, run: Run) -> Node:
     outputs = get_outputs(small)
     passed = tuple(Named(output.name, Column((output.name,), type=output.type)) for output in outputs)
     keys = tuple(Named(f"key {number}", pair[side]) for number, pair in enumerate(join.criteria))
-    rows = run(apply_dynamic_filters(Project(small, (*passed, *keys)), context, run), MAX_BUILD_ROWS)
+    rows = run(apply_dynamic_filters(Project(small, (*passed, *keys)), context, run), context.tuning.max_build_rows)
     if rows is None:
         return plain
     held = Values(rows.select(range(len(outputs))), outputs)
