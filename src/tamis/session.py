@@ -14,8 +14,6 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
-from tamis.engines.local import LocalEngine
-from tamis.engines.spark.jobs import SparkEngine
 from tamis.errors import (
     AccessDenied,
     InvalidArgument,
@@ -27,7 +25,7 @@ from tamis.errors import (
     suggest_arguments,
 )
 from tamis.formats.catalogs import attach_catalog, is_catalog
-from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode
+from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode, job_engines
 from tamis.formats.open_source import open_source
 from tamis.formats.source import Versioned
 from tamis.index.finding import find_index
@@ -89,7 +87,7 @@ class Session(_Answering[Answer]):
             raise InvalidArgument(
                 "planning='spark' needs a Spark session: tamis.connect(spark=spark, planning='spark')"
             )
-        self._spark = None if spark is None else SparkEngine(spark)
+        self._spark = None if spark is None else job_engines().make_spark(spark)
         self._spark_session = spark
         self._mode = LOCAL if spark is None else planning
         self._policies = _load_policies(policies)
@@ -109,7 +107,7 @@ class Session(_Answering[Answer]):
     @property
     def engine(self) -> Engine:
         """The engine that runs jobs: Spark where the session has it, unless `planning` is `local`."""
-        return LocalEngine() if self._spark is None or self._mode == LOCAL else self._spark
+        return job_engines().make_local() if self._spark is None or self._mode == LOCAL else self._spark
 
     @property
     def principal(self) -> str | None:
@@ -319,13 +317,13 @@ class Session(_Answering[Answer]):
 
     def _run_as_written(self, query: str) -> Any:
         """Return Spark's DataFrame for a query with unsupported syntax; None where Spark does not accept it either."""
-        from tamis.engines.spark.queries import build_text_frame
+        from tamis.query.engine import spark_queries
 
         def find_frame(name: str) -> Any:
             is_known = self._catalog.find((name,)) is not None
             return self.sql(f"SELECT * FROM `{name.replace('`', '``')}`") if is_known else None
 
-        return build_text_frame(self._spark_session, query, find_frame)
+        return spark_queries().make_text_dataframe(self._spark_session, query, find_frame)
 
     @suggest_arguments("Session.explain")
     def explain(
@@ -378,20 +376,23 @@ class Session(_Answering[Answer]):
                 "dialect='duckdb' runs on the embedded engine, and this session runs its queries on Spark: register "
                 "the tables in a session without Spark, tamis.connect(), or write the query in Spark's dialect"
             )
-        from tamis.engines.duckdb.dialect.duckdb_query import DuckdbQuery
         from tamis.query.catalog import VisibleTables
+        from tamis.query.engine import query_engine
 
         tables = VisibleTables(self._catalog, self._policies, self._principal)
         connectors = dict(self._catalog.connectors)
-        return DuckdbQuery(query, tables, connectors, rules, arguments=arguments, tuning=self._tuning)
+        return query_engine().compile_duckdb_query(
+            query, tables, connectors, rules, arguments=arguments, tuning=self._tuning
+        )
 
     @property
     def _spark_settings(self) -> dict[str, Any]:
         if self._spark_session is None:
             return {}
-        from tamis.engines.spark.queries import find_time_zone, is_ansi
+        from tamis.query.engine import spark_queries
 
-        return {"zone": find_time_zone(self._spark_session), "is_ansi": is_ansi(self._spark_session)}
+        zone, is_ansi = spark_queries().get_settings(self._spark_session)
+        return {"zone": zone, "is_ansi": is_ansi}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session cannot be pickled: make one where it is needed, with tamis.connect()")

@@ -16,7 +16,8 @@ from tamis.query.plan.nodes import Node, TableScan
 from tamis.tuning import Tuning
 
 if TYPE_CHECKING:
-    from tamis.query.query import CompiledQuery
+    from tamis.query.query import CompiledQuery, Rules
+    from tamis.query.sql.parameters import Arguments
     from tamis.query.sql.sources import Tables
 
 
@@ -69,6 +70,19 @@ class QueryEngine(Protocol):
         """Start a plan; raise `UntranslatableQuery` if the engine rejects it."""
         ...
 
+    def compile_duckdb_query(
+        self,
+        text: str,
+        tables: Tables,
+        connectors: Mapping[str, Connector],
+        rules: Rules,
+        *,
+        arguments: Arguments | None,
+        tuning: Tuning,
+    ) -> CompiledQuery:
+        """Compile a query in DuckDB's own dialect."""
+        ...
+
     def explain_rejection(
         self,
         tree: exp.Expr,
@@ -100,6 +114,10 @@ class SparkQueries(Protocol):
 
     def get_settings(self, spark: Any) -> tuple[tzinfo, bool]:
         """Return the time zone of a Spark session, and whether it is in ANSI mode."""
+        ...
+
+    def make_text_dataframe(self, spark: Any, text: str, find: Callable[[str], Any]) -> Any:
+        """Return the DataFrame of a text that only Spark can read; None if Spark rejects it too."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -23,8 +23,14 @@ from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Node, TableScan
 from tamis.tuning import Tuning
 
+if TYPE_CHECKING:
+    from tamis.query.query import CompiledQuery, Rules
+    from tamis.query.sql.parameters import Arguments
+    from tamis.query.sql.sources import Tables
+
 __all__ = [
     "can_round_trip",
+    "compile_duckdb_query",
     "compile_expressions",
     "compile_predicate",
     "explain_failure",
@@ -51,6 +57,20 @@ def list_scalar_functions() -> frozenset[str]:
 
 def reads_natively(scan: TableScan, connector: Connector) -> bool:
     return plan_native_scan(scan, connector) is not None
+
+
+def compile_duckdb_query(
+    text: str,
+    tables: Tables,
+    connectors: Mapping[str, Connector],
+    rules: Rules,
+    *,
+    arguments: Arguments | None,
+    tuning: Tuning,
+) -> CompiledQuery:
+    from tamis.engines.duckdb.dialect.duckdb_query import DuckdbQuery
+
+    return DuckdbQuery(text, tables, connectors, rules, arguments=arguments, tuning=tuning)
 
 
 def start(
