@@ -161,6 +161,17 @@ def test_what_is_read_is_not_overwritten(in_folder: Path, arguments: tuple[str, 
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
+def test_a_database_with_three_slashes_and_an_absolute_path_is_not_overwritten(in_folder: Path) -> None:
+    database = in_folder.resolve() / "shop.db"
+    with contextlib.closing(sqlite3.connect(database)) as shop:
+        shop.execute("CREATE TABLE IF NOT EXISTS t (id INTEGER)")
+    before = database.read_bytes()
+    code, _, error = run("SELECT 1", "--attach", f"s=sqlite://{database}", "--output", "shop.db")
+    assert code == 1
+    assert "write " in error
+    assert database.read_bytes() == before
+
+
 def test_a_single_file_is_known_with_and_without_its_ending(in_folder: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), "one.parquet")
     for name in ("one", "one.parquet", "`one.parquet`"):

@@ -267,7 +267,7 @@ class Catalog:
         )
 
 
-TABLE_BY_PATH_SYNTAX = "delta.`path`, iceberg.`path` or parquet.`path`"
+TABLE_BY_PATH_SYNTAX = " or ".join(f"{format}.`path`" for format in FORMATS)
 """How a query names unregistered tables."""
 
 
@@ -489,6 +489,7 @@ class VisibleTables:
         doubles: Sequence[Sequence[str]] = ()
         if self._policies is not None:
             if isinstance(connector, DatabaseConnector):
-                refuse_system_tables(scan.connector, connector.names(scan.handle), connector.database.dialect.name)
+                prefix = connector.database.dialect.system_prefix
+                refuse_system_tables(scan.connector, connector.names(scan.handle), prefix)
             doubles = self._catalog.find_duplicate_names(scan)
         return apply_policies(scan, self._policies, self._principal, connector, names, doubles)

@@ -27,6 +27,7 @@ from tamis.cli.output import (
     write_lines,
 )
 from tamis.errors import InvalidArgument, TableNotFound, format_count, to_one_line
+from tamis.formats.database.open_database import find_database_file
 from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.nodes import TableScan, walk_plan
 from tamis.query.query import Query, compiled_query
@@ -286,10 +287,9 @@ class CommandTables:
         for uri in (*self._uris, *self._tables.values()):
             check_no_overwrite(uri, output)
         for uri in self._attached.values():
-            scheme, sign, path = uri.partition("://")
-            if not sign or scheme in ("sqlite", "duckdb"):
-                # Three slashes precede a relative path, four an absolute one.
-                check_no_overwrite(path.removeprefix("/") if sign else uri, output)
+            file = find_database_file(uri)
+            if file is not None:
+                check_no_overwrite(str(file), output)
 
 
 def _find_names(table: Table) -> list[str]:

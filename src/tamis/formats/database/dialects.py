@@ -85,6 +85,8 @@ class Dialect:
     """Whether a sum of integers has a wider type than its operands."""
     has_like: bool = True
     """Whether LIKE is case-sensitive; otherwise the database has GLOB."""
+    system_prefix: str | None = None
+    """The prefix of the names of system tables, where they are not in a schema of their own."""
 
 
 def _write_with_types(types: dict[str, str]) -> Callable[[Literal, str], exp.Expr | None]:
@@ -207,4 +209,5 @@ SQLITE = Dialect(
     _write_sqlite,
     has_wide_sums=False,
     has_like=False,
+    system_prefix="sqlite_",
 )

@@ -26,17 +26,28 @@ def open_database(target: str | os.PathLike[str] | Any) -> Database:
         from tamis.formats.database.postgresql import PostgreSQLDatabase
 
         return PostgreSQLDatabase(text)
-    scheme, sign, rest = text.partition("://")
-    known = scheme if sign else _SUFFIXES.get(Path(text).suffix.lower())
-    if known not in ("sqlite", "duckdb"):
+    known, file = _find_database_file(text)
+    if file is None:
         raise InvalidArgument(
             f"unsupported database {redact_password(text)!r}: "
             "expected postgresql://user@host/name, sqlite:///path or duckdb:///path"
         )
-    file = _find_file(unquote(rest)) if sign else Path(text).expanduser()
     if not file.is_file():
         raise TableNotFound(f"database file not found: '{file}'")
     return _open_duckdb(str(file)) if known == "duckdb" else _open_sqlite(str(file))
+
+
+def find_database_file(target: str) -> Path | None:
+    """Return the file of a database by its URI or path; None if it is on a server."""
+    return _find_database_file(target)[1]
+
+
+def _find_database_file(text: str) -> tuple[str | None, Path | None]:
+    scheme, sign, rest = text.partition("://")
+    known = scheme if sign else _SUFFIXES.get(Path(text).suffix.lower())
+    if known not in ("sqlite", "duckdb"):
+        return None, None
+    return known, _find_file(unquote(rest)) if sign else Path(text).expanduser()
 
 
 def _find_file(path: str) -> Path:

@@ -93,14 +93,14 @@ def refuse_other_tables(read: Iterable[str], given: Collection[str]) -> None:
 _SYSTEM_SCHEMAS = re.compile(r"pg_catalog|information_schema|pg_toast(_temp_\d+)?|pg_temp_\d+", re.IGNORECASE)
 
 
-def refuse_system_tables(database: str, names: Sequence[str], dialect: str) -> None:
+def refuse_system_tables(database: str, names: Sequence[str], prefix: str | None) -> None:
     """Raise AccessDenied for a system table: the histograms in it have raw values.
 
-    `names` are the table's names in the database.
+    `names` are the table's names in the database, and `prefix` is that of system tables outside of system schemas.
     """
     schemas = (name.rpartition(".")[0] for name in names)
-    is_of_sqlite = dialect == "sqlite" and any(name.casefold().startswith("sqlite_") for name in names)
-    if is_of_sqlite or any(map(_SYSTEM_SCHEMAS.fullmatch, schemas)):
+    has_prefix = prefix is not None and any(name.casefold().startswith(prefix) for name in names)
+    if has_prefix or any(map(_SYSTEM_SCHEMAS.fullmatch, schemas)):
         raise AccessDenied(
             f"{database}.{names[0]} is a system table, which describes all rows: a session with policies does not read "
             "it"
