@@ -23,8 +23,8 @@ SOURCE = Path(tamis.__file__).parent
 # The layers, from the lowest up, as docs/explanation/architecture.md has them. A module imports its own layer and those
 # below it. The package itself (`__init__`) installs the engines, and so may import all.
 LAYERS = (
-    "errors", "types", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query", "engines",
-    "session", "cli",
+    "errors", "tuning", "types", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query",
+    "engines", "session", "cli",
 )  # fmt: skip
 PUBLIC_MODULES = {
     "delta": "formats",
@@ -199,6 +199,7 @@ def test_public_names() -> None:
         "Expression",
         "PartitionFilter",
         "Connector",
+        "Tuning",
         "TamisError",
         "connectors",
         "delta",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tamis
+from builders.parquet.by_pages import BY_PAGES
 from builders.query.protected import POLICIES, write_orders
-from tamis.errors import AccessDenied
+from tamis.errors import AccessDenied, InvalidArgument
 from tamis.query.policies.protected_scan import ProtectedScan
 from tamis.query.policies.protected_table import ProtectedTable
 from tamis.scan.scan import Scan
@@ -66,6 +68,23 @@ def test_what_is_allowed_shows_nothing_hidden(table: Any, tmp_path: Path) -> Non
     assert described.schema == table.schema
     for derived in (scan.filter("id > 0"), scan.select("id"), scan.limit(1), scan.head(1)):
         assert type(derived) is ProtectedScan
+
+
+@pytest.mark.parametrize("method", ["scan", "count", "head", "refresh"])
+def test_methods_of_both_tables_have_the_same_parameters(method: str) -> None:
+    own, other = (signature(getattr(kind, method)).parameters for kind in (Table, ProtectedTable))
+    assert list(own) == list(other)
+
+
+def test_a_scan_with_other_thresholds_is_under_the_policy(table: Any) -> None:
+    scan, usual = table.scan("id > 0", tuning=BY_PAGES), table.scan("id > 0")
+    assert type(scan) is ProtectedScan
+    assert scan.to_arrow().equals(usual.to_arrow())
+    assert scan.count() == usual.count() > 0
+    assert type(scan.limit(1)) is ProtectedScan
+    assert scan.filter("y < 20").to_arrow().equals(usual.filter("y < 20").to_arrow())
+    with pytest.raises(InvalidArgument, match=r"tuning is a tamis\.Tuning, not a dict"):
+        table.scan(tuning={})
 
 
 def test_scans_made_of_a_scan_are_under_the_policy_of_their_time(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import tamis
 from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.parquet.damage import FILES, FILTERS, Target, written
 from tamis.errors import CorruptFile
 from tamis.parquet import Pruner
@@ -46,11 +46,8 @@ def test_X1_X3_X4_X5_damage_anywhere_is_an_error_or_harmless(name: str, times: i
 
 @pytest.mark.parametrize("by_pages", [True, False], ids=["by pages", "by row groups"])
 @pytest.mark.parametrize("name", ["second version", "without an index"])
-def test_pages_with_a_wrong_checksum_are_an_error_in_both_readers(
-    name: str, by_pages: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if by_pages:
-        read_by_pages(monkeypatch)
+def test_pages_with_a_wrong_checksum_are_an_error_in_both_readers(name: str, by_pages: bool, tmp_path: Path) -> None:
+    tuning, where = (BY_PAGES, "n >= 0 AND n <> 41") if by_pages else (None, None)
     target = Target(written(name))
     bodies = target.places["bodies"]
     path = tmp_path / "f.parquet"
@@ -60,11 +57,10 @@ def test_pages_with_a_wrong_checksum_are_an_error_in_both_readers(
         path = tmp_path / f"{number}.parquet"
         path.write_bytes(changed)
         with pytest.raises(CorruptFile, match=path.name):
-            tamis.open(path).scan(None if not by_pages else "n >= 0 AND n <> 41").to_arrow()
+            tamis.open(path, tuning=tuning).scan(where).to_arrow()
 
 
-def test_files_without_damage_are_read_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by_pages(monkeypatch)
+def test_files_without_damage_are_read_and_pruned(tmp_path: Path) -> None:
     for name in FILES:
         target = Target(written(name))
         path = tmp_path / f"{name}.parquet"
@@ -73,8 +69,8 @@ def test_files_without_damage_are_read_and_pruned(tmp_path: Path, monkeypatch: p
         for where, given in FILTERS.items():
             expected = target.expected[where]
             assert 0 < expected.num_rows < 30
-            assert same_rows(tamis.open(path).scan(given).to_arrow(), expected)
-            left = Pruner(expected.schema, given).prune(path).row_selection.row_count
+            assert same_rows(tamis.open(path, tuning=BY_PAGES).scan(given).to_arrow(), expected)
+            left = Pruner(expected.schema, given, tuning=BY_PAGES).prune(path).row_selection.row_count
             assert expected.num_rows <= left
             pruned += left < 40
         assert pruned >= 3

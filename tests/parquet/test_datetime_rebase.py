@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.parquet.by_pages import PRUNE_PAGES
 from tamis.errors import UnsupportedFeature
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY, rebase_days
@@ -73,9 +74,8 @@ def test_rebased_days_keep_their_names() -> None:
 @pytest.mark.parametrize("notes", [SPARK_2, LEGACY], ids=["Spark 2", "legacy mode"])
 @pytest.mark.parametrize("pages", [True, False], ids=["with pages", "without"])
 def test_T6_rebased_dates_are_those_that_were_written_at_every_level(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: dict[str, str], pages: bool
+    tmp_path: Path, notes: dict[str, str], pages: bool
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = dates(repeated=40).sort_by([("d", "ascending")])
     options = {
         "row_group_size": 100,
@@ -83,7 +83,7 @@ def test_T6_rebased_dates_are_those_that_were_written_at_every_level(
         "max_rows_per_page": 10,
         "bloom_filter_options": {"d": True},
     }
-    table = tamis.open(write(tmp_path / "f.parquet", rows, notes, **options))
+    table = tamis.open(write(tmp_path / "f.parquet", rows, notes, **options), tuning=PRUNE_PAGES)
     assert set(texts(table.scan().to_arrow())) == set(NAMED)
     for name in NAMED[:-1]:
         assert texts(table.scan(f"d = DATE'{name}'").to_arrow()) == [name] * 40

@@ -388,7 +388,7 @@ def test_X5_pages_larger_than_their_chunk_are_not_decompressed(monkeypatch: pyte
         # So little is no harm, whatever the footer claims.
         assert len(decode_with(file, **given, layout=layout)) == 20_000
         with monkeypatch.context() as patch:
-            patch.setattr(decode, "MAX_BATCH_BYTES", 100_000)
+            patch.setattr(decode, "MAX_UNSTATED_BYTES", 100_000)
             with pytest.raises(CorruptFile, match=rf"pages of \d+ uncompressed bytes in a chunk of {claimed};"):
                 decode_with(file, **given, layout=layout)
             assert len(decode_with(file, **given)) == 20_000
@@ -408,7 +408,7 @@ def test_X5_pages_with_a_wrong_uncompressed_size_are_an_error(codec: str, by: in
 
 def test_X5_a_dictionary_larger_than_its_chunk_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     file = OpenedFile(parquet_bytes(pa.table({"text": ["a" * 10_000] * 3}), compression="zstd"))
-    monkeypatch.setattr(decode, "MAX_BATCH_BYTES", 1000)
+    monkeypatch.setattr(decode, "MAX_UNSTATED_BYTES", 1000)
     assert dictionary_of(file, 0).to_pylist() == ["a" * 10_000]
     file.layouts[0, 0] = replace(file.layouts[0, 0], total_uncompressed_size=1000)
     with pytest.raises(CorruptFile, match=r"the dictionary of column 0 .* in a chunk of 1000;"):

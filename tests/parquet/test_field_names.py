@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from builders.parquet.by_pages import PRUNE_PAGES
 from tamis.formats.hive.table import HiveTable
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
@@ -89,8 +90,7 @@ def inner(n: int) -> dict[str, object] | None:
 
 
 @pytest.fixture(params=["by_name", "by_id"])
-def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Renamed:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Renamed:
     rows = pa.table(
         {
             "c-1": np.arange(ROWS),
@@ -106,7 +106,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         rows, tmp_path / "f.parquet", row_group_size=500, max_rows_per_page=50, write_page_index=True,
         bloom_filter_options={"c-1": {"ndv": 500}},
     )  # fmt: skip
-    plain = HiveTable.open(open_storage(tmp_path))
+    plain = HiveTable.open(open_storage(tmp_path).with_tuning(PRUNE_PAGES))
     names = {"by_name": BY_NAME, "by_id": BY_ID}[request.param]
     return Renamed(plain.storage, plain.layout, TABLE_SCHEMA, names=names)
 

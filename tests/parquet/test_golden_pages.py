@@ -10,7 +10,7 @@ import pytest
 
 import tamis
 from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.parquet.page_checks import check_by_pages
 from tamis.errors import TamisError
 from tamis.parquet import PruneRequest
@@ -23,11 +23,6 @@ EVERY = {
     "nested_structs.rust": 150,
 }
 """The files with many rows or columns, for which only one probe in this many is tried."""
-
-
-@pytest.fixture(autouse=True)
-def _by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by_pages(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +69,7 @@ def test_every_golden_file_is_named_above(golden: Path) -> None:
 def test_bad_data_is_a_TamisError_or_read_like_pyarrow(golden: Path, name: str) -> None:
     path = golden / "parquet" / "bad_data" / f"{name}.parquet"
     with pytest.raises(TamisError, match=name):
-        tamis.open(path).scan().to_arrow()
+        tamis.open(path, tuning=BY_PAGES).scan().to_arrow()
     try:
         file = pq.ParquetFile(path)
     except OSError:
@@ -82,7 +77,7 @@ def test_bad_data_is_a_TamisError_or_read_like_pyarrow(golden: Path, name: str) 
     for column in file.schema_arrow.names:
         for where in (None, f"`{column}` IS NULL", f"`{column}` IS NOT NULL"):
             try:
-                found = tamis.open(path).scan(where, columns=[f"`{column}`"]).to_arrow()
+                found = tamis.open(path, tuning=BY_PAGES).scan(where, columns=[f"`{column}`"]).to_arrow()
             except TamisError:
                 continue
             assert same_rows(found, _expected(file, column, where)), (column, where)
@@ -99,7 +94,7 @@ def _expected(file: pq.ParquetFile, column: str, where: str | None) -> pa.Table:
 @pytest.mark.parametrize("name", ["ARROW-GH-41317", "ARROW-RS-GH-6229-LEVELS", "PARQUET-1481"])
 def test_pruning_of_bad_data_keeps_rows_or_is_a_TamisError(golden: Path, name: str) -> None:
     path = golden / "parquet" / "bad_data" / f"{name}.parquet"
-    request = PruneRequest(path).enable_page_index().enable_bloom_filter().enable_dictionary()
+    request = PruneRequest(path, tuning=BY_PAGES).enable_page_index().enable_bloom_filter().enable_dictionary()
     try:
         file = pq.ParquetFile(path)
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +15,7 @@ import tamis
 from builders.delta.log import DeltaLog, add
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
+from builders.parquet.by_pages import PRUNE_PAGES
 from tamis.errors import InvalidArgument, UnsupportedFeature
 
 TIMESTAMPS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]
@@ -22,8 +24,7 @@ INNER = pa.struct([("at", pa.timestamp("us")), ("n", pa.int64())])
 
 
 @pytest.fixture(params=[True, False], ids=["with pages", "without"])
-def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     rows = pa.table(
         {
             "id": range(len(TIMESTAMPS)),
@@ -41,8 +42,12 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return path
 
 
+def open_table(location: Path, **options: Any) -> tamis.Table:
+    return tamis.open(location, tuning=PRUNE_PAGES, **options)
+
+
 def test_T3_years_beyond_nanoseconds_are_read_correctly(path: Path) -> None:
-    table = tamis.open(path)
+    table = open_table(path)
     assert table.schema.field("at").type == pa.timestamp("us", "UTC")
     assert table.schema.field("s").type.field("at").type == pa.timestamp("us", "UTC")
     check(table.scan().to_arrow(), INSTANTS)
@@ -59,7 +64,7 @@ def check(found: pa.Table, expected: list[datetime | None]) -> None:
 
 def test_T3_an_option_reads_them_without_a_zone(path: Path) -> None:
     for place, options in ((path, {}), (path.parent, {}), (path.parent, {"merge_schema": True})):
-        table = tamis.open(place, int96="local", **options)
+        table = open_table(place, int96="local", **options)
         assert table.schema.field("at").type == pa.timestamp("us")
         assert table.schema.field("l").type.value_type == pa.timestamp("us")
         check(table.scan().to_arrow(), TIMESTAMPS)
@@ -71,21 +76,21 @@ def test_T3_an_option_reads_them_without_a_zone(path: Path) -> None:
 
 def test_T3_an_index_holds_for_both_readings(path: Path) -> None:
     tamis.index.build(path.parent, bloom=["id"])
-    assert tamis.open(path.parent).scan("id = 1").to_arrow()["at"].to_pylist() == INSTANTS[1:2]
-    assert tamis.open(path.parent, int96="local").scan("id = 1").to_arrow()["at"].to_pylist() == TIMESTAMPS[1:2]
-    refreshed = tamis.open(path.parent, int96="local").refresh()
+    assert open_table(path.parent).scan("id = 1").to_arrow()["at"].to_pylist() == INSTANTS[1:2]
+    assert open_table(path.parent, int96="local").scan("id = 1").to_arrow()["at"].to_pylist() == TIMESTAMPS[1:2]
+    refreshed = open_table(path.parent, int96="local").refresh()
     assert refreshed.scan("id = 1").to_arrow()["at"].to_pylist() == TIMESTAMPS[1:2]
-    assert tamis.open(path.parent).scan("at < TIMESTAMP '1600-01-01 00:00:00Z'").count() == 2
-    assert tamis.open(path.parent, int96="local").scan("at < TIMESTAMP_NTZ '1600-01-01'").count() == 2
+    assert open_table(path.parent).scan("at < TIMESTAMP '1600-01-01 00:00:00Z'").count() == 2
+    assert open_table(path.parent, int96="local").scan("at < TIMESTAMP_NTZ '1600-01-01'").count() == 2
 
 
 def test_T3_values_of_the_option(path: Path) -> None:
     with pytest.raises(InvalidArgument, match="int96 is 'instant' or 'local', not 'UTC'"):
-        tamis.open(path, int96="UTC")
+        open_table(path, int96="UTC")
     log = DeltaLog(path.parent / "t", {"at": "timestamp"})
     log.commit()
     with pytest.raises(InvalidArgument, match="int96= was given, but the log of a Delta table has its schema"):
-        tamis.open(log.table, int96="local")
+        open_table(log.table, int96="local")
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
@@ -93,7 +98,7 @@ def test_T3_the_schema_of_a_delta_table_decides(path: Path, kind: str) -> None:
     features = ["timestampNtz"] if kind == "timestamp_ntz" else None
     log = DeltaLog(path.parent, {"id": "long", "at": kind}, features=features)
     log.commit(add(path.name, size=path.stat().st_size))
-    table = tamis.open(path.parent)
+    table = open_table(path.parent)
     expected = INSTANTS if kind == "timestamp" else TIMESTAMPS
     assert table.scan().to_arrow()["at"].to_pylist() == expected
     literal = "TIMESTAMP '2020-01-01 00:00:00Z'" if kind == "timestamp" else "TIMESTAMP_NTZ '2020-01-01'"
@@ -109,13 +114,13 @@ def test_T3_the_schema_of_an_iceberg_table_decides(tmp_path: Path, kind: str) ->
     options = {"use_deprecated_int96_timestamps": True, "store_schema": False}
     folder.commit(folder.data_file("0.parquet", rows, options=options))
     assert pq.read_metadata(tmp_path / "data" / "0.parquet").schema.column(1).physical_type == "INT96"
-    table = tamis.open(tmp_path)
+    table = open_table(tmp_path)
     assert table.scan().to_arrow()["at"].to_pylist() == expected
     literal = "TIMESTAMP '2020-01-01 00:00:00Z'" if kind == "timestamptz" else "TIMESTAMP_NTZ '2020-01-01'"
     assert table.scan(f"at = {literal}").to_arrow()["id"].to_pylist() == [1]
     assert table.scan(f"at < {literal}").count() == 2
     with pytest.raises(UnsupportedFeature, match="int96= was given, which an Iceberg table does not have"):
-        tamis.open(tmp_path, int96="local")
+        open_table(tmp_path, int96="local")
 
 
 @pytest.mark.parametrize(
@@ -129,4 +134,4 @@ def test_T3_the_schema_of_an_iceberg_table_decides(tmp_path: Path, kind: str) ->
     ],
 )
 def test_T3_filters_see_the_same_timestamps(path: Path, where: str, ids: list[int]) -> None:
-    assert tamis.open(path).scan(where, columns=["id", "m"]).to_arrow()["id"].to_pylist() == ids
+    assert open_table(path).scan(where, columns=["id", "m"]).to_arrow()["id"].to_pylist() == ids

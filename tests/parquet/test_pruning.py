@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tamis import col
+from tamis import Tuning, col
 from tamis.errors import CorruptFile, InvalidArgument, TableNotFound, TypeMismatch, UnknownColumn
 from tamis.io.ranges import RangedFile
 from tamis.parquet import Pruner, PruneRequest, PruneResult, RowSelection, read_selection
@@ -260,7 +260,6 @@ def test_P9_chunks_without_an_offset_index_are_fetched_once_for_all_batches(
 ) -> None:
     path = tmp_path / "plain.parquet"
     pq.write_table(rows, path)
-    monkeypatch.setattr("tamis.parquet.reading.batch_sizes.MAX_BATCH_ROWS", 100)
     fetched: list[int] = []
     plainly = RangedFile.read
 
@@ -270,7 +269,8 @@ def test_P9_chunks_without_an_offset_index_are_fetched_once_for_all_batches(
 
     monkeypatch.setattr(RangedFile, "read", read)
     chosen = RowSelection.from_ranges([(50, 1_000), (2_000, 2_500)], len(rows))
-    batches = list(read_selection(path, [0], chosen, ["id", "place"], positions="at"))
+    tuning = Tuning(max_batch_rows=100)
+    batches = list(read_selection(path, [0], chosen, ["id", "place"], positions="at", tuning=tuning))
     assert [batch.num_rows for batch in batches] == [100] * 14 + [50]
     found = pa.Table.from_batches(batches)
     assert found["at"].to_pylist() == chosen.to_indices().tolist()

@@ -160,10 +160,10 @@ def test_P11_rows_that_contradict_each_other_are_an_error(contradicting: Path, s
         STRATEGIES[strategy](contradicting)
 
 
-def test_P11_files_are_not_given_to_the_engine_unseen(contradicting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.engines.duckdb.native_scan.MIN_NATIVE_BYTES", 1)
+def test_P11_files_are_not_given_to_the_engine_unseen(contradicting: Path) -> None:
+    session = tamis.connect(tuning=tamis.Tuning(min_native_bytes=1))
     with pytest.raises(CorruptFile, match=r"rows|values"):
-        tamis.connect().register("t", contradicting.parent).sql("SELECT s, id FROM t").to_arrow()
+        session.register("t", contradicting.parent).sql("SELECT s, id FROM t").to_arrow()
 
 
 @pytest.mark.parametrize("options", [{}, {"data_page_version": "2.0"}, {"use_dictionary": False}], ids=str)

@@ -15,17 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.by_pages import read_by_pages
 from builders.parquet.page_checks import check_by_pages
 
 ROWS = 360
 ROWS_PER_GROUP = 120
 ROWS_PER_PAGE = 10
-
-
-@pytest.fixture(autouse=True)
-def _by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by_pages(monkeypatch)
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:

@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from tamis.parquet import RowSelection, read_selection
-from tamis.parquet.reading.batch_sizes import MAX_BATCH_BYTES
 
 WIDTH = 20_000
 ROWS = 2_000
@@ -51,7 +50,7 @@ def file(request: pytest.FixtureRequest) -> Any:
 
 def check(batches: list[pa.RecordBatch], rows: int = ROWS) -> None:
     assert sum(batch.num_rows for batch in batches) == rows
-    assert max(batch.nbytes for batch in batches) <= 1.5 * MAX_BATCH_BYTES
+    assert max(batch.nbytes for batch in batches) <= 1.5 * BY_PAGES.max_batch_bytes
     assert len(batches) <= 10
 
 
@@ -64,10 +63,9 @@ def test_texts_of_a_dictionary_in_rows_that_are_tested(file: Path) -> None:
     check(list(tamis.open(file).scan("id % 10 <> 0").to_batches()), ROWS - ROWS // 10)
 
 
-def test_texts_of_a_dictionary_that_are_read_by_pages(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by_pages(monkeypatch)
-    check(list(tamis.open(recorded).scan("id >= 100").to_batches()), ROWS - 100)
-    check(list(read_selection(recorded, [0], RowSelection.all(ROWS))))
+def test_texts_of_a_dictionary_that_are_read_by_pages(recorded: Path) -> None:
+    check(list(tamis.open(recorded, tuning=BY_PAGES).scan("id >= 100").to_batches()), ROWS - 100)
+    check(list(read_selection(recorded, [0], RowSelection.all(ROWS), tuning=BY_PAGES)))
 
 
 def test_narrow_texts_still_come_in_large_batches(tmp_path: Path) -> None:

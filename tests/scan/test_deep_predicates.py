@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from tamis import col, types
 from tamis.expr.builder import Expression
 from tamis.expr.nodes import Call, Expr, Literal
@@ -38,11 +38,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         bloom_filter_options={"c": {"ndv": 300, "fpp": 1e-6}},
     )
     return path
-
-
-@pytest.fixture(autouse=True)
-def _by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by_pages(monkeypatch)
 
 
 def nearly_always(level: int) -> Expression:
@@ -82,7 +77,7 @@ def cases(depth: int) -> Expr:
 def test_X11_a_deep_predicate_of_three_columns_passes_all_levels(file: Path, make: Callable[[int], Expr]) -> None:
     gone = [1_000 - level for level in range(1, DEPTH, 2)]
     assert not np.isin(B, gone).any()
-    scan = tamis.open(file).scan(make(DEPTH))
+    scan = tamis.open(file, tuning=BY_PAGES).scan(make(DEPTH))
     assert scan.to_arrow()["a"].to_pylist() == list(range(FEW))
     assert scan.count() == FEW
     levels = {level["level"]: level for level in scan.plan().report.to_dict()["levels"]}
@@ -90,12 +85,12 @@ def test_X11_a_deep_predicate_of_three_columns_passes_all_levels(file: Path, mak
         # What a CASE says is not known of bounds, but by rows.
         assert (levels["bloom"]["total"], levels["bloom"]["kept"]) == (4, 1)
         assert (levels["dictionary"]["total"], levels["dictionary"]["kept"]) == (10, 5)
-    assert tamis.open(file).scan(make(DEPTH), levels=()).count() == FEW
+    assert tamis.open(file, tuning=BY_PAGES).scan(make(DEPTH), levels=()).count() == FEW
 
 
 def test_X11_lists_of_100_000_values_pass_all_levels(file: Path) -> None:
     numbers = range(0, 300_000, 3)
     texts = [*(f"k{number:06d}" for number in range(100_000)), "k007"]
-    scan = tamis.open(file).scan(col("a").isin(numbers) & ~col("c").isin(texts) & (col("b") != 7))
+    scan = tamis.open(file, tuning=BY_PAGES).scan(col("a").isin(numbers) & ~col("c").isin(texts) & (col("b") != 7))
     expected = [row for row in range(0, ROWS, 3) if B[row] != 7 and C[row] != "k007"]
     assert scan.to_arrow()["a"].to_pylist() == expected

@@ -19,8 +19,10 @@ from tamis.formats.hive.table import HiveTable
 from tamis.formats.source import LEVELS
 from tamis.io.storage import Storage, open_storage
 from tamis.scan.scan import Scan
+from tamis.tuning import Tuning
 
 ROWS, ROWS_PER_GROUP = 3_000, 500
+TUNING = Tuning(min_bytes_to_prune_pages=0, max_batch_rows=64)
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
 
@@ -40,12 +42,6 @@ def rows_of(number: int) -> pa.Table:
     return pa.table({"id": np.arange(first, first + ROWS), "kind": [f"k{n % 7}" for n in range(ROWS)]})
 
 
-@pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
-    monkeypatch.setattr("tamis.parquet.reading.batch_sizes.MAX_BATCH_ROWS", 64)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for number in range(3):
@@ -60,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def table_with(folder: Path, gone: Mapping[str, Any]) -> WithDeletes:
-    plain = HiveTable.open(open_storage(folder))
+    plain = HiveTable.open(open_storage(folder).with_tuning(TUNING))
     return WithDeletes(plain.storage, plain.layout, plain.schema, gone=gone)
 
 
@@ -78,7 +74,7 @@ GONE = {
 def test_P5_deleted_rows_do_not_come_back(folder: Path, where: str | None, levels: tuple[str, ...]) -> None:
     everything = pa.concat_tables([rows_of(number) for number in range(3)])
     deleted = {number * ROWS + row for number in range(3) for row in GONE[f"{number}.parquet"]}
-    plain = Scan(HiveTable.open(open_storage(folder)), where, levels=levels).to_arrow()
+    plain = Scan(HiveTable.open(open_storage(folder).with_tuning(TUNING)), where, levels=levels).to_arrow()
     expected = [row for row in plain.to_pylist() if row["id"] not in deleted]
     scan = Scan(table_with(folder, GONE), where, levels=levels)
     assert scan.to_arrow().to_pylist() == expected

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,12 +18,11 @@ from builders.delta.cases import random_delta_case
 from builders.hive.cases import random_hive_case
 from builders.hive.indexed import write_files
 from builders.iceberg.cases import random_iceberg_case
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.values.choices import Choices
 from builders.values.predicates import Said
 from tamis import PartitionFilter
 from tamis.expr.nodes import Column, and_
-from tamis.formats.delta.planning import prune_files
 from tamis.formats.source import LEVELS
 from tamis.scan.aggregation.aggregate_scan import aggregate
 from tamis.scan.aggregation.measures import Measure
@@ -39,13 +39,6 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
 NOTE = "a sentence that is much longer than every part of the filter"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _by_pages() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        read_by_pages(patch)
-        yield
 
 
 def check_sums(report: Report | None, *context: object) -> None:
@@ -86,10 +79,10 @@ def check_scans(table: tamis.Table, choices: Choices, said: list[Said]) -> None:
 @given(st.data())
 def test_skipped_units_of_a_delta_table_add_up(data: st.DataObject) -> None:
     choices = Choices(data.draw)
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as folder:
         case = random_delta_case(choices, Path(folder), predicates=2)
-        patch.setattr(prune_files, "MOST_FILES_WHILE_READING", choices.one_of([64 * 1024, 1, 3]))
-        check_scans(tamis.open(folder), choices, case.said)
+        tuning = replace(BY_PAGES, max_files_while_reading=choices.one_of([64 * 1024, 1, 3]))
+        check_scans(tamis.open(folder, tuning=tuning), choices, case.said)
 
 
 @FEWER
@@ -98,7 +91,7 @@ def test_skipped_units_of_an_iceberg_table_add_up(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_iceberg_case(choices, Path(folder), predicates=2)
-        check_scans(tamis.open(folder), choices, case.said)
+        check_scans(tamis.open(folder, tuning=BY_PAGES), choices, case.said)
 
 
 @FEWER
@@ -107,7 +100,7 @@ def test_skipped_units_of_a_hive_table_add_up(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         said = random_hive_case(choices, Path(folder), predicates=2)
-        check_scans(tamis.open(folder), choices, said)
+        check_scans(tamis.open(folder, tuning=BY_PAGES), choices, said)
 
 
 @pytest.mark.parametrize("where", ["id > 25 AND name = 'n7'", "id BETWEEN 12 AND 25", "x > 3 AND id < 15"])
@@ -115,7 +108,7 @@ def test_skipped_units_of_an_indexed_table_add_up(tmp_path: Path, where: str) ->
     root = write_files(tmp_path / "table", range(4))
     tamis.index.build(root, bloom=["name"])
     for limit in (None, 2):
-        scan = tamis.open(root).scan(where, limit=limit)
+        scan = tamis.open(root, tuning=BY_PAGES).scan(where, limit=limit)
         check_sums(scan.plan().report, where, limit)
         scan.to_arrow()
         check_sums(scan.report, where, limit)
@@ -130,13 +123,13 @@ def test_skipped_files_of_a_delta_checkpoint_add_up(tmp_path: Path) -> None:
     table.create_checkpoint()
     table.delete("x = 1")
     for where in ("p = 'p1' AND x > 1", "x > 2 AND y > 30", "p > 'p0' AND y < 20 AND x < 5"):
-        scan = tamis.open(str(tmp_path / "t")).scan(where)
+        scan = tamis.open(str(tmp_path / "t"), tuning=BY_PAGES).scan(where)
         check_sums(scan.plan().report, where)
 
 
 def test_skipped_rows_of_aggregations_and_top_rows_add_up(tmp_path: Path) -> None:
     root = write_files(tmp_path / "table", range(4))
-    planner = get_planner(tamis.open(root).scan("x > 2 AND id < 28", columns=["id"]))
+    planner = get_planner(tamis.open(root, tuning=BY_PAGES).scan("x > 2 AND id < 28", columns=["id"]))
     column = Column(("id",), type=pa.int64())
     for measures in ([Measure("max", column), Measure("count")], [Measure("min", column)], [Measure("sum", column)]):
         aggregate(planner, [], measures)
@@ -144,7 +137,7 @@ def test_skipped_rows_of_aggregations_and_top_rows_add_up(tmp_path: Path) -> Non
     for _ in read_top_rows(planner, column, 3, descending=True, nulls_first=False, with_ties=False):
         pass
     check_sums(planner.report, "top")
-    scan = tamis.open(root).scan("x > 2")
+    scan = tamis.open(root, tuning=BY_PAGES).scan("x > 2")
     batches = scan.to_batches()
     next(batches)
     assert isinstance(batches, Generator)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.parquet.by_pages import PRUNE_PAGES
 from tamis.errors import CorruptFile
 from tamis.formats.source import LEVELS
 
@@ -25,12 +26,11 @@ def write(path: Path, rows: pa.Table, **options: object) -> None:
 
 @pytest.mark.parametrize("levels", [LEVELS, ("pages",), ("bloom",), ("dictionary",), ("row_groups",), ()], ids=str)
 def test_H6_the_directory_wins_over_a_column_of_the_same_name_in_the_file(
-    tmp_path: Path, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, levels: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = pa.table({"x": np.arange(ROWS), "p": np.full(ROWS, 7), "q": np.arange(ROWS)})
     write(tmp_path / "p=1" / "a.parquet", rows, bloom_filter_options={"p": {"ndv": 10}})
-    table = tamis.open(tmp_path)
+    table = tamis.open(tmp_path, tuning=PRUNE_PAGES)
     assert table.scan("p = 1 AND x < 5000", levels=levels).count() == 5_000
     assert table.scan("p = 7 AND x < 5000", levels=levels).count() == 0
     assert table.scan("p = 1 OR x < 5000", levels=levels).count() == ROWS
@@ -77,14 +77,11 @@ def test_the_report_says_why_small_row_groups_are_read_whole(tmp_path: Path) -> 
     assert tamis.open(tmp_path).scan("x < 500").plan().report.levels[-1].note is None
 
 
-def test_bytes_of_pages_that_match_whole_and_of_others_are_counted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_of_pages_that_match_whole_and_of_others_are_counted_once(tmp_path: Path) -> None:
     """Pages of y hold rows of x that match whole and rows that must be tested, which the dictionary is asked about."""
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     rows = pa.table({"x": np.arange(ROWS) // 100, "y": np.arange(ROWS)})
     write(tmp_path / "a.parquet", rows, row_group_size=ROWS)
-    plan = tamis.open(tmp_path).scan("x < 305 AND x % 7 <> 8").plan()
+    plan = tamis.open(tmp_path, tuning=PRUNE_PAGES).scan("x < 305 AND x % 7 <> 8").plan()
     levels = plan.report.levels[1:]
     assert [level.level for level in levels][:2] == ["row_groups", "pages"]
     for one, next_one in pairwise(levels):
@@ -104,14 +101,11 @@ def test_without_levels_everything_is_read(tmp_path: Path) -> None:
     assert scan.report.bytes_read > 0.9 * (tmp_path / "a.parquet").stat().st_size
 
 
-def test_levels_add_up_where_a_row_group_without_rows_has_no_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
+def test_levels_add_up_where_a_row_group_without_rows_has_no_page(tmp_path: Path) -> None:
     files = {"x": pa.array([], pa.float32()), "other": pa.array([1], pa.int32())}
     for number, (name, values) in enumerate(files.items()):
         pq.write_table(pa.table({name: values}), tmp_path / f"{number}.parquet", write_page_index=True)
     asked = ["files", "bloom", "pages", "dictionary"]
-    plan = tamis.open(tmp_path).scan("x = CAST('NaN' AS FLOAT)", ["x"], levels=asked).plan()
+    plan = tamis.open(tmp_path, tuning=PRUNE_PAGES).scan("x = CAST('NaN' AS FLOAT)", ["x"], levels=asked).plan()
     levels = [level for level in plan.report.levels if level.level != "files"]
     assert [level.bytes_kept for level in levels] == [*(level.bytes_total for level in levels[1:]), plan.bytes]

@@ -12,8 +12,9 @@ import pytest
 import tamis
 from builders.hive.tables import write_hive_table
 from tamis.errors import CorruptFile
-from tamis.parquet.footer.footer import FOOTERS, MAX_WHOLE_FILE_BYTES
+from tamis.parquet.footer.footer import FOOTERS
 from tamis.scan.planning.tasks import MAX_BYTES_PER_GROUP, MAX_TASKS_PER_GROUP, ScanTask, group_tasks
+from tamis.tuning import DEFAULT_TUNING
 
 FILES = 20
 
@@ -99,12 +100,13 @@ def test_a_plan_holds_no_contents_of_files(small_files: Path) -> None:
 
 def test_a_larger_file_is_not_kept_whole(tmp_path: Path) -> None:
     pq.write_table(part(0), tmp_path / "0.parquet")
-    rows = pa.table({"id": range(MAX_WHOLE_FILE_BYTES), "name": ["x"] * MAX_WHOLE_FILE_BYTES})
+    count = DEFAULT_TUNING.max_whole_file_bytes
+    rows = pa.table({"id": range(count), "name": ["x"] * count})
     pq.write_table(rows, tmp_path / "1.parquet", compression="none", use_dictionary=False)
     table = tamis.open(tmp_path)
     FOOTERS.clear()
     scan = table.scan(columns=["name"])
-    assert scan.to_arrow().num_rows == 10 + MAX_WHOLE_FILE_BYTES
+    assert scan.to_arrow().num_rows == 10 + count
     assert scan.report is not None
     assert scan.report.requests == 3
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import tamis
 from builders.answers.judge import truth
 from builders.answers.same_rows import same_rows
+from builders.parquet.by_pages import BY_PAGES
 from builders.parquet.files import read_whole
 from builders.parquet.probes import leaf_paths, probes
 from builders.values.predicates import Said, judge_literal
@@ -29,7 +30,7 @@ def check_by_pages(
     Of the probes, which are many, one in `every` is tried. All columns are read, unless some are named.
     """
     full = read_whole(path)
-    table = tamis.open(path)
+    table = tamis.open(path, tuning=BY_PAGES)
     assert same_rows(table.scan().to_arrow(), full), path
     wanted = columns or full.column_names
     judged = judged_columns(full)

@@ -17,7 +17,7 @@ import tamis
 from builders.delta.log import DeltaLog, metadata
 from builders.delta.statistics import field, mapping
 from builders.delta.tables import data_file, stored_vector
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 
@@ -270,13 +270,12 @@ def test_P5_deletion_vectors_with_filters_that_skip_row_groups(tmp_path: Path) -
     assert found_ids(table, columns=["id"], limit=3) == [1, 2, 3]
 
 
-def test_files_rewritten_by_deltalake_have_another_string_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by_pages(monkeypatch)
+def test_files_rewritten_by_deltalake_have_another_string_type(tmp_path: Path) -> None:
     rows = pa.table({"id": pa.array(range(20), pa.int64()), "s": [f"t{n}" for n in range(20)], "b": [b"x"] * 20})
     write_deltalake(tmp_path, rows)
     peer = DeltaTable(tmp_path)
     peer.delete("id = 3")
-    table = tamis.open(tmp_path)
+    table = tamis.open(tmp_path, tuning=BY_PAGES)
     (path,) = table.files()["path"].to_pylist()
     assert pq.read_schema(path).field("s").type == pa.string_view()
     assert table.scan().to_arrow().schema == rows.schema

@@ -11,7 +11,6 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog, add, remove
 from tamis.formats.delta import snapshot
-from tamis.formats.delta.planning import log_fragments as file_parts
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
@@ -71,11 +70,9 @@ def test_a_table_that_is_opened_again_decodes_its_commits_once(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("most", [1, 700, 2000, 10_000])
-def test_long_statistics_of_commits_are_read_in_the_same_batches_for_all_columns(
-    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_statistics_of_commits_are_read_in_the_same_batches_for_all_columns(tmp_path: Path, most: int) -> None:
     """An Arrow string array holds 2 GiB; where statistics are longer, none of them may be lost."""
-    monkeypatch.setattr(file_parts, "MOST_STATISTICS_BYTES", most)
+    tuning = tamis.Tuning(max_statistics_bytes=most)
     log = DeltaLog(tmp_path, {"id": "long"})
     lengths = [0, 500, 5, 1500, 10, 10, 600, 90]
     for number, length in enumerate(lengths):
@@ -84,9 +81,9 @@ def test_long_statistics_of_commits_are_read_in_the_same_batches_for_all_columns
         )
         log.commit(add(f"f{number}", stats=stats if length else None))
     log.commit(remove("f5"))
-    (part,) = Snapshot.load(open_storage(tmp_path)).list_parts()
+    (part,) = Snapshot.load(open_storage(tmp_path).with_tuning(tuning)).list_parts()
     by_columns = [[batch.num_rows for batch in part.read(columns)] for columns in (("path",), ("path", "stats"))]
     assert by_columns[0] == by_columns[1]
     assert sum(by_columns[0]) == len(lengths) - 1
     assert (len(by_columns[0]) > 1) == (most < 10_000)
-    assert planned(tamis.open(tmp_path), "id < 2") == {"f0", "f1"}
+    assert planned(tamis.open(tmp_path, tuning=tuning), "id < 2") == {"f0", "f1"}

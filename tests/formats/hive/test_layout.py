@@ -13,9 +13,9 @@ import tamis
 from tamis import types
 from tamis.errors import CorruptFile, InvalidArgument, PartitionLayoutError, TableNotFound, UnsupportedFeature
 from tamis.formats.detect import is_delta, is_iceberg
-from tamis.formats.hive import discovery
 from tamis.formats.hive.layout import HiveLayout, LevelCount
 from tamis.io.storage import open_storage
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 ROWS = pa.table({"id": [1, 2, 3]})
 
@@ -27,8 +27,8 @@ def write(root: Path, *paths: str) -> None:
         pq.write_table(ROWS, root / path)
 
 
-def discover(root: Path, **partitioning: str) -> HiveLayout:
-    return HiveLayout.discover(open_storage(root), partitioning or None)
+def discover(root: Path, tuning: Tuning = DEFAULT_TUNING, **partitioning: str) -> HiveLayout:
+    return HiveLayout.discover(open_storage(root).with_tuning(tuning), partitioning or None)
 
 
 def values_of(layout: HiveLayout) -> list[dict[str, object]]:
@@ -111,8 +111,8 @@ def test_a_wide_level_is_sampled_within_the_bound(tmp_path: Path) -> None:
     write(tmp_path, "a=0/b=0/part.parquet")
     storage = open_storage(tmp_path)
     layout = HiveLayout.discover(storage)
-    assert storage.counters.listing_calls <= discovery.INFERENCE_LISTINGS
-    assert storage.counters.listing_calls > discovery.INFERENCE_LISTINGS // 2
+    assert storage.counters.listing_calls <= DEFAULT_TUNING.inference_listings
+    assert storage.counters.listing_calls > DEFAULT_TUNING.inference_listings // 2
     assert layout.partition_schema == pa.schema([("a", pa.int32()), ("b", pa.int32())])
 
 
@@ -123,16 +123,14 @@ def test_the_sample_is_spread_over_the_level(tmp_path: Path) -> None:
     assert discover(tmp_path).partition_schema.field("b").type == types.STRING
 
 
-def test_H5_the_error_for_an_invalid_value_beyond_the_sample_suggests_a_type(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(discovery, "INFERENCE_LISTINGS", 3)
+def test_H5_the_error_for_an_invalid_value_beyond_the_sample_suggests_a_type(tmp_path: Path) -> None:
+    tuning = Tuning(inference_listings=3)
     write(tmp_path, *(f"a={number}/b={'x' if number == 2 else number}/part.parquet" for number in range(9)))
-    layout = discover(tmp_path)
+    layout = discover(tmp_path, tuning)
     with pytest.raises(PartitionLayoutError, match=r"'x' of partition column 'b'.*partitioning=\{\"b\": \"string\"\}"):
         raise layout.list_directories().unreadable["b"]
     assert layout.list_directories().values.column_names == ["a"]
-    assert discover(tmp_path, b="string").list_directories().values["b"].to_pylist()[2] == "x"
+    assert discover(tmp_path, tuning, b="string").list_directories().values["b"].to_pylist()[2] == "x"
 
 
 def test_keep_is_called_once_per_level_with_all_columns_so_far(tmp_path: Path) -> None:

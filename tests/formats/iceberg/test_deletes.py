@@ -20,6 +20,7 @@ import tamis
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import IcebergFolder, write_rows
 from builders.iceberg.values import field
+from builders.parquet.by_pages import PRUNE_PAGES
 from tamis.errors import CorruptFile
 from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys
 from tamis.formats.source import LEVELS
@@ -64,12 +65,11 @@ def test_I6_position_deletes_do_not_touch_files_of_later_commits(tmp_path: Path)
 
 @pytest.mark.parametrize("levels", [(), ("row_groups",), LEVELS], ids=str)
 def test_I6_P5_vectors_delete_by_position_in_the_file_whatever_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: tuple[str, ...]
+    tmp_path: Path, levels: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
     table = IcebergFolder(tmp_path, FIELDS, version=3)
-    options = {"row_group_size": 100, "max_rows_per_page": 10, "write_page_index": True}
-    file = table.data_file("a.parquet", rows_of(*range(1000)), options=options)
+    pages = {"row_group_size": 100, "max_rows_per_page": 10, "write_page_index": True}
+    file = table.data_file("a.parquet", rows_of(*range(1000)), options=pages)
     other = table.data_file("b.parquet", rows_of(*range(1000, 1010)))
     table.commit(file, other)
     gone = [0, 99, 100, 543, 545, *range(700, 800), 999]
@@ -77,10 +77,11 @@ def test_I6_P5_vectors_delete_by_position_in_the_file_whatever_is_skipped(
         *deletion_vectors(table, "v.puffin", {file.path: gone, other.path: [9]}, {file.path: file, other.path: other})
     )
     left = sorted({*range(1009)} - set(gone))
-    assert ids(tmp_path, levels=levels) == left
-    assert ids(tmp_path, "id BETWEEN 540 AND 547", levels=levels) == [540, 541, 542, 544, 546, 547]
-    assert ids(tmp_path, "id BETWEEN 690 AND 805", levels=levels) == [*range(690, 700), *range(800, 806)]
-    assert tamis.open(tmp_path).scan("id >= 99", levels=levels).count() == len([each for each in left if each >= 99])
+    options = {"levels": levels, "tuning": PRUNE_PAGES}
+    assert ids(tmp_path, **options) == left
+    assert ids(tmp_path, "id BETWEEN 540 AND 547", **options) == [540, 541, 542, 544, 546, 547]
+    assert ids(tmp_path, "id BETWEEN 690 AND 805", **options) == [*range(690, 700), *range(800, 806)]
+    assert tamis.open(tmp_path).scan("id >= 99", **options).count() == len([each for each in left if each >= 99])
 
 
 def test_I10_position_deletes_of_a_moved_table_use_old_locations(tmp_path: Path) -> None:

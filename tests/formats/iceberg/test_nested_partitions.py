@@ -11,7 +11,7 @@ import pytest
 import tamis
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 
 ID = field(1, "id", "long")
 A, B = field(3, "a", "int"), field(4, "b", "int")
@@ -83,15 +83,14 @@ def test_I5_a_null_struct_has_no_partition_value(tmp_path: Path) -> None:
     assert opened.scan("s.b = 7", levels=["row_groups"]).count() == 1
 
 
-def test_I5_P5_pages_of_a_struct_that_lacks_a_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by_pages(monkeypatch)
+def test_I5_P5_pages_of_a_struct_that_lacks_a_field(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
     numbers = list(range(500))
     rows = pa.table({"id": numbers, "s": pa.array([{"a": number} for number in numbers], STORED)})
     options = {"max_rows_per_page": 10, "write_page_index": True}
     fields = [ID, field(2, "s", [A])]
     table.commit(table.data_file("1.parquet", rows, fields=fields, partition=(7,), noted={}, options=options))
-    opened = tamis.open(tmp_path)
+    opened = tamis.open(tmp_path, tuning=BY_PAGES)
     found = opened.scan("id BETWEEN 100 AND 102 AND s.b = 7").to_arrow()
     assert found["s"].to_pylist() == [{"a": number, "b": 7} for number in (100, 101, 102)]
     assert ids(opened, "s.a = 44 AND s.b <=> 7", levels=["pages"]) == [44]

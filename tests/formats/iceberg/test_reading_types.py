@@ -15,6 +15,7 @@ import pytest
 import tamis
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
+from builders.parquet.by_pages import PRUNE_PAGES
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.source import LEVELS
 
@@ -96,19 +97,17 @@ def test_S6_uuids_are_compared_with_strings(tmp_path: Path, transform: str) -> N
     assert opened.scan(f"u <> '{texts[1]}'").count() == 2
 
 
-def test_S6_uuids_with_their_own_type_in_parquet_are_read_and_pruned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
+def test_S6_uuids_with_their_own_type_in_parquet_are_read_and_pruned(tmp_path: Path) -> None:
     values = [number.to_bytes(16, "big") for number in range(1000)]
     table = IcebergFolder(tmp_path, [field(1, "u", "uuid"), field(2, "n", "int")])
     rows = pa.table({"u": pa.array(values, pa.uuid()), "n": pa.array(range(1000), pa.int32())})
     options = {"row_group_size": 200, "max_rows_per_page": 20, "write_page_index": True}
     table.commit(table.data_file("a.parquet", rows, noted={}, options=options))
     assert pq.read_schema(tmp_path / "data" / "a.parquet").field("u").type == pa.uuid()
-    scan = tamis.open(tmp_path).scan(f"u = X'{values[777].hex()}'")
+    opened = tamis.open(tmp_path, tuning=PRUNE_PAGES)
+    scan = opened.scan(f"u = X'{values[777].hex()}'")
     assert scan.to_arrow().to_pydict() == {"u": [values[777]], "n": [777]}
-    assert sum(task.row_count for task in tamis.open(tmp_path).scan(f"u = X'{values[777].hex()}'").plan().tasks) == 20
+    assert sum(task.row_count for task in opened.scan(f"u = X'{values[777].hex()}'").plan().tasks) == 20
 
 
 @pytest.mark.parametrize("ending", FORMATS)

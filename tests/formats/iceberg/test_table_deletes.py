@@ -14,7 +14,7 @@ import tamis
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import File, IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from tamis.errors import TamisError
 
 FIELDS = [field(1, "id", "long"), field(2, "k", "string")]
@@ -91,16 +91,13 @@ def test_I6_several_delete_files_of_one_data_file(tmp_path: Path) -> None:
     assert opened.scan().count() == 5
 
 
-def test_P5_positions_refer_to_rows_of_the_file_not_to_rows_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read_by_pages(monkeypatch)
+def test_P5_positions_refer_to_rows_of_the_file_not_to_rows_read(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     options = {"row_group_size": 10, "max_rows_per_page": 2, "write_batch_size": 1, "write_page_index": True}
     one = table.data_file("1.parquet", rows_of(0, 40), options=options)
     table.commit(one)
     table.commit(position_deletes(table, "d.parquet", [(one.path, row) for row in (5, 17, 18, 39)]))
-    opened = tamis.open(tmp_path)
+    opened = tamis.open(tmp_path, tuning=BY_PAGES)
     assert ids(opened, "id BETWEEN 16 AND 20") == [16, 19, 20]
     assert ids(opened, "id IN (4, 5, 38, 39)") == [4, 38]
     assert opened.scan("id BETWEEN 16 AND 20").count() == 3
