@@ -23,7 +23,6 @@ from tamis.io.counters import IoCounts
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
 from tamis.scan.planning.tasks import ScanTask, group_tasks
 from tamis.scan.reading.pipeline import run_tasks
-from tamis.scan.reading.run import estimate_bytes
 from tamis.scan.reading.task_reader import TaskReader
 
 BATCH, ERROR, DONE = "batch", "error", "done"
@@ -183,7 +182,7 @@ def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.Rec
         for group in groups:
             yield from reader.read(group)
         return
-    yield from run_tasks(groups, reader.read, estimate_bytes)
+    yield from run_tasks(groups, reader.read, reader.estimate_bytes)
 
 
 def build_arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:

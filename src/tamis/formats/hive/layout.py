@@ -133,6 +133,10 @@ class HiveLayout:
         """Return the layout with the types of files that also store partition columns: see `partition_types`."""
         return HiveLayout(self._tree, self.partition_types.adopt_stored_types(stored), self._branch, self._single_file)
 
+    def with_storage(self, storage: Storage) -> HiveLayout:
+        """Return the same layout, read through another storage of the same files."""
+        return HiveLayout(self._tree.with_storage(storage), self.partition_types, self._branch, self._single_file)
+
     @property
     def partition_schema(self) -> pa.Schema:
         return self.partition_types.schema

@@ -109,7 +109,8 @@ class HiveTable:
         )
 
     def with_tuning(self, tuning: Tuning) -> HiveTable:
-        return replace(self, storage=self.storage.with_tuning(tuning))
+        storage = self.storage.with_tuning(tuning)
+        return replace(self, storage=storage, layout=self.layout.with_storage(storage))
 
     def refresh(self) -> HiveTable:
         """Open the table again, with its current directories and files."""

@@ -60,6 +60,12 @@ class DirectoryTree:
         self._listings: dict[str, Listing] = {}
         self._children: dict[str, Children] = {}
 
+    def with_storage(self, storage: Storage) -> DirectoryTree:
+        """Return the same tree, with the same cached listings, that lists further directories through `storage`."""
+        found = DirectoryTree(storage, self._lister.planning)
+        found._listings, found._children = self._listings, self._children
+        return found
+
     @property
     def num_listed(self) -> int:
         """The number of directories listed so far."""

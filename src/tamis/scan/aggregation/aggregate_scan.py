@@ -40,7 +40,7 @@ from tamis.scan.planning.scan_planner import ScanPlanner, has_data_columns
 from tamis.scan.planning.slices import SlicePlanner
 from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import run_tasks
-from tamis.scan.reading.run import Run, check_files, estimate_bytes
+from tamis.scan.reading.run import Run, check_files
 from tamis.skipping.metadata import ROW_COUNT, metadata_names
 
 Bits = npt.NDArray[np.bool_]
@@ -175,7 +175,7 @@ class _Aggregator:
         waiting: list[pa.Table] = []
         if not has_data_columns(self._projection, self._planner.source):
             tasks = check_files(tasks, self._planner.storage)
-        for found in run_tasks(tasks, compute, estimate_bytes):
+        for found in run_tasks(tasks, compute, self._planner.reader.estimate_bytes):
             waiting += found
             if len(waiting) >= self._planner.storage.tuning.max_files_per_round:
                 waiting = [self._partials.merge(waiting)]

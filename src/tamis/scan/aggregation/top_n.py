@@ -26,7 +26,7 @@ from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import run_tasks
-from tamis.scan.reading.run import Run, estimate_bytes
+from tamis.scan.reading.run import Run
 
 
 def read_top_rows(
@@ -74,7 +74,7 @@ class _TopRowsReader:
             return
         # Read alone, because it mostly suffices.
         yield from self._keep_candidates(reader.read(first))
-        yield from self._keep_candidates(run_tasks(groups, reader.read, estimate_bytes))
+        yield from self._keep_candidates(run_tasks(groups, reader.read, reader.estimate_bytes))
 
     def _keep_candidates(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

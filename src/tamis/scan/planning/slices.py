@@ -295,7 +295,14 @@ def _decode_report(given: Mapping[str, Any]) -> LevelReport:
 
 LEVELS_BELOW = ("bloom", "pages", "dictionary")
 
-READ_WHOLE = "read whole: row groups under {kib} KiB"
+
+def describe_whole_read(threshold: int) -> str:
+    """Return the note of a report whose row groups need fewer bytes than the threshold of page pruning.
+
+    >>> describe_whole_read(256 * 1024)
+    'read whole: row groups under 256 KiB'
+    """
+    return f"read whole: row groups under {f'{threshold // 1024} KiB' if threshold >= 1024 else f'{threshold} B'}"
 
 
 @dataclass(frozen=True)
@@ -320,7 +327,7 @@ class PageLevels:
             return row_groups, []
         if not asked.any():
             if row_groups.residual.any():
-                row_groups.report.note = READ_WHOLE.format(kib=self.storage.tuning.min_bytes_to_prune_pages // 1024)
+                row_groups.report.note = describe_whole_read(self.storage.tuning.min_bytes_to_prune_pages)
             return row_groups, []
         wanted = np.unique(units.file[asked])
         chosen = take_rows(files, wanted)

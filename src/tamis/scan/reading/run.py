@@ -18,7 +18,6 @@ from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.report.report import add_level
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.prune import ConjunctOutcome
-from tamis.tuning import DEFAULT_TUNING
 
 _FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_ns", pa.int64())])
 
@@ -41,7 +40,7 @@ def read_batches(planner: ScanPlanner) -> Iterator[pa.RecordBatch]:
         with planner.name_version_of_missing_file():
             # If no column of a file is read, only this check detects that the file was replaced.
             tasks = run.plan_tasks() if planner.reads_data_columns else check_files(run.plan_tasks(), planner.storage)
-            for batch in run_tasks(tasks, planner.reader.read, estimate_bytes):
+            for batch in run_tasks(tasks, planner.reader.read, planner.reader.estimate_bytes):
                 if remaining is not None:
                     batch = batch.slice(0, remaining)
                     remaining -= batch.num_rows
@@ -66,7 +65,9 @@ def count_rows(planner: ScanPlanner) -> int:
         is_enough = limit is not None and found >= limit
         tasks = iter(()) if is_enough else check_files(run.plan_tasks(), planner.storage)
         with planner.name_version_of_missing_file():
-            for counted in run_tasks(tasks, lambda tasks: iter([planner.reader.count(tasks)]), estimate_bytes):
+            for counted in run_tasks(
+                tasks, lambda tasks: iter([planner.reader.count(tasks)]), planner.reader.estimate_bytes
+            ):
                 found += counted
                 if limit is not None and found >= limit:
                     break
@@ -100,12 +101,6 @@ def check_files(tasks: Iterable[list[ScanTask]], storage: Storage) -> Iterator[l
             check_unchanged(storage, pa.table(list(zip(*files, strict=True)), schema=_FILES))
             checked |= new.keys()
         yield group
-
-
-def estimate_bytes(tasks: list[ScanTask]) -> int:
-    """Estimate the bytes that tasks hold while they are read: their column chunks, and about three decoded batches."""
-    size = sum(task.bytes for task in tasks)
-    return size + 3 * min(DEFAULT_TUNING.max_batch_bytes, 8 * size)
 
 
 class Run:

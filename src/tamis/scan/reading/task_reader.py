@@ -153,6 +153,11 @@ class TaskReader:
         for found in run_in_threads(lambda task: list(read(task, projection)), tasks, self.storage.threads):
             yield from found
 
+    def estimate_bytes(self, tasks: list[ScanTask]) -> int:
+        """Estimate the bytes that tasks hold while they are read: their chunks, and about three decoded batches."""
+        size = sum(task.bytes for task in tasks)
+        return size + 3 * min(self.storage.tuning.max_batch_bytes, 8 * size)
+
     def _choose_strategy(self, task: ScanTask, projection: tuple[Path, ...]) -> _Strategy:
         """Choose the strategy for a task."""
         if task.file_format != PARQUET:
