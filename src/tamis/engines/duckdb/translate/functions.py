@@ -59,6 +59,7 @@ from tamis.engines.duckdb.translate.comparisons import (
     reject_operands,
 )
 from tamis.engines.duckdb.translate.nodes import translate_node
+from tamis.engines.duckdb.translate.operators import parenthesise_operands
 from tamis.expr.sql.dialect import SparkText
 
 ARGUMENT_PREFIX = "once"
@@ -102,6 +103,7 @@ def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> 
         if not of_query and call.name in _TYPE_DEPENDENT:
             name = call.name.removeprefix(MACRO_PREFIX).removesuffix("_one")
             raise make_unsupported_error(name, "a filter does not pass the types of its columns to the engine")
+    parenthesise_operands(tree)
     # By default sqlglot only warns about unsupported syntax, and leaves it out.
     return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
 

@@ -94,8 +94,6 @@ def translate_node(node: exp.Expr) -> exp.Expr:
             decided = exp.false() if isinstance(node, exp.And) else exp.true()
             is_over = exp.Is(this=exp.Paren(this=node.this.copy()), expression=decided)
             return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_over, true=decided.copy())], default=node.copy()))
-        case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor():
-            return _parenthesise_operands(node)
         case exp.BitwiseLeftShift():
             return build_shift("shiftleft", node.this, node.expression)
         case exp.Anonymous(this="shiftrightunsigned", expressions=[value, bits]):
@@ -140,14 +138,6 @@ def _is_condition(node: exp.Expr) -> bool:
         around = around.parent
     is_of_rows_alone = isinstance(around, exp.Where | exp.Having | exp.Join | exp.Qualify)
     return is_of_rows_alone and around is not None and not isinstance(around.parent, exp.Filter)
-
-
-def _parenthesise_operands(node: exp.Expr) -> exp.Expr:
-    """Put parentheses around the operands: all bitwise operators have the same precedence in DuckDB."""
-    for key in ("this", "expression"):
-        if isinstance(node.args[key], exp.Binary):
-            node.set(key, exp.Paren(this=node.args[key]))
-    return node
 
 
 def _is_struct_or_list(node: exp.Expr) -> bool:

@@ -287,14 +287,78 @@ _PLAIN_KINDS = {f"spark_plain_{name}": kind for kind, name in _OPERATORS.items()
 def resolve_plain_operator(node: exp.Anonymous) -> exp.Expr | None:
     """Return the operator that a call of `PLAIN` stands for; None for other calls."""
     kind = _PLAIN_KINDS.get(node.name.lower())
-    if kind is None:
-        return None
-    # `(a AND b) <=> c` is not `a AND b <=> c`: the operator binds more tightly than its operands.
-    one, other = (
-        exp.Paren(this=side) if isinstance(side, exp.Connector | exp.Predicate | exp.Not) else side
-        for side in node.expressions[:2]
-    )
-    return exp.Paren(this=kind(this=one, expression=other))
+    return None if kind is None else exp.Paren(this=kind(this=node.expressions[0], expression=node.expressions[1]))
+
+
+# --- Parentheses ------------------------------------------------------------------------------------------------------
+
+_BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.BitwiseNot)
+_ADDITIVE = (exp.Add, exp.Sub)
+_MULTIPLICATIVE = (exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_PRECEDENCE: dict[type[exp.Expr], int] = {
+    kind: level
+    for level, kinds in enumerate((
+        (exp.Or,),
+        (exp.And,),
+        (exp.Not,),
+        (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.EqualNull,
+         exp.Is, exp.Between, exp.In, exp.Like, exp.ILike, exp.Escape),
+        (exp.DPipe, *_BITWISE),  # `~a + b` is `~(a + b)`
+        _ADDITIVE,
+        _MULTIPLICATIVE,
+        (exp.Neg, exp.AtTimeZone),
+        (exp.Bracket, exp.Dot),
+    ))
+    for kind in kinds
+}  # fmt: skip
+"""The operators that are printed as such in DuckDB's SQL; one that binds more tightly has a larger number."""
+_READ_FROM_LEFT = frozenset((exp.Or, exp.And, exp.DPipe, *_ADDITIVE, *_MULTIPLICATIVE, exp.Bracket, exp.Dot))
+"""Operators whose first operand may be an operator of the same precedence: `a - b + c` is `(a - b) + c`."""
+_OPERANDS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Between: ("this", "low", "high"),
+    **dict.fromkeys((exp.In, exp.Bracket, exp.Dot), ("this",)),
+    exp.Escape: (),  # its LIKE belongs to it
+}
+"""The operands of operators that do not have the usual two, or that have other parts besides."""
+
+
+_PRINTED_AS_CALLS = (exp.Anonymous, exp.Case, exp.If, exp.Cast, exp.Coalesce, exp.Sum, exp.Min, exp.Max, exp.Count)
+"""Functions that sqlglot prints with their arguments in parentheses or between keywords."""
+
+
+def parenthesise_operands(tree: exp.Expr) -> None:
+    """Put parentheses around the operands that DuckDB would otherwise read as parts of another expression, in place.
+
+    Rewrites make operands of what they find, such as the argument of a call: `isnull(a OR b)` becomes
+    `Is(Or(a, b), NULL)`. sqlglot prints such a tree as `a OR b IS NULL`, which is another condition.
+    """
+    for node in list(tree.find_all(*_PRECEDENCE, exp.Func)):
+        kind = type(node)
+        if kind in _PRECEDENCE:
+            for key in _OPERANDS.get(kind, ("this", "expression")):
+                operand = node.args.get(key)
+                if isinstance(operand, exp.Expr) and _needs_parentheses(operand, kind, is_first=key == "this"):
+                    node.set(key, exp.Paren(this=operand))
+        elif not isinstance(node, _PRINTED_AS_CALLS):
+            # sqlglot prints some functions as operators: `equal_null(a, b)` as `a IS NOT DISTINCT FROM b`.
+            for argument in list(node.iter_expressions()):
+                if type(argument) in _PRECEDENCE:
+                    around = exp.Paren()
+                    argument.replace(around)
+                    around.set("this", argument)
+
+
+def _needs_parentheses(operand: exp.Expr, around: type[exp.Expr], *, is_first: bool) -> bool:
+    level = _PRECEDENCE.get(type(operand))
+    if level is None:
+        return False
+    if around in _BITWISE:
+        # Their precedence differs between dialects more than that of other operators.
+        return True
+    if level == _PRECEDENCE[around] and type(operand) in _READ_FROM_LEFT and around in _READ_FROM_LEFT:
+        # AND and OR are associative, and sqlglot prints a chain of them without recursion.
+        return not is_first and around not in (exp.And, exp.Or)
+    return level <= _PRECEDENCE[around]
 
 
 MAX_CHECKED_VALUES = 100
