@@ -12,6 +12,7 @@ from tamis.scan.planning.slices import READ_WHOLE
 from tamis.scan.report.report import Report
 from tamis.skipping import prune
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport
+from tamis.tuning import DEFAULT_TUNING
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reports.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -40,7 +41,7 @@ def test_every_constant_reason_and_note_is_listed() -> None:
         page_pruning.TOO_COSTLY,
         NO_FILTER.reason,
         SWITCHED_OFF,
-        READ_WHOLE,
+        READ_WHOLE.format(kib=DEFAULT_TUNING.min_bytes_to_prune_pages // 1024),
         *SKIPPING_NOTES.values(),
     ]
     assert [reason for reason in reasons if f"`{reason}`" not in TEXT] == []

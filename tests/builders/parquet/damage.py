@@ -31,11 +31,10 @@ from pathlib import Path
 import arro3.io
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import tamis
 from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.parquet.page_files import OpenedFile, damaged, footer_of, with_footer
 from tamis.errors import TamisError
 from tamis.expr.sql.parse import parse_sql
@@ -121,14 +120,14 @@ class Target:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "f.parquet"
             path.write_bytes(self.content)
-            opened = tamis.open(path)
+            opened = tamis.open(path, tuning=BY_PAGES)
             found = {where: opened.scan(given, levels=()).to_arrow() for where, given in FILTERS.items()}
         return {None: table, **found}
 
     @cached_property
     def pruners(self) -> dict[str | None, Pruner]:
         schema = self.expected[None].schema
-        return {None: Pruner(schema), **{where: Pruner(schema, given) for where, given in FILTERS.items()}}
+        return {where: Pruner(schema, given, tuning=BY_PAGES) for where, given in ({None: None} | FILTERS).items()}
 
     @cached_property
     def places(self) -> dict[str, list[int]]:
@@ -174,7 +173,7 @@ def check(target: Target, place: str, path: Path, where: str | None) -> str | No
     expected = target.expected[where]
     given = None if where is None else FILTERS[where]
     pruned = target.pruners[where].prune(path)
-    table = tamis.open(path)
+    table = tamis.open(path, tuning=BY_PAGES)
     found = table.scan(given).to_arrow()
     _validate(found)
     if place in ("bodies", "offset_index"):
@@ -230,15 +229,13 @@ def attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def main(name: str, times: int, seed: int) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        read_by_pages(patch)
-        for _ in attempts(name, 20, seed=0):
-            pass
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + MORE_MEMORY, size + MORE_MEMORY))
-        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        found = collections.Counter(attempts(name, times, seed))
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
+    for _ in attempts(name, 20, seed=0):
+        pass
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MORE_MEMORY, size + MORE_MEMORY))
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = collections.Counter(attempts(name, times, seed))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
     wrong = [(place, outcome) for place, outcome in found if outcome not in ("read", "refused")]
     print(wrong or dict(found), f"{grown} kB more")
     return 1 if wrong or grown > MORE_RESIDENT else 0
