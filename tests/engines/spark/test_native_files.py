@@ -80,9 +80,7 @@ def test_files_that_match_the_table_are_scanned_natively(spark: Any, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "tuning",
-    [DEFAULT_TUNING, Tuning(spark_max_local_footers=0)],
-    ids=["footers read here", "footers read by executors"],
+    "tuning", [DEFAULT_TUNING, Tuning(spark_max_local_footers=0)], ids=["read here", "read by executors"]
 )
 def test_I5_swapped_names_are_read_and_filtered_by_their_ids(spark: Any, tmp_path: Path, tuning: Tuning) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "long"), field(2, "b", "long")])
@@ -91,9 +89,8 @@ def test_I5_swapped_names_are_read_and_filtered_by_their_ids(spark: Any, tmp_pat
     table.commit(table.data_file("2.parquet", pa.table({"b": [4, 5], "a": [40, 50]})))
     for where in (None, "a = 20", "b = 2", "a > 25 AND b < 5"):
         assert readers_of(spark, tmp_path, where, tuning=tuning) == {SPARK}, where
-    assert tamis.open(tmp_path, tuning=tuning).scan("a = 20").to_spark(spark, reader="spark").toArrow()[
-        "b"
-    ].to_pylist() == [2]
+    scan = tamis.open(tmp_path, tuning=tuning).scan("a = 20")
+    assert scan.to_spark(spark, reader="spark").toArrow()["b"].to_pylist() == [2]
 
 
 def test_I5_a_dropped_column_is_not_a_new_one_of_the_same_name(spark: Any, tmp_path: Path) -> None:

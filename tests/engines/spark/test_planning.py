@@ -135,9 +135,8 @@ def test_a_file_system_object_cannot_be_sent_to_executors(spark: Any, orders: Pa
         tamis.connect(spark=spark, planning="spark").open(orders, **options).scan().plan("files")
     FILE_BATCH_CACHE.clear()
     tuning = Tuning(spark_planning_min_bytes=1, spark_planning_min_parts=1)
-    assert (
-        tamis.connect(spark=spark, tuning=tuning).open(orders, **options).scan("id = 57").plan("files").num_files == 1
-    )
+    table = tamis.connect(spark=spark, tuning=tuning).open(orders, **options)
+    assert table.scan("id = 57").plan("files").num_files == 1
 
 
 def test_a_session_shows_where_it_plans(spark: Any, connect_spark: Any) -> None:
