@@ -32,7 +32,7 @@ from oracles.formats.delta import DeltaRows
 from oracles.formats.hive import HiveTable
 from oracles.formats.iceberg import IcebergRows
 from oracles.frame import ROW, SUBSETS, RowTable, judge_masks
-from tamis.errors import InvalidArgument
+from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.sql.printer import to_sql
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
 from tamis.formats.jobs import Arguments, storage_to_arguments
@@ -272,6 +272,23 @@ MODEST = settings(max_examples=max(5, settings().max_examples // 3), suppress_he
 
 LARGE = 2**40
 
+FAILS_WITH_ZERO = frozenset(("max_cached_files_together", "min_native_bytes"))
+"""Thresholds that break on tables without files if they are 0, as the next tests show."""
+
+
+@pytest.mark.xfail(strict=True, raises=pa.ArrowInvalid, reason="no batches at all are pruned together")
+def test_a_cached_delta_table_without_files_is_scanned(tmp_path: Path) -> None:
+    DeltaLog(tmp_path, {"id": "long"}).commit()
+    table = tamis.open(tmp_path, tuning=Tuning(max_cached_files_together=0))
+    assert [table.scan("id = 2").count() for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.xfail(strict=True, raises=EvaluationError, reason="a native scan of no files is not valid SQL")
+def test_a_table_without_files_is_queried_with_native_scans_of_any_size(tmp_path: Path) -> None:
+    DeltaLog(tmp_path, {"id": "long"}).commit()
+    session = tamis.connect(tuning=Tuning(min_native_bytes=0))
+    assert session.sql(f"SELECT id FROM delta.`{tmp_path}`").to_arrow().num_rows == 0
+
 
 def random_tuning(choices: Choices) -> Tuning:
     """Return a tuning in which each threshold is small, large or the default.
@@ -285,7 +302,7 @@ def random_tuning(choices: Choices) -> Tuning:
 def _make_tuning(choices: Choices) -> Tuning:
     found = {}
     for each in FIELDS:
-        least = 1 if each.name in _STEPS else 0
+        least = 1 if each.name in _STEPS | FAILS_WITH_ZERO else 0
         options = (least, 1, 2, 3, LARGE) if each.type == "int" else (0.0, 0.1, 1.0, float(LARGE), -1.0)
         found[each.name] = choices.one_of((getattr(DEFAULT_TUNING, each.name), *options))
     return Tuning(**found)
