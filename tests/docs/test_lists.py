@@ -12,10 +12,9 @@ from builders.pages import DOCS, ROOT, find_pages, read_blocks
 from tamis.cli.application import program
 from tamis.cli.commands import load_command
 from tamis.cli.export import FORMATS_BY_EXTENSION, OUTPUT_FORMATS
-from tamis.formats.hive import tree
-from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, SMALL_READ
+from tamis.formats.jobs import SMALL_READ
 from tamis.query.connectors.connector import Connector
-from tamis.scan.planning import slices
+from tamis.tuning import DEFAULT_TUNING
 
 
 def text_of(name: str) -> str:
@@ -60,9 +59,11 @@ def test_the_connector_page_has_every_method() -> None:
 
 def test_the_spark_page_has_the_thresholds_of_planning() -> None:
     page = text_of("spark.md")
-    assert f"at least {AUTO_PARTS} work units with at least {AUTO_BYTES // 2**20} MiB together" in page
-    assert f"| {tree.DIRECTORIES_PER_CALL} directories | {SMALL_READ // 2**10} KiB a directory |" in page
-    assert f"| {slices.FILES_PER_SLICE:,} files | {SMALL_READ // 2**10} KiB a file |" in page
+    tuning = DEFAULT_TUNING
+    parts, size = tuning.spark_planning_min_parts, tuning.spark_planning_min_bytes
+    assert f"at least {parts} work units with at least {size // 2**20} MiB together" in page
+    assert f"| {tuning.directories_per_call} directories | {SMALL_READ // 2**10} KiB a directory |" in page
+    assert f"| {tuning.files_per_slice:,} files | {SMALL_READ // 2**10} KiB a file |" in page
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:

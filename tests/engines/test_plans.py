@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,16 +18,14 @@ import tamis
 from builders.delta.cases import random_delta_case
 from builders.engines.worker_engine import WorkerHere, assert_same_plans, fresh_plan
 from builders.hive.cases import PARTITIONING, random_hive_case
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.values.choices import Choices
 from tamis import PartitionFilter
-from tamis.formats.delta.planning import prune_files as files
-from tamis.formats.hive import tree as listing_job
-from tamis.formats.jobs import AUTO_BYTES, AUTO_PARTS, Planning
+from tamis.formats.jobs import Planning
 from tamis.formats.open_source import open_source
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
-from tamis.scan.planning import slices
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 """A whole table is written for each example."""
@@ -37,32 +33,27 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _by_pages() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        read_by_pages(patch)
-        yield
-
-
-@contextmanager
-def small_slices(choices: Choices) -> Iterator[None]:
-    """Use small slices, so that a table of few files is planned in several parts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "FILES_PER_SLICE", choices.number(1, 4))
-        patch.setattr(listing_job, "DIRECTORIES_PER_CALL", choices.number(1, 4))
-        patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
-        yield
+def choose_small_slices(choices: Choices) -> Tuning:
+    """Return thresholds with which a table of few files is planned in several parts."""
+    return replace(
+        BY_PAGES,
+        files_per_slice=choices.number(1, 4),
+        directories_per_call=choices.number(1, 4),
+        max_files_while_reading=choices.one_of([BY_PAGES.max_files_while_reading, 1, 3]),
+    )
 
 
 @FEWER
 @given(st.data())
 def test_O8_D1_D6_D15_D16_plans_of_delta_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
-    with tempfile.TemporaryDirectory() as folder, small_slices(choices):
+    tuning = choose_small_slices(choices)
+    with tempfile.TemporaryDirectory() as folder:
         case = random_delta_case(choices, Path(folder), predicates=3)
         version = choices.number(0, len(case.versions) - 1)
-        elsewhere = tamis.Table(open_source(folder, version=version, planning=Planning(WorkerHere(), "spark")))
-        here = tamis.open(folder, version=version)
+        planning = Planning(WorkerHere(), "spark")
+        elsewhere = tamis.Table(open_source(folder, version=version, planning=planning, tuning=tuning))
+        here = tamis.open(folder, version=version, tuning=tuning)
         for where in (None, *(said.expr for said in case.said)):
             options = {"levels": choices.one_of([LEVELS, choices.one_of(SUBSETS)]), "limit": choices.one_of([None, 3])}
             for depth in ("files", "pages"):
@@ -75,12 +66,14 @@ def test_O8_D1_D6_D15_D16_plans_of_delta_tables_equal_local_plans(data: st.DataO
 @given(st.data())
 def test_O8_plans_of_hive_tables_equal_local_plans(data: st.DataObject) -> None:
     choices = Choices(data.draw)
-    with tempfile.TemporaryDirectory() as folder, small_slices(choices):
+    tuning = choose_small_slices(choices)
+    with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "t"
         said = random_hive_case(choices, root, predicates=3)
         worker = WorkerHere()
-        elsewhere = tamis.Table(open_source(root, partitioning=PARTITIONING, planning=Planning(worker, "spark")))
-        here = tamis.open(root, partitioning=PARTITIONING)
+        planning = Planning(worker, "spark")
+        elsewhere = tamis.Table(open_source(root, partitioning=PARTITIONING, planning=planning, tuning=tuning))
+        here = tamis.open(root, partitioning=PARTITIONING, tuning=tuning)
         for where in (None, PartitionFilter.eq("region", "eu"), *(each.expr for each in said)):
             levels = choices.one_of([LEVELS, choices.one_of(SUBSETS)])
             for depth in ("files", "row_groups", "pages"):
@@ -90,10 +83,12 @@ def test_O8_plans_of_hive_tables_equal_local_plans(data: st.DataObject) -> None:
 
 
 def test_auto_planning_uses_workers_for_many_bytes_in_several_parts(tmp_path: Path) -> None:
-    storage = open_storage(tmp_path)
     planning = Planning(WorkerHere(), "auto")
-    assert planning.choose_engine(storage, AUTO_PARTS, AUTO_BYTES) is planning.engine
-    assert planning.choose_engine(storage, AUTO_PARTS - 1, AUTO_BYTES) is None
-    assert planning.choose_engine(storage, AUTO_PARTS, AUTO_BYTES - 1) is None
-    assert Planning(planning.engine, "spark").choose_engine(storage, 1, 0) is planning.engine
-    assert Planning(planning.engine, "local").choose_engine(storage, 1000, 2 * AUTO_BYTES) is None
+    for tuning in (DEFAULT_TUNING, Tuning(spark_planning_min_parts=2, spark_planning_min_bytes=10)):
+        storage = open_storage(tmp_path).with_tuning(tuning)
+        parts, size = tuning.spark_planning_min_parts, tuning.spark_planning_min_bytes
+        assert planning.choose_engine(storage, parts, size) is planning.engine
+        assert planning.choose_engine(storage, parts - 1, size) is None
+        assert planning.choose_engine(storage, parts, size - 1) is None
+        assert Planning(planning.engine, "spark").choose_engine(storage, 1, 0) is planning.engine
+        assert Planning(planning.engine, "local").choose_engine(storage, 1000, 2 * size) is None

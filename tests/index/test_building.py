@@ -15,15 +15,11 @@ from builders.hive.indexed import data_files, index_of, make_unreadable, write_f
 from tamis.engines.local import LocalEngine
 from tamis.errors import InvalidArgument, UnknownArgument, UnknownColumn, UnsupportedFeature
 from tamis.formats.jobs import Item, Job
-from tamis.index import building
-from tamis.index import building as merging
 from tamis.index.operations import Progress
+from tamis.tuning import Tuning
 
-
-@pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two files per work item, so that a small table has several."""
-    monkeypatch.setattr(building, "MAX_FILES_PER_ITEM", 2)
+TWO_PER_ITEM = Tuning(max_files_per_index_item=2)
+"""Two files per work item, so that a small table has several."""
 
 
 class Interrupted(Exception):
@@ -123,16 +119,16 @@ def test_the_next_build_has_the_settings_of_the_last(tmp_path: Path) -> None:
     assert tamis.index.status(root).bloom == ()
 
 
-def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_path: Path, small_pieces: None) -> None:
+def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(4))
-    tamis.index.build(root)
+    tamis.index.build(root, tuning=TWO_PER_ITEM)
     current = (index_of(root) / "current.json").read_bytes()
     write_files(root, range(4, 14))
     with pytest.raises(Interrupted):
-        tamis.index.build(root, engine=FailingEngine(3))
+        tamis.index.build(root, engine=FailingEngine(3), tuning=TWO_PER_ITEM)
     assert (index_of(root) / "current.json").read_bytes() == current
     assert tamis.open(root).scan("id = 105").count() == 1
-    result = tamis.index.build(root)
+    result = tamis.index.build(root, tuning=TWO_PER_ITEM)
     assert result.files == 14
     # At least the three reported work items had been written.
     assert result.collected <= 4
@@ -140,20 +136,20 @@ def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_pa
     assert tamis.open(root).scan("id = 105").plan("files").num_files == 1
 
 
-def test_parts_of_a_build_with_other_columns_are_of_no_use(tmp_path: Path, small_pieces: None) -> None:
+def test_parts_of_a_build_with_other_columns_are_of_no_use(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(6))
     with pytest.raises(Interrupted):
-        tamis.index.build(root, columns=["name"], engine=FailingEngine(2))
-    assert counts(tamis.index.build(root)) == (6, 6, 0, 0)
+        tamis.index.build(root, columns=["name"], engine=FailingEngine(2), tuning=TWO_PER_ITEM)
+    assert counts(tamis.index.build(root, tuning=TWO_PER_ITEM)) == (6, 6, 0, 0)
 
 
-def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path, small_pieces: None) -> None:
+def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(4))
     for number in range(4, 12):
-        tamis.index.build(root, bloom=["name"])
+        tamis.index.build(root, bloom=["name"], tuning=TWO_PER_ITEM)
         write_files(root, [number])
-    tamis.index.build(root)
-    tamis.index.build(root)
+    tamis.index.build(root, tuning=TWO_PER_ITEM)
+    tamis.index.build(root, tuning=TWO_PER_ITEM)
     assert tamis.index.status(root).parts == 1
     names = sorted(path.name for path in index_of(root).iterdir())
     assert names[0] == "current.json"
@@ -162,27 +158,27 @@ def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path, small_piec
     assert tamis.open(root).scan("id >= 0").count() == 120
 
 
-def test_full_parts_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None) -> None:
-    monkeypatch.setattr(merging, "MAX_FILES_PER_PART", 4)
+def test_full_parts_are_not_written_again(tmp_path: Path) -> None:
+    tuning = Tuning(max_files_per_index_item=2, max_files_per_index_part=4)
     root = write_files(tmp_path / "t", range(9))
-    tamis.index.build(root)
+    tamis.index.build(root, tuning=tuning)
     before = {path.name for path in index_of(root).glob("part-*")}
     assert tamis.index.status(root).parts >= 3
     write_files(root, [9])
-    tamis.index.build(root)
+    tamis.index.build(root, tuning=tuning)
     after = {path.name for path in index_of(root).glob("part-*")}
     assert len(before & after) >= 3
     assert tamis.open(root).scan("id IN (5, 95)").plan("files").num_files == 2
     for path in data_files(root)[:3]:
         path.unlink()
-    assert counts(tamis.index.build(root)) == (7, 0, 7, 3)
+    assert counts(tamis.index.build(root, tuning=tuning)) == (7, 0, 7, 3)
     assert tamis.open(root).scan("id >= 0").count() == 70
 
 
-def test_progress_counts_files_and_bytes(tmp_path: Path, small_pieces: None) -> None:
+def test_progress_counts_files_and_bytes(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(7))
     seen: list[Progress] = []
-    tamis.index.build(root, progress=seen.append)
+    tamis.index.build(root, progress=seen.append, tuning=TWO_PER_ITEM)
     size = sum(path.stat().st_size for path in data_files(root))
     assert [each.files for each in seen] == [0, 2, 4, 6, 7]
     assert {each.total_files for each in seen} == {7}

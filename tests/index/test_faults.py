@@ -232,7 +232,6 @@ import os, pathlib, signal, sys
 import tamis
 from tamis.index import building, store
 
-building.MAX_FILES_PER_ITEM = 3
 building.MIN_FILES_PER_ITEM = 1
 steps = 0
 
@@ -256,7 +255,7 @@ for given in sys.argv[1:]:
     process = os.fork()
     if process == 0:
         steps = int(number)
-        tamis.index.build(root)
+        tamis.index.build(root, tuning=tamis.Tuning(max_files_per_index_item=3))
         os._exit(0)
     _, how = os.waitpid(process, 0)
     print("killed" if os.WIFSIGNALED(how) else "done", flush=True)

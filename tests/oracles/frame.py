@@ -39,6 +39,7 @@ from builders.values.predicates import Said, is_unknown, negated
 from tamis.expr.nodes import Expr
 from tamis.formats.source import LEVELS
 from tamis.scan.scan import Scan, get_planner
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
@@ -96,7 +97,7 @@ class RowTable:
     def check_plan(self, scan: Scan) -> None:
         """Check what the plan of a scan says, before it is read."""
 
-    def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table) -> None:
+    def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table, tuning: Tuning) -> None:
         """Check what only this format promises of a scan."""
 
 
@@ -107,7 +108,7 @@ class UnitTable(JudgedTable, Protocol):
         """Return the rows of each unit, as positions in what the judge reads."""
         ...
 
-    def prune(self, said: Said, levels: Sequence[str]) -> Kept: ...
+    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept: ...
 
     def forget(self, choices: Choices) -> None:
         """Remove some of the metadata, or make bounds wider."""
@@ -126,10 +127,10 @@ class Format:
     one_in: int = 1
     fewest: int = 1
     """The number of examples: so many times those of the profile, or one in so many, but not fewer than these."""
-    patch: Callable[[pytest.MonkeyPatch], None] | None = None
-    """Switches that hold for all examples."""
-    vary: Callable[[Choices], AbstractContextManager[None]] = lambda choices: nullcontext()
-    """Chooses a way to plan and to read for each scan."""
+    tuning: Tuning = DEFAULT_TUNING
+    """The thresholds of all examples."""
+    vary: Callable[[Choices, Tuning], AbstractContextManager[Tuning]] = lambda choices, tuning: nullcontext(tuning)
+    """Chooses the thresholds of each scan, given those of the format."""
     fixed_levels: tuple[Sequence[str], ...] = (LEVELS,)
     """The levels of O1, beside a random subset."""
     unit_levels: Callable[[Choices], Iterable[Sequence[str]]] = lambda choices: (LEVELS,)
@@ -157,10 +158,7 @@ class Format:
         # Hypothesis remembers failing examples under the name of a function.
         run.__name__ = re.sub(r"\W+", "_", f"{check.__name__}_{self.name}")
         examples = max(self.fewest, settings().max_examples * self.times // self.one_in)
-        with pytest.MonkeyPatch.context() as patch:
-            if self.patch is not None:
-                self.patch(patch)
-            settings(max_examples=max(1, examples // one_in))(given(st.data())(run))()
+        settings(max_examples=max(1, examples // one_in))(given(st.data())(run))()
 
 
 def parametrize_formats(formats: Sequence[Format]) -> pytest.MarkDecorator:
@@ -179,16 +177,17 @@ def judge_masks(table: JudgedTable) -> list[pa.BooleanArray]:
 def check_levels(format: Format, choices: Choices, table: RowTable) -> None:
     """O1: a full scan has all rows, and scans with some levels have the rows for which the predicate is TRUE."""
     columns, rows = table.project(choices)
-    _check_rows(table, table.scan(columns=columns), rows, "all rows")
+    _check_rows(table, table.scan(columns=columns, tuning=format.tuning), rows, "all rows")
     for said, mask in zip(table.said, judge_masks(table), strict=True):
         for levels in (*format.fixed_levels, choices.one_of(SUBSETS)):
             columns, rows = table.project(choices)
-            with format.vary(choices):
-                scan = table.scan(said.expr, columns=columns, levels=levels)
+            with format.vary(choices, format.tuning) as tuning:
+                scan = table.scan(said.expr, columns=columns, levels=levels, tuning=tuning)
                 table.check_plan(scan)
-                _check_rows(table, scan, rows.filter(mask), said, levels)
-                table.check_more(said.expr, levels, rows.filter(mask))
-                assert table.scan(said.expr, levels=levels).count() == mask.true_count, (said, levels, table.notes)
+                _check_rows(table, scan, rows.filter(mask), said, levels, tuning)
+                table.check_more(said.expr, levels, rows.filter(mask), tuning)
+                count = table.scan(said.expr, levels=levels, tuning=tuning).count()
+                assert count == mask.true_count, (said, levels, tuning, table.notes)
 
 
 def _check_rows(table: RowTable, scan: Scan, expected: pa.Table, *context: object) -> None:
@@ -201,7 +200,7 @@ def check_all_subsets(format: Format, choices: Choices, table: RowTable) -> None
     """O1 for all subsets of levels, one by one."""
     expected = Counter(table.identify(table.rows.filter(judge_masks(table)[0])))
     for levels in SUBSETS:
-        found = table.scan(table.said[0].expr, levels=levels).to_arrow()
+        found = table.scan(table.said[0].expr, levels=levels, tuning=format.tuning).to_arrow()
         assert Counter(table.identify(found)) == expected, (table.said[0], levels, table.notes)
 
 
@@ -210,12 +209,13 @@ def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None
     everything = Counter(table.identify(table.rows))
     for index, said in enumerate(table.said):
         for levels in (LEVELS,) if index else (LEVELS, choices.one_of(SUBSETS)):
-            with format.vary(choices):
-                scans = [table.scan(part.expr, levels=levels) for part in (said, negated(said), is_unknown(said))]
+            with format.vary(choices, format.tuning) as tuning:
+                parts = (said, negated(said), is_unknown(said))
+                scans = [table.scan(part.expr, levels=levels, tuning=tuning) for part in parts]
                 found = [scan.to_arrow() for scan in scans]
                 assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (said, table.notes)
             together = Counter(each for rows in found for each in table.identify(rows))
-            assert together == everything, (said, levels, table.notes)
+            assert together == everything, (said, levels, tuning, table.notes)
 
 
 def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
@@ -224,10 +224,11 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
     wanted = [(None, table.rows)]
     wanted += [(said.expr, table.rows.filter(mask)) for said, mask in zip(table.said, judge_masks(table), strict=True)]
     for where, expected in wanted:
-        found = Counter(table.identify(table.scan(where, limit=limit).to_arrow()))
+        found = Counter(table.identify(table.scan(where, limit=limit, tuning=format.tuning).to_arrow()))
         assert found.total() == min(limit, expected.num_rows), (where, table.notes)
         assert found <= Counter(table.identify(expected)), (where, table.notes)
-        assert table.scan(where, limit=limit).count() == min(limit, expected.num_rows), (where, table.notes)
+        count = table.scan(where, limit=limit, tuning=format.tuning).count()
+        assert count == min(limit, expected.num_rows), (where, table.notes)
 
 
 # --- Units: O3 to O6 --------------------------------------------------------------------------------------------------
@@ -238,10 +239,10 @@ def check_units(format: Format, choices: Choices, table: UnitTable) -> None:
     units = table.list_units()
     for said, answers in zip(table.said, truths(table.judged, [each.sql for each in table.said]), strict=True):
         for levels in format.unit_levels(choices):
-            kept = table.prune(said, levels)
+            kept = table.prune(said, levels, format.tuning)
             _check_kept(units, kept, answers, said, levels, table.notes)
             opposite = [None if answer is None else not answer for answer in answers]
-            kept_by_opposite = table.prune(negated(said), levels)
+            kept_by_opposite = table.prune(negated(said), levels, format.tuning)
             _check_kept(units, kept_by_opposite, opposite, negated(said), levels, table.notes)
             for unit in units.keys() - kept.keys() - kept_by_opposite.keys():
                 assert all(answers[row] is None for row in units[unit]), ("O6", said, levels, unit, table.notes)
@@ -260,10 +261,10 @@ def check_less_known(format: Format, choices: Choices, table: UnitTable) -> None
     """O5; and what O3 and O4 say holds with less metadata too."""
     units, levels = table.list_units(), format.less_known_levels
     answers = truths(table.judged, [each.sql for each in table.said])
-    before = [table.prune(said, levels) for said in table.said]
+    before = [table.prune(said, levels, format.tuning) for said in table.said]
     table.forget(choices)
     for said, known, each in zip(table.said, before, answers, strict=True):
-        found = table.prune(said, levels)
+        found = table.prune(said, levels, format.tuning)
         assert known.keys() <= found.keys(), (said, table.notes)
         _check_kept(units, found, each, said, levels, table.notes)
         if format.whole_is_monotone:
@@ -295,8 +296,8 @@ class FileUnits:
         positions = {row: position for position, row in enumerate(self.judged[ROW].to_pylist())}
         return {path: [positions[row] for row in rows] for path, rows in self.rows_of_files.items()}
 
-    def prune(self, said: Said, levels: Sequence[str]) -> Kept:
-        listing = get_planner(self._table.scan(said.expr, levels=levels)).listing
+    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept:
+        listing = get_planner(self._table.scan(said.expr, levels=levels, tuning=tuning)).listing
         assert listing.fully_matched is not None
         paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
         return dict(zip(paths, listing.fully_matched.tolist(), strict=True))
@@ -344,7 +345,7 @@ def check_versions(format: Format, choices: Choices, table: VersionedTable) -> N
     (said,) = table.said
     newest_version, newest_rows = table.versions[-1]
     for version, rows in choices.some_of(table.versions, 1, 3):
-        opened = tamis.open(table.folder, **{table.option: version})
+        opened = tamis.open(table.folder, tuning=format.tuning, **{table.option: version})
         assert opened.version == version
         assert opened.scan().count() == rows.num_rows
         refreshed = opened.refresh()

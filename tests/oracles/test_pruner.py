@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.answers.judge import truths
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.parquet.page_cases import random_page_case
 from builders.values.choices import Choices
 from builders.values.predicates import is_unknown, negated
 from oracles.formats.pages import SUBSETS_BELOW
 from tamis.parquet import Pruner
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _by_pages() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        read_by_pages(patch)
-        yield
 
 
 @given(st.data())
@@ -39,7 +30,7 @@ def test_O3_O6_no_row_is_pruned_by_a_predicate_that_is_true_of_it(data: st.DataO
         levels = frozenset(choices.one_of(SUBSETS_BELOW))
         for said, found in zip(case.said, answers, strict=True):
             for form, wanted in ((said, True), (negated(said), False), (is_unknown(said), None)):
-                result = Pruner(case.rows.schema, form.expr, levels, with_roaring=True).prune(path)
+                result = Pruner(case.rows.schema, form.expr, levels, with_roaring=True, tuning=BY_PAGES).prune(path)
                 kept = result.row_selection.in_file(result.row_groups, counts).to_indices().tolist()
                 lost = {row for row, answer in enumerate(found) if answer is wanted} - set(kept)
                 assert not lost, (form, levels, case.written_by)

@@ -20,23 +20,21 @@ from builders.query import sql_queries, sql_tables
 from builders.values.choices import Choices
 from tamis.expr.nodes import Column
 from tamis.query.connectors.lake_connector import LakeConnector
-from tamis.query.plan import sizes
 from tamis.query.plan.nodes import Join, Output, TableScan, Values
 from tamis.query.plan.optimizer import Context
-from tamis.query.rules.joins import (
-    prune_with_dynamic_filters as key_filters,
-)
-from tamis.query.rules.joins import (
-    prune_with_dynamic_filters as prune_joins_at_run_time,
-)
+from tamis.query.rules.joins import prune_with_dynamic_filters
+from tamis.query.rules.joins.prune_with_dynamic_filters import build_key_predicate, push_dynamic_filters
 from tamis.scan.scan import Scan
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 MODEST = settings(max_examples=max(5, settings().max_examples // 6), suppress_health_check=[*HealthCheck])
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
-    return sql_tables.session(sql_tables.write(tmp_path_factory.mktemp("tables")))
+    """Lists and ranges of few keys, for each join that is large enough by any measure."""
+    tuning = Tuning(min_join_size_ratio=0, max_listed_keys=4, max_tested_keys=2, max_key_ranges=3)
+    return sql_tables.session(sql_tables.write(tmp_path_factory.mktemp("tables")), tuning)
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +46,10 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def _always() -> Iterator[None]:
-    """Apply dynamic filters to each join that supports them, with lists and ranges of few keys."""
+    """Apply dynamic filters to each join that supports them, whether or not it would be worth it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "MIN_SIZE_RATIO", 0)
-        patch.setattr(prune_joins_at_run_time, "is_filtered", lambda node, context: True)
-        patch.setattr(prune_joins_at_run_time, "may_prune", lambda scan, column, context: True)
-        patch.setattr(key_filters, "MAX_LISTED_KEYS", 4)
-        for module in (key_filters, prune_joins_at_run_time):
-            patch.setattr(module, "MAX_TESTED_KEYS", 2)
-        patch.setattr(key_filters, "MAX_KEY_RANGES", 3)
+        patch.setattr(prune_with_dynamic_filters, "is_filtered", lambda node, context: True)
+        patch.setattr(prune_with_dynamic_filters, "may_prune", lambda scan, column, context: True)
         yield
 
 
@@ -95,7 +88,7 @@ def test_a_pruning_predicate_drops_no_row_that_satisfies_it(
 # --- What is read -----------------------------------------------------------------------------------------------------
 
 
-def star(folder: Path) -> tamis.Session:
+def star(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
     """A hundred files of facts, clustered by the key of a dimension of a thousand rows."""
     log = DeltaLog(folder / "fact", {"key": "long", "value": "long"})
     parts = [
@@ -105,9 +98,9 @@ def star(folder: Path) -> tamis.Session:
     names = pa.table({"key": range(1000), "name": [f"n{each}" for each in range(1000)]})
     log = DeltaLog(folder / "dimension", {"key": "long", "name": "string"})
     log.commit(data_file(log, "0.parquet", names))
-    session = tamis.connect()
-    session.register("fact", tamis.open(folder / "fact"))
-    session.register("dimension", tamis.open(folder / "dimension"))
+    session = tamis.connect(tuning=tuning)
+    session.register("fact", session.open(folder / "fact"))
+    session.register("dimension", session.open(folder / "dimension"))
     return session
 
 
@@ -124,9 +117,8 @@ def test_files_without_a_key_are_not_opened(tmp_path: Path, condition: str, kept
     assert session.sql(query).to_arrow()[1][0].as_py() == rows
 
 
-def test_many_keys_prune_by_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_filters, "MAX_LISTED_KEYS", 5)
-    session = star(tmp_path)
+def test_many_keys_prune_by_ranges(tmp_path: Path) -> None:
+    session = star(tmp_path, Tuning(max_listed_keys=5))
     for path in (tmp_path / "fact").glob("*.parquet"):
         if path.stem not in {"42", "7", "8"}:
             path.unlink()
@@ -143,7 +135,7 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
     handle = lake.table(("fact",))
     assert handle is not None
     column = handle.columns[0].column
-    filter_of_keys = key_filters.build_key_predicate(column, pa.array([3, 4]))
+    filter_of_keys = build_key_predicate(column, pa.array([3, 4]))
     assert filter_of_keys is not None
     made = lake.push_pruning(handle, filter_of_keys)
     assert made is not None
@@ -151,9 +143,7 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
     assert sum(batch.num_rows for batch in lake.read(made)) == 50
 
 
-def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_filters, "MAX_LISTED_KEYS", 5)
-    monkeypatch.setattr(key_filters, "MAX_TESTED_KEYS", 5)
+def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path) -> None:
     star(tmp_path)
     lake = LakeConnector("lake")
     lake.add(("fact",), tamis.open(tmp_path / "fact")._source)
@@ -164,9 +154,8 @@ def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path, monkeyp
     join = Join(
         scan, Values(pa.table({"k": [1]}), (Output("d.key", pa.int64()),)), "inner", on, dynamic_filter_side="left"
     )
-    found = prune_joins_at_run_time.push_dynamic_filters(
-        join, pa.table({"k": list(range(0, 1000, 100))}), Context({"lake": lake})
-    )
+    context = Context({"lake": lake}, tuning=Tuning(max_listed_keys=5, max_tested_keys=5))
+    found = push_dynamic_filters(join, pa.table({"k": list(range(0, 1000, 100))}), context)
     assert isinstance(found, TableScan)
     rows = pa.Table.from_batches(lake.read(found.handle), lake.columns(found.handle))
     # Ten files have a key, and of their fifty rows each has five.

@@ -27,9 +27,10 @@ from builders.values.choices import Choices
 from builders.values.predicates import Said
 from tamis.expr.nodes import Column
 from tamis.formats.source import LEVELS
-from tamis.scan.aggregation.aggregate_scan import MIN_FILES_PER_ROUND, aggregate
+from tamis.scan.aggregation.aggregate_scan import aggregate
 from tamis.scan.aggregation.measures import Measure
 from tamis.scan.scan import get_planner
+from tamis.tuning import DEFAULT_TUNING
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""
@@ -239,7 +240,7 @@ def test_I3_an_iceberg_table_counts_without_files_and_opens_few_for_a_maximum(tm
     folder.commit(*(folder.data_file(f"{number}.parquet", part) for number, part in enumerate(parts)))
     table = tamis.open(tmp_path)
     measures = [Measure("count"), Measure("count", TEXT), Measure("count", DAY)]
-    last = [f"{number}.parquet" for number in range(30 - MIN_FILES_PER_ROUND, 30)]
+    last = [f"{number}.parquet" for number in range(30 - DEFAULT_TUNING.min_files_per_round, 30)]
     without_files(tmp_path, *last)
     # The bounds of a file say where to look first; that they are values is for its footer to tell.
     assert answered(table, None, [], [Measure("max", ID)]) == [[299]]

@@ -17,15 +17,12 @@ from builders.hive.tables import write_hive_table
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from tamis.expr.nodes import Column
-from tamis.query.connectors import lake_clustering
 from tamis.query.connectors.lake_connector import LakeConnector
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 SHUFFLED = np.random.default_rng(3).permutation(2000)
 
-
-@pytest.fixture(autouse=True)
-def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_clustering, "MIN_INSPECTED_BYTES", 0)
+ANY_SIZE = Tuning(min_bytes_to_check_clustering=0)
 
 
 def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
@@ -34,9 +31,9 @@ def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
     return folder
 
 
-def is_clustered(place: Path, column: str) -> bool | None:
+def is_clustered(place: Path, column: str, tuning: Tuning = ANY_SIZE) -> bool | None:
     lake = LakeConnector("lake")
-    lake.add(("t",), tamis.open(place)._source)
+    lake.add(("t",), tamis.open(place, tuning=tuning)._source)
     return lake.is_clustered(lake.table(("t",)), Column((column,)))
 
 
@@ -48,7 +45,7 @@ def test_clustering_by_the_bounds_of_files(tmp_path: Path) -> None:
 
 
 def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
-    session = tamis.connect()
+    session = tamis.connect(tuning=ANY_SIZE)
     kind = pa.struct([("x", pa.int64()), ("y", pa.int64())])
     for name, count in (("big", 2000), ("small", 20)):
         values = [{"x": n, "y": -n} for n in range(count)]
@@ -128,10 +125,9 @@ def test_clustering_of_iceberg_files_and_partitions(tmp_path: Path) -> None:
     assert found == {"key": False, "bucketed": True, "within": True, "new": None}
 
 
-def test_small_files_are_not_inspected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+def test_small_files_are_not_inspected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": np.arange(2000)}), tmp_path / "t.parquet", row_group_size=100)
-    assert is_clustered(tmp_path / "t.parquet", "key") is False
+    assert is_clustered(tmp_path / "t.parquet", "key", DEFAULT_TUNING) is False
 
 
 def test_clustering_of_a_missing_file_is_unknown(tmp_path: Path) -> None:
@@ -146,11 +142,11 @@ def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
         "sorted": [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(20)],
         "shuffled": [pa.table({"key": part}) for part in np.split(SHUFFLED, 20)],
     }
-    session = tamis.connect()
+    session = tamis.connect(tuning=ANY_SIZE)
     for name, parts in facts.items():
-        session.register(name, tamis.open(delta(tmp_path / name, parts)))
+        session.register(name, session.open(delta(tmp_path / name, parts)))
     pq.write_table(pa.table({"id": range(10), "name": [f"n{each}" for each in range(10)]}), tmp_path / "d.parquet")
-    session.register("d", tamis.open(tmp_path / "d.parquet"))
+    session.register("d", session.open(tmp_path / "d.parquet"))
     query = "SELECT count(*) FROM {} JOIN d ON key = id WHERE name IN ('n3', 'n4')"
     for name, prunes in {"sorted": True, "shuffled": False}.items():
         assert ("dynamic filter on the left side" in session.explain(query.format(name))) is prunes
@@ -159,13 +155,13 @@ def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
 
 def test_keys_do_not_prune_a_small_table_beside_a_large_one(tmp_path: Path) -> None:
     """Keys of a dimension of a dimension come to the latter alone, however many facts it is joined with."""
-    session = tamis.connect()
+    session = tamis.connect(tuning=ANY_SIZE)
     facts = [pa.table({"key": range(number * 1000, number * 1000 + 1000)}) for number in range(4)]
-    session.register("facts", tamis.open(delta(tmp_path / "facts", facts)))
+    session.register("facts", session.open(delta(tmp_path / "facts", facts)))
     for name, count in {"middle": 12, "far": 4}.items():
         rows = pa.table({f"{name}_id": range(count), "place": [each % 4 for each in range(count)]})
         pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=2)
-        session.register(name, tamis.open(tmp_path / f"{name}.parquet"))
+        session.register(name, session.open(tmp_path / f"{name}.parquet"))
     query = """SELECT count(*) FROM facts JOIN middle ON key = middle_id JOIN far ON middle.place = far_id
                WHERE far.place = 3"""
     assert "dynamic filter" not in session.explain(query)

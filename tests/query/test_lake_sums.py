@@ -21,12 +21,12 @@ from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from builders.query import protected, sql_tables
 from builders.query.sql_tables import same_rows
-from tamis.engines.duckdb import native_scan as own_files
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation.aggregate_scan import aggregate
 from tamis.scan.aggregation.measures import Measure, PartialResults, can_sum
 from tamis.scan.scan import get_planner
 from tamis.session import Session
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 SUMMED = "summed while reading"
 RULE = "push_aggregation_into_scan"
@@ -60,6 +60,9 @@ VALUES: dict[str, pa.Array] = {
     "missing": pa.array([None] * COUNT, pa.int64()),
     "nested": pa.array([None if n % 5 == 0 else {"x": n} for n in range(COUNT)], pa.struct([("x", pa.int64())])),
 }
+NATIVE_OR_NOT = pytest.mark.parametrize(
+    "tuning", [Tuning(min_native_bytes=0), Tuning(min_native_bytes=2**60)], ids=["native scans", "streams"]
+)
 NUMBERS = [name for name in VALUES if name != "nested"]
 ROWS = pa.table({"key": pa.array([f"k{n // 100}" for n in range(COUNT)]), **VALUES})
 
@@ -73,7 +76,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def session(place: Path) -> Session:
-    connection = tamis.connect()
+    return connect(place)
+
+
+def connect(place: Path, tuning: Tuning = DEFAULT_TUNING) -> Session:
+    connection = tamis.connect(tuning=tuning)
     connection.register("t", connection.open(place))
     return connection
 
@@ -98,12 +105,12 @@ def repeated(table: pa.Table) -> list[str]:
 # --- Values -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reads_files", [False, True])
+@NATIVE_OR_NOT
 @pytest.mark.parametrize("ending", ["", " WHERE int8 > 0", " WHERE int8 > 200"])
 def test_sums_and_averages_of_every_type_equal_the_engines(
-    session: Session, peer: duckdb.DuckDBPyConnection, ending: str, reads_files: bool, monkeypatch: pytest.MonkeyPatch
+    place: Path, peer: duckdb.DuckDBPyConnection, ending: str, tuning: Tuning
 ) -> None:
-    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60)
+    session = connect(place, tuning)
     calls = [f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS]
     found, plan = asked(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
     # Spark's average of decimals has four digits more after the point than they have.
@@ -120,11 +127,11 @@ def test_sums_and_averages_of_every_type_equal_the_engines(
     assert sql_tables.same_rows(found, expected)
 
 
-@pytest.mark.parametrize("reads_files", [False, True])
+@NATIVE_OR_NOT
 def test_groups_by_partitions_are_summed_while_reading(
-    session: Session, peer: duckdb.DuckDBPyConnection, reads_files: bool, monkeypatch: pytest.MonkeyPatch
+    place: Path, peer: duckdb.DuckDBPyConnection, tuning: Tuning
 ) -> None:
-    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60)
+    session = connect(place, tuning)
     sums = ", ".join(f"sum({name}), count({name})" for name in NUMBERS)
     for query in (
         f"SELECT key, max(int32), {sums} FROM t GROUP BY key",

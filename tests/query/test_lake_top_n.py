@@ -26,13 +26,15 @@ from builders.values.choices import Choices
 from builders.values.predicates import Said
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
-from tamis.scan.aggregation import top_n
 from tamis.scan.aggregation.measures import can_compare
 from tamis.scan.aggregation.top_n import read_top_rows
 from tamis.scan.scan import get_planner
+from tamis.tuning import Tuning
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""
+
+FILE_BY_FILE = Tuning(min_files_per_round=1)
 
 
 def places(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
@@ -95,18 +97,13 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
             assert not needed - Counter(texts(found)), context
 
 
-@pytest.fixture(autouse=True)
-def _few_files_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top_n, "MIN_FILES_PER_ROUND", 1)
-
-
 @FEWER
 @given(st.data())
 def test_D15_D16_top_n_of_delta_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_delta_case(choices, Path(folder), predicates=2)
-        check(choices, tamis.open(folder), case.rows(), case.said)
+        check(choices, tamis.open(folder, tuning=FILE_BY_FILE), case.rows(), case.said)
 
 
 @FEWER
@@ -115,7 +112,7 @@ def test_I6_I7_top_n_of_iceberg_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_iceberg_case(choices, Path(folder), predicates=2)
-        check(choices, tamis.open(folder), case.rows(), case.said)
+        check(choices, tamis.open(folder, tuning=FILE_BY_FILE), case.rows(), case.said)
 
 
 @FEWER
@@ -124,7 +121,7 @@ def test_F1_F4_top_n_of_hive_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         said = random_hive_case(choices, Path(folder), predicates=2)
-        table = tamis.open(folder, partitioning=PARTITIONING)
+        table = tamis.open(folder, partitioning=PARTITIONING, tuning=FILE_BY_FILE)
         check(choices, table, table.scan().to_arrow(), said)
 
 
@@ -136,7 +133,7 @@ def clustered(folder: Path) -> tamis.Table:
     log = DeltaLog(folder, {"id": "long", "text": "string"})
     rows = [pa.table({"id": range(start, start + 10), "text": ["x" * 50] * 10}) for start in range(0, 100, 10)]
     log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(rows)))
-    return tamis.open(folder)
+    return tamis.open(folder, tuning=FILE_BY_FILE)
 
 
 @pytest.mark.parametrize(("descending", "files"), [(True, {"9.parquet"}), (False, {"0.parquet"})])
@@ -157,7 +154,7 @@ def test_only_the_file_at_the_end_of_the_order_is_opened(tmp_path: Path, descend
 def test_row_groups_beyond_the_limit_are_not_read(tmp_path: Path) -> None:
     rows = pa.table({"id": range(10_000), "text": [f"text {number}" for number in range(10_000)]})
     pq.write_table(rows, tmp_path / "f.parquet", row_group_size=100)
-    scan = tamis.open(tmp_path / "f.parquet").scan()
+    scan = tamis.open(tmp_path / "f.parquet", tuning=FILE_BY_FILE).scan()
     order = Column(("id",), type=pa.int64())
     found = list(read_top_rows(get_planner(scan), order, 5, descending=True, nulls_first=False, with_ties=True))
     assert pa.Table.from_batches(found)["id"].to_pylist() == list(range(9995, 10_000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from unittest import mock
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tamis
 from builders.query import sql_queries, sql_tables
-from tamis.engines.duckdb import native_scan as own_files
+from tamis.tuning import Tuning
 
 EXAMPLES = settings.default.max_examples if settings.default is not None else 60
 MODEST = settings(max_examples=max(10, EXAMPLES // 2), suppress_health_check=[*HealthCheck])
@@ -21,8 +21,20 @@ FEW = settings(max_examples=max(8, EXAMPLES // 6), suppress_health_check=[*Healt
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
-    return sql_tables.session(sql_tables.write(tmp_path_factory.mktemp("tables")))
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return sql_tables.write(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def session(places: dict[str, Path]) -> tamis.Session:
+    return sql_tables.session(places)
+
+
+@pytest.fixture(scope="module")
+def sessions(places: dict[str, Path]) -> dict[bool, tamis.Session]:
+    """A session whose engine reads files by itself, and one that gets all rows from Tamis."""
+    sizes = {True: 0, False: 2**60}
+    return {is_native: sql_tables.session(places, Tuning(min_native_bytes=size)) for is_native, size in sizes.items()}
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +49,13 @@ def in_duckdb(query: str) -> str:
 
 
 @MODEST
-@given(query=sql_queries.queries(), reads_files=st.booleans())
+@given(query=sql_queries.queries(), is_native=st.booleans())
 def test_rules_change_no_row_and_duckdb_agrees(
-    session: tamis.Session, peer: duckdb.DuckDBPyConnection, query: str, reads_files: bool
+    sessions: dict[bool, tamis.Session], peer: duckdb.DuckDBPyConnection, query: str, is_native: bool
 ) -> None:
     expected = peer.sql(in_duckdb(query)).to_arrow_table()
-    # The engine reads files by itself, or all rows come from us.
-    with mock.patch.object(own_files, "MIN_NATIVE_BYTES", 0 if reads_files else 2**60):
-        found = session.sql(query).to_arrow()
+    session = sessions[is_native]
+    found = session.sql(query).to_arrow()
     assert sql_tables.same_rows(found, expected), f"{query}\n{session.explain(query)}"
     assert found.schema.types == expected.schema.types, query
     without = session.sql(query, rules=False).to_arrow()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.field_names import ELEMENT, FIELD_ID, ColumnMapping, MappedField
 from tamis.skipping.predicate import Predicate
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 ROW = "row_id"
 
@@ -57,10 +58,14 @@ class StoredFiles:
     partition_columns: tuple[str, ...] = ()
     version: int | None = None
     index: None = None
+    tuning: Tuning = DEFAULT_TUNING
 
     @property
     def storage(self) -> Storage:
-        return open_storage(self.folder)
+        return open_storage(self.folder).with_tuning(self.tuning)
+
+    def with_tuning(self, tuning: Tuning) -> StoredFiles:
+        return replace(self, tuning=tuning)
 
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False

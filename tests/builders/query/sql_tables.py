@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tamis
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 
 def orders() -> pa.Table:
@@ -74,8 +75,8 @@ def write(folder: Path) -> dict[str, Path]:
     return places
 
 
-def session(places: dict[str, Path]) -> tamis.Session:
-    connection = tamis.connect()
+def session(places: dict[str, Path], tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
+    connection = tamis.connect(tuning=tuning)
     for name, place in places.items():
         connection.register(name, connection.open(place))
     return connection

@@ -15,21 +15,32 @@ from builders.query.sql_tables import same_rows
 from tamis.engines.duckdb.run import run_plan as embedded
 from tamis.engines.duckdb.run.run_plan import RunningQuery
 from tamis.query.plan.nodes import Output, TableScan
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 TWO = "SELECT o.id, o.customer, c.name FROM orders o JOIN customers c ON o.customer = c.id"
 THREE = f"SELECT t.*, e.id AS earlier FROM ({TWO}) t JOIN orders e ON e.id = t.id - 1"
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> tamis.Session:
+def folder(tmp_path: Path) -> Path:
     """Orders of a few customers; the first customer has no name."""
     customers = pa.table({"id": pa.array(range(5), pa.int64()), "name": [None, "b", "c", "d", "e"]})
     orders = pa.table({"id": range(100), "customer": [number % 7 for number in range(100)]})
-    made = tamis.connect()
     for name, rows in (("customers", customers), ("orders", orders)):
         deltalake.write_deltalake(str(tmp_path / name), rows)
-        made.register(name, made.open(tmp_path / name))
-    return made
+    return tmp_path
+
+
+def connect(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
+    session = tamis.connect(tuning=tuning)
+    for name in ("customers", "orders"):
+        session.register(name, session.open(folder / name))
+    return session
+
+
+@pytest.fixture
+def session(folder: Path) -> tamis.Session:
+    return connect(folder)
 
 
 @pytest.fixture
@@ -53,12 +64,9 @@ def test_small_scans_of_several_joins_are_materialised(session: tamis.Session, p
     assert "~100 rows" in plans[-1]
 
 
-def test_large_scans_stream_with_a_row_estimate(
-    session: tamis.Session, plans: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = session.sql(THREE, rules=False).to_arrow()
-    monkeypatch.setattr(embedded, "MAX_BUILD_ROWS", 0)
-    streamed = session.sql(THREE, rules=False).to_arrow()
+def test_large_scans_stream_with_a_row_estimate(folder: Path, plans: list[str]) -> None:
+    held = connect(folder).sql(THREE, rules=False).to_arrow()
+    streamed = connect(folder, Tuning(max_materialised_rows=0)).sql(THREE, rules=False).to_arrow()
     assert same_rows(streamed, held)
     assert streamed.schema == held.schema
     assert "PYTHON_ARROW_SCAN" in plans[-1]

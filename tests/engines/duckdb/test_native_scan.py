@@ -26,6 +26,7 @@ from builders.query.sql_tables import same_rows
 from tamis.engines.duckdb import native_scan as own_files
 from tamis.query.plan.nodes import TableScan, walk_plan
 from tamis.query.query import compiled_query
+from tamis.tuning import Tuning
 
 ROWS = pa.table(
     {
@@ -37,25 +38,24 @@ ROWS = pa.table(
 )
 
 
-@pytest.fixture(autouse=True)
-def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 0)
+NATIVE, STREAMED = Tuning(min_native_bytes=0), Tuning(min_native_bytes=2**60)
 
 
-def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, pa.Table, bool]:
-    """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
-    session = tamis.connect()
+def connect(place: Path, tuning: Tuning) -> tamis.Session:
+    session = tamis.connect(tuning=tuning)
     session.register("t", session.open(place))
-    made = session.sql(query)
+    return session
+
+
+def answers(place: Path, query: str) -> tuple[pa.Table, pa.Table, bool]:
+    """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
+    made = connect(place, NATIVE).sql(query)
     scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
     given = [
         own_files.plan_native_scan(scan, compiled_query(made).context.connectors[scan.connector]) for scan in scans
     ]
-    from_files = made.to_arrow()
-    with monkeypatch.context() as patch:
-        patch.setattr(own_files, "MIN_NATIVE_BYTES", 2**60)
-        streamed = session.sql(query).to_arrow()
-    return from_files, streamed, all(each is not None for each in given)
+    streamed = connect(place, STREAMED).sql(query).to_arrow()
+    return made.to_arrow(), streamed, all(each is not None for each in given)
 
 
 def one_file(folder: Path) -> Path:
@@ -103,128 +103,123 @@ def iceberg(folder: Path) -> Path:
         "SELECT value FROM t ORDER BY value DESC NULLS LAST",
     ],
 )
-def test_a_native_scan_returns_the_rows_of_a_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Callable[[Path], Path], query: str
-) -> None:
-    from_files, streamed, _ = answers(table(tmp_path), query, monkeypatch)
+def test_a_native_scan_returns_the_rows_of_a_stream(tmp_path: Path, table: Callable[[Path], Path], query: str) -> None:
+    from_files, streamed, _ = answers(table(tmp_path), query)
     assert same_rows(from_files, streamed)
     assert from_files.schema.types == streamed.schema.types
 
 
-def test_a_whole_table_is_scanned_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answers(one_file(tmp_path), "SELECT * FROM t", monkeypatch)[2]
-    assert answers(hive(tmp_path / "hive"), "SELECT * FROM t", monkeypatch)[2]
+def test_a_whole_table_is_scanned_natively(tmp_path: Path) -> None:
+    assert answers(one_file(tmp_path), "SELECT * FROM t")[2]
+    assert answers(hive(tmp_path / "hive"), "SELECT * FROM t")[2]
 
 
-def test_I5_files_are_read_by_their_physical_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_I5_files_are_read_by_their_physical_names(tmp_path: Path) -> None:
     table = iceberg_folder(tmp_path)
     expected = [1, 1, 2, 2, 4, 4, None, None]
-    found, _, is_given = answers(table.folder, "SELECT id FROM t ORDER BY id NULLS LAST", monkeypatch)
+    found, _, is_given = answers(table.folder, "SELECT id FROM t ORDER BY id NULLS LAST")
     assert (found["id"].to_pylist(), is_given) == (expected, True)
-    found, _, is_given = answers(table.folder, "SELECT id, region FROM t WHERE text >= 'b' AND id < 3", monkeypatch)
+    found, _, is_given = answers(table.folder, "SELECT id, region FROM t WHERE text >= 'b' AND id < 3")
     assert (found.to_pylist(), is_given) == ([{"id": 2, "region": "eu"}] * 2, True)
     # What a file lacks, other types, and deleted rows come from us.
     table.evolve([*table.fields, field(10, "late", "long")])
     table.commit()
-    assert not answers(table.folder, "SELECT id, late FROM t", monkeypatch)[2]
-    assert answers(table.folder, "SELECT id FROM t", monkeypatch)[2]
+    assert not answers(table.folder, "SELECT id, late FROM t")[2]
+    assert answers(table.folder, "SELECT id FROM t")[2]
     table.commit(equality_deletes(table, "e.parquet", pa.table({"id": [4]}), partition=("eu",)))
-    found, streamed, is_given = answers(table.folder, "SELECT id FROM t", monkeypatch)
+    found, streamed, is_given = answers(table.folder, "SELECT id FROM t")
     assert same_rows(found, streamed)
     assert not is_given
 
 
-def test_D6_mapped_columns_of_delta_are_scanned_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_D6_mapped_columns_of_delta_are_scanned_natively(tmp_path: Path) -> None:
     settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
     columns = [delta_field("id", "long", **mapping(1, "x")), delta_field("x", "long", **mapping(2, "col-2"))]
     log = DeltaLog(tmp_path, columns, configuration=settings, features=["columnMapping"])
     log.commit(data_file(log, "1.parquet", pa.table({"x": [1, 2], "col-2": [10, None]}), stats=None))
-    found, _, is_given = answers(tmp_path, "SELECT x, id FROM t WHERE id > 1", monkeypatch)
+    found, _, is_given = answers(tmp_path, "SELECT x, id FROM t WHERE id > 1")
     assert (found.to_pylist(), is_given) == ([{"x": None, "id": 2}], True)
 
 
-def test_nan_is_larger_than_the_maximum_in_file_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_is_larger_than_the_maximum_in_file_statistics(tmp_path: Path) -> None:
     place = one_file(tmp_path)
     # Tamis prunes by constants; the engine's own dynamic filters have to be made aware of NaN.
-    found, _, is_given = answers(place, "SELECT id FROM t WHERE value > 1", monkeypatch)
+    found, _, is_given = answers(place, "SELECT id FROM t WHERE value > 1")
     assert (found["id"].to_pylist(), is_given) == ([2], False)
     joined = "SELECT a.id FROM t a JOIN t b ON a.value = b.value WHERE b.id = 2"
-    assert answers(place, joined, monkeypatch)[0]["id"].to_pylist() == [2]
+    assert answers(place, joined)[0]["id"].to_pylist() == [2]
     sorted_ = "SELECT value FROM t ORDER BY value DESC NULLS LAST, id OFFSET 0"
-    found, _, is_given = answers(place, sorted_, monkeypatch)
+    found, _, is_given = answers(place, sorted_)
     assert math.isnan(found["value"][0].as_py())
     assert is_given
 
 
-def test_files_with_unreliable_bounds_are_not_scanned_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_with_unreliable_bounds_are_not_scanned_natively(tmp_path: Path) -> None:
     place = one_file(tmp_path)
     by_bytes = ("SELECT id FROM t WHERE text >= 'a'", "SELECT id FROM t WHERE price >= 1")
-    assert not answers(place, "SELECT id FROM t WHERE value >= 1", monkeypatch)[2]
-    assert answers(place, "SELECT text, price FROM t WHERE id >= 1", monkeypatch)[2]
-    assert all(answers(place, query, monkeypatch)[2] for query in by_bytes)
+    assert not answers(place, "SELECT id FROM t WHERE value >= 1")[2]
+    assert answers(place, "SELECT text, price FROM t WHERE id >= 1")[2]
+    assert all(answers(place, query)[2] for query in by_bytes)
     # A writer whose byte order is unknown.
     written = place.read_bytes()
     place.write_bytes(written.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
-    assert not any(answers(place, query, monkeypatch)[2] for query in by_bytes)
-    assert answers(place, "SELECT text, price FROM t WHERE id >= 1", monkeypatch)[2]
+    assert not any(answers(place, query)[2] for query in by_bytes)
+    assert answers(place, "SELECT text, price FROM t WHERE id >= 1")[2]
 
 
-def test_partition_values_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _, is_given = answers(hive(tmp_path), "SELECT DISTINCT region, id FROM t WHERE id = 1", monkeypatch)
+def test_partition_values_are_added(tmp_path: Path) -> None:
+    found, _, is_given = answers(hive(tmp_path), "SELECT DISTINCT region, id FROM t WHERE id = 1")
     assert is_given
     assert {row["region"] for row in found.to_pylist()} == {"eu", "us", None}
 
 
-def test_files_that_lack_a_column_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_lack_a_column_are_streamed(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "t"), ROWS.select(["id"]))
     deltalake.write_deltalake(str(tmp_path / "t"), ROWS, mode="append", schema_mode="merge")
-    found, _, is_given = answers(tmp_path / "t", "SELECT id, text FROM t", monkeypatch)
+    found, _, is_given = answers(tmp_path / "t", "SELECT id, text FROM t")
     assert not is_given
     assert found.num_rows == 8
 
 
-def test_a_deleted_row_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Path) -> None:
+def test_a_deleted_row_is_not_read_again(tmp_path: Path, golden: Path) -> None:
     places = [place.parents[1] for place in golden.rglob("_delta_log/*.json") if "deletionVector" in place.read_text()]
     assert places, "some golden table has deletion vectors"
-    session = tamis.connect()
     for place in sorted(set(places))[:3]:
-        session.register("t", session.open(place))
+        session = connect(place, NATIVE)
         assert (
             session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == session.open(place).scan().count()
         )
         assert session.sql("SELECT * FROM t").to_arrow().num_rows == session.open(place).scan().count()
 
 
-def test_a_selective_filter_a_limit_and_nested_columns_are_streamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_selective_filter_a_limit_and_nested_columns_are_streamed(tmp_path: Path) -> None:
     rows = pa.table({"id": range(10_000), "nested": [{"x": 1}] * 10_000})
     pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1_000)
     place = tmp_path / "t.parquet"
-    assert not answers(place, "SELECT id FROM t WHERE id < 50", monkeypatch)[2]
-    assert not answers(place, "SELECT id FROM t LIMIT 5", monkeypatch)[2]
-    assert not answers(place, "SELECT nested.x FROM t", monkeypatch)[2]
-    assert answers(place, "SELECT id FROM t WHERE id > 50", monkeypatch)[2]
+    assert not answers(place, "SELECT id FROM t WHERE id < 50")[2]
+    assert not answers(place, "SELECT id FROM t LIMIT 5")[2]
+    assert not answers(place, "SELECT nested.x FROM t")[2]
+    assert answers(place, "SELECT id FROM t WHERE id > 50")[2]
 
 
 def test_a_native_scan_reads_no_other_files(tmp_path: Path) -> None:
     place = one_file(tmp_path)
     pq.write_table(pa.table({"secret": [1]}), tmp_path / "other.parquet")
-    session: Any = tamis.connect()
-    session.register("t", session.open(place))
+    session: Any = connect(place, NATIVE)
     query = f"SELECT (SELECT max(secret) FROM read_parquet('{tmp_path}/other.parquet')) AS s, id, rank() OVER () FROM t"
     with pytest.raises(tamis.TamisError):
         session.sql(query).to_arrow()
 
 
-def test_small_files_beside_large_ones_are_scanned_natively_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = tamis.connect()
-    for name, count in {"large": 40_000, "small": 40}.items():
+def test_small_files_beside_large_ones_are_scanned_natively_too(tmp_path: Path) -> None:
+    counts = {"large": 40_000, "small": 40}
+    for name, count in counts.items():
         pq.write_table(pa.table({"id": range(count), "name": [f"n{n % 7}" for n in range(count)]}), tmp_path / name)
-        session.register(name, tamis.open(tmp_path / name))
     size = (tmp_path / "large").stat().st_size
+    session, streaming = tamis.connect(tuning=Tuning(min_native_bytes=size)), tamis.connect(tuning=STREAMED)
+    for name in counts:
+        session.register(name, session.open(tmp_path / name))
+        streaming.register(name, streaming.open(tmp_path / name))
     queries = [
         "SELECT count(*), max(a.name) FROM large l JOIN small a ON l.id = a.id WHERE a.id > 3",
         # The same rows under several names, with and without a filter.
@@ -232,17 +227,12 @@ def test_small_files_beside_large_ones_are_scanned_natively_too(
         "SELECT count(*) FROM large l JOIN small a ON l.id = a.id JOIN small b ON b.id = a.id AND b.name = 'n3'",
         "SELECT l.id, a.id, b.id FROM large l JOIN small a ON l.id = a.id JOIN small b ON l.id = b.id + 1",
     ]
-    expected = []
     for query in queries:
-        monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", 2**60)
-        expected.append(session.sql(query, rules=False).to_arrow())
-    monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", size)
-    for query, rows in zip(queries, expected, strict=True):
         made = session.sql(query)
         scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
         leaves = [(str(number), scan) for number, scan in enumerate(scans)]
         assert len(own_files.plan_native_scans(leaves, compiled_query(made).context.connectors)) == len(leaves)
-        assert same_rows(made.to_arrow(), rows)
+        assert same_rows(made.to_arrow(), streaming.sql(query, rules=False).to_arrow())
     alone = session.sql("SELECT * FROM small")
     (scan,) = (node for node in walk_plan(compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
     assert own_files.plan_native_scans([("s", scan)], compiled_query(alone).context.connectors) == {}

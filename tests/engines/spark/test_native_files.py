@@ -27,13 +27,20 @@ from builders.iceberg.values import field, list_of
 from builders.values.choices import SeededChoices
 from tamis.engines.spark import native_scan as readable_files
 from tamis.engines.spark.spark_types import convert_rows, row_schema
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 SPARK, TASKS = "FileScan parquet", "MapInArrow"
 
 
-def readers_of(spark: Any, path: Path, where: str | None = None, columns: list[str] | None = None) -> set[str]:
+def readers_of(
+    spark: Any,
+    path: Path,
+    where: str | None = None,
+    columns: list[str] | None = None,
+    tuning: Tuning = DEFAULT_TUNING,
+) -> set[str]:
     """Return the readers that Spark uses, after checking that its rows are those of a scan."""
-    scan = tamis.open(path).scan(where, columns)
+    scan = tamis.open(path, tuning=tuning).scan(where, columns)
     schema = row_schema(scan.schema)
     expected = pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
     frame = scan.to_spark(spark, reader="spark")
@@ -72,19 +79,18 @@ def test_files_that_match_the_table_are_scanned_natively(spark: Any, tmp_path: P
     assert readers_of(spark, tmp_path, "id = 2 OR nest.y = 'b'", ["nest.x", "short"]) == {SPARK}
 
 
-@pytest.mark.parametrize("by_executors", [False, True])
-def test_I5_swapped_names_are_read_and_filtered_by_their_ids(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_executors: bool
-) -> None:
-    if by_executors:
-        monkeypatch.setattr(readable_files, "MAX_LOCAL_FOOTERS", 0)
+@pytest.mark.parametrize(
+    "tuning", [DEFAULT_TUNING, Tuning(spark_max_local_footers=0)], ids=["read here", "read by executors"]
+)
+def test_I5_swapped_names_are_read_and_filtered_by_their_ids(spark: Any, tmp_path: Path, tuning: Tuning) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "long"), field(2, "b", "long")])
     table.commit(table.data_file("1.parquet", pa.table({"a": [1, 2, 3], "b": [10, 20, 30]})))
     table.evolve([field(1, "b", "long"), field(2, "a", "long")])
     table.commit(table.data_file("2.parquet", pa.table({"b": [4, 5], "a": [40, 50]})))
     for where in (None, "a = 20", "b = 2", "a > 25 AND b < 5"):
-        assert readers_of(spark, tmp_path, where) == {SPARK}, where
-    assert tamis.open(tmp_path).scan("a = 20").to_spark(spark, reader="spark").toArrow()["b"].to_pylist() == [2]
+        assert readers_of(spark, tmp_path, where, tuning=tuning) == {SPARK}, where
+    scan = tamis.open(tmp_path, tuning=tuning).scan("a = 20")
+    assert scan.to_spark(spark, reader="spark").toArrow()["b"].to_pylist() == [2]
 
 
 def test_I5_a_dropped_column_is_not_a_new_one_of_the_same_name(spark: Any, tmp_path: Path) -> None:

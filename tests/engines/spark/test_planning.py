@@ -22,10 +22,8 @@ from builders.hive.cases import PARTITIONING, random_hive_case
 from builders.hive.tables import write_hive_table
 from builders.values.choices import Choices
 from tamis.errors import InvalidArgument
-from tamis.formats import jobs as planning
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
-from tamis.formats.hive import tree as listing_job
-from tamis.scan.planning import slices
+from tamis.tuning import Tuning
 
 SEVERAL = settings(max_examples=max(1, settings().max_examples // 30), deadline=None)
 """Each example takes several jobs."""
@@ -80,13 +78,11 @@ def test_O8_a_plan_of_a_delta_table_on_spark_is_the_local_one(any_spark: Any, or
     assert scan.report.to_dict()["levels"][0]["total"] == 12
 
 
-def test_O8_a_plan_of_a_hive_table_on_spark_is_the_local_one(
-    any_spark: Any, events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slices, "FILES_PER_SLICE", 2)
-    monkeypatch.setattr(listing_job, "DIRECTORIES_PER_CALL", 2)
-    on_spark = tamis.connect(spark=any_spark, planning="spark").open(events, partitioning=PARTITIONING)
-    local = tamis.open(events, partitioning=PARTITIONING)
+def test_O8_a_plan_of_a_hive_table_on_spark_is_the_local_one(any_spark: Any, events: Path) -> None:
+    tuning = Tuning(files_per_slice=2, directories_per_call=2)
+    session = tamis.connect(spark=any_spark, planning="spark", tuning=tuning)
+    on_spark = session.open(events, partitioning=PARTITIONING)
+    local = tamis.open(events, partitioning=PARTITIONING, tuning=tuning)
     for where in (None, "region = 'eu' AND id > 25"):
         assert_same_plans(fresh_plan(on_spark, where, "pages"), fresh_plan(local, where, "pages"))
     assert fresh_plan(on_spark, "region = 'eu' AND id > 25", "pages").num_files == 1
@@ -112,14 +108,14 @@ def jobs_of(spark: Any, what: str) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"tamis: {what}"))
 
 
-def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path) -> None:
     what = "read 3 checkpoint parts of orders@1"
     table = tamis.connect(spark=spark).open(orders)
     before = jobs_of(spark, what)
     small = fresh_plan(table, "id = 57", "files")
     assert jobs_of(spark, what) == before
-    monkeypatch.setattr(planning, "AUTO_BYTES", 1)
-    monkeypatch.setattr(planning, "AUTO_PARTS", 3)
+    tuning = Tuning(spark_planning_min_bytes=1, spark_planning_min_parts=3)
+    table = tamis.connect(spark=spark, tuning=tuning).open(orders)
     large = fresh_plan(table, "id = 57", "files")
     assert jobs_of(spark, what) > before
     assert_same_plans(small, large)
@@ -129,20 +125,18 @@ def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path, mo
     before = jobs_of(spark, what)
     table.scan("id = 58").plan("files")
     assert jobs_of(spark, what) == before
-    fresh_plan(tamis.connect(spark=spark, planning="local").open(orders), "id = 57", "files")
+    fresh_plan(tamis.connect(spark=spark, planning="local", tuning=tuning).open(orders), "id = 57", "files")
     assert jobs_of(spark, what) == before
 
 
-def test_a_file_system_object_cannot_be_sent_to_executors(
-    spark: Any, orders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_object_cannot_be_sent_to_executors(spark: Any, orders: Path) -> None:
     options = {"storage_options": {"filesystem": pafs.LocalFileSystem()}}
     with pytest.raises(InvalidArgument, match=r"opened with a file system object.*planning='local'"):
         tamis.connect(spark=spark, planning="spark").open(orders, **options).scan().plan("files")
-    monkeypatch.setattr(planning, "AUTO_BYTES", 1)
-    monkeypatch.setattr(planning, "AUTO_PARTS", 1)
     FILE_BATCH_CACHE.clear()
-    assert tamis.connect(spark=spark).open(orders, **options).scan("id = 57").plan("files").num_files == 1
+    tuning = Tuning(spark_planning_min_bytes=1, spark_planning_min_parts=1)
+    table = tamis.connect(spark=spark, tuning=tuning).open(orders, **options)
+    assert table.scan("id = 57").plan("files").num_files == 1
 
 
 def test_a_session_shows_where_it_plans(spark: Any, connect_spark: Any) -> None:

@@ -34,6 +34,7 @@ from tamis.formats.source import FileListing
 from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.scan import get_planner
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 
 def texts(rows: pa.Table) -> list[str]:
@@ -261,25 +262,24 @@ def test_required_columns_are_not_null(any_spark: Any, tmp_path: Path) -> None:
             tamis.open(tmp_path).scan(columns=["id"]).to_spark(any_spark, reader=reader).collect()
 
 
-def test_a_selective_filter_reads_pages(connect_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selective_filter_reads_pages(connect_spark: Any, tmp_path: Path) -> None:
     rows = pa.table({"id": pa.array(range(400_000), pa.int64()), "text": [f"text {n % 1000}" for n in range(400_000)]})
     pq.write_table(
         rows, tmp_path / "many.parquet", row_group_size=200_000, write_page_index=True, use_dictionary=["text"]
     )
-    scan = tamis.open(tmp_path / "many.parquet").scan("id BETWEEN 250000 AND 250009")
-    assert not uses_tasks(check(connect_spark, scan))
-    monkeypatch.setattr(to_spark, "MIN_BYTES_FOR_PAGES", 100_000)
-    monkeypatch.setattr(to_spark, "MAX_SELECTIVE_SHARE", 0.2)
-    assert uses_tasks(check(connect_spark, scan))
-    assert not uses_tasks(check(connect_spark, scan, reader="spark"))
-    assert not uses_tasks(tamis.open(tmp_path / "many.parquet").scan("id > 1000").to_spark(connect_spark))
+    where = "id BETWEEN 250000 AND 250009"
+    assert not uses_tasks(check(connect_spark, tamis.open(tmp_path / "many.parquet").scan(where)))
+    tuning = Tuning(spark_page_min_bytes=100_000, spark_page_max_share=0.2)
+    table = tamis.open(tmp_path / "many.parquet", tuning=tuning)
+    assert uses_tasks(check(connect_spark, table.scan(where)))
+    assert not uses_tasks(check(connect_spark, table.scan(where), reader="spark"))
+    assert not uses_tasks(table.scan("id > 1000").to_spark(connect_spark))
 
 
 @pytest.mark.parametrize(("where", "is_narrow"), [("id % 1000 = 5", False), ("id IN (5, 500, 999999)", True)])
 def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
-    tmp_path: Path, where: str, is_narrow: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, where: str, is_narrow: bool
 ) -> None:
-    monkeypatch.setattr(to_spark, "MAX_SELECTIVE_SHARE", 0.2)
     for number in range(20):
         # Every file has small and large numbers, its pages do not.
         ids = pa.array(range(number, 1_000_000, 20), pa.int64())
@@ -287,7 +287,7 @@ def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
             pa.table({"id": ids}), tmp_path / f"{number}.parquet", write_page_index=True, use_dictionary=False,
             compression="none", data_page_size=4096, write_batch_size=500,
         )  # fmt: skip
-    scan = tamis.open(tmp_path).scan(where)
+    scan = tamis.open(tmp_path, tuning=Tuning(spark_page_max_share=0.2)).scan(where)
     planned: list[tuple[int, bool]] = []
 
     def plan(listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
@@ -396,12 +396,9 @@ def test_timestamps_are_in_utc(connect_spark: Any, tmp_path: Path) -> None:
         assert frame.toArrow()["at"].to_pylist() == [moment]
 
 
-def test_many_small_files_are_read_by_tasks_and_larger_ones_by_spark(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(to_spark.FEW_FILES + 1):
+def test_many_small_files_are_read_by_tasks_and_larger_ones_by_spark(spark: Any, tmp_path: Path) -> None:
+    for number in range(DEFAULT_TUNING.spark_few_files + 1):
         pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
-    scan = tamis.open(tmp_path).scan()
-    assert uses_tasks(check(spark, scan))
-    monkeypatch.setattr(to_spark, "SMALL_LOCAL_FILE", 100)
-    assert uses_sparks_reader(check(spark, scan))
+    table = tamis.open(tmp_path)
+    assert uses_tasks(check(spark, table.scan()))
+    assert uses_sparks_reader(check(spark, table.scan(tuning=Tuning(spark_small_local_file_bytes=100))))

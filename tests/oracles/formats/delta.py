@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +17,29 @@ from builders.answers.same_rows import same_rows
 from builders.delta.cases import random_delta_case
 from builders.delta.deltalake_cases import random_deltalake_case
 from builders.delta.less_known import know_less
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.values.choices import Choices, SeededChoices
 from oracles.frame import ROW, FileUnits, Format, RowTable, VersionedTable
 from tamis.expr.nodes import Expr
 from tamis.formats.delta.planning import file_batches
-from tamis.formats.delta.planning import prune_files as files
 from tamis.scan.scan import Scan
+from tamis.tuning import Tuning
 
 
 @contextmanager
-def vary_planning(choices: Choices) -> Iterator[None]:
+def vary_planning(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
     """Files of a log one by one or together, with much room in memory or little, or out of memory."""
+    varied = replace(
+        tuning,
+        max_files_while_reading=choices.one_of([tuning.max_files_while_reading, 1, 3]),
+        max_cached_files_together=choices.one_of([tuning.max_cached_files_together, 1, 3]),
+        min_share_to_decode_all=choices.one_of([tuning.min_share_to_decode_all, 0.0, 2.0]),
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "MOST_FILES_WHILE_READING", choices.one_of([files.MOST_FILES_WHILE_READING, 1, 3]))
-        patch.setattr(files, "MOST_CACHED_FILES_TOGETHER", choices.one_of([files.MOST_CACHED_FILES_TOGETHER, 1, 3]))
-        patch.setattr(
-            file_batches, "MIN_SHARE_TO_DECODE_ALL", choices.one_of([file_batches.MIN_SHARE_TO_DECODE_ALL, 0.0, 2.0])
-        )
         patch.setattr(
             file_batches.FILE_BATCH_CACHE, "capacity", choices.one_of([file_batches.FILE_BATCH_CACHE.capacity, 0, 5000])
         )
-        yield
+        yield varied
 
 
 def is_same(found: pa.Table, expected: pa.Table) -> bool:
@@ -121,7 +122,7 @@ def _read_rows_of_files(table: tamis.Table) -> dict[str, list[int]]:
 
 
 # A whole table is written for each example.
-_SHARED: dict[str, Any] = {"one_in": 4, "patch": read_by_pages}
+_SHARED: dict[str, Any] = {"one_in": 4, "tuning": BY_PAGES}
 
 DELTA = Format("delta D1 D6 D15 D16 D19", write_rows, vary=vary_planning, **_SHARED)
 DELTA_FILES = Format("files of delta", write_units, **_SHARED)

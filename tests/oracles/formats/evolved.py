@@ -9,27 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
+from builders.parquet.by_pages import PRUNE_PAGES
 from builders.parquet.evolved_files import StoredFiles, random_evolved_case
 from builders.values.choices import Choices
 from oracles.frame import ROW, Format, RowTable, make_column_texts
 from tamis.expr.nodes import Expr
 from tamis.scan.scan import Scan
+from tamis.tuning import Tuning
 
 
 @dataclass
 class EvolvedTable(RowTable):
     table: StoredFiles = None  # type: ignore[assignment]
 
-    def scan(self, where: Expr | None = None, **options: Any) -> Scan:
-        return Scan(self.table, where, **options)
+    def scan(self, where: Expr | None = None, *, tuning: Tuning, **options: Any) -> Scan:
+        return Scan(self.table.with_tuning(tuning), where, **options)
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
         return make_column_texts(found.sort_by(ROW), _plain) == make_column_texts(expected, _plain)
 
-    def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table) -> None:
-        planned = self.scan(where, levels=levels)
+    def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table, tuning: Tuning) -> None:
+        planned = self.scan(where, levels=levels, tuning=tuning)
         planned.plan()
         assert planned.to_arrow().num_rows == expected.num_rows
 
@@ -43,8 +44,4 @@ def write_evolved(choices: Choices, folder: Path, predicates: int) -> EvolvedTab
     return EvolvedTable(case.rows, case.said, "", case.write(folder))
 
 
-def ask_small_row_groups(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tamis.scan.planning.slices.MIN_BYTES_TO_PRUNE_PAGES", 0)
-
-
-EVOLVED = Format("evolved files I5 T11", write_evolved, one_in=2, fewest=10, patch=ask_small_row_groups)
+EVOLVED = Format("evolved files I5 T11", write_evolved, one_in=2, fewest=10, tuning=PRUNE_PAGES)

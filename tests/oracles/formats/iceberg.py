@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import tamis
 from builders.iceberg.cases import random_iceberg_case
 from builders.iceberg.less_known import know_less
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.pyiceberg.cases import random_pyiceberg_case
 from builders.values.choices import Choices, SeededChoices
 from oracles.frame import ROW, FileUnits, Format, RowTable, VersionedTable, make_column_texts
@@ -91,8 +91,8 @@ def write_pyiceberg_units(choices: Choices, folder: Path, predicates: int) -> Fi
 
 
 # A whole table is written for each example, and pyiceberg takes its time for each commit.
-_BY_HAND: dict[str, Any] = {"one_in": 6, "patch": read_by_pages}
-_BY_PYICEBERG: dict[str, Any] = {"one_in": 12, "patch": read_by_pages}
+_BY_HAND: dict[str, Any] = {"one_in": 6, "tuning": BY_PAGES}
+_BY_PYICEBERG: dict[str, Any] = {"one_in": 12, "tuning": BY_PAGES}
 
 ICEBERG = Format("iceberg I1 I3 I5 I6 I7 I9 I10", write_rows, **_BY_HAND)
 ICEBERG_FILES = Format("files of iceberg", write_units, predicates={"O3": 5}, **_BY_HAND)

@@ -20,6 +20,7 @@ from tamis.expr.normalise import normalise, sort_key
 from tamis.skipping.metadata import metadata_name
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 Rows = dict[str, list[Any]]
 Metadata = dict[str, pa.Array]
@@ -118,7 +119,7 @@ class DescribedUnits:
             start = end
         return found
 
-    def prune(self, said: Said, levels: Sequence[str] = ()) -> Kept:
+    def prune(self, said: Said, levels: Sequence[str] = (), tuning: Tuning = DEFAULT_TUNING) -> Kept:
         pruned = prune(pa.record_batch(self.metadata), rewrite(normalise(bind(said.expr, self.schema))))
         kept = [number for number, is_kept in enumerate(pruned.selection.to_pylist()) if is_kept]
         return {

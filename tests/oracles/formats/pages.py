@@ -17,7 +17,7 @@ import pytest
 
 import tamis
 from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import read_by_pages
+from builders.parquet.by_pages import BY_PAGES
 from builders.parquet.page_cases import PageCase, random_page_case, random_table_case
 from builders.values.choices import Choices
 from builders.values.predicates import Said
@@ -31,13 +31,11 @@ from tamis.parquet.footer.statistics import read_row_group_metadata, sum_compres
 from tamis.parquet.indexes import page_pruning as narrow
 from tamis.parquet.indexes.page_pruning import Filter, Remaining, RowRangePruner
 from tamis.parquet.indexes.page_units import ColumnPages, PageIndexes
-from tamis.parquet.reading import batch_sizes as batches
 from tamis.parquet.reading.parquet_file import ParquetFile
-from tamis.scan.reading import task_reader as paged
-from tamis.scan.reading import task_reader as read
 from tamis.scan.scan import Scan
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate, make_predicate
+from tamis.tuning import Tuning
 
 BELOW = ("bloom", "pages", "dictionary")
 """The levels below row groups."""
@@ -51,15 +49,16 @@ Bits = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @contextmanager
-def vary_reading(choices: Choices) -> Iterator[None]:
-    """All columns at once or those of the filter first, in pieces of a few rows or as a whole."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "MAX_BATCH_ROWS", choices.one_of([batches.MAX_BATCH_ROWS, 1, 3, 7]))
-        patch.setattr(read, "MAX_SELECTIVITY_TO_FILTER_FIRST", choices.one_of([1.0, -1.0]))
-        patch.setattr(read, "MAX_SHARE_BY_PAGES", choices.one_of([1.0, 1.0, 0.5]))
-        for is_local in paged.MIN_BYTES_FOR_SECOND_READ:
-            patch.setitem(paged.MIN_BYTES_FOR_SECOND_READ, is_local, choices.one_of([0, 2**40]))
-        yield
+def vary_reading(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
+    """All columns at once or those of the filter first, in batches of a few rows or as a whole."""
+    yield replace(
+        tuning,
+        max_batch_rows=choices.one_of([tuning.max_batch_rows, 1, 3, 7]),
+        max_selectivity_to_filter_first=choices.one_of([1.0, -1.0]),
+        max_share_by_pages=choices.one_of([1.0, 1.0, 0.5]),
+        min_bytes_for_second_read=choices.one_of([0, 2**40]),
+        min_local_bytes_for_second_read=choices.one_of([0, 2**40]),
+    )
 
 
 def random_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.Table]:
@@ -199,8 +198,8 @@ class PageUnits:
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
         return {row: [row] for row in range(self.judged.num_rows)}
 
-    def prune(self, said: Said, levels: Sequence[str]) -> Kept:
-        narrowing = Narrowing(self.source, said)
+    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept:
+        narrowing = Narrowing(replace(self.source, storage=self.source.storage.with_tuning(tuning)), said)
         plainly = narrow.read_page_indexes
         with pytest.MonkeyPatch.context() as patch:
             if self.spoiled_by is not None:
@@ -261,14 +260,14 @@ def choose_levels(choices: Choices) -> Iterable[Sequence[str]]:
 PAGES = Format(
     "pages",
     write_file,
-    patch=read_by_pages,
+    tuning=BY_PAGES,
     vary=vary_reading,
     fixed_levels=(LEVELS, ()),
     predicates={"O1": 2, "O2": 1},
 )
 PAGES_OF_TABLES = Format(
-    "pages of several files B2 T11 H6", write_files, one_in=2, fewest=10, patch=read_by_pages, vary=vary_reading
+    "pages of several files B2 T11 H6", write_files, one_in=2, fewest=10, tuning=BY_PAGES, vary=vary_reading
 )
 PAGE_ROWS = Format(
-    "rows of pages F7", write_units, patch=read_by_pages, unit_levels=choose_levels, less_known_levels=("pages",)
+    "rows of pages F7", write_units, tuning=BY_PAGES, unit_levels=choose_levels, less_known_levels=("pages",)
 )

@@ -10,11 +10,10 @@ from tamis import types
 from tamis.expr.nodes import FALSE, Call, Column, Literal
 from tamis.query.plan.nodes import Join, Limit, Output, Sort, SortKey, TopN, Union, get_outputs
 from tamis.query.rules.joins.prune_with_dynamic_filters import (
-    MAX_KEY_RANGES,
-    MAX_LISTED_KEYS,
     build_key_predicate,
     push_dynamic_filters,
 )
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 T = scan("t")
 LONG = types.LONG
@@ -63,13 +62,15 @@ def test_A8_dynamic_filters_pass_masks_only_on_unmasked_columns() -> None:
 
 
 def test_many_keys_become_ranges() -> None:
-    near, far = pa.array(range(MAX_LISTED_KEYS)), pa.array([10**9 + each for each in range(5)])
+    most = DEFAULT_TUNING.max_listed_keys
+    near, far = pa.array(range(most)), pa.array([10**9 + each for each in range(5)])
     found = build_key_predicate(column("t.a"), pa.concat_arrays([near, far]))
     expected = expr("(`t.a` >= 0 AND `t.a` <= 999) OR (`t.a` >= 1000000000 AND `t.a` <= 1000000004)", T)
     assert found == expected
-    apart = build_key_predicate(column("t.a"), pa.array(range(0, 10 * MAX_LISTED_KEYS + 10, 10)))
-    assert isinstance(apart, Call)
-    assert len(apart.args) == MAX_KEY_RANGES
+    for tuning in (DEFAULT_TUNING, Tuning(max_key_ranges=3)):
+        apart = build_key_predicate(column("t.a"), pa.array(range(0, 10 * most + 10, 10)), tuning)
+        assert isinstance(apart, Call)
+        assert len(apart.args) == tuning.max_key_ranges
 
 
 @pytest.mark.parametrize(
