@@ -105,7 +105,7 @@ def import_tamis_modules() -> None:
     """Import what plans and reads import on first use, because times exclude imports."""
     if "tamis" not in sys.modules:
         return
-    parts = ["session", "table", "expr.sql"]
+    parts = ["session", "table", "expr.sql.parse"]
     # Preparations for Iceberg tables import what they need, and their memory is measured.
     if "tamis.formats.iceberg.table" not in sys.modules:
         parts += ["index.finding", "index.table_index", "formats.delta.table", "formats.hive.table"]
