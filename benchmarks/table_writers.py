@@ -168,7 +168,7 @@ def write_small_files(folder: Path, *, files: int) -> None:
 
 
 def write_wide(folder: Path, *, files: int, rows: int, rows_per_group: int) -> None:
-    """Write files of 16 columns, half of which do not compress. A row has about 200 bytes in memory."""
+    """Write files of 16 columns, half of them incompressible. A row has about 200 bytes in memory."""
     for number in range(files):
         generator = np.random.default_rng(2000 + number)
         columns: dict[str, pa.Array] = {}
