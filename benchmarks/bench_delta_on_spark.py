@@ -1,47 +1,56 @@
-"""Plans of a large Delta table: in this process, by Tamis in Spark's executors, and by Delta on Spark."""
+"""Plans of a large Delta table: by Tamis in this process and in Spark executors, and by Delta on Spark."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from bench_delta import CHECKPOINTED, Log, by_partition_and_statistics, checkpointed
-from harness import Section, Settings, Target, interleave, mebibytes, milliseconds, ratio, speed_table
-from new_process import Unfinished, Work, in_new_process, measure
-from spark_sessions import start
+from bench_delta import CHECKPOINTED, Log, ensure_checkpointed_log, make_partition_filter
+from harness import (
+    Section,
+    Settings,
+    Target,
+    format_mebibytes,
+    format_milliseconds,
+    interleave,
+    make_speed_table,
+    ratio,
+)
+from new_process import Unfinished, Work, make_process_contender, measure
+from spark_sessions import start_delta_session
 
 NAME = "delta_on_spark"
 
 ROUNDS = 2
 MEMORY = "4g"
 LITTLE_MEMORY = "1g"
-"""Of the driver with which tables of five million files are planned."""
+"""The memory of the driver that plans tables of five million files."""
 LARGE = (100, 50_000)
-LONGEST = 480
-"""Seconds that Delta on Spark is given for a plan of them."""
+MAX_SECONDS = 480
+"""The time limit of Delta on Spark for a plan of five million files."""
 OURS = ["tamis", "tamis on Spark"]
 PEER = "Delta on Spark"
 
-# --- Preparations: Spark is started here, the work is what is measured ------------------------------------------------
+# --- Preparations: they start Spark; only the work is measured -------------------------------------------------------
 
 
-def tamis_plan(path: str, where: str, again: str | None = None) -> Work:
+def prepare_tamis(path: str, where: str, again: str | None = None) -> Work:
     import tamis
 
-    return _planned(lambda: tamis.open(path), where, again)
+    return _prepare_plan(lambda: tamis.open(path), where, again)
 
 
-def tamis_plan_on_spark(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
+def prepare_tamis_on_spark(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
     import tamis
 
-    connection = tamis.connect(spark=_warmed_up(path, memory), planning="spark")
-    return _planned(lambda: connection.open(path), where, again)
+    connection = tamis.connect(spark=_start_warm_session(path, memory), planning="spark")
+    return _prepare_plan(lambda: connection.open(path), where, again)
 
 
-def tamis_plan_of_files_in_spark(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
+def prepare_files_dataframe(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
     import tamis
 
-    spark = _warmed_up(path, memory)
+    spark = _start_warm_session(path, memory)
     columns = ["id"]
     if again is None:
         return lambda: tamis.open(path).files_dataframe(spark, columns).files_for_scan(where).files.num_rows
@@ -49,11 +58,11 @@ def tamis_plan_of_files_in_spark(path: str, where: str, again: str | None = None
     return lambda: files.files_for_scan(again).files.num_rows
 
 
-def delta_plan(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
-    spark = _warmed_up(path, memory)
+def prepare_delta(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
+    spark = _start_warm_session(path, memory)
 
-    def plan(asked: str) -> int:
-        return len(spark.read.format("delta").load(path).where(asked).inputFiles())
+    def plan(condition: str) -> int:
+        return len(spark.read.format("delta").load(path).where(condition).inputFiles())
 
     if again is None:
         return lambda: plan(where)
@@ -61,23 +70,23 @@ def delta_plan(path: str, where: str, again: str | None = None, memory: str = ME
     return lambda: plan(again)
 
 
-def _warmed_up(path: str, memory: str) -> Any:
-    """A session that has run a job with Python workers before."""
-    spark = start(Path(path).parent, memory)
-    # A function without a name travels as it is: workers do not have this module.
+def _start_warm_session(path: str, memory: str) -> Any:
+    """Return a session that has already run a job with Python workers."""
+    spark = start_delta_session(Path(path).parent, memory)
+    # A lambda is pickled by value. Workers do not have this module.
     spark.range(100).mapInArrow(lambda batches: batches, "id long").count()
     return spark
 
 
-def _planned(opened: Any, where: str, again: str | None) -> Work:
+def _prepare_plan(open_table: Any, where: str, again: str | None) -> Work:
     if again is None:
-        return lambda: opened().scan(where).plan(depth="files").num_files
-    table = opened()
+        return lambda: open_table().scan(where).plan(depth="files").num_files
+    table = open_table()
     table.scan(where).plan(depth="files")
     return lambda: table.scan(again).plan(depth="files").num_files
 
 
-# --- What is measured ------------------------------------------------------------------------------------------------
+# --- Measurements ----------------------------------------------------------------------------------------------------
 
 
 def run(settings: Settings) -> Section:
@@ -86,23 +95,25 @@ def run(settings: Settings) -> Section:
     section = Section(
         NAME,
         "Delta tables, plans on Spark",
-        "The table of 1,000,000 files of the section delta, and its question about a partition and ids. Spark is "
-        f"`local[2]` with a driver of {MEMORY}, has been started, and has run a job with Python workers. *Cold* opens "
-        "the table too; *second* is another partition after a first plan. CPU time and memory are of the Python "
-        f"process alone, {ROUNDS} rounds.",
+        "The table of 1,000,000 files of the section delta, with its filter on a partition and ids. Spark is "
+        f"`local[2]` with a driver of {MEMORY}; it is already running and has run a job with Python workers. *Cold* "
+        "opens the table too; *second* is another partition after a first plan. CPU time and memory are those of the "
+        f"Python process alone. {ROUNDS} rounds.",
     )
     if settings.quick:
-        section.remark("Left out with `--quick`: it needs Java, and jars from Maven.")
+        section.remark("Not measured with `--quick`: this needs Java, and jars from Maven.")
         return section
-    log = checkpointed(settings, *CHECKPOINTED)
-    for title, asked in _questions(log).items():
+    log = ensure_checkpointed_log(settings, *CHECKPOINTED)
+    for title, arguments in _make_arguments(log).items():
         contenders = [
-            in_new_process(name, preparation, path=str(log.path), **asked)
-            for name, preparation in zip([*OURS, PEER], (tamis_plan, tamis_plan_on_spark, delta_plan), strict=True)
+            make_process_contender(name, preparation, path=str(log.path), **arguments)
+            for name, preparation in zip(
+                [*OURS, PEER], (prepare_tamis, prepare_tamis_on_spark, prepare_delta), strict=True
+            )
         ]
         timings = interleave(contenders, ROUNDS, warm_up=False)
-        peaks = {name: f"peak {mebibytes(each.peak_memory)}" for name, each in timings.items()}
-        section.add(f"{log.title}, {title}", speed_table(timings, OURS, peaks))
+        peaks = {name: f"peak {format_mebibytes(each.peak_memory)}" for name, each in timings.items()}
+        section.add(f"{log.title}, {title}", make_speed_table(timings, OURS, peaks))
         for name in OURS:
             reached = ratio(timings[PEER], timings[name])
             wanted = 10 if name == "tamis" and title == "cold" else 5 if name == "tamis" else 1
@@ -110,40 +121,41 @@ def run(settings: Settings) -> Section:
     return section
 
 
-def _questions(log: Log) -> dict[str, dict[str, str]]:
-    """What is asked from nothing, and what after it."""
-    question = by_partition_and_statistics(log.files)
-    first, second = question(log.number(0)), question(log.number(1))
+def _make_arguments(log: Log) -> dict[str, dict[str, str]]:
+    """Return the arguments of a first plan, and of a second plan after it."""
+    make_filter = make_partition_filter(log.files)
+    first, second = make_filter(log.get_file_number(0)), make_filter(log.get_file_number(1))
     return {"cold": {"where": first}, "second": {"where": first, "again": second}}
 
 
 def _run_large(settings: Settings) -> Section:
-    """Five million files with a driver of little memory, which Delta on Spark gets more of, and a limit of its time."""
+    """Measure five million files with a small driver. Delta on Spark gets more memory and a time limit."""
     section = Section(
         f"{NAME}_large",
         "A Delta table of five million files, plans on Spark",
-        f"As in the section {NAME}, with a driver of {LITTLE_MEMORY} for Tamis and of {MEMORY} for Delta on Spark, "
-        f"which was given {LONGEST // 60} minutes for a plan. One round.",
+        f"As in the section {NAME}, with a driver of {LITTLE_MEMORY} for Tamis and of {MEMORY} for Delta on Spark. "
+        f"The time limit of a plan was {MAX_SECONDS // 60} minutes. One round.",
     )
-    log = checkpointed(settings, *LARGE)
+    log = ensure_checkpointed_log(settings, *LARGE)
     ours = {
-        f"tamis on Spark, {LITTLE_MEMORY}": tamis_plan_on_spark,
-        f"tamis, files in Spark's memory, {LITTLE_MEMORY}": tamis_plan_of_files_in_spark,
+        f"tamis on Spark, {LITTLE_MEMORY}": prepare_tamis_on_spark,
+        f"tamis, files in Spark's memory, {LITTLE_MEMORY}": prepare_files_dataframe,
     }
-    for title, asked in _questions(log).items():
+    for title, arguments in _make_arguments(log).items():
         path = str(log.path)
         contenders = [
-            in_new_process(name, each, path=path, memory=LITTLE_MEMORY, **asked) for name, each in ours.items()
+            make_process_contender(name, each, path=path, memory=LITTLE_MEMORY, **arguments)
+            for name, each in ours.items()
         ]
         timings = interleave(contenders, 1, warm_up=False)
-        peaks = {name: f"peak {mebibytes(each.peak_memory)}" for name, each in timings.items()}
-        section.add(f"{log.title}, {title}", speed_table(timings, list(ours), peaks))
+        peaks = {name: f"peak {format_mebibytes(each.peak_memory)}" for name, each in timings.items()}
+        section.add(f"{log.title}, {title}", make_speed_table(timings, list(ours), peaks))
         try:
-            peer = measure(delta_plan, path=path, longest=LONGEST, **asked)
+            peer = measure(prepare_delta, path=path, max_seconds=MAX_SECONDS, **arguments)
         except Unfinished as unfinished:
             section.remark(f"{PEER}: {unfinished}")
             continue
-        section.remark(f"{PEER}: {milliseconds(peer.seconds)}")
+        section.remark(f"{PEER}: {format_milliseconds(peer.seconds)}")
         for name in ours:
             reached = peer.seconds / timings[name].seconds
             section.targets.append(Target(f"{title}: {name} is as fast as {PEER}", reached, at_least=1))

@@ -1,4 +1,4 @@
-"""A scan of everything without a predicate: planning must cost nothing where it cannot help."""
+"""A scan of a whole table without a filter: planning must cost nothing if it cannot help."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset
-from harness import Section, Settings, Target, here, interleave, mebibytes, ratio, speed_table
-from table_writers import made_once, size_on_disk, write_line_items
+from harness import Section, Settings, Target, format_mebibytes, here, interleave, make_speed_table, ratio
+from table_writers import ensure_table, measure_size, write_line_items
 
 import tamis
 
 NAME = "full_scan"
 
 
-def tamis_table(path: str) -> pa.Table:
+def read_tamis_table(path: str) -> pa.Table:
     return tamis.open(path).scan().to_arrow()
 
 
-def tamis_batches(path: str) -> int:
+def read_tamis_batches(path: str) -> int:
     return sum(batch.num_rows for batch in tamis.open(path).scan().to_batches())
 
 
-def pyarrow_table(path: str) -> pa.Table:
+def read_pyarrow_table(path: str) -> pa.Table:
     return pyarrow.dataset.dataset(path, partitioning="hive").to_table()
 
 
-def pyarrow_batches(path: str) -> int:
+def read_pyarrow_batches(path: str) -> int:
     return sum(batch.num_rows for batch in pyarrow.dataset.dataset(path, partitioning="hive").to_batches())
 
 
-def _duckdb(path: str) -> duckdb.DuckDBPyRelation:
+def _select_all(path: str) -> duckdb.DuckDBPyRelation:
     return duckdb.connect().sql(f"SELECT * FROM read_parquet('{path}/*/*.parquet', hive_partitioning = true)")
 
 
-def duckdb_table(path: str) -> pa.Table:
-    return _duckdb(path).to_arrow_table()
+def read_duckdb_table(path: str) -> pa.Table:
+    return _select_all(path).to_arrow_table()
 
 
-def duckdb_batches(path: str) -> int:
-    return sum(batch.num_rows for batch in _duckdb(path).to_arrow_reader(131_072))
+def read_duckdb_batches(path: str) -> int:
+    return sum(batch.num_rows for batch in _select_all(path).to_arrow_reader(131_072))
 
 
-def _rows(read: Callable[[str], pa.Table | int], path: Path) -> Callable[[], int]:
+def _prepare(read: Callable[[str], pa.Table | int], path: Path) -> Callable[[], int]:
     def work() -> int:
         found = read(str(path))
         return found if isinstance(found, int) else found.num_rows
@@ -52,9 +52,17 @@ def _rows(read: Callable[[str], pa.Table | int], path: Path) -> Callable[[], int
     return work
 
 
-WAYS: dict[str, dict[str, Callable[[str], pa.Table | int]]] = {
-    "to one Arrow table": {"tamis": tamis_table, "pyarrow.dataset": pyarrow_table, "DuckDB": duckdb_table},
-    "batch by batch": {"tamis": tamis_batches, "pyarrow.dataset": pyarrow_batches, "DuckDB": duckdb_batches},
+READERS: dict[str, dict[str, Callable[[str], pa.Table | int]]] = {
+    "to one Arrow table": {
+        "tamis": read_tamis_table,
+        "pyarrow.dataset": read_pyarrow_table,
+        "DuckDB": read_duckdb_table,
+    },
+    "batch by batch": {
+        "tamis": read_tamis_batches,
+        "pyarrow.dataset": read_pyarrow_batches,
+        "DuckDB": read_duckdb_batches,
+    },
 }
 
 
@@ -63,22 +71,24 @@ def run(settings: Settings) -> Section:
     section = Section(
         NAME,
         "Full scan without a predicate",
-        f"Two tables in the manner of TPC-H's lineitem, {rows:,} rows each in {files} files below directories of years "
-        "(13 columns: integers, decimals, doubles, dates, timestamps, texts; row groups of 250,000 rows), one with "
-        "snappy and one with zstd. Each run opens the table anew and reads all columns.",
+        f"Two tables like TPC-H's lineitem, one with snappy and one with zstd. Each has {rows:,} rows in {files} "
+        "files, in a directory for each year (13 columns: integers, decimals, doubles, dates, timestamps, strings; row "
+        "groups of 250,000 rows). Each run opens the table and reads all columns.",
     )
     for compression in ("snappy", "zstd"):
-        path = made_once(
+        path = ensure_table(
             settings.data / f"line-items-{compression}-{rows}",
             lambda folder, compression=compression: write_line_items(
                 folder, rows=rows, files=files, compression=compression
             ),
         )
-        for way, readers in WAYS.items():
-            contenders = [here(name, _rows(read, path)) for name, read in readers.items()]
+        for output, readers in READERS.items():
+            contenders = [here(name, _prepare(read, path)) for name, read in readers.items()]
             timings = interleave(contenders, settings.rounds)
-            title = f"{compression}, {way}"
-            section.add(f"{title} ({mebibytes(size_on_disk(path))} on disk)", speed_table(timings, ["tamis"]))
+            title = f"{compression}, {output}"
+            section.add(
+                f"{title} ({format_mebibytes(measure_size(path))} on disk)", make_speed_table(timings, ["tamis"])
+            )
             reached = ratio(timings["pyarrow.dataset"], timings["tamis"])
             section.targets.append(
                 Target(f"{title}: at least 0.95 of pyarrow's speed", reached, at_least=0.95, unit="× its speed")

@@ -1,4 +1,4 @@
-"""A hundred thousand files in three thousand partitions, of which one is wanted."""
+"""One partition of 3,000, in a Hive-style table of 100,000 files."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from harness import (
     Settings,
     Target,
     Timings,
+    format_milliseconds,
     here,
     interleave,
-    markdown_table,
-    milliseconds,
+    make_markdown_table,
+    make_speed_table,
     ratio,
-    speed_table,
 )
-from new_process import Work, in_new_process
-from table_writers import REGIONS, day_of, made_once, write_partition_tree
+from new_process import Work, make_process_contender
+from table_writers import REGIONS, ensure_table, get_day, write_partition_tree
 
 NAME = "hive_listing"
 
-# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+# --- Preparations: they import what the work needs; only the work is measured ----------------------------------------
 
 
-def tamis_plan(path: str, region: str, day: str) -> Work:
+def prepare_tamis_plan(path: str, region: str, day: str) -> Work:
     import tamis
 
     def work() -> int:
         table = tamis.open(path)
-        return table.scan(where=_where(region, day)).plan(depth="files").num_files
+        return table.scan(where=_make_filter(region, day)).plan(depth="files").num_files
 
     return work
 
 
-def tamis_rows(path: str, region: str, day: str) -> Work:
+def prepare_tamis(path: str, region: str, day: str) -> Work:
     import tamis
 
-    return lambda: tamis.open(path).scan(where=_where(region, day)).to_arrow().num_rows
+    return lambda: tamis.open(path).scan(where=_make_filter(region, day)).to_arrow().num_rows
 
 
-def pyarrow_plan(path: str, region: str, day: str) -> Work:
+def prepare_pyarrow_plan(path: str, region: str, day: str) -> Work:
     import pyarrow.dataset as ds
 
     def work() -> int:
@@ -55,7 +55,7 @@ def pyarrow_plan(path: str, region: str, day: str) -> Work:
     return work
 
 
-def pyarrow_rows(path: str, region: str, day: str) -> Work:
+def prepare_pyarrow(path: str, region: str, day: str) -> Work:
     import pyarrow.dataset as ds
 
     def work() -> int:
@@ -65,31 +65,31 @@ def pyarrow_rows(path: str, region: str, day: str) -> Work:
     return work
 
 
-def duckdb_rows(path: str, region: str, day: str) -> Work:
+def prepare_duckdb(path: str, region: str, day: str) -> Work:
     import duckdb
-    import pyarrow  # noqa: F401 - what the rows come out as
+    import pyarrow  # noqa: F401 - the rows are returned as Arrow
 
-    return lambda: duckdb.connect().sql(_duckdb_query(path, region, day)).to_arrow_table().num_rows
+    return lambda: duckdb.connect().sql(_make_duckdb_query(path, region, day)).to_arrow_table().num_rows
 
 
-def _where(region: str, day: str) -> str:
+def _make_filter(region: str, day: str) -> str:
     return f"region = '{region}' AND day = DATE '{day}'"
 
 
-def _duckdb_query(path: str, region: str, day: str) -> str:
+def _make_duckdb_query(path: str, region: str, day: str) -> str:
     files = f"read_parquet('{path}/*/*/*.parquet', hive_partitioning = true)"
     return f"SELECT * FROM {files} WHERE region = '{region}' AND day = DATE '{day}'"
 
 
-# --- Warm: the table is open, and each round asks for a partition that no round asked for before -------------------
+# --- Warm: the table is open, and each round reads another partition -------------------------------------------------
 
 
-def _partitions(days: int) -> Iterator[tuple[str, str]]:
+def _list_partitions(days: int) -> Iterator[tuple[str, str]]:
     for number in itertools.count():
-        yield f"r{number % REGIONS}", day_of(number // REGIONS % days)
+        yield f"r{number % REGIONS}", get_day(number // REGIONS % days)
 
 
-def _warm(path: str, days: int) -> list[Contender]:
+def _make_warm_contenders(path: str, days: int) -> list[Contender]:
     import duckdb
     import pyarrow.dataset as ds
 
@@ -100,23 +100,23 @@ def _warm(path: str, days: int) -> list[Contender]:
     connection = duckdb.connect()
     connection.execute("SET parquet_metadata_cache = true")
 
-    def asked(query: Callable[[str, str], int]) -> Work:
-        wanted = _partitions(days)
+    def prepare(query: Callable[[str, str], int]) -> Work:
+        wanted = _list_partitions(days)
         return lambda: query(*next(wanted))
 
-    def by_tamis(region: str, day: str) -> int:
-        return table.scan(where=_where(region, day)).to_arrow().num_rows
+    def read_with_tamis(region: str, day: str) -> int:
+        return table.scan(where=_make_filter(region, day)).to_arrow().num_rows
 
-    def by_pyarrow(region: str, day: str) -> int:
+    def read_with_pyarrow(region: str, day: str) -> int:
         return dataset.to_table(filter=(ds.field("region") == region) & (ds.field("day") == day)).num_rows
 
-    def by_duckdb(region: str, day: str) -> int:
-        return connection.sql(_duckdb_query(path, region, day)).to_arrow_table().num_rows
+    def read_with_duckdb(region: str, day: str) -> int:
+        return connection.sql(_make_duckdb_query(path, region, day)).to_arrow_table().num_rows
 
     return [
-        here("tamis", asked(by_tamis)),
-        here("pyarrow.dataset", asked(by_pyarrow)),
-        here("DuckDB", asked(by_duckdb)),
+        here("tamis", prepare(read_with_tamis)),
+        here("pyarrow.dataset", prepare(read_with_pyarrow)),
+        here("DuckDB", prepare(read_with_duckdb)),
     ]
 
 
@@ -124,13 +124,13 @@ def run(settings: Settings) -> Section:
     days, files = (3, 60) if settings.quick else (300, 100_000)
     section = Section(
         NAME,
-        "Hive directories, one partition wanted",
+        "Hive directories, one partition",
         f"{files:,} small files in {REGIONS * days:,} partitions (`region=…/day=…`); the filter is "
-        "`region = 'r3' AND day = DATE '…'`. *To rows* is from nothing to the rows as an Arrow table, *plan* is from "
-        "nothing to the paths of the files that hold them. In the warm runs the table, the dataset and the connection "
-        "stay, and every round asks for another partition.",
+        "`region = 'r3' AND day = DATE '…'`. *To rows* opens the table and reads the rows as an Arrow table; *plan* "
+        "opens it and returns the paths of the files that hold them. In the warm runs the table, the dataset and the "
+        "connection are open, and every round reads another partition.",
     )
-    path = made_once(
+    path = ensure_table(
         settings.data / f"partition-tree-{files}",
         lambda folder: write_partition_tree(folder, days=days, files=files),
     )
@@ -143,34 +143,34 @@ def run(settings: Settings) -> Section:
 
 
 def _measure(section: Section, path: Path, days: int, settings: Settings) -> None:
-    wanted = {"path": str(path), "region": "r3", "day": day_of(days * 2 // 3)}
+    wanted = {"path": str(path), "region": "r3", "day": get_day(days * 2 // 3)}
     rows = interleave(
         [
-            in_new_process("tamis", tamis_rows, **wanted),
-            in_new_process("pyarrow.dataset", pyarrow_rows, **wanted),
-            in_new_process("DuckDB", duckdb_rows, **wanted),
+            make_process_contender("tamis", prepare_tamis, **wanted),
+            make_process_contender("pyarrow.dataset", prepare_pyarrow, **wanted),
+            make_process_contender("DuckDB", prepare_duckdb, **wanted),
         ],
         settings.rounds,
         warm_up=not settings.quick,
     )
-    section.add("New process, to rows", speed_table(rows, ["tamis"]))
+    section.add("New process, to rows", make_speed_table(rows, ["tamis"]))
     plan = interleave(
         [
-            in_new_process("tamis", tamis_plan, **wanted),
-            in_new_process("pyarrow.dataset", pyarrow_plan, **wanted),
+            make_process_contender("tamis", prepare_tamis_plan, **wanted),
+            make_process_contender("pyarrow.dataset", prepare_pyarrow_plan, **wanted),
         ],
         settings.rounds,
         warm_up=not settings.quick,
     )
-    section.add("New process, plan", speed_table(plan, ["tamis"]))
-    warm = interleave(_warm(str(path), days), settings.rounds)
-    section.add("Warm, to rows", speed_table(warm, ["tamis"]))
+    section.add("New process, plan", make_speed_table(plan, ["tamis"]))
+    warm = interleave(_make_warm_contenders(str(path), days), settings.rounds)
+    section.add("Warm, to rows", make_speed_table(warm, ["tamis"]))
 
-    listings = _listings(**wanted)
+    listings = _count_listings(**wanted)
     directories = 1 + REGIONS + REGIONS * days
     section.add(
         "The whole process, with the start of Python and imports",
-        markdown_table(["", "time", "of it start and imports"], [_whole_process(timing) for timing in rows.values()]),
+        make_markdown_table(["", "time", "start and imports"], [_make_process_row(timing) for timing in rows.values()]),
     )
     section.targets += [
         Target(
@@ -188,15 +188,15 @@ def _measure(section: Section, path: Path, days: int, settings: Settings) -> Non
     ]
 
 
-def _listings(path: str, region: str, day: str) -> int:
-    """How many directories tamis lists until the rows are there."""
+def _count_listings(path: str, region: str, day: str) -> int:
+    """Return the number of directories that Tamis lists to read the rows."""
     import tamis
 
     table = tamis.open(path)
-    table.scan(where=_where(region, day)).to_arrow()
+    table.scan(where=_make_filter(region, day)).to_arrow()
     return table._source.storage.counters.listing_calls
 
 
-def _whole_process(timing: Timings) -> list[str]:
+def _make_process_row(timing: Timings) -> list[str]:
     whole = median(each.process_seconds or 0.0 for each in timing.rounds)
-    return [timing.name, milliseconds(whole), milliseconds(whole - timing.seconds)]
+    return [timing.name, format_milliseconds(whole), format_milliseconds(whole - timing.seconds)]

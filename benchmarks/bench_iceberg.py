@@ -1,4 +1,4 @@
-"""Planning Iceberg tables of 100,000 and of a million files, with and without delete files: time and memory."""
+"""Planning of Iceberg tables with 100,000 and a million files, with and without delete files: time and memory."""
 
 from __future__ import annotations
 
@@ -15,77 +15,77 @@ from harness import (
     Settings,
     Target,
     Timings,
+    compare_memory,
+    format_mebibytes,
     here,
     interleave,
-    mebibytes,
-    memory_ratio,
+    make_speed_table,
     ratio,
-    speed_table,
 )
-from iceberg_metadata import ROWS, Shape, region_of, write_table
-from new_process import Work, in_new_process
-from table_writers import made_once
+from iceberg_metadata import ROWS, Shape, get_region, write_table
+from new_process import Work, make_process_contender
+from table_writers import ensure_table
 
 NAME = "iceberg"
 
 OURS, PEER = "tamis", "pyiceberg"
-MOST_ROUNDS = 3
-"""Of new processes: pyiceberg takes its time for each."""
+MAX_ROUNDS = 3
+"""The maximum number of rounds with new processes, since pyiceberg takes long."""
 LARGE_ROUNDS = 1
-"""Of a million files, which are planned from nothing alone."""
+"""The number of rounds with a million files, for which only new processes are measured."""
 
-# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+# --- Preparations: they import what the work needs; only the work is measured ----------------------------------------
 
 
-def tamis_plan(path: str, where: str) -> Work:
+def prepare_tamis(path: str, where: str) -> Work:
     import tamis
     import tamis.formats.iceberg
 
-    # Plans import these when they are needed, and imports are in nobody's time.
+    # Plans import these on first use. Times exclude imports.
     parts = [module.name for module in pkgutil.walk_packages(tamis.formats.iceberg.__path__, "tamis.formats.iceberg.")]
     for name in ("polars", *parts):
         importlib.import_module(name)
     return lambda: tamis.open(path).scan(where).plan(depth="files").num_files
 
 
-def pyiceberg_plan(path: str, where: str) -> Work:
+def prepare_pyiceberg(path: str, where: str) -> Work:
     from pyiceberg.table import StaticTable
 
     metadata = f"{path}/metadata/v1.metadata.json"
     return lambda: len(list(StaticTable.from_metadata(metadata).scan(row_filter=where).plan_files()))
 
 
-# --- What is asked: of a file by its number, so that every question has an answer ------------------------------------
+# --- Filters: each selects a file by its number, so that every filter has a match -------------------------------------
 
-Question = Callable[[Shape, int], str]
+MakeFilter = Callable[[Shape, int], str]
 
 
-def by_partition_and_bounds(shape: Shape, number: int) -> str:
-    """One partition, and of its files those with ids below one: both contenders understand the text."""
-    day = shape.day_of(number)
+def filter_partition_and_ids(shape: Shape, number: int) -> str:
+    """Return a filter on one partition and on ids up to a limit, in a text that both contenders understand."""
+    day = shape.get_day(number)
     return (
-        f"ts >= '{day}T00:00:00+00:00' AND ts <= '{day}T23:59:59+00:00' AND region = '{region_of(number)}' "
+        f"ts >= '{day}T00:00:00+00:00' AND ts <= '{day}T23:59:59+00:00' AND region = '{get_region(number)}' "
         f"AND id <= {number * ROWS}"
     )
 
 
-def by_bounds(shape: Shape, number: int) -> str:
+def filter_id(shape: Shape, number: int) -> str:
     return f"id = {number * ROWS + ROWS // 2}"
 
 
-def every_file(shape: Shape, number: int) -> str:
+def filter_nothing(shape: Shape, number: int) -> str:
     return "id >= 0"
 
 
-QUESTIONS: Mapping[str, Question] = {
-    "every file": every_file,
-    "partition and ids": by_partition_and_bounds,
-    "one id": by_bounds,
+FILTERS: Mapping[str, MakeFilter] = {
+    "every file": filter_nothing,
+    "partition and ids": filter_partition_and_ids,
+    "one id": filter_id,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class IcebergTable:
     """A table to plan."""
 
     title: str
@@ -95,23 +95,23 @@ class Planned:
 
     @property
     def is_ours_alone(self) -> bool:
-        """Whether the peer refuses the table."""
+        """Whether the peer does not support the table."""
         return self.shape.by_values
 
-    def asked(self, question: Question, position: int) -> str:
-        """The question of another file for each position."""
+    def make_filter(self, make_filter: MakeFilter, position: int) -> str:
+        """Return the filter on another file for each position."""
         shape = self.shape
-        return question(shape, (shape.files * 2 // 3 + position * 17) % shape.files)
+        return make_filter(shape, (shape.files * 2 // 3 + position * 17) % shape.files)
 
 
-def table_of(settings: Settings, title: str, shape: Shape, rounds: int) -> Planned:
+def ensure_iceberg_table(settings: Settings, title: str, shape: Shape, rounds: int) -> IcebergTable:
     kind = "-by-values" if shape.by_values else ""
-    place = settings.data / f"iceberg-{shape.files}-{shape.manifests}-{shape.deletes}-{shape.per_block}{kind}"
-    path = made_once(place, lambda folder: write_table(folder, str(place), shape))
-    return Planned(title, path, shape, rounds)
+    location = settings.data / f"iceberg-{shape.files}-{shape.manifests}-{shape.deletes}-{shape.per_block}{kind}"
+    path = ensure_table(location, lambda folder: write_table(folder, str(location), shape))
+    return IcebergTable(title, path, shape, rounds)
 
 
-# --- What is measured ------------------------------------------------------------------------------------------------
+# --- Measurements ----------------------------------------------------------------------------------------------------
 
 
 def run(settings: Settings) -> Section:
@@ -120,15 +120,15 @@ def run(settings: Settings) -> Section:
     section = Section(
         NAME,
         "Iceberg tables, plans",
-        "From a predicate to the files that may hold a matching row; no data is read, and there is none. pyiceberg is "
+        "From a filter to the files that may hold a matching row. The tables have metadata but no data. pyiceberg is "
         "`StaticTable.from_metadata(…).scan(row_filter=…).plan_files()` with the same text. The tables are partitioned "
-        "by day and region (10,000 partitions) and note bounds and counts of six columns; manifests have the files of "
-        "some days each, in deflated blocks of 100 entries as Iceberg on Java writes them, or of one entry as "
-        "pyiceberg does. The questions are "
-        f"`{by_partition_and_bounds(Shape(1000, 1), 666)}` (*partition and ids*), "
-        f"`{by_bounds(Shape(1000, 1), 666)}` (*one id*, for which every manifest is read) and "
-        f"`{every_file(Shape(1000, 1), 666)}` (*every file*). Delete files delete rows of one data file each, by "
-        "position or (*equality deletes*) by the values of ids; the latter pyiceberg does not plan.",
+        "by day and region (10,000 partitions) and have bounds and counts of six columns. Each manifest has the files "
+        "of some days, in deflated blocks of 100 entries as Iceberg on Java writes them, or of one entry as pyiceberg "
+        "writes them. The filters are "
+        f"`{filter_partition_and_ids(Shape(1000, 1), 666)}` (*partition and ids*), "
+        f"`{filter_id(Shape(1000, 1), 666)}` (*one id*, which reads every manifest) and "
+        f"`{filter_nothing(Shape(1000, 1), 666)}` (*every file*). Each delete file deletes rows of one data file, "
+        "by position or (*equality deletes*) by the values of ids. pyiceberg does not plan equality deletes.",
     )
     shapes = {
         f"{few:,} files": Shape(few, manifests),
@@ -143,8 +143,8 @@ def run(settings: Settings) -> Section:
         shapes = {f"{few:,} {title}": shapes[f"{few:,} {title}"] for title in small}
     found = {}
     for title, shape in shapes.items():
-        rounds = 1 if settings.quick else MOST_ROUNDS if shape.files == few else LARGE_ROUNDS
-        found[title] = _measure(section, table_of(settings, title, shape, rounds), settings)
+        rounds = 1 if settings.quick else MAX_ROUNDS if shape.files == few else LARGE_ROUNDS
+        found[title] = _measure(section, ensure_iceberg_table(settings, title, shape, rounds), settings)
     if not settings.quick:
         growth = found[f"{few * 10:,} files"].seconds / found[f"{few:,} files"].seconds
         text = f"{few * 10:,} files: one id, new process: at most 12 × the time of {few:,} files"
@@ -152,53 +152,53 @@ def run(settings: Settings) -> Section:
     return section
 
 
-def _measure(section: Section, table: Planned, settings: Settings) -> Timings:
-    """Plans from nothing and again; what Tamis took from nothing for the last question."""
-    asked = {"one id": by_bounds} if settings.quick else QUESTIONS
-    for name, question in asked.items():
-        where = table.asked(question, 0)
-        plans = {OURS: tamis_plan} if table.is_ours_alone else {OURS: tamis_plan, PEER: pyiceberg_plan}
+def _measure(section: Section, table: IcebergTable, settings: Settings) -> Timings:
+    """Measure plans in new processes and warm, and return the times of Tamis for the last filter in new processes."""
+    filters = {"one id": filter_id} if settings.quick else FILTERS
+    for name, make_filter in filters.items():
+        where = table.make_filter(make_filter, 0)
+        plans = {OURS: prepare_tamis} if table.is_ours_alone else {OURS: prepare_tamis, PEER: prepare_pyiceberg}
         cold = interleave(
-            [in_new_process(each, plan, path=str(table.path), where=where) for each, plan in plans.items()],
+            [make_process_contender(each, plan, path=str(table.path), where=where) for each, plan in plans.items()],
             table.rounds,
             warm_up=False,
         )
         extra = {
-            each: f"peak {mebibytes(timings.peak_memory)}, imports {mebibytes(timings.memory_before)} of it"
-            for each, timings in cold.items()
+            name: f"peak {format_mebibytes(each.peak_memory)}, {format_mebibytes(each.memory_before)} after imports"
+            for name, each in cold.items()
         }
-        section.add(f"{table.title}: {name}, new process", speed_table(cold, [OURS], extra))
-        section.targets += _targets(table, name, cold)
+        section.add(f"{table.title}: {name}, new process", make_speed_table(cold, [OURS], extra))
+        section.targets += _make_targets(table, name, cold)
         if name != "every file" and (settings.quick or table.rounds > LARGE_ROUNDS):
-            warm = interleave(_warm(table, question), table.rounds)
-            section.add(f"{table.title}: {name}, warm, another each round", speed_table(warm, [OURS]))
+            warm = interleave(_make_warm_contenders(table, make_filter), table.rounds)
+            section.add(f"{table.title}: {name}, warm, another each round", make_speed_table(warm, [OURS]))
     return cold[OURS]
 
 
-def _warm(table: Planned, question: Question) -> list[Contender]:
+def _make_warm_contenders(table: IcebergTable, make_filter: MakeFilter) -> list[Contender]:
     from pyiceberg.table import StaticTable
 
     import tamis
 
     ours = tamis.open(table.path)
 
-    def asked(plan: Callable[[str], int]) -> Work:
+    def prepare(plan: Callable[[str], int]) -> Work:
         positions = itertools.count(1)
-        return lambda: plan(table.asked(question, next(positions)))
+        return lambda: plan(table.make_filter(make_filter, next(positions)))
 
-    contenders = [here(OURS, asked(lambda where: ours.scan(where).plan(depth="files").num_files))]
+    contenders = [here(OURS, prepare(lambda where: ours.scan(where).plan(depth="files").num_files))]
     if table.is_ours_alone:
         return contenders
     theirs = StaticTable.from_metadata(f"{table.path}/metadata/v1.metadata.json")
-    return [*contenders, here(PEER, asked(lambda where: len(list(theirs.scan(row_filter=where).plan_files()))))]
+    return [*contenders, here(PEER, prepare(lambda where: len(list(theirs.scan(row_filter=where).plan_files()))))]
 
 
-def _targets(table: Planned, name: str, timings: Mapping[str, Timings]) -> list[Target]:
+def _make_targets(table: IcebergTable, name: str, timings: Mapping[str, Timings]) -> list[Target]:
     if table.is_ours_alone:
         return []
     where = f"{table.title}: {name}, new process"
     faster = Target(f"{where}: 15 × as fast as {PEER}", ratio(timings[PEER], timings[OURS]), at_least=15)
-    memory = memory_ratio(timings[PEER], timings[OURS])
+    memory = compare_memory(timings[PEER], timings[OURS])
     smaller = Target(f"{where}: {PEER} has 3 × the peak memory", memory, at_least=3)
     above = {each: timings[each].peak_memory - timings[each].memory_before for each in (OURS, PEER)}
     text = f"{where}: {PEER} has 3 × the memory above that of the imports"

@@ -1,4 +1,4 @@
-"""A statistics index over many files: how fast it is built, and what it saves whoever asks for a few rows."""
+"""A statistics index over many files: how fast it is built, and what it saves a selective query."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from harness import (
     Settings,
     Target,
     Timings,
+    format_mebibytes,
+    format_milliseconds,
     here,
     interleave,
-    markdown_table,
-    mebibytes,
-    milliseconds,
+    make_markdown_table,
+    make_speed_table,
     ratio,
-    speed_table,
 )
-from new_process import Work, in_new_process
-from spark_sessions import start
-from table_writers import made_once, size_on_disk, write_line_items, write_many_files
+from new_process import Work, make_process_contender
+from spark_sessions import start_delta_session
+from table_writers import ensure_table, measure_size, write_line_items, write_many_files
 
 NAME = "index"
 
@@ -31,30 +31,30 @@ ROUNDS = 3
 ROWS_OF_A_FILE = 100
 WITH, WITHOUT = "tamis with the index", "tamis without"
 
-# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+# --- Preparations: they import what the work needs; only the work is measured ----------------------------------------
 
 
-def tamis_rows(path: str, number: int, index: str | bool) -> Work:
+def prepare_tamis(path: str, number: int, index: str | bool) -> Work:
     import tamis
 
     return lambda: tamis.open(path, index=index).scan(f"id = {number}").to_arrow().num_rows
 
 
-def pyarrow_rows(path: str, number: int) -> Work:
+def prepare_pyarrow(path: str, number: int) -> Work:
     import pyarrow.dataset as ds
 
     return lambda: ds.dataset(path, partitioning="hive").to_table(filter=ds.field("id") == number).num_rows
 
 
-def duckdb_rows(path: str, number: int) -> Work:
+def prepare_duckdb(path: str, number: int) -> Work:
     import duckdb
-    import pyarrow  # noqa: F401 - what the rows come out as
+    import pyarrow  # noqa: F401 - the rows are returned as Arrow
 
     files = f"read_parquet('{path}/*/*.parquet', hive_partitioning = true)"
     return lambda: duckdb.connect().sql(f"SELECT * FROM {files} WHERE id = {number}").to_arrow_table().num_rows
 
 
-# --- What is measured ------------------------------------------------------------------------------------------------
+# --- Measurements ----------------------------------------------------------------------------------------------------
 
 
 def run(settings: Settings) -> Section:
@@ -62,15 +62,15 @@ def run(settings: Settings) -> Section:
     section = Section(
         NAME,
         "Statistics index",
-        f"{files:,} files of {ROWS_OF_A_FILE} rows in directories, sorted by `id`, which is no partition column; and "
-        f"{rows:,} rows like TPC-H's lineitem in eight files, of which the Bloom filters need the values. The index is "
-        f"built from nothing each time, beside the table. {ROUNDS} rounds.",
+        f"{files:,} files of {ROWS_OF_A_FILE} rows in directories, sorted by `id`, which is not a partition column. "
+        f"Then {rows:,} rows like TPC-H's lineitem in eight files, whose values are read to build Bloom filters. Each "
+        f"round builds a new index, beside the table. {ROUNDS} rounds.",
     )
-    many = made_once(
+    many = ensure_table(
         settings.data / f"many-files-{files}",
         lambda folder: write_many_files(folder, files=files, rows=ROWS_OF_A_FILE),
     )
-    large = made_once(
+    large = ensure_table(
         settings.data / f"line-items-snappy-{rows}",
         lambda folder: write_line_items(folder, rows=rows, files=8, compression="snappy"),
     )
@@ -79,23 +79,23 @@ def run(settings: Settings) -> Section:
         _measure_savings(section, settings, many, files)
     finally:
         for path in (many, large):
-            shutil.rmtree(_index_of(path), ignore_errors=True)
+            shutil.rmtree(_get_index_path(path), ignore_errors=True)
         if not settings.keep:
             shutil.rmtree(many)
     return section
 
 
-def _index_of(path: Path) -> Path:
+def _get_index_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.index")
 
 
-def _build(path: Path, on: Any = "local", **options: Any) -> Callable[[], int]:
+def _prepare_build(path: Path, engine: Any = "local", **options: Any) -> Callable[[], int]:
     import tamis
 
     def work() -> int:
-        place = _index_of(path)
-        shutil.rmtree(place, ignore_errors=True)
-        found: int = tamis.index.build(path, engine=on, location=place, **options).files
+        location = _get_index_path(path)
+        shutil.rmtree(location, ignore_errors=True)
+        found: int = tamis.index.build(path, engine=engine, location=location, **options).files
         return found
 
     return work
@@ -104,60 +104,65 @@ def _build(path: Path, on: Any = "local", **options: Any) -> Callable[[], int]:
 def _measure_builds(section: Section, settings: Settings, many: Path, large: Path) -> None:
     rounds = min(settings.rounds, ROUNDS)
     blooms = {"bloom": ["l_orderkey", "l_comment"]}
-    footers, values = [here("in this process", _build(many))], [here("in this process", _build(large, **blooms))]
-    spark = None if settings.quick else start(settings.data, "4g")
+    footers, values = (
+        [here("in this process", _prepare_build(many))],
+        [here("in this process", _prepare_build(large, **blooms))],
+    )
+    spark = None if settings.quick else start_delta_session(settings.data, "4g")
     if spark is not None:
-        footers.append(here("on Spark, local[2]", _build(many, spark)))
-        values.append(here("on Spark, local[2]", _build(large, spark, **blooms)))
+        footers.append(here("on Spark, local[2]", _prepare_build(many, spark)))
+        values.append(here("on Spark, local[2]", _prepare_build(large, spark, **blooms)))
     for title, path, contenders in (("footers", many, footers), ("values for Bloom filters", large, values)):
         timings = interleave(contenders, rounds, warm_up=False)
-        section.add(f"Build, {title}", _rates(path, timings))
+        section.add(f"Build, {title}", _make_rate_table(path, timings))
     if spark is not None:
         spark.stop()
 
 
-def _rates(path: Path, timings: dict[str, Timings]) -> str:
-    size, count = size_on_disk(path), sum(1 for _ in path.rglob("*.parquet"))
+def _make_rate_table(path: Path, timings: dict[str, Timings]) -> str:
+    size, count = measure_size(path), sum(1 for _ in path.rglob("*.parquet"))
     rows = [
         [
             name,
-            milliseconds(each.seconds),
+            format_milliseconds(each.seconds),
             f"{count / each.seconds:,.0f} files/s",
             f"{size / each.seconds / 1e9:.2f} GB/s",
-            mebibytes(size_on_disk(_index_of(path))),
+            format_mebibytes(measure_size(_get_index_path(path))),
         ]
         for name, each in timings.items()
     ]
-    return markdown_table(["", "time", "files", f"data ({mebibytes(size)})", "index"], rows)
+    return make_markdown_table(["", "time", "files", f"data ({format_mebibytes(size)})", "index"], rows)
 
 
 def _measure_savings(section: Section, settings: Settings, many: Path, files: int) -> None:
     rounds = min(settings.rounds, ROUNDS)
-    _build(many)()
-    asked = {"path": str(many), "number": files * ROWS_OF_A_FILE // 3}
+    _prepare_build(many)()
+    arguments = {"path": str(many), "number": files * ROWS_OF_A_FILE // 3}
     contenders: list[Contender] = [
-        in_new_process(WITH, tamis_rows, **asked, index=str(_index_of(many))),
-        in_new_process(WITHOUT, tamis_rows, **asked, index=False),
-        in_new_process("pyarrow.dataset", pyarrow_rows, **asked),
-        in_new_process("DuckDB", duckdb_rows, **asked),
+        make_process_contender(WITH, prepare_tamis, **arguments, index=str(_get_index_path(many))),
+        make_process_contender(WITHOUT, prepare_tamis, **arguments, index=False),
+        make_process_contender("pyarrow.dataset", prepare_pyarrow, **arguments),
+        make_process_contender("DuckDB", prepare_duckdb, **arguments),
     ]
     timings = interleave(contenders, rounds, warm_up=False)
-    section.add("One id, from nothing to the row, new process", speed_table(timings, [WITH]))
+    section.add("One id, from opening the table to the row, new process", make_speed_table(timings, [WITH]))
     section.targets += [
         Target(f"one id: faster than {peer}", ratio(timings[peer], timings[WITH]), at_least=1)
         for peer in timings
         if peer != WITH
     ]
     section.targets.append(
-        Target("footers opened to plan one id", _footers_opened(many, asked["number"]), at_most=0, unit="footers")
+        Target(
+            "footers opened to plan one id", _count_opened_footers(many, arguments["number"]), at_most=0, unit="footers"
+        )
     )
 
 
-def _footers_opened(path: Path, number: object) -> int:
-    """How many data files are read from until the files of a plan are known."""
+def _count_opened_footers(path: Path, number: object) -> int:
+    """Return the number of data files that are read to plan files."""
     import tamis
 
-    table = tamis.open(path, index=_index_of(path))
+    table = tamis.open(path, index=_get_index_path(path))
     before = table._source.storage.counters.counts()
     table.scan(f"id = {number}").plan(depth="files")
     spent = table._source.storage.counters.counts() - before

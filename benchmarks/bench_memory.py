@@ -1,22 +1,22 @@
-"""Memory of a scan batch by batch, which must not grow with the table, and what a small limit opens."""
+"""The memory of a scan batch by batch, which must not grow with the table, and the files that a small limit opens."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from harness import MIB, Section, Settings, Target, markdown_table, mebibytes
+from harness import MIB, Section, Settings, Target, format_mebibytes, make_markdown_table
 from new_process import ProcessMeasured, Work, measure
-from table_writers import made_once, size_on_disk, write_small_files, write_wide
+from table_writers import ensure_table, measure_size, write_small_files, write_wide
 
 NAME = "memory"
 GIB = 1024 * MIB
 
-# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+# --- Preparations: they import what the work needs; only the work is measured ----------------------------------------
 
 
-def tamis_batches(path: str, processors: int | None = None) -> Work:
-    """Drain the table. `processors` makes the library believe that the machine has so many."""
+def prepare_tamis(path: str, processors: int | None = None) -> Work:
+    """Return work that reads the whole table. `processors` replaces the number of processors that Python reports."""
     if processors is not None:
         import os
 
@@ -32,7 +32,7 @@ def tamis_batches(path: str, processors: int | None = None) -> Work:
     return work
 
 
-def pyarrow_batches(path: str) -> Work:
+def prepare_pyarrow(path: str) -> Work:
     import pyarrow.dataset as ds
 
     def work() -> tuple[int, int]:
@@ -44,9 +44,9 @@ def pyarrow_batches(path: str) -> Work:
     return work
 
 
-def duckdb_batches(path: str) -> Work:
+def prepare_duckdb(path: str) -> Work:
     import duckdb
-    import pyarrow  # noqa: F401 - what the rows come out as
+    import pyarrow  # noqa: F401 - the rows are returned as Arrow
 
     def work() -> tuple[int, int]:
         rows = size = 0
@@ -58,8 +58,8 @@ def duckdb_batches(path: str) -> Work:
     return work
 
 
-def tamis_limit(path: str, limit: int) -> Work:
-    """Read a few rows; what is found are the rows, the footers read, the requests and the bytes."""
+def prepare_limit(path: str, limit: int) -> Work:
+    """Return work that reads a few rows, and gives the number of rows, footers, requests and bytes."""
     import tamis
     from tamis.parquet.footer.footer import FOOTERS
 
@@ -73,9 +73,9 @@ def tamis_limit(path: str, limit: int) -> Work:
     return work
 
 
-def _row(name: str, measured: ProcessMeasured) -> list[str]:
+def _make_row(name: str, measured: ProcessMeasured) -> list[str]:
     work = measured.peak_memory - measured.memory_before
-    return [name, mebibytes(measured.peak_memory), mebibytes(work)]
+    return [name, format_mebibytes(measured.peak_memory), format_mebibytes(work)]
 
 
 def run(settings: Settings) -> Section:
@@ -83,12 +83,12 @@ def run(settings: Settings) -> Section:
     section = Section(
         NAME,
         "Memory of a scan",
-        "The most memory that a process had at once (its resident set) while it drained a table batch by batch, "
-        "keeping none. The first figure contains the interpreter and the libraries, the second is what the scan added.",
+        "The peak of the resident set of a process that reads a table batch by batch and keeps none. The first figure "
+        "includes the interpreter and the libraries, the second is the part that the scan added.",
     )
     layouts = {"row groups of 125,000 rows": 125_000, "one row group a file": rows}
     for title, rows_per_group in layouts.items():
-        path = made_once(
+        path = ensure_table(
             settings.data / f"wide-{files}-{rows}-{rows_per_group}",
             lambda folder, rows_per_group=rows_per_group: write_wide(
                 folder, files=files, rows=rows, rows_per_group=rows_per_group
@@ -100,13 +100,13 @@ def run(settings: Settings) -> Section:
             if not settings.keep:
                 shutil.rmtree(path)
     small_files = 20 if settings.quick else 2_000
-    flat = made_once(
+    flat = ensure_table(
         settings.data / f"small-files-{small_files}", lambda folder: write_small_files(folder, files=small_files)
     )
-    rows_found, opened, requests, size = measure(tamis_limit, path=str(flat), limit=10).found
+    rows_found, opened, requests, size = measure(prepare_limit, path=str(flat), limit=10).found
     section.add(
         f"limit=10 over {small_files:,} files of 1,000 rows",
-        markdown_table(
+        make_markdown_table(
             ["rows", "files opened", "requests", "bytes read"],
             [[str(rows_found), str(opened), str(requests), f"{size:,}"]],
         ),
@@ -118,24 +118,24 @@ def run(settings: Settings) -> Section:
 
 
 def _measure(section: Section, title: str, path: Path) -> None:
-    ours = measure(tamis_batches, path=str(path))
-    many = measure(tamis_batches, path=str(path), processors=16)
-    peers = {"pyarrow.dataset": measure(pyarrow_batches, path=str(path))}
-    peers["DuckDB"] = measure(duckdb_batches, path=str(path))
+    ours = measure(prepare_tamis, path=str(path))
+    many = measure(prepare_tamis, path=str(path), processors=16)
+    peers = {"pyarrow.dataset": measure(prepare_pyarrow, path=str(path))}
+    peers["DuckDB"] = measure(prepare_duckdb, path=str(path))
     for name, each in peers.items():
         if each.found[0] != ours.found[0]:
             raise SystemExit(f"{name} found {each.found[0]} rows, tamis {ours.found[0]}")
     size = ours.found[1]
-    table = markdown_table(
+    table = make_markdown_table(
         ["", "peak", "added by the scan"],
         [
-            _row("tamis", ours),
-            _row("tamis, threads as for 16 processors", many),
-            *(_row(name, each) for name, each in peers.items()),
+            _make_row("tamis", ours),
+            _make_row("tamis, threads as for 16 processors", many),
+            *(_make_row(name, each) for name, each in peers.items()),
         ],
     )
-    described = f"{size / GIB:.1f} GiB in memory, {mebibytes(size_on_disk(path))} on disk"
-    section.add(f"{title} ({described})", table)
+    sizes = f"{size / GIB:.1f} GiB in memory, {format_mebibytes(measure_size(path))} on disk"
+    section.add(f"{title} ({sizes})", table)
     section.targets += [
         Target(f"{title}: under 1 GiB", ours.peak_memory / MIB, at_most=1024, unit="MiB"),
         Target(f"{title}, threads as for 16 processors: under 1 GiB", many.peak_memory / MIB, at_most=1024, unit="MiB"),

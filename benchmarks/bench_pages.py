@@ -11,12 +11,12 @@ from harness import (
     Section,
     Settings,
     Target,
+    format_mebibytes,
     here,
     interleave,
-    markdown_table,
-    mebibytes,
+    make_markdown_table,
+    make_speed_table,
     ratio,
-    speed_table,
 )
 from lookups import (
     ABSENT,
@@ -25,14 +25,14 @@ from lookups import (
     READERS,
     TARGETS,
     Lookup,
-    found,
-    installed_readers,
-    lookups,
+    list_lookups,
+    list_readers,
     prepare,
-    tamis_own_count,
+    prepare_report,
+    summarise,
 )
-from new_process import in_new_process, measure
-from table_writers import PAGED_FILE, made_once, paged_hashes, size_on_disk, write_paged
+from new_process import make_process_contender, measure
+from table_writers import PAGED_FILE, ensure_table, make_hashes, measure_size, write_paged
 
 NAME = "pages"
 
@@ -40,34 +40,37 @@ FULL = (50_000_000, 1_000_000, 20_000)
 QUICK = (40_000, 20_000, 1_000)
 """Rows in all, in a row group and in a page."""
 
-MOST_ROUNDS = 7
-MOST_ROUNDS_BY_HASH = 5
-"""Who uses no Bloom filter reads the whole file for a random key, which takes seconds each time."""
-MOST_BYTES = 1.2
-"""How many times the bytes that nobody can do without."""
+MAX_ROUNDS = 7
+MAX_ROUNDS_BY_HASH = 5
+"""Fewer, because a reader that uses no Bloom filter reads the whole file for a random key, which takes seconds."""
+MAX_BYTES_RATIO = 1.2
+"""The target for bytes read, as a multiple of `count_least_bytes`."""
 
 
-def write(settings: Settings, rows: int, rows_per_group: int, rows_per_page: int) -> Path:
-    """The folder with a file of so many rows."""
-    return made_once(
+def ensure_paged_file(settings: Settings, rows: int, rows_per_group: int, rows_per_page: int) -> Path:
+    """Return the folder with a file of this many rows, and write it if it does not exist."""
+    return ensure_table(
         settings.data / f"paged-{rows}",
         lambda folder: write_paged(folder, rows=rows, rows_per_group=rows_per_group, rows_per_page=rows_per_page),
     )
 
 
-def questions(rows: int, *, quick: bool = False) -> list[Lookup]:
-    """All lookups in a file of so many rows, or a few of them, since each takes a new process of everyone."""
+def make_lookups(rows: int, *, quick: bool = False) -> list[Lookup]:
+    """Return the lookups for a file of this many rows; only two with `quick`, since each runs in new processes."""
     prefix = f"{rows // 5:010}"[:7]
-    asked = lookups(rows, lambda row: int(paged_hashes(row, 1)[0]), prefix)
-    return [lookup for lookup in asked if not quick or lookup.title in (POINT, PRESENT)]
+    wanted = list_lookups(rows, lambda row: int(make_hashes(row, 1)[0]), prefix)
+    return [lookup for lookup in wanted if not quick or lookup.title in (POINT, PRESENT)]
 
 
-# --- The bytes that nobody can do without -----------------------------------------------------------------------------
+# --- The minimum of bytes that any reader needs ----------------------------------------------------------------------
 
 
-def least_bytes(path: Path, lookup: Lookup, rows_per_group: int) -> int:
-    """The footer, the page indexes of the row groups with matches, and the pages with matches, dictionaries included;
-    of each Bloom filter that can decide, its header and one block."""
+def count_least_bytes(path: Path, lookup: Lookup, rows_per_group: int) -> int:
+    """Return the minimum of bytes that a reader needs for a lookup.
+
+    These are the footer, the page indexes of the row groups with matches, the pages with matches and their
+    dictionaries. For a lookup by hash, the header and one block of each Bloom filter are added.
+    """
     from tamis.io.storage import open_storage
     from tamis.parquet.footer.leaves import find_leaf_indices
     from tamis.parquet.indexes.page_units import read_page_indexes
@@ -79,7 +82,7 @@ def least_bytes(path: Path, lookup: Lookup, rows_per_group: int) -> int:
     tested = {name for name, _, _ in lookup.conditions}
     names = dict.fromkeys([*tested, *(lookup.columns or source.schema.names)])
     leaves = {name: find_leaf_indices(source.schema, [(name,)]) for name in names}
-    matching = _matching_rows(path, lookup)
+    matching = _find_matching_rows(path, lookup)
     total = len(source.footer.content) + 8
     with source.open() as file:
         for group in np.unique(matching // rows_per_group).tolist():
@@ -96,12 +99,12 @@ def least_bytes(path: Path, lookup: Lookup, rows_per_group: int) -> int:
                     total += source.get_leaf_pages(group, leaf, locations[group, leaf]).count_bytes_for(selection)
     if "hash" in tested:
         filters = [source.chunk(group, leaves["hash"][0]).bloom_filter for group in range(len(source.map.rows))]
-        total += sum(length % 32 + 32 for place in filters if place is not None and (length := place[1]) is not None)
+        total += sum(length % 32 + 32 for each in filters if each is not None and (length := each[1]) is not None)
     return total
 
 
-def _matching_rows(path: Path, lookup: Lookup) -> np.ndarray:
-    """Where the matching rows are, as pyarrow finds them: an id is twice the number of its row."""
+def _find_matching_rows(path: Path, lookup: Lookup) -> np.ndarray:
+    """Return the numbers of the matching rows, as pyarrow finds them: an id is twice the number of its row."""
     filters = [(name, sign if sign != "=" else "==", value) for name, sign, value in lookup.conditions]
     return pq.read_table(path, columns=["id"], filters=filters)["id"].to_numpy() // 2
 
@@ -109,49 +112,49 @@ def _matching_rows(path: Path, lookup: Lookup) -> np.ndarray:
 # --- The run ----------------------------------------------------------------------------------------------------------
 
 
-def _warm(path: str, lookup: Lookup, readers: list[str]) -> list[Contender]:
-    def contender(name: str) -> Contender:
+def _make_warm_contenders(path: str, lookup: Lookup, readers: list[str]) -> list[Contender]:
+    def make_contender(name: str) -> Contender:
         ask = READERS[name](path, None, keep=True)
-        return here(name, lambda: found(ask(lookup)))
+        return here(name, lambda: summarise(ask(lookup)))
 
-    return [contender(name) for name in readers]
+    return [make_contender(name) for name in readers]
 
 
 def run(settings: Settings) -> Section:
     rows, rows_per_group, rows_per_page = QUICK if settings.quick else FULL
-    rounds = min(settings.rounds, MOST_ROUNDS)
-    path = write(settings, rows, rows_per_group, rows_per_page) / PAGED_FILE
-    small = write(settings, 1_000, 1_000, 100) / PAGED_FILE
-    readers = installed_readers()
+    rounds = min(settings.rounds, MAX_ROUNDS)
+    path = ensure_paged_file(settings, rows, rows_per_group, rows_per_page) / PAGED_FILE
+    small = ensure_paged_file(settings, 1_000, 1_000, 100) / PAGED_FILE
+    readers = list_readers()
     section = Section(
         NAME,
         "Single rows and narrow ranges through pages",
-        f"{rows:,} rows sorted by `id` in one file of {mebibytes(size_on_disk(path.parent))} with zstd: "
+        f"{rows:,} rows sorted by `id` in one file of {format_mebibytes(measure_size(path.parent))} with zstd: "
         f"{rows // rows_per_group:,} row groups, pages of {rows_per_page:,} rows with a page index, Bloom filters of "
         "the random `hash`, a list column. All six columns are returned unless a title says otherwise; "
-        f"{rounds} rounds, {min(rounds, MOST_ROUNDS_BY_HASH)} for random keys. "
+        f"{rounds} rounds, {min(rounds, MAX_ROUNDS_BY_HASH)} for random keys. "
         "DataFusion filters while it decodes (`pushdown_filters`), which is not its default.",
     )
     missing = [name for name in READERS if name not in readers]
     if missing:
-        section.remark(f"Not installed, and so not measured: {', '.join(missing)}.")
+        section.remark(f"Not measured, because not installed: {', '.join(missing)}.")
     counts = []
-    for lookup in questions(rows, quick=settings.quick):
-        wanted = {"place": str(path), "lookup": lookup.arguments()}
+    for lookup in make_lookups(rows, quick=settings.quick):
+        wanted = {"location": str(path), "lookup": lookup.to_arguments()}
         spent = {name: measure(prepare, reader=name, **wanted, warm_up=str(small)) for name in readers}
-        bytes_read = {name: f"read {mebibytes(each.bytes_read)}" for name, each in spent.items()}
-        own_bytes, own_requests = measure(tamis_own_count, **wanted).found
-        least = least_bytes(path, lookup, rows_per_group)
+        bytes_read = {name: f"read {format_mebibytes(each.bytes_read)}" for name, each in spent.items()}
+        own_bytes, own_requests = measure(prepare_report, **wanted).found
+        least = count_least_bytes(path, lookup, rows_per_group)
         counts.append((lookup, spent["tamis"].found[0], least, own_bytes, own_requests))
-        own_rounds = min(rounds, MOST_ROUNDS_BY_HASH) if lookup.title in (PRESENT, ABSENT) else rounds
+        own_rounds = min(rounds, MAX_ROUNDS_BY_HASH) if lookup.title in (PRESENT, ABSENT) else rounds
         cold = interleave(
-            [in_new_process(name, prepare, reader=name, **wanted) for name in readers],
+            [make_process_contender(name, prepare, reader=name, **wanted) for name in readers],
             own_rounds,
             warm_up=not settings.quick,
         )
-        warm = interleave(_warm(str(path), lookup, readers), own_rounds)
-        section.add(f"{lookup.title}, new process", speed_table(cold, ["tamis"], bytes_read))
-        section.add(f"{lookup.title}, warm", speed_table(warm, ["tamis"]))
+        warm = interleave(_make_warm_contenders(str(path), lookup, readers), own_rounds)
+        section.add(f"{lookup.title}, new process", make_speed_table(cold, ["tamis"], bytes_read))
+        section.add(f"{lookup.title}, warm", make_speed_table(warm, ["tamis"]))
         for state, timings in (("new process", cold), ("warm", warm)):
             section.targets += [
                 Target(
@@ -162,29 +165,29 @@ def run(settings: Settings) -> Section:
                 for peer, factor in TARGETS.items()
                 if lookup.is_point and peer in timings
             ]
-    section.add("Bytes and requests of Tamis", _count_table(counts))
+    section.add("Bytes and requests of Tamis", _make_count_table(counts))
     section.targets += [
         Target(
             f"{lookup.title}: bytes read, in percent of footer, indexes and pages with matches",
             100 * own / least,
-            at_most=100 * MOST_BYTES,
+            at_most=100 * MAX_BYTES_RATIO,
             unit="%",
         )
         for lookup, _, least, own, _ in counts
     ]
     section.remark(
         f"Bytes in the tables above are what the process read from files by the operating system's count, which "
-        f"misses what a reader maps into memory; those of the last table are exact. *{PRESENT}* reads more than the "
-        "pages with matches: a Bloom filter answers for a whole row group, and of a random key every page of the row "
-        "group may hold it by its minimum and maximum. Where few bytes are needed at all, the first read is a larger "
-        "share of them: 64 KiB of the end of the file, which hold the footer and whatever stands before it."
+        f"misses what a reader maps into memory. Those of the last table are exact. *{PRESENT}* reads more than the "
+        "pages with matches: a Bloom filter covers a whole row group, and the bounds of random keys rule out no page "
+        "of it. If a lookup needs few bytes, the first read is a larger share of them: it is the last 64 KiB of the "
+        "file, with the footer and the bytes before it."
     )
     return section
 
 
-def _count_table(counts: list[tuple[Lookup, int, int, int, int]]) -> str:
+def _make_count_table(counts: list[tuple[Lookup, int, int, int, int]]) -> str:
     head = ["lookup", "rows", "footer, indexes, pages with matches", "bytes read", "×", "requests"]
-    return markdown_table(
+    return make_markdown_table(
         head,
         [
             [lookup.title, f"{rows:,}", f"{least:,}", f"{own:,}", f"{own / least:.2f}", f"{requests}"]

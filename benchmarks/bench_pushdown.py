@@ -1,4 +1,4 @@
-"""Whole queries: aggregates that metadata answers, top-n, a star join, and one that nothing can be skipped for."""
+"""Whole queries: metadata-only aggregation, top-n, a star join, and a query that needs every row."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from harness import Contender, Section, Settings, Target, here, interleave, mebibytes, ratio, speed_table
-from new_process import Work, in_new_process, measure
-from table_writers import made_once, size_on_disk
+from harness import Contender, Section, Settings, Target, format_mebibytes, here, interleave, make_speed_table, ratio
+from new_process import Work, make_process_contender, measure
+from table_writers import ensure_table, measure_size
 
 NAME = "pushdown"
 
 OURS = "tamis"
-MOST_ROUNDS = 5
+MAX_ROUNDS = 5
 SPARK_ROUNDS = 3
 
 FACTS = "facts"
 DAYS = "days"
 
 DATA_FILES = {FACTS: f"{FACTS}/month=*/*.parquet", DAYS: f"{DAYS}/*.parquet"}
-"""Not the checkpoints of their logs, which are Parquet files too."""
+"""Patterns that exclude the checkpoints of the logs, which are Parquet files too."""
 
 
-def questions(rows: int) -> dict[str, str]:
-    """SQL that all contenders understand. Numbers and days are clustered in the facts, products are not."""
+def make_queries(rows: int) -> dict[str, str]:
+    """Return SQL that all contenders understand. The facts are clustered by id and day, not by product."""
     first, last = rows // 3 + 17, rows // 2 + 5
     return {
         "count, min and max of a range": f"SELECT count(*) AS n, min(id) AS low, max(id) AS high FROM {FACTS} "
@@ -42,13 +42,13 @@ def questions(rows: int) -> dict[str, str]:
     }
 
 
-ALL_OF_IT = "everything, grouped by product"
+UNSELECTIVE = "everything, grouped by product"
 
 # --- Tables ----------------------------------------------------------------------------------------------------------
 
 
 def write_star(folder: Path, *, rows: int, files: int) -> None:
-    """Facts by month, sorted by number and day, and the days that they are of."""
+    """Write the facts, partitioned by month and sorted by id and day, and the days."""
     import deltalake
 
     generator = np.random.default_rng(5)
@@ -71,14 +71,14 @@ def write_star(folder: Path, *, rows: int, files: int) -> None:
     deltalake.write_deltalake(folder / DAYS, days)
 
 
-# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+# --- Preparations: they import what the work needs; only the work is measured ----------------------------------------
 
 
-def tamis_rows(path: str, sql: str) -> Work:
+def prepare_tamis(path: str, sql: str) -> Work:
     import tamis
     import tamis.query
 
-    # Queries import these when they are needed, and imports are in nobody's time.
+    # Queries import these on first use. Times exclude imports.
     parts = [module.name for module in pkgutil.walk_packages(tamis.query.__path__, "tamis.query.")]
     for name in (*parts, "sqlglot.dialects.duckdb", "tamis.query.policies.protected_table"):
         importlib.import_module(name)
@@ -87,24 +87,24 @@ def tamis_rows(path: str, sql: str) -> Work:
         connection = tamis.connect()
         for name in (FACTS, DAYS):
             connection.register(name, tamis.open(f"{path}/{name}"))
-        return _told(connection.sql(sql).to_arrow())
+        return _to_numbers(connection.sql(sql).to_arrow())
 
     return work
 
 
-def duckdb_rows(path: str, sql: str) -> Work:
+def prepare_duckdb(path: str, sql: str) -> Work:
     import duckdb
 
     def work() -> object:
         connection = duckdb.connect()
         for name in (FACTS, DAYS):
             connection.execute(f"CREATE VIEW {name} AS FROM read_parquet('{path}/{DATA_FILES[name]}')")
-        return _told(connection.sql(sql).to_arrow_table())
+        return _to_numbers(connection.sql(sql).to_arrow_table())
 
     return work
 
 
-def polars_rows(path: str, sql: str) -> Work:
+def prepare_polars(path: str, sql: str) -> Work:
     import polars
 
     def work() -> object:
@@ -112,61 +112,67 @@ def polars_rows(path: str, sql: str) -> Work:
             name: polars.scan_parquet(f"{path}/{DATA_FILES[name]}", hive_partitioning=name == FACTS)
             for name in (FACTS, DAYS)
         }
-        return _told(polars.SQLContext(tables).execute(sql).collect().to_arrow())
+        return _to_numbers(polars.SQLContext(tables).execute(sql).collect().to_arrow())
 
     return work
 
 
-def deltalake_rows(path: str, sql: str) -> Work:
+def prepare_deltalake(path: str, sql: str) -> Work:
     import deltalake
 
     def work() -> object:
         builder = deltalake.QueryBuilder()
         for name in (FACTS, DAYS):
             builder = builder.register(name, deltalake.DeltaTable(f"{path}/{name}"))
-        return _told(pa.table(builder.execute(sql).read_all()))
+        return _to_numbers(pa.table(builder.execute(sql).read_all()))
 
     return work
 
 
-PREPARATIONS = {OURS: tamis_rows, "DuckDB": duckdb_rows, "Polars": polars_rows, "deltalake": deltalake_rows}
+PREPARATIONS = {OURS: prepare_tamis, "DuckDB": prepare_duckdb, "Polars": prepare_polars, "deltalake": prepare_deltalake}
 
 
-def _told(rows: pa.Table) -> list[list[int]]:
-    """The rows as lists of numbers, whatever types a contender has for sums and counts."""
+def _to_numbers(rows: pa.Table) -> list[list[int]]:
+    """Return the rows as lists of integers, since contenders have different types for sums and counts."""
     return [[int(value) for value in row.values()] for row in rows.to_pylist()]
 
 
-# --- What is measured ------------------------------------------------------------------------------------------------
+# --- Measurements ----------------------------------------------------------------------------------------------------
 
 
 def run(settings: Settings) -> Section:
     rows, files = (24_000, 24) if settings.quick else (24_000_000, 120)
-    path = made_once(settings.data / f"star-{rows}", lambda folder: write_star(folder, rows=rows, files=files))
+    path = ensure_table(settings.data / f"star-{rows}", lambda folder: write_star(folder, rows=rows, files=files))
     section = Section(
         NAME,
         "Whole queries pushed into tables",
-        f"{rows:,} facts in {files} files of a Delta table of 12 partitions, {mebibytes(size_on_disk(path / FACTS))}, "
-        "sorted by number and day, and 400 days. DuckDB and Polars are given the Parquet files, and know nothing of "
-        "Delta's log; deltalake runs SQL with DataFusion. Each query opens the tables. Bytes are what the process "
-        "read, as the operating system counts it.",
+        f"{rows:,} facts in {files} files of a Delta table of 12 partitions, "
+        f"{format_mebibytes(measure_size(path / FACTS))}, "
+        "sorted by id and day, and 400 days. DuckDB and Polars read the Parquet files, without Delta's log; deltalake "
+        "runs SQL with DataFusion. Each query opens the tables. Bytes are what the process read, as the operating "
+        "system counts it.",
     )
-    rounds = min(settings.rounds, MOST_ROUNDS)
-    for title, sql in questions(rows).items():
-        asked = {"path": str(path), "sql": sql}
-        read = {name: f"read {mebibytes(measure(each, **asked).bytes_read)}" for name, each in PREPARATIONS.items()}
-        cold = interleave([in_new_process(name, each, **asked) for name, each in PREPARATIONS.items()], rounds)
-        warm = interleave([here(name, each(**asked)) for name, each in PREPARATIONS.items()], rounds)
-        section.add(f"{title}, new process", speed_table(cold, [OURS], read))
-        section.add(f"{title}, again in one process", speed_table(warm, [OURS]))
-        section.targets += _targets(title, "new process", cold) + _targets(title, "again", warm)
+    rounds = min(settings.rounds, MAX_ROUNDS)
+    for title, sql in make_queries(rows).items():
+        arguments = {"path": str(path), "sql": sql}
+        read = {
+            name: f"read {format_mebibytes(measure(each, **arguments).bytes_read)}"
+            for name, each in PREPARATIONS.items()
+        }
+        cold = interleave(
+            [make_process_contender(name, each, **arguments) for name, each in PREPARATIONS.items()], rounds
+        )
+        warm = interleave([here(name, each(**arguments)) for name, each in PREPARATIONS.items()], rounds)
+        section.add(f"{title}, new process", make_speed_table(cold, [OURS], read))
+        section.add(f"{title}, again in one process", make_speed_table(warm, [OURS]))
+        section.targets += _make_targets(title, "new process", cold) + _make_targets(title, "again", warm)
     if not settings.quick:
-        _measure_spark(section, path, questions(rows), settings)
+        _measure_spark(section, path, make_queries(rows), settings)
     return section
 
 
-def _targets(title: str, state: str, timings: Mapping[str, Any]) -> list[Target]:
-    if title == ALL_OF_IT:
+def _make_targets(title: str, state: str, timings: Mapping[str, Any]) -> list[Target]:
+    if title == UNSELECTIVE:
         text = f"{title}, {state}: at most 1.1 × the time of DuckDB"
         return [Target(text, ratio(timings[OURS], timings["DuckDB"]), at_most=1.1)]
     return [
@@ -176,31 +182,31 @@ def _targets(title: str, state: str, timings: Mapping[str, Any]) -> list[Target]
     ]
 
 
-def _measure_spark(section: Section, path: Path, asked: Mapping[str, str], settings: Settings) -> None:
-    """The same on Spark, against Delta's own reader there."""
-    from spark_sessions import delta_session
+def _measure_spark(section: Section, path: Path, queries: Mapping[str, str], settings: Settings) -> None:
+    """Measure the same queries on Spark, against Delta's reader."""
+    from spark_sessions import open_delta_session
 
     import tamis
 
-    with delta_session(settings.data) as spark:
-        for title, sql in asked.items():
+    with open_delta_session(settings.data) as spark:
+        for title, sql in queries.items():
 
-            def through_tamis(sql: str = sql) -> object:
+            def query_with_tamis(sql: str = sql) -> object:
                 connection = tamis.connect(spark=spark)
                 for name in (FACTS, DAYS):
                     connection.register(name, connection.open(path / name))
-                return _told(connection.sql(sql).toArrow())
+                return _to_numbers(connection.sql(sql).toArrow())
 
-            def through_delta(sql: str = sql) -> object:
+            def query_with_delta(sql: str = sql) -> object:
                 for name in (FACTS, DAYS):
                     spark.read.format("delta").load(str(path / name)).createOrReplaceTempView(name)
-                return _told(spark.sql(sql).toArrow())
+                return _to_numbers(spark.sql(sql).toArrow())
 
             contenders: list[Contender] = [
-                here("tamis on Spark", through_tamis),
-                here("Delta on Spark", through_delta),
+                here("tamis on Spark", query_with_tamis),
+                here("Delta on Spark", query_with_delta),
             ]
             timings = interleave(contenders, SPARK_ROUNDS)
-            section.add(f"{title}, on Spark", speed_table(timings, ["tamis on Spark"]))
+            section.add(f"{title}, on Spark", make_speed_table(timings, ["tamis on Spark"]))
             found = ratio(timings["Delta on Spark"], timings["tamis on Spark"])
             section.targets.append(Target(f"{title}, on Spark: at least 0.9 of Delta's reader", found, at_least=0.9))

@@ -1,4 +1,4 @@
-"""The skipping rewrite: one evaluation over the metadata of a million units, against the same check written by hand."""
+"""The skipping rewrite: one evaluation over the metadata of a million units, against a check written by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from harness import Ratio, Section, Settings, Target, here, interleave, markdown_table, milliseconds, ratio
+from harness import Ratio, Section, Settings, Target, format_milliseconds, here, interleave, make_markdown_table, ratio
 
 from tamis.expr.bind import bind
 from tamis.expr.interop.from_any import to_expr
@@ -34,14 +34,14 @@ WHERE = (
 
 
 def make_units(count: int, missing: float) -> pa.RecordBatch:
-    """Metadata of files: each holds two days, a range of ids, a range of texts and a range of keys.
+    """Return metadata of files: each has two days, a range of ids, a range of strings and a range of keys.
 
-    `missing` is the share of the bounds that no writer gave.
+    `missing` is the share of bounds that are unknown.
     """
     generator = np.random.default_rng(7)
     columns: dict[str, pa.Array] = {"row_count": pa.array(generator.integers(1, 100_000, count))}
 
-    def bounds(name: str, lower: pa.Array, upper: pa.Array) -> None:
+    def add_bounds(name: str, lower: pa.Array, upper: pa.Array) -> None:
         for kind, values in (("lower", lower), ("upper", upper)):
             unknown = pa.array(generator.random(count) < missing)
             known = pc.if_else(unknown, pa.scalar(None, values.type), values) if missing else values
@@ -49,32 +49,32 @@ def make_units(count: int, missing: float) -> pa.RecordBatch:
         columns[f"null_count:{name}"] = pa.array(generator.integers(0, 3, count))
 
     days = np.datetime64("2024-01-01", "D") + generator.integers(0, 100, count)
-    bounds("day", pa.array(days), pa.array(days + 1))
+    add_bounds("day", pa.array(days), pa.array(days + 1))
     ids = generator.integers(0, 1_000_000_000, count)
-    bounds("id", pa.array(ids), pa.array(ids + 1_000_000))
+    add_bounds("id", pa.array(ids), pa.array(ids + 1_000_000))
     starts = generator.integers(0, 26 * 26 - 30, count)
     letters = pa.array([chr(97 + pair // 26) + chr(97 + pair % 26) for pair in range(26 * 26)])
     tail = pa.array(generator.integers(0, 1_000_000, count)).cast(pa.string())
     low, high = letters.take(pa.array(starts)), letters.take(pa.array(starts + 29))
-    bounds("s", pc.binary_join_element_wise(low, tail, "-"), pc.binary_join_element_wise(high, tail, "-"))
+    add_bounds("s", pc.binary_join_element_wise(low, tail, "-"), pc.binary_join_element_wise(high, tail, "-"))
     keys = generator.integers(0, 100_000, count)
-    bounds("k", pa.array(keys), pa.array(keys + 500))
+    add_bounds("k", pa.array(keys), pa.array(keys + 500))
     return pa.record_batch(columns)
 
 
 # --- By hand --------------------------------------------------------------------------------------------------------
-# What someone would write who knows the types of the columns and this one predicate. Bounds may be unknown, so `and`
-# is Kleene's and what stays unknown is kept: without that the result would be wrong, and so no comparison.
+# The check of a programmer who knows the types of the columns and this one predicate. Bounds may be unknown, so AND is
+# Kleene's, and a unit with an unknown result is kept: otherwise the result would be wrong.
 
 
-def _all(*parts: pa.Array) -> pa.Array:
+def _and_all(*parts: pa.Array) -> pa.Array:
     result = parts[0]
     for part in parts[1:]:
         result = pc.and_kleene(result, part)
     return result
 
 
-def _in_by_ranges(units: pa.RecordBatch) -> pa.Array:
+def _test_items_by_ranges(units: pa.RecordBatch) -> pa.Array:
     lower, upper = units["lower:k"], units["upper:k"]
     found = None
     for item in ITEMS:
@@ -87,7 +87,7 @@ _ITEMS = np.array(sorted(ITEMS))
 _ITEMS_AND_END = pa.array([*sorted(ITEMS), np.iinfo(np.int64).max])
 
 
-def _in_by_search(units: pa.RecordBatch) -> pa.Array:
+def _test_items_by_search(units: pa.RecordBatch) -> pa.Array:
     lower, upper = units["lower:k"], units["upper:k"]
     known = lower.fill_null(0) if lower.null_count else lower
     first_not_below = _ITEMS_AND_END.take(pa.array(np.searchsorted(_ITEMS, known.to_numpy())))
@@ -95,7 +95,7 @@ def _in_by_search(units: pa.RecordBatch) -> pa.Array:
     return pc.if_else(pc.is_valid(lower), inside, None) if lower.null_count else inside
 
 
-def _bounds_by_hand(units: pa.RecordBatch, listed: Callable[[pa.RecordBatch], pa.Array]) -> list[pa.Array]:
+def _check_bounds(units: pa.RecordBatch, listed: Callable[[pa.RecordBatch], pa.Array]) -> list[pa.Array]:
     day = pa.scalar(datetime.date.fromisoformat(DAY))
     return [
         pc.less_equal(units["lower:day"], day),
@@ -108,33 +108,35 @@ def _bounds_by_hand(units: pa.RecordBatch, listed: Callable[[pa.RecordBatch], pa
     ]
 
 
-def _null_counts_by_hand(units: pa.RecordBatch) -> list[pa.Array]:
+def _check_null_counts(units: pa.RecordBatch) -> list[pa.Array]:
     has_value = [pc.less(units[f"null_count:{name}"], units["row_count"]) for name in SCHEMA.names]
     return [*has_value, pc.greater(units["row_count"], 0)]
 
 
-def by_hand(
+def select_by_hand(
     units: pa.RecordBatch, listed: Callable[[pa.RecordBatch], pa.Array], *, with_null_counts: bool
 ) -> pa.BooleanArray:
-    parts = _bounds_by_hand(units, listed)
+    parts = _check_bounds(units, listed)
     if with_null_counts:
-        parts += _null_counts_by_hand(units)
-    return pc.fill_null(_all(*parts), True)
+        parts += _check_null_counts(units)
+    return pc.fill_null(_and_all(*parts), True)
 
 
-def whole_by_hand(units: pa.RecordBatch) -> pa.BooleanArray:
-    """Keeps and, for each of the four conditions, where every row satisfies it: all that `prune` answers."""
-    kept = by_hand(units, _in_by_search, with_null_counts=True)
+def prune_by_hand(units: pa.RecordBatch) -> pa.BooleanArray:
+    """Compute all that `prune` computes: the kept units, and the fully matched units of each of the four conditions."""
+    kept = select_by_hand(units, _test_items_by_search, with_null_counts=True)
     day = pa.scalar(datetime.date.fromisoformat(DAY))
     no_nulls = {name: pc.equal(units[f"null_count:{name}"], 0) for name in SCHEMA.names}
     one_value = pc.equal(units["lower:k"], units["upper:k"])
-    whole = [
-        _all(no_nulls["day"], pc.equal(units["lower:day"], day), pc.equal(units["upper:day"], day)),
-        _all(no_nulls["id"], pc.greater_equal(units["lower:id"], FIRST_ID), pc.less_equal(units["upper:id"], LAST_ID)),
-        _all(no_nulls["s"], pc.greater_equal(units["lower:s"], PREFIX), pc.less(units["upper:s"], AFTER_PREFIX)),
-        _all(no_nulls["k"], one_value, pc.is_in(units["lower:k"], pa.array(ITEMS))),
+    fully_matched = [
+        _and_all(no_nulls["day"], pc.equal(units["lower:day"], day), pc.equal(units["upper:day"], day)),
+        _and_all(
+            no_nulls["id"], pc.greater_equal(units["lower:id"], FIRST_ID), pc.less_equal(units["upper:id"], LAST_ID)
+        ),
+        _and_all(no_nulls["s"], pc.greater_equal(units["lower:s"], PREFIX), pc.less(units["upper:s"], AFTER_PREFIX)),
+        _and_all(no_nulls["k"], one_value, pc.is_in(units["lower:k"], pa.array(ITEMS))),
     ]
-    for each in whole:
+    for each in fully_matched:
         pc.fill_null(each, False)
     return kept
 
@@ -142,18 +144,18 @@ def whole_by_hand(units: pa.RecordBatch) -> pa.BooleanArray:
 # --- By tamis -------------------------------------------------------------------------------------------------------
 
 
-def _parsed() -> Expr:
+def _parse_filter() -> Expr:
     parsed = to_expr(WHERE)
     assert isinstance(parsed, Call)
     return parsed
 
 
-def rewritten() -> tuple[Conjunct, ...]:
-    return rewrite(normalise(bind(_parsed(), SCHEMA)))
+def rewrite_filter() -> tuple[Conjunct, ...]:
+    return rewrite(normalise(bind(_parse_filter(), SCHEMA)))
 
 
-def keeps_by_handler(units: pa.RecordBatch, conjuncts: tuple[Conjunct, ...]) -> pa.BooleanArray:
-    """Which units are kept, without the rest of what `prune` answers."""
+def select_with_handler(units: pa.RecordBatch, conjuncts: tuple[Conjunct, ...]) -> pa.BooleanArray:
+    """Return the kept units, without the other results of `prune`."""
     handler = ArrowExpressionHandler()
     selection = None
     for conjunct in conjuncts:
@@ -162,9 +164,9 @@ def keeps_by_handler(units: pa.RecordBatch, conjuncts: tuple[Conjunct, ...]) -> 
     return selection
 
 
-def _steps(repeats: int) -> list[tuple[str, float]]:
-    """How long each step from text to rewritten conjuncts takes."""
-    parsed = _parsed()
+def _time_steps(repeats: int) -> list[tuple[str, float]]:
+    """Return the time of each step from text to rewritten conjuncts."""
+    parsed = _parse_filter()
     bound = bind(parsed, SCHEMA)
     normal = normalise(bound)
     steps: list[tuple[str, Callable[[], object]]] = [
@@ -187,35 +189,39 @@ def _steps(repeats: int) -> list[tuple[str, float]]:
 OURS = ("tamis prune", "tamis keeps only")
 SEARCH = "by hand, IN by binary search"
 RANGES = "by hand, IN by 50 ranges"
-SAME_WORK = "by hand, all that prune answers"
+SAME_WORK = "by hand, all results of prune"
 
 
 def _compare(units: pa.RecordBatch, rounds: int) -> tuple[str, Ratio, Ratio]:
-    conjuncts = rewritten()
+    conjuncts = rewrite_filter()
 
     def count(selection: pa.BooleanArray) -> int:
         return int(selection.true_count)
 
     contenders = [
         here(OURS[0], lambda: count(prune(units, conjuncts).selection)),
-        here(OURS[1], lambda: count(keeps_by_handler(units, conjuncts))),
-        here(RANGES, lambda: count(by_hand(units, _in_by_ranges, with_null_counts=False))),
-        here(f"{RANGES}, null counts", lambda: count(by_hand(units, _in_by_ranges, with_null_counts=True))),
-        here(SEARCH, lambda: count(by_hand(units, _in_by_search, with_null_counts=False))),
-        here(f"{SEARCH}, null counts", lambda: count(by_hand(units, _in_by_search, with_null_counts=True))),
-        here(SAME_WORK, lambda: count(whole_by_hand(units))),
+        here(OURS[1], lambda: count(select_with_handler(units, conjuncts))),
+        here(RANGES, lambda: count(select_by_hand(units, _test_items_by_ranges, with_null_counts=False))),
+        here(
+            f"{RANGES}, null counts", lambda: count(select_by_hand(units, _test_items_by_ranges, with_null_counts=True))
+        ),
+        here(SEARCH, lambda: count(select_by_hand(units, _test_items_by_search, with_null_counts=False))),
+        here(
+            f"{SEARCH}, null counts", lambda: count(select_by_hand(units, _test_items_by_search, with_null_counts=True))
+        ),
+        here(SAME_WORK, lambda: count(prune_by_hand(units))),
     ]
     timings = interleave(contenders, rounds)
     rows = [
         [
             name,
-            milliseconds(timing.seconds),
+            format_milliseconds(timing.seconds),
             *(str(ratio(timings[our], timing)) for our in OURS),
             *(f"{ratio(timings[our], timing, cpu=True).median:.2f}" for our in OURS),
         ]
         for name, timing in timings.items()
     ]
-    table = markdown_table(
+    table = make_markdown_table(
         ["", "time", "prune costs × of it", "keeps only costs × of it", "prune by CPU", "keeps by CPU"], rows
     )
     prune_ratio = ratio(timings[OURS[0]], timings[f"{SEARCH}, null counts"])
@@ -229,23 +235,23 @@ def run(settings: Settings) -> Section:
         NAME,
         "Skipping rewrite",
         f"`day = d AND id BETWEEN a AND b AND s LIKE 'p%' AND k IN (50 values)` over the metadata of {count:,} units, "
-        "against the same check of bounds written by hand with pyarrow's kernels. *prune* answers for each of the four "
-        "conditions which units may match and which match whole, and counts what it skips; *keeps only* answers just "
-        "the first. The hand-written ones keep what is unknown, as they must.",
+        "against the same check of bounds written by hand with pyarrow's kernels. *prune* finds, for each of the four "
+        "conditions, the units that may match and the fully matched units, and counts what it skips. *keeps only* "
+        "finds just the first. The checks by hand keep units with unknown bounds too, as they must.",
     )
     for title, missing in (("All bounds known", 0.0), ("1 % of the bounds missing", 0.01)):
         units = make_units(count, missing)
         table, prune_ratio, keeps_ratio = _compare(units, settings.rounds)
-        kept = prune(units, rewritten()).selection.true_count
+        kept = prune(units, rewrite_filter()).selection.true_count
         section.add(title, f"{kept:,} of {count:,} units are kept.\n\n{table}")
         text = f"{title.lower()}: {{}} costs at most 3 × the strongest check by hand that gives the same selection"
         section.targets += [
             Target(text.format("prune"), prune_ratio, at_most=3),
             Target(text.format("the selection alone"), keeps_ratio, at_most=3),
         ]
-    steps = _steps(5 if settings.quick else 50)
+    steps = _time_steps(5 if settings.quick else 50)
     section.add(
-        "From text to rewritten conjuncts, once a query",
-        markdown_table(["step", "time"], [[name, milliseconds(seconds)] for name, seconds in steps]),
+        "From text to rewritten conjuncts, once per query",
+        make_markdown_table(["step", "time"], [[name, format_milliseconds(seconds)] for name, seconds in steps]),
     )
     return section

@@ -1,72 +1,72 @@
-"""Selective predicates on a sorted column: what is skipped by the statistics of row groups."""
+"""Selective filters on a sorted column, which the statistics of row groups prune."""
 
 from __future__ import annotations
 
-from harness import Contender, Section, Settings, Target, here, interleave, mebibytes, ratio, speed_table
-from new_process import ProcessMeasured, Work, in_new_process, measure
-from table_writers import made_once, size_on_disk, write_sorted
+from harness import Contender, Section, Settings, Target, format_mebibytes, here, interleave, make_speed_table, ratio
+from new_process import ProcessMeasured, Work, make_process_contender, measure
+from table_writers import ensure_table, measure_size, write_sorted
 
 NAME = "row_groups"
 
-# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+# --- Preparations: they import what the work needs; only the work is measured ----------------------------------------
 
 
-def tamis_rows(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
+def prepare_tamis(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
     import tamis
 
     def work(path: str = path) -> int:
-        return tamis.open(path).scan(where=_where(first, last)).to_arrow().num_rows
+        return tamis.open(path).scan(where=_make_filter(first, last)).to_arrow().num_rows
 
-    return _warmed_up(work, warm_up)
+    return _warm_up(work, warm_up)
 
 
-def tamis_own_count(path: str, first: int, last: int) -> Work:
-    """The bytes that the scan's report tells."""
+def prepare_report(path: str, first: int, last: int) -> Work:
+    """Return work that gives the bytes of the scan's report."""
     import tamis
 
     def work() -> int | None:
-        scan = tamis.open(path).scan(where=_where(first, last))
+        scan = tamis.open(path).scan(where=_make_filter(first, last))
         scan.to_arrow()
         return None if scan.report is None else scan.report.bytes_read
 
     return work
 
 
-def pyarrow_rows(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
+def prepare_pyarrow(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
     import pyarrow.dataset as ds
 
     def work(path: str = path) -> int:
         return ds.dataset(path).to_table(filter=(ds.field("id") >= first) & (ds.field("id") <= last)).num_rows
 
-    return _warmed_up(work, warm_up)
+    return _warm_up(work, warm_up)
 
 
-def duckdb_rows(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
+def prepare_duckdb(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
     import duckdb
-    import pyarrow  # noqa: F401 - what the rows come out as
+    import pyarrow  # noqa: F401 - the rows are returned as Arrow
 
     def work(path: str = path) -> int:
-        return duckdb.connect().sql(_query(path, first, last)).to_arrow_table().num_rows
+        return duckdb.connect().sql(_make_query(path, first, last)).to_arrow_table().num_rows
 
-    return _warmed_up(work, warm_up)
+    return _warm_up(work, warm_up)
 
 
-def _warmed_up(work: Work, small_table: str | None) -> Work:
-    """The same on a small table first, where bytes are counted: modules loaded on first use would count too."""
+def _warm_up(work: Work, small_table: str | None) -> Work:
+    """Run the work on a small table first, if given: modules loaded on first use would count as bytes read."""
     if small_table is not None:
         work(small_table)  # type: ignore[call-arg]
     return work
 
 
-def _where(first: int, last: int) -> str:
+def _make_filter(first: int, last: int) -> str:
     return f"id = {first}" if first == last else f"id BETWEEN {first} AND {last}"
 
 
-def _query(path: str, first: int, last: int) -> str:
-    return f"SELECT * FROM read_parquet('{path}/*.parquet') WHERE {_where(first, last)}"
+def _make_query(path: str, first: int, last: int) -> str:
+    return f"SELECT * FROM read_parquet('{path}/*.parquet') WHERE {_make_filter(first, last)}"
 
 
-def _warm(path: str, first: int, last: int) -> list[Contender]:
+def _make_warm_contenders(path: str, first: int, last: int) -> list[Contender]:
     import duckdb
     import pyarrow.dataset as ds
 
@@ -78,17 +78,17 @@ def _warm(path: str, first: int, last: int) -> list[Contender]:
     connection.execute("SET parquet_metadata_cache = true")
     wanted = (ds.field("id") >= first) & (ds.field("id") <= last)
     return [
-        here("tamis", lambda: table.scan(where=_where(first, last)).to_arrow().num_rows),
+        here("tamis", lambda: table.scan(where=_make_filter(first, last)).to_arrow().num_rows),
         here("pyarrow.dataset", lambda: dataset.to_table(filter=wanted).num_rows),
-        here("DuckDB", lambda: connection.sql(_query(path, first, last)).to_arrow_table().num_rows),
+        here("DuckDB", lambda: connection.sql(_make_query(path, first, last)).to_arrow_table().num_rows),
     ]
 
 
-PREPARATIONS = {"tamis": tamis_rows, "pyarrow.dataset": pyarrow_rows, "DuckDB": duckdb_rows}
+PREPARATIONS = {"tamis": prepare_tamis, "pyarrow.dataset": prepare_pyarrow, "DuckDB": prepare_duckdb}
 
 
 TARGETS = {"pyarrow.dataset": 10, "DuckDB": 1}
-"""How many times as fast as others a point and a narrow range should be; it takes pages to get there."""
+"""The target for a point and a narrow range, as a multiple of the other's speed. Only a page index can reach it."""
 
 POINT, ONE_PERCENT, TEN_PERCENT = "point (1 row)", "1 % of the rows", "10 % of the rows"
 NARROW = (POINT, ONE_PERCENT)
@@ -96,20 +96,20 @@ NARROW = (POINT, ONE_PERCENT)
 
 def run(settings: Settings) -> Section:
     rows, files, rows_per_group = (40_000, 4, 1_000) if settings.quick else (20_000_000, 10, 50_000)
-    path = made_once(
+    path = ensure_table(
         settings.data / f"sorted-{rows}",
         lambda folder: write_sorted(folder, rows=rows, files=files, rows_per_group=rows_per_group),
     )
-    small = made_once(
+    small = ensure_table(
         settings.data / "sorted-1000", lambda folder: write_sorted(folder, rows=1_000, files=1, rows_per_group=100)
     )
     section = Section(
         NAME,
         "Row groups pruned on a sorted column",
         f"{rows:,} rows sorted by `id` in {files} files with {rows // rows_per_group:,} row groups, "
-        f"{mebibytes(size_on_disk(path))} with zstd; all five columns are returned. Bytes are what the process read "
-        "from files, as the operating system counts it for each contender alike; by them, everyone "
-        "reads whole row groups, even for one row.",
+        f"{format_mebibytes(measure_size(path))} with zstd; all five columns are returned. Bytes are what the process "
+        "read from files, as the operating system counts it. They show that every contender reads whole row groups, "
+        "even for one row.",
     )
     middle = rows  # ids are even, so this is the id in the middle
     queries = {
@@ -122,16 +122,16 @@ def run(settings: Settings) -> Section:
         spent: dict[str, ProcessMeasured] = {
             name: measure(prepare, **wanted, warm_up=str(small)) for name, prepare in PREPARATIONS.items()
         }
-        bytes_read = {name: f"read {mebibytes(each.bytes_read)}" for name, each in spent.items()}
-        bytes_read["tamis"] += f", by its own report {mebibytes(measure(tamis_own_count, **wanted).found)}"
+        bytes_read = {name: f"read {format_mebibytes(each.bytes_read)}" for name, each in spent.items()}
+        bytes_read["tamis"] += f", by its own report {format_mebibytes(measure(prepare_report, **wanted).found)}"
         cold = interleave(
-            [in_new_process(name, prepare, **wanted) for name, prepare in PREPARATIONS.items()],
+            [make_process_contender(name, prepare, **wanted) for name, prepare in PREPARATIONS.items()],
             settings.rounds,
             warm_up=not settings.quick,
         )
-        warm = interleave(_warm(str(path), first, last), settings.rounds)
-        section.add(f"{title}, new process", speed_table(cold, ["tamis"], bytes_read))
-        section.add(f"{title}, warm", speed_table(warm, ["tamis"]))
+        warm = interleave(_make_warm_contenders(str(path), first, last), settings.rounds)
+        section.add(f"{title}, new process", make_speed_table(cold, ["tamis"], bytes_read))
+        section.add(f"{title}, warm", make_speed_table(warm, ["tamis"]))
         for state, timings in (("new process", cold), ("warm", warm)):
             section.targets += [
                 Target(

@@ -1,11 +1,11 @@
-"""What all benchmarks share: rounds in which the contenders take turns, ratios, and the report of a run.
+"""Runs benchmarks: rounds in which the contenders take turns, ratios, and the report of a run.
 
-The contenders of one comparison run one after another in every round, each round beginning with another of them. A
-ratio is taken within a round and the median of the rounds is reported, so that a machine that becomes slower or
-faster on the way changes both sides of a ratio alike. Times are for the eye; ratios are the result.
+In every round the contenders of a comparison run one after another; each round begins with another contender. A ratio
+is taken within a round, and the median of the rounds is reported. So a machine that becomes slower or faster during the
+run changes both sides of a ratio. Times are for orientation; ratios are the result.
 
-Every contender returns what it found (a number of rows, say), and all must have found the same: a fast wrong answer
-is an error and no result.
+Every contender returns what it found, for example a number of rows. Different results are an error: a fast wrong result
+does not count.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a run was asked for."""
+    """The options of a run."""
 
     data: Path
-    """The folder for tables; made where it is missing."""
+    """The folder for tables, which is created if it is missing."""
     quick: bool = False
-    """Small tables and few rounds: shows that everything works, measures nothing worth telling."""
+    """Small tables and one round: shows that everything works, but the times mean nothing."""
     keep: bool = False
-    """Leave the tree of a hundred thousand files, the tables of 4 GB and the largest logs in place."""
+    """Do not delete the 100,000 files, the tables of 4 GB and the largest logs."""
     large: bool = False
-    """Also what takes much longer than the rest, and more of the disk."""
+    """Also run what takes much more time and disk space."""
 
     @property
     def rounds(self) -> int:
@@ -56,16 +56,16 @@ class Measured:
     cpu_seconds: float
     found: object
     process_seconds: float | None = None
-    """From the start of a process of its own to its end: the interpreter and the imports too."""
+    """From the start of the contender's own process to its end, with the interpreter and the imports."""
     peak_memory: int | None = None
-    """The most memory that a process of its own had at once."""
+    """The peak memory of the contender's own process."""
     memory_before: int | None = None
-    """Of that, what it had before the work began: the interpreter and the imports."""
+    """The part of it that is due to the interpreter and the imports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Someone who does the work. `run` measures itself, since not all work happens in this process."""
+    """A program that does the work. `run` measures the work, which may happen in another process."""
 
     name: str
     run: Callable[[], Measured]
@@ -97,9 +97,9 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The median of the ratios of single rounds, the least and the largest of them, and the ratio of the medians.
+    """The median of the ratios of all rounds, the smallest and the largest of them, and the ratio of the median times.
 
-    On a quiet machine both ways to a median agree. Where they do not, the rounds were too different to decide.
+    On a quiet machine the median and the ratio of the medians agree. If they do not, the rounds differ too much.
     """
 
     median: float
@@ -108,18 +108,18 @@ class Ratio:
     of_medians: float
 
     def __str__(self) -> str:
-        return f"{_short(self.median)} ({_short(self.least)}–{_short(self.largest)})"
+        return f"{_format_number(self.median)} ({_format_number(self.least)}–{_format_number(self.largest)})"
 
     def __format__(self, specification: str) -> str:
         return format(str(self), specification)
 
 
-def _short(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:.2f}" if number < 10 else f"{number:.1f}" if number < 100 else f"{number:.0f}"
 
 
 def here(name: str, work: Callable[[], object]) -> Contender:
-    """A contender that works in this process. What it returns is compared with what the others return."""
+    """Return a contender that works in this process. `work` returns what is compared with the other contenders."""
 
     def run() -> Measured:
         gc.collect()
@@ -131,7 +131,7 @@ def here(name: str, work: Callable[[], object]) -> Contender:
 
 
 def interleave(contenders: Sequence[Contender], rounds: int, *, warm_up: bool = True) -> dict[str, Timings]:
-    """Let the contenders take turns. With `warm_up`, a first round is run and forgotten."""
+    """Let the contenders take turns, and return their times. With `warm_up`, a first round is not counted."""
     measured: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
     for number in range(-1 if warm_up else 0, rounds):
         first = number % len(contenders)
@@ -147,7 +147,7 @@ def interleave(contenders: Sequence[Contender], rounds: int, *, warm_up: bool = 
 
 
 def ratio(numerator: Timings, denominator: Timings, *, cpu: bool = False) -> Ratio:
-    """How many times as long one took as the other."""
+    """Return the time of one contender as a multiple of the other's."""
     each = [
         (one.cpu_seconds / max(other.cpu_seconds, 1e-9)) if cpu else (one.seconds / max(other.seconds, 1e-9))
         for one, other in zip(numerator.rounds, denominator.rounds, strict=True)
@@ -156,8 +156,8 @@ def ratio(numerator: Timings, denominator: Timings, *, cpu: bool = False) -> Rat
     return Ratio(statistics.median(each), min(each), max(each), of_medians)
 
 
-def memory_ratio(numerator: Timings, denominator: Timings) -> Ratio:
-    """How many times as much memory one had at its peak as the other, both in processes of their own."""
+def compare_memory(numerator: Timings, denominator: Timings) -> Ratio:
+    """Return the peak memory of one contender as a multiple of the other's."""
     each = [
         (one.peak_memory or 0) / max(other.peak_memory or 0, 1)
         for one, other in zip(numerator.rounds, denominator.rounds, strict=True)
@@ -166,35 +166,41 @@ def memory_ratio(numerator: Timings, denominator: Timings) -> Ratio:
     return Ratio(statistics.median(each), min(each), max(each), of_medians)
 
 
-def milliseconds(seconds: float) -> str:
+def format_milliseconds(seconds: float) -> str:
     thousandths = seconds * 1000
     return f"{thousandths:,.1f} ms" if thousandths < 100 else f"{thousandths:,.0f} ms"
 
 
-def mebibytes(count: float | None) -> str:
+def format_mebibytes(count: float | None) -> str:
     if count is None:
         return "–"
     return f"{count / MIB:,.2f} MiB" if count < 10 * MIB else f"{count / MIB:,.0f} MiB"
 
 
-def speed_table(timings: Mapping[str, Timings], ours: Sequence[str], extra: Mapping[str, str] | None = None) -> str:
-    """Contenders as rows, and for each of ours how many times as fast it is as everyone else."""
+def make_speed_table(
+    timings: Mapping[str, Timings], ours: Sequence[str], extra: Mapping[str, str] | None = None
+) -> str:
+    """Return a table with a row for each contender, which shows how many times as fast each of `ours` is."""
     lines = []
     peers = [name for name in timings if name not in ours]
     head = ["contender", "time", "CPU time", *(f"{name} is × as fast" for name in ours), "× by CPU time"]
     head += [] if extra is None else [""]
     for name in (*ours, *peers):
         timing = timings[name]
-        row = [name, milliseconds(timing.seconds), milliseconds(timing.cpu_seconds)]
+        row = [name, format_milliseconds(timing.seconds), format_milliseconds(timing.cpu_seconds)]
         row += ["" if name in ours else str(ratio(timing, timings[our])) for our in ours]
-        row += ["" if name in ours else ", ".join(_short(ratio(timing, timings[our], cpu=True).median) for our in ours)]
+        row += [
+            ""
+            if name in ours
+            else ", ".join(_format_number(ratio(timing, timings[our], cpu=True).median) for our in ours)
+        ]
         row += [] if extra is None else [extra.get(name, "")]
         lines.append(row)
-    return markdown_table(head, lines)
+    return make_markdown_table(head, lines)
 
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown, its columns aligned for whoever reads it as text; all but the first to the right."""
+def make_markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table whose columns are aligned in the text, all but the first to the right."""
     cells = [list(head), *map(list, rows)]
     widths = [max(3, *(len(row[index]) for row in cells)) for index in range(len(head))]
     lines = []
@@ -212,9 +218,9 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a benchmark was meant to reach, and what it did.
+    """The target of a benchmark, and the result.
 
-    A ratio meets or misses its target only where both ways to a median say so; else it is unsettled.
+    A ratio meets or misses its target only if the median and the ratio of the medians agree. Otherwise it is unsettled.
     """
 
     text: str
@@ -227,24 +233,25 @@ class Target:
     def verdict(self) -> str:
         reached = self.reached
         figures = (reached.median, reached.of_medians) if isinstance(reached, Ratio) else (reached,)
-        met = {self._admits(figure) for figure in figures}
+        met = {self._is_met_by(figure) for figure in figures}
         return "**unsettled**" if len(met) > 1 else "met" if met == {True} else "**missed**"
 
-    def _admits(self, figure: float) -> bool:
+    def _is_met_by(self, figure: float) -> bool:
         low = self.at_least is None or figure >= self.at_least
         return low and (self.at_most is None or figure <= self.at_most)
 
     def __str__(self) -> str:
         reached = self.reached
         if isinstance(reached, Ratio):
-            return f"- {self.text}: {self.verdict}, {reached} {self.unit}, of the medians {_short(reached.of_medians)}"
+            of_medians = _format_number(reached.of_medians)
+            return f"- {self.text}: {self.verdict}, {reached} {self.unit}, of the medians {of_medians}"
         figure = f"{reached:,.0f}" if reached >= 100 else f"{reached:,.3g}"
         return f"- {self.text}: {self.verdict}, {figure} {self.unit}"
 
 
 @dataclass(slots=True)
 class Section:
-    """The account of one benchmark, as RESULTS.md shows it."""
+    """The results of one benchmark, as RESULTS.md shows them."""
 
     name: str
     title: str
@@ -260,42 +267,44 @@ class Section:
         self.parts.append(text)
 
     def markdown(self, command: str) -> str:
-        pieces = [f"## {self.title}", self.about]
+        blocks = [f"## {self.title}", self.about]
         if self.targets:
-            pieces.append("\n".join(map(str, self.targets)))
-        pieces += self.parts
-        pieces.append(f"`{command}` · {run_facts(self.load_before)}")
-        return "\n\n".join(pieces) + "\n"
+            blocks.append("\n".join(map(str, self.targets)))
+        blocks += self.parts
+        blocks.append(f"`{command}` · {describe_run(self.load_before)}")
+        return "\n\n".join(blocks) + "\n"
 
 
-def run_facts(load_before: tuple[float, float, float]) -> str:
-    """When, on what kind of machine and with which versions: no names of hosts, users or folders."""
+def describe_run(load_before: tuple[float, float, float]) -> str:
+    """Return the date, the kind of machine and the versions, without names of hosts, users or folders."""
     installed = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in installed)
     load = f"load {load_before[0]:.1f} before and {os.getloadavg()[0]:.1f} after"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return (
         f"{today} · Python {platform.python_version()}, {versions} · {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} processors, {_memory_gib()} GiB of memory · {load}"
+        f"{os.cpu_count()} processors, {_measure_memory_gib()} GiB of memory · {load}"
     )
 
 
-def _memory_gib() -> int:
+def _measure_memory_gib() -> int:
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3)
 
 
 HEADER = """# Results
 
-Written by `python benchmarks/run.py`, a section a benchmark; [README.md](README.md) says what each of them does.
-A ratio is the median over rounds in which the contenders took turns, in brackets the least and the largest of a round.
-A target is *unsettled* where that median and the ratio of the median times fall on different sides of it.
-Times depend on the machine and on whoever else uses it; the ratios are what to compare. The operating system had the
-files in its cache throughout: *new process* means that the reader had seen nothing yet, *warm* that it had.
+`python benchmarks/run.py` writes this file, with a section for each benchmark. [README.md](README.md) describes them.
+
+- The contenders took turns. A ratio is the median of all rounds; the smallest and the largest are in brackets.
+- A target is *unsettled* if the median of the ratios and the ratio of the median times are on different sides of it.
+- Compare ratios, not times: times depend on the machine and on what else runs on it.
+- The files were always in the cache of the operating system. In a *new process* the reader has read nothing before;
+  a *warm* reader has.
 """
 
 
 def write_section(section: Section, command: str, path: Path) -> None:
-    """Put a section into the file of results, in the place of an older one of the same name."""
+    """Write a section to the file of results. It replaces an older section of the same name."""
     text = path.read_text() if path.exists() else HEADER
     block = f"<!-- {section.name} -->\n{section.markdown(command)}<!-- /{section.name} -->\n"
     older = re.compile(rf"<!-- {section.name} -->\n.*?<!-- /{section.name} -->\n", re.DOTALL)

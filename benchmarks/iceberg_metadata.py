@@ -1,8 +1,8 @@
-"""Iceberg tables that are nothing but metadata: what planning reads, and none of the data.
+"""Writes Iceberg tables that have metadata and no data: planning reads nothing else.
 
-File n of such a table holds the thousand ids from 1,000 n on. Days follow each other as the files do, as in a table
-that is appended to day after day, so that a manifest has the files of some days; regions take turns. Entries have one
-length, so that those of a manifest are made of whole columns and not one by one.
+File n has the thousand ids from 1,000 n on. Days follow the order of the files, as in a table that grows day by day, so
+a manifest has the files of some days. Regions take turns. All entries have the same length, so numpy encodes whole
+columns of a manifest instead of single entries.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 ROWS = 1_000
-"""The rows of each file."""
+"""The number of rows of each file."""
 DAYS = 1_000
 REGIONS = 10
 FIRST_DAY = 18_993
 """2022-01-01, in days since 1970."""
 PER_BLOCK = 100
-"""Entries in a block, of some 600 bytes each: Iceberg on Java writes blocks of 64 kB."""
+"""The number of entries in a block. Entries have about 600 bytes, and Iceberg on Java writes blocks of 64 kB."""
 DELETED_ROWS = 10
-"""The rows that each delete file deletes."""
+"""The number of rows that each delete file deletes."""
 
 _DAY_MICROSECONDS = 86_400 * 10**6
 _SNAPSHOT = 4_000_000_000_000_000_001
@@ -49,125 +49,127 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a table is."""
+    """The size of a table."""
 
     files: int
     manifests: int
     deletes: int = 0
     per_block: int = PER_BLOCK
     by_values: bool = False
-    """Whether delete files have values rather than positions."""
+    """Whether delete files have values instead of positions."""
 
-    def day_of(self, number: int) -> str:
-        return str(np.datetime64("1970-01-01", "D") + int(self._days(np.array([number]))[0]))
+    def get_day(self, number: int) -> str:
+        return str(np.datetime64("1970-01-01", "D") + int(self.get_days(np.array([number]))[0]))
 
-    def _days(self, numbers: Numbers) -> Numbers:
+    def get_days(self, numbers: Numbers) -> Numbers:
         return FIRST_DAY + numbers * DAYS // self.files
 
-    def deleted_from(self) -> Numbers:
-        """The files that rows were deleted from."""
+    def list_files_with_deletes(self) -> Numbers:
+        """Return the numbers of the files that have deleted rows."""
         return np.arange(self.deletes, dtype=np.int64) * (self.files // max(self.deletes, 1))
 
 
-def region_of(number: int) -> str:
+def get_region(number: int) -> str:
     return f"r{number % REGIONS}"
 
 
 def write_table(folder: Path, location: str, shape: Shape) -> None:
-    """Metadata of a table that will lie at a location."""
+    """Write the metadata of a table whose final location is `location`."""
     metadata = folder / "metadata"
     metadata.mkdir(parents=True)
     listed = []
     for index, numbers in enumerate(np.array_split(np.arange(shape.files, dtype=np.int64), shape.manifests)):
-        entries = _data_entries(numbers, location, shape)
+        entries = _make_data_entries(numbers, location, shape)
         listed.append(_write_manifest(metadata, location, f"m{index}.avro", entries, shape, numbers, is_delete=False))
     if shape.deletes:
-        numbers = shape.deleted_from()
-        made = _equality_entries if shape.by_values else _delete_entries
-        entries = made(numbers, location, shape)
+        numbers = shape.list_files_with_deletes()
+        make_entries = _make_equality_deletes if shape.by_values else _make_position_deletes
+        entries = make_entries(numbers, location, shape)
         listed.append(_write_manifest(metadata, location, "deletes.avro", entries, shape, numbers, is_delete=True))
     _write_manifest_list(metadata / "snap.avro", listed)
-    (metadata / "v1.metadata.json").write_text(json.dumps(_metadata(location)))
+    (metadata / "v1.metadata.json").write_text(json.dumps(_make_metadata(location)))
     (metadata / "version-hint.text").write_text("1")
 
 
-# --- Entries, all of one length --------------------------------------------------------------------------------------
+# --- Entries of the same length --------------------------------------------------------------------------------------
 
 
-def _data_entries(numbers: Numbers, location: str, shape: Shape) -> Bytes:
-    days = shape._days(numbers)
+def _make_data_entries(numbers: Numbers, location: str, shape: Shape) -> Bytes:
+    days = shape.get_days(numbers)
     ids = numbers * ROWS
     start = days * _DAY_MICROSECONDS + numbers % 1000 * 1_000_000
     amounts = (numbers % 10_000).astype(np.float64) / 4
     quantities = (numbers % 100).astype(np.int32)
-    names = _digits(numbers, 8, b"name-")
-    region = _digits(numbers % REGIONS, 1, b"r")
-    counts = [(number, _varint(ROWS)) for number, _, _ in _FIELDS]
+    names = _encode_digits(numbers, 8, b"name-")
+    region = _encode_digits(numbers % REGIONS, 1, b"r")
+    counts = [(number, _encode_varint(ROWS)) for number, _, _ in _FIELDS]
     nulls = [(number, b"\0") for number, _, _ in _FIELDS]
-    lower = [_fixed(ids), _fixed(start), region, _fixed(amounts), _fixed(quantities), names]
+    lower = [_view_bytes(ids), _view_bytes(start), region, _view_bytes(amounts), _view_bytes(quantities), names]
     upper = [
-        _fixed(ids + ROWS - 1),
-        _fixed(start + 3_600_000_000),
+        _view_bytes(ids + ROWS - 1),
+        _view_bytes(start + 3_600_000_000),
         region,
-        _fixed(amounts + 100),
-        _fixed(quantities + 50),
+        _view_bytes(amounts + 100),
+        _view_bytes(quantities + 50),
         names,
     ]
-    return _together(
+    return _join_columns(
         len(numbers),
         [
-            *_beginning(0, _paths(numbers, location, shape), b"PARQUET", days, region, rows=ROWS, size=120_000_000),
-            *_map(counts),
-            *_map(counts),
-            *_map(nulls),
-            *_map([(4, b"\0")]),
-            *_map([(number, _sized(each)) for (number, _, _), each in zip(_FIELDS, lower, strict=True)]),
-            *_map([(number, _sized(each)) for (number, _, _), each in zip(_FIELDS, upper, strict=True)]),
+            *_encode_start(
+                0, _make_paths(numbers, location, shape), b"PARQUET", days, region, rows=ROWS, size=120_000_000
+            ),
+            *_encode_map(counts),
+            *_encode_map(counts),
+            *_encode_map(nulls),
+            *_encode_map([(4, b"\0")]),
+            *_encode_map([(number, _add_length(each)) for (number, _, _), each in zip(_FIELDS, lower, strict=True)]),
+            *_encode_map([(number, _add_length(each)) for (number, _, _), each in zip(_FIELDS, upper, strict=True)]),
             b"\0\0\0\0",
         ],
     )
 
 
-def _delete_entries(numbers: Numbers, location: str, shape: Shape) -> Bytes:
-    """Each deletes rows of one data file, whose path is both bounds of its paths."""
-    days = shape._days(numbers)
-    region = _digits(numbers % REGIONS, 1, b"r")
-    targets = _paths(numbers, location, shape)
-    own = _digits(numbers, 8, f"{location}/data/deletes-".encode(), b".parquet")
-    counts = [(_PATH_ID, _varint(DELETED_ROWS)), (_POSITION_ID, _varint(DELETED_ROWS))]
-    first, last = (_fixed(np.full(len(numbers), each, dtype=np.int64)) for each in (0, DELETED_ROWS - 1))
-    return _together(
+def _make_position_deletes(numbers: Numbers, location: str, shape: Shape) -> Bytes:
+    """Return position deletes: each one references one data file, whose path is both bounds of its paths."""
+    days = shape.get_days(numbers)
+    region = _encode_digits(numbers % REGIONS, 1, b"r")
+    targets = _make_paths(numbers, location, shape)
+    own = _encode_digits(numbers, 8, f"{location}/data/deletes-".encode(), b".parquet")
+    counts = [(_PATH_ID, _encode_varint(DELETED_ROWS)), (_POSITION_ID, _encode_varint(DELETED_ROWS))]
+    first, last = (_view_bytes(np.full(len(numbers), each, dtype=np.int64)) for each in (0, DELETED_ROWS - 1))
+    return _join_columns(
         len(numbers),
         [
-            *_beginning(1, own, b"PARQUET", days, region, rows=DELETED_ROWS, size=2_000),
+            *_encode_start(1, own, b"PARQUET", days, region, rows=DELETED_ROWS, size=2_000),
             b"\0",
-            *_map(counts),
+            *_encode_map(counts),
             b"\0\0",
-            *_map([(_PATH_ID, _sized(targets)), (_POSITION_ID, _sized(first))]),
-            *_map([(_PATH_ID, _sized(targets)), (_POSITION_ID, _sized(last))]),
+            *_encode_map([(_PATH_ID, _add_length(targets)), (_POSITION_ID, _add_length(first))]),
+            *_encode_map([(_PATH_ID, _add_length(targets)), (_POSITION_ID, _add_length(last))]),
             b"\0\0\0\0",
         ],
     )
 
 
-def _equality_entries(numbers: Numbers, location: str, shape: Shape) -> Bytes:
-    """Each deletes the first ids of one data file, in the partition of that, by their values."""
-    days = shape._days(numbers)
-    region = _digits(numbers % REGIONS, 1, b"r")
-    own = _digits(numbers, 8, f"{location}/data/deletes-".encode(), b".parquet")
-    first, last = (_fixed(numbers * ROWS + each) for each in (0, DELETED_ROWS - 1))
-    return _together(
+def _make_equality_deletes(numbers: Numbers, location: str, shape: Shape) -> Bytes:
+    """Return equality deletes: each one has the first ids of one data file, in the same partition."""
+    days = shape.get_days(numbers)
+    region = _encode_digits(numbers % REGIONS, 1, b"r")
+    own = _encode_digits(numbers, 8, f"{location}/data/deletes-".encode(), b".parquet")
+    first, last = (_view_bytes(numbers * ROWS + each) for each in (0, DELETED_ROWS - 1))
+    return _join_columns(
         len(numbers),
         [
-            *_beginning(2, own, b"PARQUET", days, region, rows=DELETED_ROWS, size=2_000),
+            *_encode_start(2, own, b"PARQUET", days, region, rows=DELETED_ROWS, size=2_000),
             b"\0",
-            *_map([(1, _varint(DELETED_ROWS))]),
-            *_map([(1, b"\0")]),
+            *_encode_map([(1, _encode_varint(DELETED_ROWS))]),
+            *_encode_map([(1, b"\0")]),
             b"\0",
-            *_map([(1, _sized(first))]),
-            *_map([(1, _sized(last))]),
-            # The ids of the columns that are compared: a list of one.
-            b"\0\0" + b"\x02" + _varint(1) + _varint(1) + b"\0" + b"\0",
+            *_encode_map([(1, _add_length(first))]),
+            *_encode_map([(1, _add_length(last))]),
+            # The field ids of the compared columns: a list of one.
+            b"\0\0" + b"\x02" + _encode_varint(1) + _encode_varint(1) + b"\0" + b"\0",
         ],
     )
 
@@ -175,26 +177,26 @@ def _equality_entries(numbers: Numbers, location: str, shape: Shape) -> Bytes:
 Part = bytes | Bytes
 
 
-def _beginning(
+def _encode_start(
     content: int, paths: Bytes, file_format: bytes, days: Numbers, region: Bytes, *, rows: int, size: int
 ) -> Iterator[Part]:
-    """From the status to the size of the file."""
-    yield b"\x02" + b"\x02" + _varint(_SNAPSHOT)
-    # Sequence numbers are those of the manifest.
-    yield b"\0\0" + _varint(content)
-    yield from _sized(paths)
-    yield _varint(len(file_format)) + file_format
+    """Encode the fields from the status to the size of the file."""
+    yield b"\x02" + b"\x02" + _encode_varint(_SNAPSHOT)
+    # Sequence numbers are inherited from the manifest.
+    yield b"\0\0" + _encode_varint(content)
+    yield from _add_length(paths)
+    yield _encode_varint(len(file_format)) + file_format
     yield b"\x02"
-    yield _varints(days)
+    yield _encode_varints(days)
     yield b"\x02"
-    yield from _sized(region)
-    yield _varint(rows) + _varint(size)
+    yield from _add_length(region)
+    yield _encode_varint(rows) + _encode_varint(size)
 
 
-def _map(values: Sequence[tuple[int, Part | Sequence[Part]]]) -> Iterator[Part]:
-    yield b"\x02" + _varint(len(values))
+def _encode_map(values: Sequence[tuple[int, Part | Sequence[Part]]]) -> Iterator[Part]:
+    yield b"\x02" + _encode_varint(len(values))
     for key, value in values:
-        yield _varint(key)
+        yield _encode_varint(key)
         if isinstance(value, bytes | np.ndarray):
             yield value
         else:
@@ -202,8 +204,8 @@ def _map(values: Sequence[tuple[int, Part | Sequence[Part]]]) -> Iterator[Part]:
     yield b"\0"
 
 
-def _together(count: int, parts: Sequence[Part]) -> Bytes:
-    """One row for each entry."""
+def _join_columns(count: int, parts: Sequence[Part]) -> Bytes:
+    """Concatenate columns of bytes, with one row for each entry."""
     columns = [
         np.broadcast_to(np.frombuffer(each, np.uint8), (count, len(each))) if isinstance(each, bytes) else each
         for each in parts
@@ -211,35 +213,35 @@ def _together(count: int, parts: Sequence[Part]) -> Bytes:
     return np.ascontiguousarray(np.concatenate(columns, axis=1))
 
 
-def _sized(values: Bytes) -> list[Part]:
-    return [_varint(values.shape[1]), values]
+def _add_length(values: Bytes) -> list[Part]:
+    return [_encode_varint(values.shape[1]), values]
 
 
-def _fixed(values: npt.NDArray[Any]) -> Bytes:
+def _view_bytes(values: npt.NDArray[Any]) -> Bytes:
     return values[:, None].view(np.uint8)
 
 
-def _digits(numbers: Numbers, width: int, before: bytes = b"", behind: bytes = b"") -> Bytes:
+def _encode_digits(numbers: Numbers, width: int, before: bytes = b"", behind: bytes = b"") -> Bytes:
     powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)
     digits = (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
-    return _together(len(numbers), [before, digits, behind])
+    return _join_columns(len(numbers), [before, digits, behind])
 
 
-def _paths(numbers: Numbers, location: str, shape: Shape) -> Bytes:
-    days = np.datetime_as_string(shape._days(numbers).astype("datetime64[D]")).astype("S10")
-    return _together(
+def _make_paths(numbers: Numbers, location: str, shape: Shape) -> Bytes:
+    days = np.datetime_as_string(shape.get_days(numbers).astype("datetime64[D]")).astype("S10")
+    return _join_columns(
         len(numbers),
         [
             f"{location}/data/ts_day=".encode(),
             np.frombuffer(days.tobytes(), np.uint8).reshape(len(numbers), 10),
             b"/region=",
-            _digits(numbers % REGIONS, 1, b"r", b"/00000-0-6b55fc2b-ce03-407e-9585-"),
-            _digits(numbers, 12, b"", b"-00001.parquet"),
+            _encode_digits(numbers % REGIONS, 1, b"r", b"/00000-0-6b55fc2b-ce03-407e-9585-"),
+            _encode_digits(numbers, 12, b"", b"-00001.parquet"),
         ],
     )
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     left = value << 1
     found = bytearray()
     while left > 0x7F:
@@ -248,8 +250,8 @@ def _varint(value: int) -> bytes:
     return bytes([*found, left])
 
 
-def _varints(values: Numbers) -> Bytes:
-    """Numbers that all take three bytes."""
+def _encode_varints(values: Numbers) -> Bytes:
+    """Encode numbers that all take three bytes."""
     left = values << 1
     assert ((left >= 1 << 14) & (left < 1 << 21)).all()
     return np.stack([left & 0x7F | 0x80, left >> 7 & 0x7F | 0x80, left >> 14], axis=1).astype(np.uint8)
@@ -264,7 +266,7 @@ def _write_manifest(
     from pyiceberg.manifest import data_file_with_partition, manifest_entry_schema_with_data_file
     from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-    schema, spec = _schema_and_spec()
+    schema, spec = _make_schema_and_spec()
     file_type = data_file_with_partition(spec.partition_type(schema), 2)
     avro = AvroSchemaConversion().iceberg_to_avro(
         manifest_entry_schema_with_data_file(2, file_type), schema_name="manifest_entry"
@@ -273,24 +275,24 @@ def _write_manifest(
         "avro.schema": json.dumps(avro),
         "avro.codec": "deflate",
         "schema": schema.model_dump_json(),
-        "partition-spec": json.dumps(_spec_fields()),
+        "partition-spec": json.dumps(_make_spec_fields()),
         "partition-spec-id": "0",
         "format-version": "2",
         "content": "deletes" if is_delete else "data",
     }
     pairs = ((key.encode(), value.encode()) for key, value in header.items())
-    content = [b"Obj\x01", _varint(len(header))]
-    content += [_varint(len(each)) + each for pair in pairs for each in pair]
+    content = [b"Obj\x01", _encode_varint(len(header))]
+    content += [_encode_varint(len(each)) + each for pair in pairs for each in pair]
     content += [b"\0", _SYNC]
     for start in range(0, len(entries), shape.per_block):
         some = entries[start : start + shape.per_block]
         packer = zlib.compressobj(1, wbits=-15)
         data = packer.compress(some.tobytes()) + packer.flush()
-        content += [_varint(len(some)), _varint(len(data)), data, _SYNC]
+        content += [_encode_varint(len(some)), _encode_varint(len(data)), data, _SYNC]
     written = b"".join(content)
     (folder / name).write_bytes(written)
-    days = shape._days(numbers)
-    regions = [region_of(number).encode() for number in range(REGIONS)]
+    days = shape.get_days(numbers)
+    regions = [get_region(number).encode() for number in range(REGIONS)]
     return {
         "manifest_path": f"{location}/metadata/{name}",
         "manifest_length": len(written),
@@ -304,11 +306,11 @@ def _write_manifest(
     }
 
 
-def _write_manifest_list(place: Path, listed: list[dict[str, Any]]) -> None:
+def _write_manifest_list(path: Path, listed: list[dict[str, Any]]) -> None:
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.manifest import ManifestContent, ManifestFile, PartitionFieldSummary, write_manifest_list
 
-    output = PyArrowFileIO().new_output(str(place))
+    output = PyArrowFileIO().new_output(str(path))
     with write_manifest_list(2, output, _SNAPSHOT, None, 2, "deflate") as writer:
         for each in listed:
             summaries = [
@@ -317,7 +319,7 @@ def _write_manifest_list(place: Path, listed: list[dict[str, Any]]) -> None:
                 )
                 for lower, upper in each["bounds"]
             ]
-            # Deletes are later than what they delete.
+            # Deletes have a higher sequence number than the files they apply to.
             sequence = 1 + each["content"]
             writer.add_manifests(
                 [
@@ -342,35 +344,35 @@ def _write_manifest_list(place: Path, listed: list[dict[str, Any]]) -> None:
             )
 
 
-def _schema_and_spec() -> tuple[Any, Any]:
+def _make_schema_and_spec() -> tuple[Any, Any]:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
     fields = [{"id": number, "name": name, "type": kind, "required": False} for number, name, kind in _FIELDS]
     schema = Schema.model_validate({"type": "struct", "schema-id": 0, "fields": fields})
-    return schema, PartitionSpec.model_validate({"spec-id": 0, "fields": _spec_fields()})
+    return schema, PartitionSpec.model_validate({"spec-id": 0, "fields": _make_spec_fields()})
 
 
-def _spec_fields() -> list[dict[str, Any]]:
+def _make_spec_fields() -> list[dict[str, Any]]:
     return [
         {"source-id": source, "field-id": number, "transform": transform, "name": name}
         for source, number, transform, name in _SPEC
     ]
 
 
-def _metadata(location: str) -> dict[str, Any]:
+def _make_metadata(location: str) -> dict[str, Any]:
     fields = [{"id": number, "name": name, "type": kind, "required": False} for number, name, kind in _FIELDS]
-    moment = 1_700_000_000_000
+    timestamp = 1_700_000_000_000
     return {
         "format-version": 2,
         "table-uuid": str(uuid.UUID(int=1)),
         "location": location,
         "last-sequence-number": 2,
-        "last-updated-ms": moment,
+        "last-updated-ms": timestamp,
         "last-column-id": len(_FIELDS),
         "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
         "current-schema-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": _spec_fields()}],
+        "partition-specs": [{"spec-id": 0, "fields": _make_spec_fields()}],
         "default-spec-id": 0,
         "last-partition-id": 1001,
         "sort-orders": [{"order-id": 0, "fields": []}],
@@ -381,13 +383,13 @@ def _metadata(location: str) -> dict[str, Any]:
             {
                 "snapshot-id": _SNAPSHOT,
                 "sequence-number": 2,
-                "timestamp-ms": moment,
+                "timestamp-ms": timestamp,
                 "manifest-list": f"{location}/metadata/snap.avro",
                 "summary": {"operation": "append"},
                 "schema-id": 0,
             }
         ],
-        "snapshot-log": [{"snapshot-id": _SNAPSHOT, "timestamp-ms": moment}],
+        "snapshot-log": [{"snapshot-id": _SNAPSHOT, "timestamp-ms": timestamp}],
         "metadata-log": [],
         "refs": {"main": {"snapshot-id": _SNAPSHOT, "type": "branch"}},
     }

@@ -1,8 +1,7 @@
-"""Few rows out of many: the questions that the benchmarks of pages and of object stores ask, and how each reader is
-asked them.
+"""The lookups of the benchmarks of pages and of object stores, and how each reader runs them.
 
-Everyone is given the form that it can use best. Those who take SQL get SQL. pyarrow and Polars get comparisons, a
-prefix as the range that it is, since a call of a text function would keep them from using statistics at all.
+Each reader gets a lookup in the form that it uses best. Readers with SQL get SQL. pyarrow and Polars get comparisons. A
+prefix becomes a range there, since a call of a text function would keep them from using statistics.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ Condition = tuple[str, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A question: the same in SQL and as comparisons that must all hold."""
+    """A filter, as SQL and as comparisons that must all hold."""
 
     title: str
     where: str
     conditions: tuple[Condition, ...]
     columns: tuple[str, ...] | None = None
-    """None asks for all."""
+    """None for all."""
     is_point: bool = False
-    """Whether it is what the targets are about."""
+    """Whether the targets apply to it."""
 
-    def arguments(self) -> dict[str, Any]:
-        """As plain values, which a new process can be given."""
+    def to_arguments(self) -> dict[str, Any]:
+        """Return the fields as plain values, to pass them to a new process."""
         return asdict(self)
 
     @classmethod
@@ -49,8 +48,8 @@ POINT = "point on the sorted key"
 LIST = "point on the sorted key, a list column returned"
 
 
-def lookups(row_count: int, hash_of_row: Callable[[int], int], name_prefix: str) -> list[Lookup]:
-    """The questions to a file written by `table_writers.write_paged`, in which the row with number n has id 2 n."""
+def list_lookups(row_count: int, hash_of_row: Callable[[int], int], name_prefix: str) -> list[Lookup]:
+    """Return the lookups for a file of `table_writers.write_paged`, in which row n has the id 2 n."""
     middle = row_count  # the id of the row in the middle
     point = middle + 2 * (row_count // 37)
     present = hash_of_row(row_count // 3)
@@ -58,7 +57,7 @@ def lookups(row_count: int, hash_of_row: Callable[[int], int], name_prefix: str)
     width = max(4, row_count // 250)
     return [
         Lookup(POINT, f"id = {point}", (("id", "=", point),), is_point=True),
-        _between("narrow range on the sorted key", middle, middle + 2 * min(10_000, width)),
+        _make_range_lookup("narrow range on the sorted key", middle, middle + 2 * min(10_000, width)),
         Lookup(PRESENT, f"hash = {present}", (("hash", "=", present),), is_point=True),
         Lookup(ABSENT, f"hash = {absent}", (("hash", "=", absent),), is_point=True),
         Lookup(
@@ -66,39 +65,41 @@ def lookups(row_count: int, hash_of_row: Callable[[int], int], name_prefix: str)
             f"name LIKE '{name_prefix}%'",
             (("name", ">=", name_prefix), ("name", "<", name_prefix[:-1] + chr(ord(name_prefix[-1]) + 1))),
         ),
-        _between("range on the sorted key and few amounts", middle, middle + 2 * width, ("amount", ">=", 9998.0)),
+        _make_range_lookup(
+            "range on the sorted key and few amounts", middle, middle + 2 * width, ("amount", ">=", 9998.0)
+        ),
         Lookup(LIST, f"id = {point}", (("id", "=", point),), ("id", "tags"), is_point=True),
     ]
 
 
-def _between(title: str, first: int, last: int, *others: Condition) -> Lookup:
+def _make_range_lookup(title: str, first: int, last: int, *others: Condition) -> Lookup:
     where = [f"id BETWEEN {first} AND {last}", *(f"{name} {sign} {value}" for name, sign, value in others)]
     return Lookup(title, " AND ".join(where), (("id", ">=", first), ("id", "<=", last), *others))
 
 
-# --- How each is asked: from a place and its storage options, a function from a lookup to a table ---------------------
+# --- Readers: from a location and its storage options, a function from a lookup to a table ----------------------------
 
 Ask = Callable[[Lookup], pa.Table]
 StorageOptions = Mapping[str, str] | None
 
 
-def tamis_reader(place: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
+def make_tamis_reader(location: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
     import tamis
 
-    def opened() -> Any:
-        return tamis.open(place, storage_options=storage_options)
+    def open_table() -> Any:
+        return tamis.open(location, storage_options=storage_options)
 
-    kept = opened() if keep else None
-    return lambda lookup: (kept or opened()).scan(lookup.where, columns=lookup.columns).to_arrow()
+    kept = open_table() if keep else None
+    return lambda lookup: (kept or open_table()).scan(lookup.where, columns=lookup.columns).to_arrow()
 
 
-def pyarrow_reader(place: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
+def make_pyarrow_reader(location: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
     import pyarrow.dataset as ds
     import pyarrow.fs as pafs
 
-    def opened() -> ds.Dataset:
+    def open_table() -> ds.Dataset:
         if storage_options is None:
-            return ds.dataset(place)
+            return ds.dataset(location)
         filesystem = pafs.S3FileSystem(
             access_key=storage_options["aws_access_key_id"],
             secret_key=storage_options["aws_secret_access_key"],
@@ -106,20 +107,20 @@ def pyarrow_reader(place: str, storage_options: StorageOptions, *, keep: bool) -
             endpoint_override=storage_options["aws_endpoint_url"].removeprefix("http://"),
             scheme="http",
         )
-        return ds.dataset(place.removeprefix("s3://"), filesystem=filesystem)
+        return ds.dataset(location.removeprefix("s3://"), filesystem=filesystem)
 
     def ask(lookup: Lookup) -> pa.Table:
         columns = None if lookup.columns is None else list(lookup.columns)
-        return (kept or opened()).to_table(columns=columns, filter=_combined(lookup, ds.field))
+        return (kept or open_table()).to_table(columns=columns, filter=_combine(lookup, ds.field))
 
-    kept = opened() if keep else None
+    kept = open_table() if keep else None
     return ask
 
 
-def duckdb_reader(place: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
+def make_duckdb_reader(location: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
     import duckdb
 
-    def opened() -> duckdb.DuckDBPyConnection:
+    def open_table() -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect()
         if keep:
             connection.execute("SET parquet_metadata_cache = true")
@@ -132,29 +133,31 @@ def duckdb_reader(place: str, storage_options: StorageOptions, *, keep: bool) ->
             )
         return connection
 
-    kept = opened() if keep else None
-    return lambda lookup: (kept or opened()).sql(_select(lookup, f"read_parquet('{place}')")).to_arrow_table()
+    kept = open_table() if keep else None
+    return lambda lookup: (
+        (kept or open_table()).sql(_make_select(lookup, f"read_parquet('{location}')")).to_arrow_table()
+    )
 
 
-def polars_reader(place: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
+def make_polars_reader(location: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
     import polars as pl
 
-    def opened() -> pl.LazyFrame:
-        return pl.scan_parquet(place, storage_options=None if storage_options is None else dict(storage_options))
+    def open_table() -> pl.LazyFrame:
+        return pl.scan_parquet(location, storage_options=None if storage_options is None else dict(storage_options))
 
     def ask(lookup: Lookup) -> pa.Table:
-        frame = (opened() if kept is None else kept).filter(_combined(lookup, pl.col))
+        frame = (open_table() if kept is None else kept).filter(_combine(lookup, pl.col))
         return (frame if lookup.columns is None else frame.select(lookup.columns)).collect().to_arrow()
 
-    kept = opened() if keep else None
+    kept = open_table() if keep else None
     return ask
 
 
-def datafusion_reader(place: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
+def make_datafusion_reader(location: str, storage_options: StorageOptions, *, keep: bool) -> Ask:
     from datafusion import SessionConfig, SessionContext
     from datafusion.object_store import AmazonS3
 
-    def opened() -> SessionContext:
+    def open_table() -> SessionContext:
         # The page index and Bloom filters are used by default, filters while decoding are not.
         settings = {"pushdown_filters": "true", "reorder_filters": "true"}
         config = reduce(
@@ -165,7 +168,7 @@ def datafusion_reader(place: str, storage_options: StorageOptions, *, keep: bool
         context = SessionContext(config)
         if storage_options is not None:
             store = AmazonS3(
-                bucket_name=place.removeprefix("s3://").split("/")[0],
+                bucket_name=location.removeprefix("s3://").split("/")[0],
                 region=storage_options["aws_region"],
                 access_key_id=storage_options["aws_access_key_id"],
                 secret_access_key=storage_options["aws_secret_access_key"],
@@ -173,19 +176,19 @@ def datafusion_reader(place: str, storage_options: StorageOptions, *, keep: bool
                 allow_http=True,
             )
             context.register_object_store("s3://", store, None)
-        context.register_parquet("looked_up", place)
+        context.register_parquet("rows", location)
         return context
 
-    kept = opened() if keep else None
-    return lambda lookup: (kept or opened()).sql(_select(lookup, "looked_up")).to_arrow_table()
+    kept = open_table() if keep else None
+    return lambda lookup: (kept or open_table()).sql(_make_select(lookup, "rows")).to_arrow_table()
 
 
 READERS: dict[str, Callable[..., Ask]] = {
-    "tamis": tamis_reader,
-    "pyarrow.dataset": pyarrow_reader,
-    "DuckDB": duckdb_reader,
-    "Polars": polars_reader,
-    "DataFusion": datafusion_reader,
+    "tamis": make_tamis_reader,
+    "pyarrow.dataset": make_pyarrow_reader,
+    "DuckDB": make_duckdb_reader,
+    "Polars": make_polars_reader,
+    "DataFusion": make_datafusion_reader,
 }
 _MODULES = {"Polars": "polars", "DataFusion": "datafusion"}
 
@@ -193,75 +196,78 @@ TARGETS = {"pyarrow.dataset": 10, "Polars": 10, "DuckDB": 1, "DataFusion": 1}
 """How many times as fast as others a point lookup should be."""
 
 
-def installed_readers() -> list[str]:
-    """All but those whose package is missing: only what Tamis itself needs is certain to be there."""
+def list_readers() -> list[str]:
+    """Return the readers whose packages are installed."""
     return [name for name in READERS if name not in _MODULES or importlib.util.find_spec(_MODULES[name]) is not None]
 
 
-def _combined(lookup: Lookup, column: Callable[[str], Any]) -> Any:
+def _combine(lookup: Lookup, column: Callable[[str], Any]) -> Any:
     signs = {"=": eq, ">=": ge, "<=": le, "<": lt}
     return reduce(and_, [signs[sign](column(name), value) for name, sign, value in lookup.conditions])
 
 
-def _select(lookup: Lookup, table: str) -> str:
+def _make_select(lookup: Lookup, table: str) -> str:
     return f"SELECT {', '.join(lookup.columns or '*')} FROM {table} WHERE {lookup.where}"
 
 
-def found(table: pa.Table) -> list[int]:
-    """What all must agree on: how many rows there are, and which; where tags came, how many of these."""
+def summarise(table: pa.Table) -> list[int]:
+    """Return what all readers must agree on: the number of rows, the sum of the ids, and the number of tags."""
     tags = pc.sum(pc.list_value_length(table["tags"])).as_py() if "tags" in table.column_names else 0
     return [table.num_rows, pc.sum(table["id"]).as_py() or 0, tags or 0]
 
 
-# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+# --- Preparations: they import what the work needs; only the work is measured ----------------------------------------
 
 
 def prepare(
     reader: str,
-    place: str,
+    location: str,
     lookup: Mapping[str, Any],
     storage_options: StorageOptions = None,
     warm_up: str | None = None,
 ) -> Work:
-    """The work of one reader that has seen nothing yet. With `warm_up`, the place of a small file, it has asked the
-    same of that one: where bytes are counted, modules that are loaded on first use would count too."""
-    asked = Lookup.from_arguments(lookup)
+    """Return the work of one reader that has read nothing yet.
+
+    With `warm_up`, the location of a small file, it runs the lookup on that file first: modules that are loaded on
+    first use would otherwise count as bytes read.
+    """
+    wanted = Lookup.from_arguments(lookup)
     make = READERS[reader]
-    ask = make(place, storage_options, keep=False)
+    ask = make(location, storage_options, keep=False)
     if warm_up is not None:
-        make(warm_up, storage_options, keep=False)(asked)
-    return lambda: found(ask(asked))
+        make(warm_up, storage_options, keep=False)(wanted)
+    return lambda: summarise(ask(wanted))
 
 
 def prepare_again(
     reader: str,
-    place: str,
+    location: str,
     lookup: Mapping[str, Any],
     before: Mapping[str, Any],
     storage_options: StorageOptions = None,
     ready: str | None = None,
 ) -> Work:
-    """The same of a reader that has answered another lookup on this file. `ready` is asked for when it has."""
+    """Return the work of a reader that has run another lookup on this file before. It then sends DELETE to `ready`."""
     import urllib.request
 
-    ask = READERS[reader](place, storage_options, keep=True)
+    ask = READERS[reader](location, storage_options, keep=True)
     ask(Lookup.from_arguments(before))
     if ready is not None:
         urllib.request.urlopen(urllib.request.Request(ready, method="DELETE")).close()
-    asked = Lookup.from_arguments(lookup)
-    return lambda: found(ask(asked))
+    wanted = Lookup.from_arguments(lookup)
+    return lambda: summarise(ask(wanted))
 
 
-def tamis_own_count(place: str, lookup: Mapping[str, Any]) -> Work:
-    """The bytes and the requests of opening and scanning, by Tamis's own account."""
+def prepare_report(location: str, lookup: Mapping[str, Any]) -> Work:
+    """Return work that gives the bytes and requests of opening and scanning, as Tamis reports them."""
     import tamis
 
-    asked = Lookup.from_arguments(lookup)
+    wanted = Lookup.from_arguments(lookup)
 
     def work() -> Sequence[int | None]:
-        table = tamis.open(place)
+        table = tamis.open(location)
         of_table = table._source.storage.counters.counts()
-        scan = table.scan(asked.where, columns=asked.columns)
+        scan = table.scan(wanted.where, columns=wanted.columns)
         scan.to_arrow()
         assert scan.report is not None
         assert scan.report.bytes_read is not None

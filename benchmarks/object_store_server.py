@@ -1,11 +1,11 @@
-"""An S3 server with distance: moto's, behind 30 ms a request, which remembers what it was asked.
+"""An S3 server with latency: moto, with a delay of 30 ms for each request. It records all requests.
 
-`serve(folder)` starts it in a process of its own; every file of the folder is an object of one bucket. Moto knows the
-objects and answers the requests, with one exception: it copies a whole object to answer for a range of it, so the bytes
-of ranges come from the file.
+`serve(folder)` starts it in a process of its own. Every file of the folder is an object of one bucket. Moto answers the
+requests, with one exception: moto copies a whole object to return a range of it, so this server reads ranges from the
+file itself.
 
-A request *depends* on another one when it began after the other was answered. The longest chain of such requests is
-what the client waited for at the least, whatever it asked side by side.
+A request *depends* on another one if it began after the other was answered. The client waited at least for the longest
+chain of such requests.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from typing import Any
 BUCKET = "bench"
 DELAY = 0.03
 CONTROL = "/_requests"
-"""Where the requests so far are told (GET) and forgotten (DELETE); those to it are not among them."""
+"""GET returns the recorded requests, DELETE clears them. Requests to this path are not recorded."""
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as the server saw it, its times in seconds of one clock."""
+    """One request as the server saw it. Times are in seconds of one clock."""
 
     method: str
     path: str
     range: str | None
     status: int
     bytes: int
-    """Of the body of the answer."""
+    """The size of the response body."""
     began: float
     answered: float
 
@@ -49,9 +49,9 @@ class Request:
 
 
 def dependent_round_trips(requests: Sequence[Request]) -> int:
-    """The length of the longest chain of requests of which each began after the one before was answered."""
+    """Return the length of the longest chain of requests in which each began after the one before was answered."""
     chain, free_at = 0, float("-inf")
-    # The chain that always takes the request that is answered first is a longest one.
+    # Always taking the request that is answered first gives a longest chain.
     for request in sorted(requests, key=lambda request: request.answered):
         if request.began >= free_at:
             chain, free_at = chain + 1, request.answered
@@ -60,26 +60,26 @@ def dependent_round_trips(requests: Sequence[Request]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server, seen by whoever asks it."""
+    """A running server, as its clients see it."""
 
     endpoint: str
 
-    def storage_options(self) -> dict[str, str]:
-        """In the spelling that Tamis, Polars and deltalake share."""
+    def make_storage_options(self) -> dict[str, str]:
+        """Return the storage options, in the spelling that Tamis, Polars and deltalake share."""
         lowered = {name.lower(): value for name, value in CREDENTIALS.items()}
         return lowered | {"aws_endpoint_url": self.endpoint, "aws_allow_http": "true"}
 
-    def forget(self) -> None:
+    def clear_requests(self) -> None:
         urllib.request.urlopen(urllib.request.Request(self.endpoint + CONTROL, method="DELETE")).close()
 
-    def requests(self) -> list[Request]:
+    def get_requests(self) -> list[Request]:
         with urllib.request.urlopen(self.endpoint + CONTROL) as answer:
             return [Request(**each) for each in json.load(answer)]
 
 
 @contextmanager
 def serve(folder: Path) -> Iterator[Server]:
-    """A server for the files of a folder, stopped at the end."""
+    """Start a server for the files of a folder, and stop it at the end."""
     process = subprocess.Popen(
         [sys.executable, __file__, str(folder)], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
     )
@@ -100,8 +100,8 @@ StartResponse = Callable[..., Any]
 Application = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
-class Distance:
-    """A WSGI application before another one: waits, cuts ranges, and writes down what it was asked."""
+class DelayedServer:
+    """A WSGI application that wraps another one: it delays answers, reads ranges and records requests."""
 
     def __init__(self, application: Application, folder: Path) -> None:
         self._application = application
@@ -116,33 +116,33 @@ class Distance:
         status, headers, body = self._answer(environment)
         time.sleep(max(0.0, began + DELAY - time.monotonic()))
         query = environment.get("QUERY_STRING")
-        told = {
+        record = {
             "method": environment["REQUEST_METHOD"],
             "path": environment["PATH_INFO"] + (f"?{query}" if query else ""),
             "range": environment.get("HTTP_RANGE"),
             "status": int(status.split()[0]),
             "bytes": 0 if environment["REQUEST_METHOD"] == "HEAD" else len(body),
             "began": began,
-            # Before the answer is sent: nothing that depends on it can have begun by then.
+            # Before the answer is sent, so that no request that depends on it has begun.
             "answered": time.monotonic(),
         }
         with self._lock:
-            self._requests.append(told)
+            self._requests.append(record)
         start_response(status, headers)
         return [body]
 
     def _answer(self, environment: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
         wants_range = environment["REQUEST_METHOD"] == "GET" and "HTTP_RANGE" in environment
-        asked = {**environment, "REQUEST_METHOD": "HEAD"} if wants_range else environment
+        forwarded = {**environment, "REQUEST_METHOD": "HEAD"} if wants_range else environment
         answer: list[Any] = []
-        answered = self._application(asked, lambda status, headers, *_: answer.extend((status, headers)))
+        answered = self._application(forwarded, lambda status, headers, *_: answer.extend((status, headers)))
         body = b"".join(answered)
         if hasattr(answered, "close"):
             answered.close()
         status, headers = answer
         if wants_range and status.startswith("206"):
-            place = {name.lower(): value for name, value in headers}["content-range"]
-            first, last = map(int, place.removeprefix("bytes ").split("/")[0].split("-"))
+            content_range = {name.lower(): value for name, value in headers}["content-range"]
+            first, last = map(int, content_range.removeprefix("bytes ").split("/")[0].split("-"))
             body = self._read(environment["PATH_INFO"], first, last + 1 - first)
         return status, headers, body
 
@@ -173,7 +173,7 @@ def main() -> None:
     backend.create_bucket(BUCKET, CREDENTIALS["AWS_REGION"])
     for path in sorted(folder.rglob("*.parquet")):
         backend.put_object(BUCKET, path.relative_to(folder).as_posix(), path.read_bytes())
-    application = Distance(DomainDispatcherApplication(create_backend_app), folder)
+    application = DelayedServer(DomainDispatcherApplication(create_backend_app), folder)
     server = make_server("127.0.0.1", 0, application, threaded=True)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever()

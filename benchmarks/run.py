@@ -1,4 +1,4 @@
-"""Runs the benchmarks and writes what they found: `python benchmarks/run.py [names] [--quick]`."""
+"""Runs the benchmarks and writes their results: `python benchmarks/run.py [names] [--quick]`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ BENCHMARKS = (
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run.py", description="Run benchmarks and print their tables.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"which to run (all): {', '.join(BENCHMARKS)}")
-    parser.add_argument("--quick", action="store_true", help="small tables, to see that all works; writes no results")
+    parser.add_argument(
+        "--quick", action="store_true", help="small tables, to check that everything works; writes no results"
+    )
     parser.add_argument("--data", type=Path, default=ROOT / "bench-data", help="folder for tables (bench-data)")
     parser.add_argument("--results", type=Path, help="file for the results (benchmarks/RESULTS.md, none with --quick)")
-    parser.add_argument("--keep", action="store_true", help="leave the 100,000 files and the 4 GB tables in place")
-    parser.add_argument("--large", action="store_true", help="also Delta tables of 10 M files; of 5 M on Spark")
+    parser.add_argument("--keep", action="store_true", help="do not delete the 100,000 files and the 4 GB tables")
+    parser.add_argument("--large", action="store_true", help="also Delta tables of 10 M files, and of 5 M on Spark")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -42,7 +44,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _flags(options: argparse.Namespace) -> str:
+def _format_flags(options: argparse.Namespace) -> str:
     return "".join(f" --{flag}" for flag in ("quick", "large") if getattr(options, flag))
 
 
@@ -59,7 +61,7 @@ def main() -> None:
     settings.data.mkdir(parents=True, exist_ok=True)
     results = options.results or (None if options.quick else RESULTS)
     for name in options.names or BENCHMARKS:
-        command = f"python benchmarks/run.py {name}{_flags(options)}"
+        command = f"python benchmarks/run.py {name}{_format_flags(options)}"
         print(f"{command} …", file=sys.stderr, flush=True)
         section = run(name, settings)
         print(section.markdown(command), flush=True)

@@ -1,4 +1,4 @@
-"""A local Spark for benchmarks, with jars that it fetches from Maven."""
+"""Starts a local Spark for benchmarks. Spark downloads its jars from Maven."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 DELTA_VERSION = "4.4.0"
 
 
-def local_session(jars: str, memory: str, **more: str) -> Any:
-    """A session with these jars and settings that tells little; `memory` is that of the driver."""
+def start_local_session(jars: str, memory: str, **more: str) -> Any:
+    """Return a session with these jars and settings. It logs errors only; `memory` is that of the driver."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -31,8 +31,8 @@ def local_session(jars: str, memory: str, **more: str) -> Any:
     return builder.getOrCreate()
 
 
-def start(folder: Path, memory: str) -> Any:
-    """A session with Delta's jars that keeps nothing of what it did."""
+def start_delta_session(folder: Path, memory: str) -> Any:
+    """Return a session with Delta's jars, whose warehouse is in `folder`."""
     from pyspark import __version__ as spark_version
 
     artifact = f"delta-spark_{'.'.join(spark_version.split('.')[:2])}_2.13"
@@ -42,12 +42,12 @@ def start(folder: Path, memory: str) -> Any:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    return local_session(f"io.delta:{artifact}:{DELTA_VERSION}", memory, **delta)
+    return start_local_session(f"io.delta:{artifact}:{DELTA_VERSION}", memory, **delta)
 
 
 @contextmanager
-def delta_session(folder: Path, memory: str = "4g") -> Iterator[Any]:
-    session = start(folder, memory)
+def open_delta_session(folder: Path, memory: str = "4g") -> Iterator[Any]:
+    session = start_delta_session(folder, memory)
     try:
         yield session
     finally:

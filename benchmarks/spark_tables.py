@@ -1,4 +1,4 @@
-"""TPC-H's lineitem as tables that Spark reads: Delta and Hive-style, sorted by the day of shipping and as generated."""
+"""Writes TPC-H's lineitem for Spark: as Delta and Hive-style tables, sorted by ship date and unsorted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
-from table_writers import made_once
+from table_writers import ensure_table
 
 ROWS_OF_A_FILE = 2_000_000
 ROWS_OF_A_GROUP = 500_000
@@ -22,11 +22,11 @@ FORMATS = ("delta", "hive")
 ORDERS = ("sorted", "unsorted")
 
 
-def line_item_tables(data: Path, scale: float) -> dict[tuple[str, str], Path]:
-    """The tables by format and order, each made once."""
-    raw = made_once(data / f"tpch-lineitem-{scale:g}", lambda folder: _generate(folder, scale))
+def ensure_line_items(data: Path, scale: float) -> dict[tuple[str, str], Path]:
+    """Return the tables by format and order, and write those that do not exist."""
+    raw = ensure_table(data / f"tpch-lineitem-{scale:g}", lambda folder: _generate(folder, scale))
     return {
-        (form, order): made_once(data / f"lineitem-{form}-{order}-{scale:g}", _writer(form, order, raw))
+        (form, order): ensure_table(data / f"lineitem-{form}-{order}-{scale:g}", _make_writer(form, order, raw))
         for form in FORMATS
         for order in ORDERS
     }
@@ -38,10 +38,10 @@ def _generate(folder: Path, scale: float) -> None:
     subprocess.run([*command, "--output-dir", str(folder)], check=True, capture_output=True)
 
 
-def _writer(form: str, order: str, raw: Path) -> Callable[[Path], None]:
+def _make_writer(form: str, order: str, raw: Path) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         connection = duckdb.connect()
-        # What does not fit into memory is sorted beside the table.
+        # Sorts that exceed the memory spill to a folder beside the table.
         connection.execute(f"SET temp_directory = '{folder / 'sorting'}'; SET memory_limit = '6GB'")
         by = " ORDER BY l_shipdate, l_orderkey" if order == "sorted" else ""
         reader = connection.sql(f"SELECT * FROM read_parquet('{raw}/**/*.parquet'){by}").to_arrow_reader(250_000)
@@ -54,13 +54,13 @@ def _writer(form: str, order: str, raw: Path) -> Callable[[Path], None]:
 
 def _write_delta(folder: Path, reader: pa.RecordBatchReader) -> None:
     properties = deltalake.WriterProperties(compression="ZSTD", max_row_group_size=ROWS_OF_A_GROUP)
-    for batches in _files(reader):
+    for batches in _split_into_files(reader):
         deltalake.write_deltalake(folder, pa.Table.from_batches(batches), mode="append", writer_properties=properties)
 
 
 def _write_hive(folder: Path, reader: pa.RecordBatchReader) -> None:
-    """By the way of shipping, which has seven values."""
-    for number, batches in enumerate(_files(reader)):
+    """Write a table that is partitioned by ship mode, which has seven values."""
+    for number, batches in enumerate(_split_into_files(reader)):
         table = pa.Table.from_batches(batches)
         for mode in table["l_shipmode"].unique().to_pylist():
             own = table.filter(pa.compute.equal(table["l_shipmode"], mode)).drop_columns(["l_shipmode"])
@@ -75,7 +75,7 @@ def _write_hive(folder: Path, reader: pa.RecordBatchReader) -> None:
             )
 
 
-def _files(reader: pa.RecordBatchReader) -> Iterator[list[pa.RecordBatch]]:
+def _split_into_files(reader: pa.RecordBatchReader) -> Iterator[list[pa.RecordBatch]]:
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in reader:

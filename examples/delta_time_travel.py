@@ -1,4 +1,4 @@
-"""What changed in a Delta table, and when: its history, and the same question asked of several versions.
+"""What changed in a Delta table, and when: its history, and the same query on several versions.
 
 The table is written with deltalake (`pip install deltalake`); Tamis itself does not need it.
 """
@@ -15,7 +15,7 @@ import tamis
 
 
 def write_stock(root: Path) -> None:
-    """Three shelves are filled one after another; then one is emptied, and one is weighed again."""
+    """Fill three shelves one after another, then empty one and change the weights of another."""
     for shelf in ("apples", "pears", "plums"):
         pieces = pa.table({"shelf": [shelf] * 100, "piece": range(100), "grams": [80.0 + n % 40 for n in range(100)]})
         write_deltalake(root, pieces, mode="append", partition_by=["shelf"])

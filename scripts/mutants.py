@@ -1,4 +1,4 @@
-"""Mutation tests of the code that must never lose a row: small mistakes are put into it, and the tests must see them.
+"""Mutation tests of the code that must never lose a row: each mutant has a small mistake that a test must detect.
 
     make mutants                        a sample of 60 mutants, always the same
     make mutants ARGS="--sample 0"      all of them
@@ -6,12 +6,12 @@
     make mutants ARGS="src/tamis/expr/bind.py::find_neighbours=tests/expr/test_coerce.py"
 
 A mutant is a copy of one module with one change: a comparison flipped, AND for OR, a condition negated, a bound swapped
-with its opposite (lower/upper, min/max), or a value that is not returned. The tests of its module run against the copy,
-in a process of their own, until the first fails. A test that fails without any change is left out, and named: it would
-kill every mutant. What survives either lacks a test, or changes nothing: then it is listed in `mutants_equivalent.txt`,
-one line each, with the reason.
+with its opposite (lower/upper, min/max), or a value that is not returned. The tests of the module run against the copy,
+in a new process, until the first one fails. A test that also fails without a mutant is reported and left out, because
+it would kill every mutant. A mutant that survives needs a new test, or changes nothing. In the second case, add a line
+with the reason to `mutants_equivalent.txt`.
 
-A sample takes as many mutants of a small module as of a large one, as far as there are any.
+A sample takes about the same number of mutants from each module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 _SKIPPING = ("tests/skipping", "-k", "not X11 and not O3 and not with_and_without_pruning and not at_run_time")
-"""Those on metadata alone, which take seconds."""
+"""The tests that read metadata only, which take seconds."""
 _GATE = ("tests/engines/duckdb/test_function_gate.py", "tests/engines/duckdb/test_spark_functions.py",
          "tests/engines/duckdb/test_names_and_functions.py", "tests/query/test_spark_semantics.py")  # fmt: skip
 _ICEBERG = (
@@ -56,7 +56,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/formats/delta/test_replay.py", "tests/formats/delta/test_snapshot.py",
     ),
     "src/tamis/formats/delta/deletion_vectors.py": ("tests/formats/delta/test_deletion_vectors.py",),
-    "src/tamis/scan/planning/row_groups.py::without_deleted": ("tests/scan/test_deletes.py",),
+    "src/tamis/scan/planning/row_groups.py::remove_deleted_rows": ("tests/scan/test_deletes.py",),
     "src/tamis/formats/iceberg/deletes/deleted_rows.py": _ICEBERG,
     "src/tamis/formats/iceberg/deletes/deletes_index.py": _ICEBERG,
     "src/tamis/engines/duckdb/translate/functions.py::"
@@ -64,7 +64,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/engines/duckdb/translate/operators.py": (*_GATE, "tests/engines/duckdb/test_number_types.py"),
     "src/tamis/expr/bind.py": ("tests/expr/test_coerce.py",),
 }  # fmt: skip
-"""The modules, some of them with the functions that count, and the tests of their folder that must notice a mistake."""
+"""The modules, some with the functions to change, and the tests that must detect a mistake."""
 
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -86,16 +86,16 @@ class Mutant:
     module: str
     line: int
     what: str
-    place: int
-    """Which node of the module it is that is changed."""
+    index: int
+    """The index of the changed node in a walk over the module."""
     within: str
-    """The function and the statement that it is in."""
+    """The function and the statement that contain the node."""
 
     @property
     def source(self) -> str:
         """The module with the change."""
         tree = ast.parse((ROOT / self.module).read_text())
-        _apply(next(node for index, node in enumerate(ast.walk(tree)) if index == self.place))
+        _apply(next(node for index, node in enumerate(ast.walk(tree)) if index == self.index))
         return ast.unparse(ast.fix_missing_locations(tree))
 
     @property
@@ -104,31 +104,31 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """What names it among all, whatever lines are added before it."""
+        """The name of the mutant in `mutants_equivalent.txt`. It does not depend on line numbers."""
         return f"{self.module}: {self.within}: {self.what}"
 
 
-def mutants_of(module: str) -> Iterator[Mutant]:
-    """All mutants of a module, or of some functions and classes of it: `module.py::one,other`."""
+def make_mutants(module: str) -> Iterator[Mutant]:
+    """Return all mutants of a module, or of some of its functions and classes: `module.py::one,other`."""
     module, _, names = module.partition("::")
     tree = ast.parse((ROOT / module).read_text())
     missing = set(filter(None, names.split(","))) - {getattr(top, "name", None) for top in tree.body}
     if missing:
         raise SystemExit(f"{module} has no {', '.join(sorted(missing))}: correct MODULES")
     wanted = {id(node) for top in tree.body if _is_named(top, names) for node in ast.walk(top)}
-    within = dict(_statements(tree, ""))
+    within = dict(_find_statements(tree, ""))
     seen: Counter[tuple[str, str]] = Counter()
-    for place, node in enumerate(ast.walk(tree)):
-        what = _change(node) if id(node) in wanted else None
+    for index, node in enumerate(ast.walk(tree)):
+        what = _describe_change(node) if id(node) in wanted else None
         if what is not None:
             seen[within[id(node)], what] += 1
             times = seen[within[id(node)], what]
             what = what if times == 1 else f"{what} ({times})"
-            yield Mutant(module, getattr(node, "lineno", 0), what, place, within[id(node)])
+            yield Mutant(module, getattr(node, "lineno", 0), what, index, within[id(node)])
 
 
-def _statements(node: ast.AST, within: str, name: str = "") -> Iterator[tuple[int, str]]:
-    """For the id of every node: the function and the first line of the statement that it is in."""
+def _find_statements(node: ast.AST, within: str, name: str = "") -> Iterator[tuple[int, str]]:
+    """Return the id of every node, with the function and the first line of the statement that contain it."""
     for child in ast.iter_child_nodes(node):
         own, inner = within, name
         if isinstance(child, ast.stmt | ast.match_case):
@@ -136,15 +136,15 @@ def _statements(node: ast.AST, within: str, name: str = "") -> Iterator[tuple[in
         if isinstance(child, ast.FunctionDef | ast.ClassDef):
             inner = f"{name}.{child.name}".removeprefix(".")
         yield id(child), own
-        yield from _statements(child, own, inner)
+        yield from _find_statements(child, own, inner)
 
 
 def _is_named(top: ast.stmt, names: str) -> bool:
     return not names or getattr(top, "name", None) in names.split(",")
 
 
-def _change(node: ast.AST) -> str | None:
-    """What is changed about a node; None where there is nothing to change."""
+def _describe_change(node: ast.AST) -> str | None:
+    """Return what a mutant changes in a node, or None if nothing can be changed."""
     match node:
         case ast.Compare(ops=[operator]) if type(operator) in _FLIPPED:
             return f"{ast.unparse(node)}: {type(operator).__name__} becomes {_FLIPPED[type(operator)].__name__}"
@@ -171,7 +171,7 @@ def _is_none(value: ast.expr) -> bool:
 
 
 def _apply(node: ast.AST) -> None:
-    """Make the change."""
+    """Change the node."""
     match node:
         case ast.Compare(ops=[operator]):
             node.ops = [_FLIPPED[type(operator)]()]
@@ -192,36 +192,36 @@ def _apply(node: ast.AST) -> None:
 
 
 def is_killed(mutant: Mutant, tests: tuple[str, ...], left_out: list[str], seconds: int) -> bool:
-    """Whether a test of the module fails against the mutant, or does not come to an end."""
+    """Return whether a test of the module fails for the mutant, or exceeds the time limit."""
     try:
-        done = _tested(mutant, ("-x", *(f"--deselect={test}" for test in left_out), *tests), seconds)
+        done = _run_tests(mutant, ("-x", *(f"--deselect={test}" for test in left_out), *tests), seconds)
     except subprocess.TimeoutExpired:
         return True
     return done.returncode != 0
 
 
-def failing(tests: tuple[str, ...], seconds: int) -> list[str]:
-    """The tests that fail without a mutant."""
-    done = _tested(None, ("-rfE", *tests), seconds)
+def find_failing_tests(tests: tuple[str, ...], seconds: int) -> list[str]:
+    """Return the tests that fail without a mutant."""
+    done = _run_tests(None, ("-rfE", *tests), seconds)
     found = re.findall(r"^(?:FAILED|ERROR) (.+?\.py::.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     if done.returncode and not found:
-        # All mutants would seem killed.
+        # Every mutant would seem to be killed.
         raise SystemExit(f"{done.stdout[-2000:]}\nthe tests do not run without a mutant: {' '.join(tests)}")
     return found
 
 
-def _tested(mutant: Mutant | None, arguments: tuple[str, ...], seconds: int) -> subprocess.CompletedProcess[str]:
-    """A run of pytest against a copy of the package, with or without a change."""
+def _run_tests(mutant: Mutant | None, arguments: tuple[str, ...], seconds: int) -> subprocess.CompletedProcess[str]:
+    """Run pytest against a copy of the package, with or without a mutant."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "tamis"
-        # With what is compiled already, which Python knows by the times of the sources.
+        # The copy includes bytecode, which Python accepts because source times are copied too.
         shutil.copytree(ROOT / "src" / "tamis", package)
         if mutant is not None:
             (Path(folder) / Path(mutant.module).relative_to("src")).write_text(mutant.source)
         environment = os.environ | {
             "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'tests'}",
             "PYTHONDONTWRITEBYTECODE": "1",
-            # Names of failed tests are cut at the width of the terminal.
+            # pytest truncates names of failed tests at the width of the terminal.
             "COLUMNS": "1000",
         }
         command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--no-header", "-p", "no:cacheprovider"]
@@ -240,19 +240,19 @@ def _tested(mutant: Mutant | None, arguments: tuple[str, ...], seconds: int) -> 
     return done
 
 
-def sample_of(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
-    """As many mutants of each module, chosen by chance."""
+def choose_sample(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
+    """Return a random sample with about the same number of mutants from each module."""
     chance = random.Random(seed)
     by_module: dict[str, list[Mutant]] = {}
     for each in chance.sample(mutants, len(mutants)):
         by_module.setdefault(each.module, []).append(each)
     rounds = itertools.zip_longest(*(by_module[module] for module in sorted(by_module)))
     found = [each for turn in rounds for each in turn if each is not None]
-    return sorted(found[:size], key=lambda each: (each.module, each.line, each.place))
+    return sorted(found[:size], key=lambda each: (each.module, each.line, each.index))
 
 
-def equivalents() -> dict[str, str]:
-    """The mutants that change nothing, without their line numbers, and why."""
+def read_equivalents() -> dict[str, str]:
+    """Return the keys of the mutants that change nothing, with the reasons."""
     found: dict[str, str] = {}
     for line in EQUIVALENT.read_text().splitlines() if EQUIVALENT.exists() else ():
         if line.strip() and not line.startswith("#"):
@@ -265,23 +265,23 @@ def equivalents() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", help="module[::names][=tests[,tests]]; without any, all that are listed")
-    parser.add_argument("--sample", type=int, default=60, help="how many mutants are tried; 0 for all")
-    parser.add_argument("--seed", type=int, default=1, help="which ones")
-    parser.add_argument("--seconds", type=int, default=600, help="how long the tests of one mutant may take")
-    parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
+    parser.add_argument("modules", nargs="*", help="module[::names][=tests[,tests]] (all of MODULES)")
+    parser.add_argument("--sample", type=int, default=60, help="the number of mutants; 0 for all")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the sample")
+    parser.add_argument("--seconds", type=int, default=600, help="the time limit for the tests of one mutant")
+    parser.add_argument("--list", action="store_true", help="list the mutants and run nothing")
     given = parser.parse_args()
     modules = dict(MODULES)
     if given.modules:
         named = (each.partition("=") for each in given.modules)
         modules = {module: tuple(filter(None, tests.split(","))) or MODULES[module] for module, _, tests in named}
     tests_of = {module.partition("::")[0]: tests for module, tests in modules.items()}
-    known = equivalents()
-    mutants = [each for module in modules for each in mutants_of(module)]
+    known = read_equivalents()
+    mutants = [each for module in modules for each in make_mutants(module)]
     total = len(mutants)
     mutants = [each for each in mutants if each.key not in known]
     if given.sample and given.sample < len(mutants):
-        mutants = sample_of(mutants, given.sample, given.seed)
+        mutants = choose_sample(mutants, given.sample, given.seed)
     print(f"{total} mutants, {total - len(mutants)} left out ({len(known)} known to change nothing)", flush=True)
     if given.list:
         print("\n".join(each.name for each in mutants))
@@ -291,9 +291,9 @@ def main() -> None:
     for number, mutant in enumerate(mutants, start=1):
         tests = tests_of[mutant.module]
         if tests not in left_out:
-            left_out[tests] = failing(tests, given.seconds)
+            left_out[tests] = find_failing_tests(tests, given.seconds)
             for test in left_out[tests]:
-                print(f"left out, as it fails without a mutant: {test}", flush=True)
+                print(f"left out, because it fails without a mutant: {test}", flush=True)
         killed = is_killed(mutant, tests, left_out[tests], given.seconds)
         survivors += [] if killed else [mutant]
         print(f"{number}/{len(mutants)} {'killed  ' if killed else 'SURVIVED'} {mutant.name}", flush=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh EXTRA: make .venv and install tamis[EXTRA] into it, unless that is done already.
+# setup.sh EXTRA: create .venv and install tamis[EXTRA] into it, if that is not done yet.
 #
-# A stamp in .venv, one for each extra, holds a digest of everything that the installation depends on: a second run
-# costs nothing and needs no network, while changed versions or a moved folder are installed anew.
+# A stamp in .venv, one for each extra, holds a digest of everything that the installation depends on. So a second run
+# costs nothing and needs no network, while changed versions or a moved folder lead to a new installation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

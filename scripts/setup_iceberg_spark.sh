@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# setup_iceberg_spark.sh: make .venv-iceberg with the Spark that Iceberg's jars are made for, unless that is done already.
+# setup_iceberg_spark.sh: create .venv-iceberg with the Spark that Iceberg's jars need.
 #
 # Iceberg 1.12 has jars for Spark 4.1. They do not load in Spark 4.2, which the other tests run with: there
-# org.apache.spark.sql.connector.catalog.View became a class and CatalogManager an interface. Only Spark lives in this
-# environment; what it wrote is compared with what it read by the interpreter of .venv.
+# org.apache.spark.sql.connector.catalog.View became a class and CatalogManager an interface. This
+# environment has Spark only; the interpreter of .venv compares the results.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

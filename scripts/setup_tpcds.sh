@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# setup_tpcds.sh: make .venv-tpcds with the DuckDB that the TPC-DS extension is made for, unless that is done already.
+# setup_tpcds.sh: create .venv-tpcds with the DuckDB that the TPC-DS extension needs.
 #
-# The extension has the texts of the 99 queries and the generator of the data. It loads in the very DuckDB that it was
-# built for, which is older than the one that the other tests run with; so it lives in an environment of its own.
+# The extension has the texts of the 99 queries and the generator of the data. It loads only in the DuckDB version
+# that it was built for, which is older than that of the other tests. So it has its own environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
