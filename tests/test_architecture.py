@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +24,7 @@ SOURCE = Path(tamis.__file__).parent
 # The layers, from the lowest up, as docs/explanation/architecture.md has them. A module imports its own layer and those
 # below it. The package itself (`__init__`) installs the engines, and so may import all.
 LAYERS = (
-    "errors", "types", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query", "engines",
+    "errors", "types", "tuning", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query", "engines",
     "session", "cli",
 )  # fmt: skip
 PUBLIC_MODULES = {
@@ -131,11 +132,20 @@ def test_no_import_hides_in_a_string() -> None:
     assert found == IMPORTS_BY_NAME
 
 
-def test_packages_are_small_and_say_what_they_hold() -> None:
-    for package in sorted({path.parent for path in MODULES}):
-        modules = [path for path in package.glob("*.py") if path.name != "__init__.py"]
-        assert len(modules) <= PACKAGE_LIMIT, f"{package.relative_to(SOURCE)} has {len(modules)} modules"
-        assert ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
+PACKAGES = sorted({path.parent for path in MODULES} - {SOURCE})
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.relative_to(SOURCE).as_posix())
+def test_a_package_is_small_and_names_its_modules(package: Path) -> None:
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    assert len(modules) <= PACKAGE_LIMIT
+    parts = modules | {path.parent.name for path in package.glob("*/__init__.py")}
+    named = set(re.findall(r"`([a-z_0-9.]+)`", ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""))
+    assert parts <= named, "the docstring of a package names every module, in the order in which to read them"
+    public = {f"tamis.{name}" for name in tamis.__all__} | {"tamis", "where"}
+    elsewhere = {".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in MODULES}
+    elsewhere |= {".".join(path.relative_to(SOURCE).parts) for path in PACKAGES}
+    assert named <= parts | public | elsewhere
 
 
 # Libraries without a public interface for what is needed of them.
@@ -199,6 +209,7 @@ def test_public_names() -> None:
         "Expression",
         "PartitionFilter",
         "Connector",
+        "Tuning",
         "TamisError",
         "connectors",
         "delta",
