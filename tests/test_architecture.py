@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
 import subprocess
 import sys
@@ -18,14 +20,16 @@ import tamis
 from builders.pyiceberg.tables import create_table, latest_metadata
 from tamis.cli.application import program
 from tamis.cli.commands import load_command
+from tamis.engines.duckdb.translate.calls import MACRO_PREFIX
+from tamis.engines.duckdb.translate.functions import MACROS
 
 SOURCE = Path(tamis.__file__).parent
 
 # The layers, from the lowest up, as docs/explanation/architecture.md has them. A module imports its own layer and those
 # below it. The package itself (`__init__`) installs the engines, and so may import all.
 LAYERS = (
-    "errors", "types", "tuning", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query", "engines",
-    "session", "cli",
+    "errors", "types", "tuning", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query",
+    "engines", "session", "cli",
 )  # fmt: skip
 PUBLIC_MODULES = {
     "delta": "formats",
@@ -132,6 +136,8 @@ def test_no_import_hides_in_a_string() -> None:
     assert found == IMPORTS_BY_NAME
 
 
+# --- Names in docstrings ----------------------------------------------------------------------------------------------
+
 PACKAGES = sorted({path.parent for path in MODULES} - {SOURCE})
 
 
@@ -140,13 +146,70 @@ def test_a_package_is_small_and_names_its_modules(package: Path) -> None:
     modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
     assert len(modules) <= PACKAGE_LIMIT
     parts = modules | {path.parent.name for path in package.glob("*/__init__.py")}
-    named = set(re.findall(r"`([a-z_0-9.]+)`", ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""))
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    named = set(re.findall(r"`([a-z_0-9.]+)`", docstring))
     assert parts <= named, "the docstring of a package names every module, in the order in which to read them"
     public = {f"tamis.{name}" for name in tamis.__all__} | {"tamis", "where"}
-    elsewhere = {".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in MODULES}
-    elsewhere |= {".".join(path.relative_to(SOURCE).parts) for path in PACKAGES}
+    elsewhere = {".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in [*MODULES, *PACKAGES]}
     assert named <= parts | public | elsewhere
 
+
+# Names in docstrings that are not Tamis's own: of file formats and libraries, and of columns in examples.
+FOREIGN_NAMES = {
+    "ArrowArray", "ArrowSchema", "release",  # the C data interface
+    "LEGACY", "TIMESTAMP_NS", "TIME_MS", "SS", "sNaN",  # Spark, and numbers
+    "cteRecursionLevelLimit", "cteRecursionRowLimit", "datasource", "mergeSchema", "versionAsOf",
+    "can_have_nan", "enable_logging", "json_serialize_sql", "read_parquet",  # DuckDB
+    "map_lookup", "np", "pa",  # Arrow and numpy
+    "_common_metadata", "_last_checkpoint",  # files
+    "abc", "city", "c1", "df", "element", "given_value0", "id_bucket", "input_1", "k0", "m0", "n0", "orders_2",
+    "tags", "tamis_scan_1", "ts", "ts_day", "x",
+}  # fmt: skip
+
+
+def names_in_code(tree: ast.Module) -> set[str]:
+    """The names that a module defines or uses, and the words that are strings of their own. Aliases do not count."""
+    found: set[str] = set()
+    aliases: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name) | ast.arg(arg=name):
+                found.add(name)
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                found.add(name)
+            case ast.alias(name=name, asname=asname):
+                found.update(name.split("."))
+                aliases |= {asname} if asname else set()
+            case ast.Constant(value=str(name)) if re.fullmatch(r"[\w.-]+", name):
+                found.update(name.split("."))
+    return found - aliases
+
+
+def texts_of(tree: ast.Module) -> list[tuple[int, str]]:
+    """The docstrings of a module, its classes, functions and values, with their lines."""
+    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    return [
+        (each.lineno, each.value) for each in strings if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+
+
+def test_names_in_docstrings_exist() -> None:
+    trees = {path: ast.parse(path.read_text()) for path in MODULES}
+    known = FOREIGN_NAMES | set(dir(builtins)) | set(keyword.kwlist)
+    for path, tree in trees.items():
+        known |= {*path.relative_to(SOURCE.parent).with_suffix("").parts} | names_in_code(tree)
+    # Macros of the embedded engine have a prefix.
+    known |= {f"{MACRO_PREFIX}{name}" for name in MACROS}
+    wrong = []
+    for path, tree in trees.items():
+        for line, text in texts_of(tree):
+            named = re.findall(r"`([A-Za-z_][\w.]*)(?:\(\))?`", text)
+            unknown = [name for name in named if not {*name.strip(".").split(".")} <= known]
+            wrong += [f"{path.relative_to(SOURCE)}:{line}: {name}" for name in unknown]
+    assert not wrong
+
+
+# --- Private attributes -----------------------------------------------------------------------------------------------
 
 # Libraries without a public interface for what is needed of them.
 FOREIGN_PRIVATES = {

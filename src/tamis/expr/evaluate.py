@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.functions import kernels as casts
+from tamis.expr.functions import kernels
 from tamis.expr.functions.kernels import (
     DATE_TRUNC_UNITS,
     KERNELS,
@@ -32,8 +32,8 @@ from tamis.expr.sql.printer import to_display_sql
 from tamis.types import integer_range, is_bytes, is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {
-    "cast": casts.cast,
-    "try_cast": casts.try_cast,
+    "cast": kernels.cast,
+    "try_cast": kernels.try_cast,
     "partition_value": partition_value,
 }
 
@@ -258,12 +258,12 @@ def _has_text_key(call: Call) -> bool:
 
 def _can_cast(call: Call) -> bool:
     source, target = type_of(call.args[0]), type_of(call)
-    return source is not None and target is not None and casts.can_cast(source, target)
+    return source is not None and target is not None and kernels.can_cast(source, target)
 
 
 def _can_try_cast(call: Call) -> bool:
     source, target = type_of(call.args[0]), type_of(call)
-    return source is not None and target is not None and casts.can_try_cast(source, target)
+    return source is not None and target is not None and kernels.can_try_cast(source, target)
 
 
 _CHECKS: dict[str, Callable[[Call], bool]] = {

@@ -307,7 +307,7 @@ def read_values(
     rows: Sequence[int],
     content: pa.Buffer | None = None,
 ) -> ValueStatistics:
-    """Read the columns of `spec.valued`, which are the reader's projection, one row group after another.
+    """Read the columns `spec.columns_with_values`, which are the reader's projection, one row group after another.
 
     `file` is its path, size and modification time, `rows` the row counts of its row groups, `content` the whole file if
     it is in memory.

@@ -74,7 +74,7 @@ class Conjunct:
     fully_matches: Expr
     """TRUE for the units in which every row satisfies the predicate."""
     may_be_false: Expr
-    """FALSE wherever `matches_whole` is TRUE, and faster to evaluate."""
+    """FALSE wherever `fully_matches` is TRUE, and faster to evaluate."""
     reason: str | None
     """The reason why bounds cannot answer the predicate at all; None if they can."""
     label: Expr | None = None

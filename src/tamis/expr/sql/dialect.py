@@ -137,7 +137,7 @@ def _select_entries(parsers: Any, *names: str) -> Any:
     return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
 
 
-MAX_LEVELS = "max_recursion_level"
+MAX_LEVELS_OPTION = "max_recursion_level"
 """The argument of a recursive query's alias that holds its MAX RECURSION LEVEL."""
 
 
@@ -236,7 +236,7 @@ class SparkText(Spark):
             """Parse an alias, which for a recursive query may limit the number of levels."""
             alias = super()._parse_table_alias(alias_tokens)
             if alias is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
-                alias.set(MAX_LEVELS, self._parse_number() or self.raise_error("a number of levels is missing"))
+                alias.set(MAX_LEVELS_OPTION, self._parse_number() or self.raise_error("a number of levels is missing"))
             return alias
 
         def _parse_value(self, values: bool = True) -> Any:
@@ -264,7 +264,7 @@ class SparkText(Spark):
             return f"{self.seg(f'LATERAL VIEW{outer}')}{self.sep()}{self.sql(expression, 'this')}{named}"
 
         def tablealias_sql(self, expression: exp.TableAlias) -> str:
-            levels = self.sql(expression, MAX_LEVELS)
+            levels = self.sql(expression, MAX_LEVELS_OPTION)
             alias = str(super().tablealias_sql(expression))
             return f"{alias} MAX RECURSION LEVEL {levels}" if levels else alias
 

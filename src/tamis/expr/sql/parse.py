@@ -493,7 +493,7 @@ def _check_and_convert(tree: exp.Expr) -> Expr:
 
 
 def to_expression(tree: exp.Expr) -> Expr:
-    """Convert a part of a tree that `sql_syntax` parsed; raise `ParseError` if it is unsupported."""
+    """Convert a part of a tree that `expr.sql.syntax` parsed; raise `ParseError` if it is unsupported."""
     return _convert(tree)
 
 

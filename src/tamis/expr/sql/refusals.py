@@ -62,7 +62,8 @@ def refuse(node: object) -> None:
 
 
 _RESERVED_PREFIXES = ("duckdb_", "spark_")
-"""Prefixes of the functions that Tamis itself writes into SQL for the embedded engine: see `spark_calls`."""
+"""Prefixes of the functions that Tamis itself writes into SQL for the embedded engine: see
+`engines.duckdb.translate.calls`."""
 
 
 def refuse_reserved(tree: exp.Expr) -> None:

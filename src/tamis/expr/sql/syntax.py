@@ -1,7 +1,7 @@
 """SQL text to a sqlglot tree: Spark's syntax, errors with a position and a hint, and bounded work for hostile text.
 
-sqlglot's parser is recursive, some twenty Python frames for each bracket. Text that nests deeper than a few brackets
-is therefore parsed in a separate thread with a large stack, up to `DEEPEST` levels.
+sqlglot's parser is recursive, some twenty Python frames for each bracket. Text that nests deeper than a few brackets is
+therefore parsed in a separate thread with a large stack, up to `MAX_NESTING` levels.
 """
 
 from __future__ import annotations

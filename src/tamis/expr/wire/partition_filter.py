@@ -40,7 +40,6 @@ from tamis import types
 from tamis.errors import AmbiguousColumn, FilterFormatError, InvalidArgument, TypeMismatch, UnknownColumn, add_article
 from tamis.expr.functions.kernels import look_up_key
 from tamis.expr.functions.partition_values import format_partition_value, parse_double, parse_long, partition_text
-from tamis.expr.wire import partition_filter as partition_evaluation
 
 MAX_DEPTH = 500
 """The maximum nesting depth of objects and lists in the JSON of a filter."""
@@ -204,13 +203,13 @@ class PartitionFilter:
     def column_names(self) -> list[str]:
         return list(self.columns)
 
-    def evaluate(self, values: partition_evaluation.PartitionValues) -> pa.BooleanArray:
+    def evaluate(self, values: PartitionValues) -> pa.BooleanArray:
         """Return whether the filter keeps each row; never null.
 
         `values` is a column of maps (column to text), a struct column, a record batch or a table; typed values are
         compared as the text of their partition directory.
         """
-        return partition_evaluation.evaluate(self, values)
+        return evaluate(self, values)
 
     # --- The wire format ----------------------------------------------------------------------------------------
 

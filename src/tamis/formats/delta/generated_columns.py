@@ -2,7 +2,7 @@
 
 For a partition column p = f(x) and a filter that allows only the values of x in [lo, hi], every matching row has
 
-    f(lo) <= p <= f(hi)        where f is monotone (see `derivation` for what time zones add to that)
+    f(lo) <= p <= f(hi)        where f is monotone (for time zones see `generation_expressions`)
 
 so this predicate can prune partitions, before any statistics are read. Nothing more is concluded:
 

@@ -1,6 +1,6 @@
 """Assembly of structs, lists and maps from leaf columns that were decoded separately.
 
-Each leaf arrives as its field narrowed to that leaf (see `schema_path.narrowed_field`), for example a list of structs
+Each leaf arrives as its field narrowed to that leaf (see `schema_path.narrow_field`), for example a list of structs
 with one child. All leaves of a field share the same enclosing structure, so the first leaf supplies list offsets and
 NULLs, and the values of all leaves are combined below it. Leaves that disagree mean a damaged file.
 """

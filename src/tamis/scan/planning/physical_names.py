@@ -51,7 +51,7 @@ class NativeScanColumns:
         )
 
     def read_names(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> NamesInFile | None:
-        """Return the physical names of the columns in a file, from its footer; None as for `names_in`."""
+        """Return the physical names of the columns in a file, from its footer; None as for `find_names`."""
         footer = load_footer(storage, path, size, modified_ns)[0]
         # Not all readers support column chunks that are longer than the footer records.
         return None if has_short_chunks(footer.metadata) else self.find_names(footer.schema, storage.format_path(path))

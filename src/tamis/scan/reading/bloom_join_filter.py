@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 BYTES_PER_KEY = 8
 MIN_ROWS_TO_JUDGE = 100_000
 MAX_SELECTIVITY = 0.5
-"""If a larger share of the first `ENOUGH_ROWS` rows passes, the filter does not pay and stops."""
+"""If a larger share of the first `MIN_ROWS_TO_JUDGE` rows passes, the filter does not pay and stops."""
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 """Odd 64-bit multipliers: the upper bits of the product depend on all bits of the key."""

@@ -201,7 +201,7 @@ def _make_unary_builder(name: str) -> CallBuilder:
 def _build_abs(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 1:
         return None
-    # `spark_intervals` translates the absolute value of an interval.
+    # The module `intervals` translates the absolute value of an interval.
     return call_duckdb("abs", args[0]) if args[0].find(exp.Interval) is not None else call_by_type("absolute", args[0])
 
 

@@ -512,7 +512,7 @@ BUILDERS: dict[str, CallBuilder] = {
     **dict.fromkeys(("locate", "position"), _build_locate),
     "translate": make_typed_builder("translate", "ttt", own="translate"),
     "replace": _build_replace,
-    # Without arguments it returns the empty text; `spark_nodes` translates all others.
+    # Without arguments it returns the empty text; `translate.nodes` translates all others.
     "concat": lambda args: None if args else exp.Literal.string(""),
     "concat_ws": _build_concat_ws,
     "soundex": make_typed_builder("soundex", "t"),

@@ -160,9 +160,9 @@ def engine_type_name(name: str) -> str:
 
 # --- Error messages for queries that an engine rejects or fails to finish, phrased in terms of the query --------------
 #
-# An engine's message is about the SQL it received: internal table names, its own types, advice about settings that
-# the user cannot change. Tamis replaces it where it knows better: an unresolved name (`sql_names`), or an error that
-# its own binder found in the query (`doubts`). Otherwise the first sentence of the engine's message remains.
+# An engine's message is about the SQL it received: internal table names, its own types, advice about settings that the
+# user cannot change. Tamis replaces it where it knows better: an unresolved name (`query.sql.name_errors`), or an error
+# that its own binder found in the query (`doubts`). Otherwise the first sentence of the engine's message remains.
 
 
 def explain_rejection(

@@ -1,7 +1,7 @@
 """Translation of SQL in Spark's dialect to DuckDB, with Spark's semantics.
 
 DuckDB's function of the same name may differ: `dayofweek` of a Sunday is 1 in Spark and 0 in DuckDB. A function runs
-only if the function table (the modules `spark_text`, `spark_time`, `spark_collections`, `spark_numbers`) lists it:
+only if the function table (`text`, `datetimes`, `collections` and `numbers` of `engines.duckdb.functions`) lists it:
 
     same         sqlglot's translation, or DuckDB's function of that name, computes the same
     macro        a macro of the embedded connection, `spark_<name>`, computes what Spark computes
@@ -21,23 +21,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
-from tamis.engines.duckdb.functions import (
-    collections as spark_collections,
-)
-from tamis.engines.duckdb.functions import (
-    datetimes as spark_time,
-)
-from tamis.engines.duckdb.functions import (
-    numbers as spark_numbers,
-)
-from tamis.engines.duckdb.functions import (
-    text as spark_text,
-)
+from tamis.engines.duckdb.functions import collections, datetimes, numbers, text
 from tamis.engines.duckdb.functions.number_formats import make_to_char_builder
 from tamis.engines.duckdb.macros.macros import FUNCTIONS, UNSUPPORTED_FUNCTIONS
 from tamis.engines.duckdb.macros.macros import MACROS as _PLAIN_MACROS
-from tamis.engines.duckdb.translate import comparisons as spark_comparisons
-from tamis.engines.duckdb.translate import operators as spark_operators
+from tamis.engines.duckdb.translate import comparisons, operators
 from tamis.engines.duckdb.translate.calls import (
     DUCKDB_PREFIX,
     MACRO_PREFIX,
@@ -64,13 +52,13 @@ from tamis.expr.sql.dialect import SparkText
 ARGUMENT_PREFIX = "once"
 """The prefix of the names of arguments that a macro binds."""
 
-_MODULES = (spark_text, spark_time, spark_collections, spark_numbers)
+_MODULES = (text, datetimes, collections, numbers)
 """The modules of the function table, by the type of the values that their functions take."""
 
-MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
+MACROS: Macros = {**_PLAIN_MACROS, **operators.MACROS}
 for _module in _MODULES:
     MACROS |= _module.MACROS
-MACROS |= spark_comparisons.MACROS | reject_operands(MACROS)
+MACROS |= comparisons.MACROS | reject_operands(MACROS)
 
 
 def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:

@@ -10,8 +10,7 @@ from sqlglot import exp
 
 from tamis.engines.duckdb.translate.calls import make_unsupported_error
 from tamis.engines.duckdb.translate.generators import GENERATORS, unnest_generators
-from tamis.expr.sql.dialect import MAX_LEVELS as LEVELS_OF_ALIAS
-from tamis.expr.sql.dialect import SparkCalls, SparkText
+from tamis.expr.sql.dialect import MAX_LEVELS_OPTION, SparkCalls, SparkText
 from tamis.query.sql.common_tables import find_references_to, split_recursive_query
 
 # --- Translation of aggregate functions that differ between Spark and DuckDB ------------------------------------------
@@ -261,7 +260,7 @@ def limit_recursion(clause: exp.With) -> None:
 def _count_levels(common: exp.CTE, name: str) -> list[exp.Expr]:
     first, rest = (part.unnest() for part in split_recursive_query(common))
     inner = exp.to_identifier(f"{common.alias}, counted", quoted=True)
-    given = common.args["alias"].args.get(LEVELS_OF_ALIAS)
+    given = common.args["alias"].args.get(MAX_LEVELS_OPTION)
     _add_counts(rest, name, _CountedQuery(inner, MAX_LEVELS if given is None else int(given.name)))
     columns = [each.copy() for each in common.args["alias"].columns]
     hidden = _hidden_columns()
