@@ -188,7 +188,7 @@ class MissingFile(TableError):
 
 
 class AccessDenied(TamisError):
-    """A table, or a use of it, that the policies forbid. The message does not reveal what they hide."""
+    """The policies forbid the table, or this use of it. The message does not reveal what they hide."""
 
 
 class StorageError(TamisError):

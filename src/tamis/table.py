@@ -42,11 +42,11 @@ class TableDescription:
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     files: int | None
-    """None where a policy hides it."""
+    """None if a policy hides it."""
     bytes: int | None
-    """The size of all files; None where a policy hides it."""
+    """The size of all files; None if a policy hides it."""
     rows: int | None
-    """None where only the files know, or where a policy hides it."""
+    """None if the metadata has no row count, or if a policy hides it."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; `columns` has the types by name."""
@@ -259,17 +259,17 @@ def open_table(
 
     `version` or `timestamp` choose a version of a Delta table, `snapshot_id`, `ref` (a branch or a tag) or `timestamp`
     a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
-    `catalog`: one of pyiceberg's, or the properties or the name of one. An Iceberg table that was moved has its files
-    below the location where it was opened, and is an error with `relocate=False`. `allow_outside` allows files outside
-    of the table's folder, where its log, its metadata or a symbolic link names them.
+    `catalog`: one of pyiceberg's, or the properties or the name of one. If an Iceberg table was moved, its files are
+    looked up below the new location; with `relocate=False` it is an error. `allow_outside` allows files outside of the
+    table's folder, where its log, its metadata or a symbolic link names them.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
     The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and has
     every column of any file, in the widest of its types. Timestamps of 96 bits (INT96) are instants in UTC, as Spark
     writes and reads them; `int96="local"` reads them as local timestamps without a time zone.
 
-    `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. One beside the table is
-    found without it; False uses none. Iceberg tables have none.
+    `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. An index beside the
+    table is found automatically; `False` ignores it. Iceberg tables have no index.
 
     `tuning` has the thresholds of planning and reading; they never change a result.
     """

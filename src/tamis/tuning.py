@@ -120,8 +120,8 @@ class Tuning:
     filter."""
 
     min_join_size_ratio: float = 4
-    """A join side is pruned by a dynamic filter if it is more than this many times as large as the other: else reading
-    all of it is fast."""
+    """A dynamic filter prunes a side of a join only if that side is more than this many times as large as the other.
+    Below this ratio, reading all of it is as fast."""
 
     max_listed_keys: int = 1000
     """Up to this many join keys become an IN list. More become ranges: comparing each key with the bounds of row
@@ -150,8 +150,8 @@ class Tuning:
     spark_few_files: int = 32
     spark_small_file_bytes: int = MIB
     """If there are more files and they are smaller on average, Arrow tasks read them. For more than 32 files, Spark
-    lists each in a task of its own before it reads anything, about 10 ms each. Otherwise a native scan is three to
-    seven times as fast as Arrow tasks: 400 files of 500 kB took 1.3 s, against 5.3 s."""
+    starts one listing task per file before it reads, about 10 ms each. Otherwise a native scan is three to seven times
+    as fast as Arrow tasks: 400 files of 500 kB took 1.3 s, against 5.3 s."""
 
     spark_small_local_file_bytes: int = 64 * KIB
     """The same for local files, which are listed without tasks: 1,000 files of 41 kB took a native scan 3.8 s, Arrow

@@ -1,9 +1,9 @@
 """Name resolution: the column of a schema that a name refers to, and the error if there is none.
 
-Names are resolved without regard to case. If two columns differ only by case, a name that is spelled exactly like
-one of them selects that one, if it comes from Python (`col("a")`, `columns=["a"]`) or is quoted with back-ticks. In SQL
-text without back-ticks case does not count, as in Spark, so that such a name is an error which lists both. A name
-without a match is an error with the nearest names.
+Names are resolved without regard to case. If two columns differ only by case, a name that is spelled exactly like one
+of them selects that one, if it comes from Python (`col("a")`, `columns=["a"]`) or is quoted with back-ticks. SQL names
+without back-ticks ignore case, as in Spark, so such a name is an error that lists both columns. A name without a match
+is an error with the nearest names.
 """
 
 from __future__ import annotations

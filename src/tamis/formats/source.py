@@ -197,11 +197,12 @@ class IndexSupport:
     """What a statistics index needs to know of a table."""
 
     refusal: str | None = None
-    """Why no index is built, as what an error says of the table; None where one is built."""
+    """The reason why the table has no index, for an error message; None if it may have one."""
     is_useful: bool = True
-    """Whether an index may know more of files than the table's own metadata."""
+    """Whether an index may have more statistics than the table's own metadata."""
     table_id: str | None = None
-    """The id of the table, where its format has one: another table at the same location has another id."""
+    """The id of the table that the format records, or None. A table that was created again at the location has a new
+    id."""
     to_physical_path: Callable[[FieldPath], FieldPath] = tuple
     """Maps the path of a column to its physical path in files."""
 
@@ -327,7 +328,7 @@ class HasCollations(Protocol):
 
 @runtime_checkable
 class SampledSchema(Protocol):
-    """A table whose schema may come from one of its files, so that others may have further columns."""
+    """A table whose schema may come from one of its files; other files may have more columns."""
 
     @property
     def has_all_columns(self) -> bool:
@@ -366,7 +367,7 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class HasStoredTypes(Protocol):
-    """A table whose format says in which types its files store columns."""
+    """A table whose format records the physical types of columns."""
 
     @property
     def has_changed_types(self) -> bool:

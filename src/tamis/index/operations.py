@@ -91,12 +91,16 @@ def build(
 ) -> BuildResult:
     """Build the index of a table, or bring it up to date.
 
-    `columns` are those whose bounds are indexed, by default all that have an order. For those in `bloom` the values are
-    read too, for a Bloom filter of each file with a share of `false_positives`; for those in `count_nan` NaN are
-    counted, without which `x > 5` skips no file of floats. An argument that is not given keeps what the existing index
-    has. `engine` is `local`, `spark` (the active session), a Spark session or an engine. `location` is the folder of
-    the index, for `tamis.open(…, index=…)`; by default it is beside the table, where `tamis.open` finds it. `progress`
-    is called with the state of the build. The other arguments are those of `tamis.open`.
+    - `columns`: the columns whose bounds are indexed, by default all whose values have an order.
+    - `bloom`: columns whose values are read for a Bloom filter of each file, with a share of `false_positives`.
+    - `count_nan`: float columns whose NaN are counted. Without the count, `x > 5` skips no file of floats.
+    - `engine`: `local`, `spark` (the active session), a Spark session or an engine.
+    - `location`: the folder of the index, for `tamis.open(…, index=…)`. By default it is beside the table, where
+      `tamis.open` finds it.
+    - `progress`: a function that is called with the state of the build.
+
+    `columns`, `bloom`, `count_nan` and `false_positives` keep the values of the existing index if they are not given.
+    The other arguments are those of `tamis.open`.
 
     A build that is killed leaves the index unchanged, and the next build continues from there.
     """

@@ -194,8 +194,8 @@ class Catalog:
         return PlannedSource(node, tuple(fields))
 
     def find_duplicate_names(self, scan: TableScan) -> Sequence[Sequence[str]]:
-        """Return the other names of the scanned table: one list per database that is the same database attached again,
-        or per registered lake table that contains it."""
+        """Return the other names of the scanned table: one list for each other alias of its database, or for each
+        registered lake table whose folder contains it."""
         if isinstance(scan.handle, LakeHandle):
             return self.find_enclosing_names(scan.handle.source)
         others = [name for name in self._connector_names() if name != scan.connector]

@@ -175,8 +175,8 @@ class CompiledQuery:
     def check(self, spark: Any = None, *, only_if_doubtful: bool = False) -> None:
         """Raise the error of the embedded engine, or of Spark, for a query that it does not accept.
 
-        The engine is loaded for that. With `only_if_doubtful` it is asked only where a name, a type or a function is
-        unknown here, which costs nothing in most queries.
+        This loads the engine. With `only_if_doubtful`, it is loaded only if Tamis does not know a name, a type or a
+        function of the query.
         """
         if only_if_doubtful and not self._is_doubtful:
             return
@@ -209,7 +209,7 @@ class CompiledQuery:
         return self._run_translated(self._planned, lambda: self.plain)
 
     def count(self) -> int:
-        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        """Return the number of rows, from metadata where possible."""
         if self._compares_rows:
             # The columns must be known, to refuse maps.
             return sum(batch.num_rows for batch in self.run().batches())
@@ -304,7 +304,7 @@ class Query(Rows):
         return self._compiled.explain(format)
 
     def count(self) -> int:
-        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        """Return the number of rows, from metadata where possible."""
         return self._compiled.count()
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:

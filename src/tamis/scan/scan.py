@@ -74,7 +74,7 @@ class LazyScan(Rows):
 
     @abstractmethod
     def filter(self, where: object) -> LazyScan:
-        """Return a scan of those rows for which `where` is TRUE too. It may name any column of the table."""
+        """Return this scan with one more filter, which may name any column of the table."""
 
     @abstractmethod
     def select(self, *columns: Any) -> LazyScan:
@@ -107,7 +107,7 @@ class LazyScan(Rows):
     @property
     @abstractmethod
     def report(self) -> Report | None:
-        """The report of what was read last; None until something was."""
+        """The report of the last read; None before the first one."""
 
     @property
     @abstractmethod
@@ -151,7 +151,7 @@ class Scan(LazyScan):
     # --- Further scans ------------------------------------------------------------------------------------------
 
     def filter(self, where: object) -> Scan:
-        """Return a scan of those rows for which `where` is TRUE too. It may name any column of the table."""
+        """Return this scan with one more filter, which may name any column of the table."""
         return make_scan(self._planner.source, self._request.filter(where))
 
     def select(self, *columns: Any) -> Scan:
@@ -196,7 +196,7 @@ class Scan(LazyScan):
 
     @property
     def report(self) -> Report | None:
-        """The report of what was read last; None until something was."""
+        """The report of the last read; None before the first one."""
         return self._planner.report
 
     @property
@@ -263,7 +263,7 @@ class ScanRequest:
         return ScanRequest(to_expr(where), columns, check_limit(limit), levels)
 
     def filter(self, where: object) -> ScanRequest:
-        """Keep only the rows for which `where` is TRUE too."""
+        """Return the request with one more filter."""
         if self.limit is not None:
             raise InvalidArgument(
                 "the scan already has a limit, and a filter would drop some of its rows: call filter() before limit()"

@@ -105,7 +105,7 @@ class Conjunct:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it contains nested calls, so that its answers may be long."""
+        """Whether the predicate has nested calls, which make the rewritten predicate large."""
         return isinstance(self.predicate, Call) and any(isinstance(arg, Call) for arg in self.predicate.args)
 
     @cached_property

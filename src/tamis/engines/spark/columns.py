@@ -329,8 +329,7 @@ class ColumnCompiler:
         return self._f.try_element_at(*values)
 
     def partition_value(self, call: Call, values: list[Any]) -> Any:
-        """Parse a partition value like `tamis.expr.functions.partition_values`, for types that Spark parses in the same
-        way."""
+        """Parse a partition value as `tamis.expr.functions.partition_values` does, if Spark parses its type alike."""
         match call.args:
             case (_, Literal(value=str() as name)):
                 target = types.type_from_name(name)

@@ -348,7 +348,7 @@ MAX_NAME_SETS = 4
 NOT_READABLE = -1
 
 PhysicalNames = Mapping[str, str | None]
-"""Physical column names by logical names; None for a column that the file lacks, and which is NULL there."""
+"""Physical column names by logical names; None if the file has no such column, and its values are NULL."""
 
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 """Characters that Spark interprets as glob patterns."""

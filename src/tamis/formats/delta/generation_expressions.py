@@ -460,7 +460,8 @@ def _is_integral(data_type: pa.DataType | None) -> bool:
 
 
 def _search_range(operator: str, value: Expr, item: Literal, column: Column) -> Range | None:
-    """Search the range of the column in which a monotone function of it satisfies the comparison; None on an error."""
+    """Find, by bisection, the values of the column for which a monotone function satisfies the comparison; None on an
+    error."""
     if not _is_integral(column.type) or not can_evaluate(value):
         return None
     smallest, largest = _get_domain(column.type)

@@ -210,8 +210,8 @@ def _load_wanted(storage: Storage, version: int | None, timestamp: datetime | st
 
 
 def _find_version_at(listing: LogListing, milliseconds: int) -> int:
-    """Return the newest version at a timestamp. Of the newest version's metadata only the configuration is parsed: it
-    may have features that are unsupported, and that the returned version does not have."""
+    """Return the newest version at a timestamp. Only the configuration of the newest metadata is parsed, because its
+    other parts may use features that the returned version does not need."""
     _, _, _, actions = _retry_without_compactions(_read_segment, listing, None)
     configuration = parse_configuration(actions["metaData"].get("configuration"), f"'{listing.storage.uri}'")
     return find_version_at(listing, configuration, milliseconds)

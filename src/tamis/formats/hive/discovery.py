@@ -147,7 +147,8 @@ class PartitionTypes:
     """The strings from which the type of a column was inferred, without declared columns."""
 
     def adopt_stored_types(self, stored: pa.Schema) -> PartitionTypes:
-        """Return the same columns with the types of files that store them, where all strings are valid for these."""
+        """Return the columns with the file's type for a partition column that files store too, if it fits all its
+        strings."""
         by_name = {field.name.lower(): field.type for field in stored}
         types = {field.name: field.type for field in self.schema}
         for column, raw in self.seen.items():

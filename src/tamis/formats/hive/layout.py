@@ -160,9 +160,9 @@ class HiveLayout:
     def list_directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
         """Return the leaf directories that `keep` (typed values) and `keep_raw` (strings) keep at every level.
 
-        Each is called once per level with the columns of that level and those above, so it must keep a directory that a
-        column of a lower level may decide. It is not called without partitions. A column with a string that does not
-        parse is never among the typed values.
+        Both are called once per level, with the columns of that level and of the levels above. They must keep a
+        directory if a column of a deeper level could still decide. They are not called for a table without partitions.
+        A column with a string that does not parse is never among the typed values.
         """
         paths = pa.array([self.storage.root], pa.string())
         raw: dict[str, pa.Array] = {}

@@ -149,8 +149,8 @@ def _infer_time_type(texts: pa.StringArray) -> pa.DataType:
 def add_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
     """Return the columns of a table: those of its files, then the partition columns.
 
-    A column that is both, regardless of case, is the partition column, at its position in the files: the directory is
-    what the table was partitioned by, and a file may hold anything under that name.
+    If files also store a partition column (in any case), the value of the directory wins, and the column keeps its
+    position in the files. The directory is what the table was partitioned by; a file may hold anything under that name.
     """
     remaining = {field.name.lower(): field for field in partitions}
     plain = (field.with_type(replace_view_types(field.type)) for field in data.remove_metadata())

@@ -25,10 +25,10 @@ year 1 on
 
     d - 10 <= h(d) <= d + 2
 
-Whichever of d and h(d) a bound uses, and whichever the rows are read as, they differ by less than 12 days, and only if
-both are before 15 October 1582. So an old bound that is widened by 12 days holds (`widen_legacy_bounds`), and any other
-bound holds unchanged. Instants before 1900 may also differ by the writer's zone, by at most a day and some hours: they
-are widened by 14 days.
+A bound may be d or h(d), and rows may be read as d or h(d). The two differ by less than 12 days, and only before 15
+October 1582. So an earlier bound holds if it is widened by 12 days (`widen_legacy_bounds`), and any other bound holds
+unchanged. Instants before 1900 may also differ by the writer's zone, by at most a day and some hours: they are widened
+by 14 days.
 """
 
 from __future__ import annotations

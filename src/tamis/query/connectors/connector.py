@@ -148,7 +148,7 @@ class Connector(Protocol):
         return None
 
     def enforced_predicate(self, handle: Handle) -> Expr:
-        """Return a predicate that every row satisfies, as far as it is known without reading metadata."""
+        """Return a predicate that holds for every row of the handle. This does no I/O."""
         return TRUE
 
     def describe(self, handle: Handle) -> str:

@@ -84,7 +84,7 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 
 
 def get_field(value: Expr, fields: tuple[str, ...], column: Column | None = None) -> Expr:
-    """Return a field inside of a value; `column` is the column that it replaces, which has the same type."""
+    """Return a field inside of a value; `column` is the column that the value replaces; both have the same type."""
     if not fields:
         return value
     if isinstance(value, Column):

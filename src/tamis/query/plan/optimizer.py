@@ -34,7 +34,7 @@ class Context:
     connectors: Mapping[str, Connector]
     """The connectors by the names in scans."""
     has_workers: bool = False
-    """Whether the engine reads on its own workers, which aggregate what they read."""
+    """Whether workers of the engine read the rows and pre-aggregate them."""
     is_utc: bool = True
     """Whether the engine's session time zone is UTC, as it is for tables."""
     is_ansi: bool = True

@@ -132,7 +132,8 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
 
 
 def _parse_column(name: str, schema: pa.Schema) -> Column:
-    """Return the column that a policy names: as it is spelled, since fields have no masks, or with back-ticks."""
+    """Return the column that a policy names, with or without back-ticks. A dot is part of the name if the table has
+    such a column, because a mask cannot apply to a struct field."""
     if name.casefold() in map(str.casefold, schema.names):
         return Column((name,))
     node = col(name).node

@@ -1,7 +1,7 @@
 """Which of the user's conditions may be tested on rows that a policy hides.
 
-A condition runs below a policy only if it reveals nothing but its value: neither it nor any function in it ever fails,
-whatever the value. The error of `y = 20 AND 1 / (y - 20) = 0` would reveal that there is a hidden 20.
+A condition may run below a policy only if it cannot fail for any value, because an error would reveal the value. The
+error of `y = 20 AND 1 / (y - 20) = 0` would reveal that there is a hidden 20.
 
     leakproof   a = 5   a <= 5   a <=> NULL   a IN (1, 2)   a IS NULL   s LIKE 'p%'   flag
                 and AND, OR, NOT of those; `a` is a column, or a field of one, of the type of the literals

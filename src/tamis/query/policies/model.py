@@ -2,8 +2,8 @@
 
 A policy of a table is a list of rules. The first rule that names a principal applies: its condition over the raw values
 decides which rows the principal sees, and its masks replace columns by expressions over the raw values. A principal
-whom no rule names sees nothing. A table without a policy is denied unless `default` is `allow`: whatever is missing,
-unknown or wrong denies.
+whom no rule names sees nothing. A table without a policy is denied unless `default` is `allow`. An unknown or invalid
+policy denies access too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 An engine may test conditions in any order. With the row filter and the user's conditions in one query, DuckDB or Spark
 might test the user's condition first, on hidden rows, and fail on one. So an engine gets a stream of visible rows with
-masked values, and errors on the way are redacted: messages about values, paths or files would reveal what is hidden.
+masked values, and errors during the read are redacted: messages about values, paths or files would reveal what is
+hidden.
 """
 
 from __future__ import annotations

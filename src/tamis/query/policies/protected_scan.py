@@ -37,7 +37,7 @@ def visible_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
 
 
 class ProtectedScan(LazyScan):
-    """A scan that applies a policy first. The user's filter and columns are about what is visible.
+    """A scan that applies a policy first. The user's filter sees visible rows and masked values only.
 
     `scan_again` makes the scan of another request, under the policy of that time.
     """

@@ -18,7 +18,7 @@ from tamis.parquet.footer.statistics import has_short_chunks
 from tamis.scan.planning.projection import Path
 
 NamesInFile = tuple[str | None, ...]
-"""The physical names of columns in one file, in order; None for a column that the file lacks and that is NULL there."""
+"""The physical names of columns in one file, in order; None if the file has no such column, and its values are NULL."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class ScanPlanner:
             may_filter_first="pages" in self.levels,
         )
         self.report: Report | None = None
-        """The report of what was read last; None until something was."""
+        """The report of the last read; None before the first one."""
         self.reported_counts = self.storage.counters.counts()
         """The requests and bytes in the reports of earlier runs."""
         self._given_listing = listing

@@ -1,8 +1,8 @@
 """Queries in DuckDB SQL over the tables of a session.
 
 The plan of a query is its text over one plan for each table. Such a plan has the columns that the text names, and the
-conditions that a scan evaluates as DuckDB does. Those are copied, never moved, so that the result is that of DuckDB
-over all rows.
+conditions that a scan evaluates as DuckDB does. These conditions are copied into the scans and also stay in the text,
+so DuckDB's own evaluation decides.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ _BUILT_IN_DATABASES = frozenset(("memory", "temp", "system"))
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table of a query: its name there, the plan of its rows, and its columns over that plan."""
+    """A table of a query: its name, its plan, and the columns of the plan that the view has."""
 
     name: tuple[str, ...]
     plan: Node

@@ -157,7 +157,7 @@ class EmbeddedPredicates:
 
 
 _ROW_MARKER = "each row"
-"""A column that gives a batch its rows where the expressions use no column."""
+"""A dummy column that carries the row count if no expression uses a column."""
 
 
 class EmbeddedExpressions:

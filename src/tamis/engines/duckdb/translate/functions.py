@@ -194,7 +194,7 @@ def write_macro_statements(query: str) -> list[str]:
     stack = _find_macro_names(query)
     while stack:
         name = stack.pop()
-        # A macro that is needed again moves to the end, behind all macros that use it.
+        # Move a macro behind every macro that calls it: the reversed list creates it first.
         needed.pop(name, None)
         needed[name] = None
         stack += _find_macro_names(" ".join(body for _, body in _list_overloads(name)))

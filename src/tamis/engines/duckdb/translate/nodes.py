@@ -126,7 +126,7 @@ _FALLIBLE_MACROS = frozenset(
     for name in ("item", "item_of", "element_at", "element_at_of", "divide", "mod", "div", "quotient", "remainder",
                  "whole_quotient", "quotient_once", "remainder_once", "whole_quotient_once")
 )  # fmt: skip
-"""Macros that fail for some values of the types that they take."""
+"""Macros that raise an error for some values of their parameter types."""
 
 
 def _may_fail(node: exp.Expr) -> bool:
@@ -156,7 +156,7 @@ def _is_struct_or_list(node: exp.Expr) -> bool:
 
 
 def _build_average(value: exp.Expr, average: exp.Expr, *, in_window: bool) -> exp.Expr:
-    """Round an average as Spark does. One of the values shows the type of what is averaged."""
+    """Round an average as Spark does. The macro reads the type of the argument from one value of the group."""
     given = value.expressions[0] if isinstance(value, exp.Distinct) else value
     one = given.copy() if in_window else call_duckdb("max", given.copy())
     return call_macro("mean", one, average.copy())

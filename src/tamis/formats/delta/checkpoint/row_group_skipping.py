@@ -3,9 +3,9 @@
 Some checkpoints also have typed partition values and statistics of files (`partitionValues_parsed`, `stats_parsed`),
 and Parquet has min/max bounds of these columns for each row group. They are reliable only for:
 
-- Partition values that are integers, dates or strings, where every file of the row group has one that is not NULL. Not
-  timestamps, which the checkpoint's writer may have parsed in another zone.
-- Statistics of integers and dates, where every file of the row group has them. Those of other types are rounded,
+- Partition values that are integers, dates or strings, where every file of the row group has one that is not NULL.
+  Timestamps are not reliable, because the checkpoint's writer may have parsed them in another time zone.
+- Statistics of integers and dates, where every file of the row group has them. Statistics of other types are rounded,
   truncated, or ignore NaN.
 """
 

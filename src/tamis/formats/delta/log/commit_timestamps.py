@@ -57,8 +57,7 @@ def compute_modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
             f"the file system of '{listing.storage.uri}' has no modification times: open the table by version"
         )
     written = pc.divide(listing.modified_ns, 1_000_000).to_numpy()
-    # Each time is at least one more than the one before. So it is the maximum, over all earlier ones, of that time plus
-    # one for each step since.
+    # Each time is at least one more than the previous one: adjusted[i] = max over j <= i of (written[j] + i - j).
     steps = np.arange(len(written))
     return np.maximum.accumulate(written - steps) + steps
 
@@ -86,8 +85,8 @@ def find_version_at(listing: LogListing, configuration: Mapping[str, str], milli
 
 
 def _is_after_latest(listing: LogListing, milliseconds: int) -> bool:
-    """Whether a timestamp is after the newest version, where that has no commit any more but a checkpoint, which is not
-    older than the commit."""
+    """Return whether a timestamp is after the newest version, if only the checkpoint of that version is left. The
+    checkpoint is never older than the commit."""
     if len(listing.versions) and listing.versions[-1] == listing.latest:
         return False
     files = [file for each in listing.checkpoints if each.version == listing.latest for file in each.files]

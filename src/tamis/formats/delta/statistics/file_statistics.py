@@ -300,7 +300,7 @@ def _make_inexact(lower: pa.Array, upper: pa.Array) -> FileBounds:
 
 
 def _drop_inverted(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Replace both bounds by null where the minimum is above the maximum: one of them is wrong, it is unknown which."""
+    """Replace both bounds by null where the minimum is above the maximum: nothing says which of them is wrong."""
     is_wrong = pc.fill_null(pc.greater(low, high), False)
     if not pc.any(is_wrong, min_count=0).as_py():
         return low, high

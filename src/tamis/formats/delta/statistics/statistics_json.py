@@ -1,11 +1,10 @@
 """File statistics in JSON: whole columns of strings, parsed to structs like those in checkpoints.
 
 The values buffer of a string column, JSON objects back to back, goes to Arrow's JSON reader without a copy, with a
-schema of the wanted columns only; other fields are skipped. It goes in blocks that end where a string ends, so that the
-reader need not search for line ends, which would be a fifth of its work. Strings that the reader rejects are retried in
-halves, and the last few are parsed one by one: an invalid string loses only the statistics of its own file. Before all
-that, where there are many strings, those with the same layout are read without a parser, in half of the time: see
-`tamis.formats.delta.statistics.statistics_json`.
+schema of the wanted columns only; other fields are skipped. Blocks end at string boundaries, so the reader does not
+search for line ends (a fifth of the time). Strings that the reader rejects are retried in halves, and the last few are
+parsed one by one: an invalid string loses only the statistics of its own file. If there are many strings, those with
+the same layout are first read without a parser, in half of the time (`read_same_layout`).
 
 | column                   | read as                       | because                                                   |
 |--------------------------|-------------------------------|-----------------------------------------------------------|
@@ -574,7 +573,8 @@ class _SameLayout:
             return found
         if len(self._bytes) < len(expected):
             return ~found
-        # A value too short for the expected bytes is never kept, whatever is compared instead.
+        # Strings that are too short for the expected bytes compare other bytes here; the length check drops them
+        # anyway.
         start = np.minimum(start, len(self._bytes) - len(expected))
         width = next(width for width in (8, 4, 2, 1) if width <= len(expected))
         windows = np.ndarray((len(self._bytes) - width + 1,), f"<u{width}", self._buffer, strides=(1,))

@@ -220,7 +220,7 @@ class _Groups:
 
 
 def _match_paths(data: pa.Table, deletes: pa.Table, chosen: Indices, paths: pa.Array) -> _Pairs:
-    """Pair deletes that reference one data file with that file, if it is no newer."""
+    """Pair each delete that references a data file with that file, unless the file is newer than the delete."""
     locations = to_single_array(data["location"])
     distinct = pc.unique(locations)
     codes = pc.index_in(locations, value_set=distinct).to_numpy()

@@ -11,12 +11,12 @@ pruning rules for bounds apply without further rules for predicates:
 | truncate[w]            | a string shorter than w | [v, v]                                        | x is always NULL |
 | truncate[w]            | a string                | [v, the successor of all strings that start   | x is always NULL |
 |                        |                         | with v]                                       |                  |
-| bucket[n]              | a number                | no bounds: see `projection`                   | x is always NULL |
+| bucket[n]              | a number                | no bounds: see `partition_bounds`             | x is always NULL |
 | void, unknown          |                         | unknown                                       | unknown          |
 
 A non-null v means that x is never NULL. For a range of values, as in manifest summaries, the smallest value gives the
-lower bound and the largest the upper bound. Truncated numbers that overflowed are at the wrong end of the range: where
-that is possible, there is no lower bound.
+lower bound and the largest the upper bound. truncate(x) can overflow and wrap to the largest values of the type. If
+that is possible, the lower bound is unknown.
 
 Old writers rounded times before 1970 towards 1970, so a period up to number 0 may contain values of the previous one.
 """

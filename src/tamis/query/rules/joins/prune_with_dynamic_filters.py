@@ -148,7 +148,8 @@ class _DynamicFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Descent:
-    """The sources of a node (by index) into which a filter on one of its columns may go, and the column there."""
+    """For a column of a node: the sources (by index) that a filter on it may be pushed into, with the source's
+    column."""
 
     into: tuple[tuple[int, Column], ...]
 
