@@ -193,7 +193,7 @@ class Session(_Answering[Answer]):
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
-        from tamis.query.policies.protected_table import ProtectedTable, policy_names_of, unprotected_source
+        from tamis.query.policies.protected_table import ProtectedTable, get_unprotected_source, policy_names_of
 
         if not isinstance(table, Table | ProtectedTable):
             self._catalog.register_rows(name, table)
@@ -201,7 +201,7 @@ class Session(_Answering[Answer]):
         if isinstance(table, ProtectedTable) and self._policies is None:
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
         # A query sees it through the policies of its session, whichever session opened it.
-        source = unprotected_source(table)
+        source = get_unprotected_source(table)
         self._catalog.register_source(name, source, policy_names_of(source))
         return self
 

@@ -15,8 +15,8 @@ from tamis.errors import (
     InvalidArgument,
     UnsupportedFeature,
     add_article,
+    make_argument_error,
     suggest_arguments,
-    wrong_argument,
 )
 from tamis.expr.nodes import FALSE, NULL
 from tamis.formats.open_source import check_timestamp, open_source
@@ -116,7 +116,7 @@ class Table:
 
         `limit` is the most that are returned.
         """
-        return self._versioned("history").history(check_limit(limit))
+        return self._get_versioned_source("history").history(check_limit(limit))
 
     def refresh(self) -> Table:
         """Return the table at its newest version; of a folder or a file, as it is now.
@@ -136,7 +136,7 @@ class Table:
         given = {"version": version, "timestamp": timestamp, "ref": ref}
         if sum(value is not None for value in given.values()) != 1:
             raise InvalidArgument(f"at() takes one of {', '.join(f'{name}=' for name in given)}")
-        source = self._versioned("at")
+        source = self._get_versioned_source("at")
         if ref is not None:
             if not isinstance(source, HasRefs):
                 raise UnsupportedFeature(
@@ -145,10 +145,10 @@ class Table:
                 )
             return Table(source.at_ref(ref))
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-            raise wrong_argument("version", "a whole number", version)
+            raise make_argument_error("version", "a whole number", version)
         return Table(source.at(None if version is None else str(version), check_timestamp(timestamp)))
 
-    def _versioned(self, what: str) -> Versioned:
+    def _get_versioned_source(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
             raise UnsupportedFeature(
                 f"{add_article(self.format)} table has no versions, so there is no {what}(): refresh() returns it as "
@@ -231,7 +231,7 @@ class Table:
         return f"<tamis.Table {self.name!r} ({self.format}{version}) at {self.uri}>"
 
 
-def source_of(table: Table) -> TableSource:
+def get_source(table: Table) -> TableSource:
     """Return the format's implementation of a table, for engines and sessions."""
     return table._source
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tamis.errors import InvalidArgument, wrong_argument
+from tamis.errors import InvalidArgument, make_argument_error
 
 KIB = 1024
 MIB = 1024 * 1024
@@ -175,7 +175,7 @@ class Tuning:
             value = getattr(self, each.name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or (each.type == "int" and not isinstance(value, int)):
-                raise wrong_argument(each.name, "a whole number" if each.type == "int" else "a number", value)
+                raise make_argument_error(each.name, "a whole number" if each.type == "int" else "a number", value)
             least = 1 if each.name in _STEPS else 0
             if each.type == "int" and value < least:
                 raise InvalidArgument(f"{each.name} must be at least {least}, found {value}")
@@ -198,5 +198,5 @@ def check_tuning(tuning: object) -> Tuning:
     if tuning is None:
         return DEFAULT_TUNING
     if not isinstance(tuning, Tuning):
-        raise wrong_argument("tuning", "a tamis.Tuning", tuning)
+        raise make_argument_error("tuning", "a tamis.Tuning", tuning)
     return tuning

@@ -172,14 +172,14 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
         if is_ordered(left_type):
             neighbours = find_neighbours(right, left_type)
             if neighbours is None:
-                raise _mismatch_error(call, left_type, right_type, right)
+                raise _make_mismatch_error(call, left_type, right_type, right)
             return compare_with_neighbours(function, left, neighbours, left_type)
     if left_type == right_type:
         return Call(function, (left, right))
-    common = common_type(left_type, right_type)
+    common = find_common_type(left_type, right_type)
     if common is None:
         if is_ordered(left_type) and is_ordered(right_type):
-            raise _mismatch_error(call, left_type, right_type, right)
+            raise _make_mismatch_error(call, left_type, right_type, right)
         return Call(function, (left, right))
     return Call(function, (_cast_to(left, left_type, common), _cast_to(right, right_type, common)))
 
@@ -213,7 +213,7 @@ _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 )
 
 
-def _mismatch_error(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
+def _make_mismatch_error(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
     example = next((text for is_kind, text in _EXAMPLES if is_kind(left)), None)
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
@@ -327,7 +327,7 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
     for item in literals:
         neighbours = find_neighbours(item, value_type)
         if neighbours is None:
-            raise _mismatch_error(Call("in", (value, item)), value_type, item.type, item)
+            raise _make_mismatch_error(Call("in", (value, item)), value_type, item.type, item)
         if neighbours.is_exact:
             kept.append(Literal(neighbours.below, value_type))
         elif neighbours.is_range:
@@ -338,12 +338,12 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
     return or_(in_list, *ranges) if ranges else in_list
 
 
-def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+def find_common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Return the type in which two types compare without loss of order, or None."""
     if left == right:
         return left
     if is_number(left) and is_number(right):
-        return _common_number_type(left, right)
+        return _find_common_number_type(left, right)
     if pa.types.is_date(left) and pa.types.is_date(right):
         return types.DATE
     if all(pa.types.is_date(each) or pa.types.is_timestamp(each) for each in (left, right)):
@@ -357,7 +357,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     return types.BINARY if is_bytes(left) and is_bytes(right) else None
 
 
-def _common_number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+def _find_common_number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         return types.DOUBLE
     if pa.types.is_integer(left) and pa.types.is_integer(right):

@@ -51,7 +51,7 @@ def resolve(
             if whole is not None:
                 return Column((whole.name,), column.position, _decode_type(whole.type))
             guess = _guess_meaning(column, schema, table, context)
-            raise _unknown_column_error(column, depth, list(fields), found, table, location, guess)
+            raise _make_unknown_column_error(column, depth, list(fields), found, table, location, guess)
         found.append(field)
         fields = field.type if pa.types.is_struct(field.type) else ()
     names = tuple(field.name for field in found)
@@ -84,7 +84,7 @@ def _decode_type(data_type: pa.DataType) -> pa.DataType:
 # --- Names without a column ------------------------------------------------------------------------------------------
 
 
-def _unknown_column_error(
+def _make_unknown_column_error(
     column: Column, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, location: str, guess: str
 ) -> UnknownColumn:
     name = column.path[depth]

@@ -146,7 +146,7 @@ class JobEngines(Protocol):
         ...
 
 
-def job_engines() -> JobEngines:
+def get_job_engines() -> JobEngines:
     return cast(JobEngines, load_engine("jobs"))
 
 

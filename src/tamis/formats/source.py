@@ -31,10 +31,10 @@ LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "d
 _ICEBERG_ONLY = frozenset({"manifests"})
 
 
-def levels_of_format(table_format: str) -> tuple[str, ...]:
+def list_levels(table_format: str) -> tuple[str, ...]:
     """Return the levels that tables of a format have.
 
-    >>> levels_of_format("delta")
+    >>> list_levels("delta")
     ('partitions', 'files', 'row_groups', 'bloom', 'pages', 'dictionary')
     """
     return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
@@ -63,7 +63,7 @@ class FileListing:
     `partitions` has the typed partition values of the same files, in columns of any name. A table with files that are
     not Parquet has `file_format`, and `num_records` for those. `identity_values` has the values of columns that
     a file may lack: a struct of structs with the field `value`, where a null struct means unknown. Its names are those
-    of `absent_column_name`.
+    of `format_absent_column`.
     """
 
     files: pa.Table
@@ -105,17 +105,17 @@ class FileListing:
         )
 
 
-def absent_column_name(path: FieldPath) -> str:
+def format_absent_column(path: FieldPath) -> str:
     """Return the name of a column, or of a field inside structs, in `identity_values`.
 
-    >>> absent_column_name(("day",)), absent_column_name(("at", "day")), absent_column_name(("[day]",))
+    >>> format_absent_column(("day",)), format_absent_column(("at", "day")), format_absent_column(("[day]",))
     ('day', '["at", "day"]', '["[day]"]')
     """
     return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
 
 
 def parse_absent_column_name(name: str) -> str | FieldPath:
-    """Return the column, or the path of the field inside structs, with a name of `absent_column_name`.
+    """Return the column, or the path of the field inside structs, with a name of `format_absent_column`.
 
     >>> [parse_absent_column_name(name) for name in ("day", '["at", "day"]', '["[day]"]')]
     ['day', ('at', 'day'), '[day]']
@@ -267,7 +267,7 @@ class TableSource(Protocol):
         """Return the table as it is now, at its newest version; itself where the format knows of no change."""
         ...
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the positions of deleted rows in some files of a listing, by the indices of the files.
@@ -307,7 +307,7 @@ class HasPartitionFields(Protocol):
 
     @property
     def identity_columns(self) -> Collection[str]:
-        """The columns that partition files by their own values, by `absent_column_name`."""
+        """The columns that partition files by their own values, by `format_absent_column`."""
         ...
 
     @property

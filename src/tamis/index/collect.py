@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.expr.nodes import TRUE, Column
-from tamis.expr.patterns import successor_of_bytes, successor_of_prefix
+from tamis.expr.patterns import find_successor_of_bytes, find_successor_of_prefix
 from tamis.formats.jobs import Arguments, read_table
 from tamis.index.bloom_bits import (
     build_filter,
@@ -484,7 +484,7 @@ def truncate_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> 
         # A prefix is at most the string. The upper bound is the successor of all strings with that prefix.
         heads = [bound[:MAX_BOUND_LENGTH] for bound in bounds.filter(is_long).to_pylist()]
         if kind == "upper":
-            after = successor_of_prefix if is_text else successor_of_bytes
+            after = find_successor_of_prefix if is_text else find_successor_of_bytes
             heads = [after(head) for head in heads]
         cut = pc.replace_with_mask(bounds, is_long, pa.array(heads, bounds.type))
         found[column.metadata_name(kind)] = cut

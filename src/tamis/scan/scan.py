@@ -15,7 +15,7 @@ from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
-from tamis.scan.engine import embedded_engine, spark_scans
+from tamis.scan.engine import get_embedded_engine, spark_scans
 from tamis.scan.planning.plan import ScanPlan
 from tamis.scan.planning.projection import resolve_projection
 from tamis.scan.planning.scan_planner import ScanPlanner, check_limit
@@ -62,7 +62,7 @@ class Rows(ABC):
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, which reads them each time it is used."""
-        return embedded_engine().make_relation(self, connection)
+        return get_embedded_engine().make_relation(self, connection)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as an Arrow C stream, which polars, duckdb, pyarrow and others accept."""

@@ -26,7 +26,7 @@ from tamis.expr.functions.table import NOT_DETERMINISTIC
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Call, Expr, Literal, walk
 from tamis.expr.wire.partition_filter import PartitionFilter
-from tamis.formats.source import LEVELS, TableSource, levels_of_format
+from tamis.formats.source import LEVELS, TableSource, list_levels
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.scan import LazyScan, Scan
 
@@ -114,7 +114,7 @@ def verify_each(
     # Footers are cached. Reading them now makes the costs of the runs comparable.
     plan = scan(()).plan()
     full: VerifyResult | None = None
-    every = levels_of_format(plan.report.format)
+    every = list_levels(plan.report.format)
     for levels in list_level_subsets(every):
         result = _run(scan, levels, full, is_every=levels == every)
         full = full or result

@@ -25,7 +25,7 @@ from builders.iceberg.values import field
 from builders.query.sql_tables import same_rows
 from tamis.engines.duckdb import native_scan as own_files
 from tamis.query.plan.nodes import TableScan, walk_plan
-from tamis.query.query import compiled_query
+from tamis.query.query import get_compiled_query
 
 ROWS = pa.table(
     {
@@ -47,9 +47,9 @@ def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[p
     session = tamis.connect()
     session.register("t", session.open(place))
     made = session.sql(query)
-    scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
+    scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
     given = [
-        own_files.plan_native_scan(scan, compiled_query(made).context.connectors[scan.connector]) for scan in scans
+        own_files.plan_native_scan(scan, get_compiled_query(made).context.connectors[scan.connector]) for scan in scans
     ]
     from_files = made.to_arrow()
     with monkeypatch.context() as patch:
@@ -239,10 +239,10 @@ def test_small_files_beside_large_ones_are_scanned_natively_too(
     monkeypatch.setattr(own_files, "MIN_NATIVE_BYTES", size)
     for query, rows in zip(queries, expected, strict=True):
         made = session.sql(query)
-        scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
+        scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
         leaves = [(str(number), scan) for number, scan in enumerate(scans)]
-        assert len(own_files.plan_native_scans(leaves, compiled_query(made).context.connectors)) == len(leaves)
+        assert len(own_files.plan_native_scans(leaves, get_compiled_query(made).context.connectors)) == len(leaves)
         assert same_rows(made.to_arrow(), rows)
     alone = session.sql("SELECT * FROM small")
-    (scan,) = (node for node in walk_plan(compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
-    assert own_files.plan_native_scans([("s", scan)], compiled_query(alone).context.connectors) == {}
+    (scan,) = (node for node in walk_plan(get_compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
+    assert own_files.plan_native_scans([("s", scan)], get_compiled_query(alone).context.connectors) == {}

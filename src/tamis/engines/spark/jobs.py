@@ -24,7 +24,7 @@ from tamis.engines.spark.sessions import (
     check_session,
     import_functions,
     is_connect,
-    new_observation,
+    make_observation,
     spark_exceptions,
     translate_errors,
 )
@@ -87,7 +87,7 @@ class SparkEngine:
                 "item": pa.array([item.value for item in items], pa.binary()),
             }
         )
-        sizes = new_observation(self.spark)
+        sizes = make_observation(self.spark)
         expr = import_functions(self.spark).expr
         runner = JobRunner(job.function, job.arguments_text, re.sub(r"\W+", "_", title))
         frame = (

@@ -66,7 +66,7 @@ _ZEROS = {
 
 def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
     """Return whether a native scan returns the same values for the needed columns as Tamis does."""
-    if _path_prefix(source.storage) is None:
+    if _choose_path_prefix(source.storage) is None:
         return False
     if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
         return False  # Spark would not find a column whose case differs in a file
@@ -104,7 +104,7 @@ def _is_stored_alike(data_type: pa.DataType) -> bool:
     )
 
 
-def _path_prefix(storage: Storage) -> str | None:
+def _choose_path_prefix(storage: Storage) -> str | None:
     """Return the prefix that makes a path a URI for Spark; None if Spark would read the storage differently."""
     if storage.filesystem.type_name == "local":
         return "file://"
@@ -203,7 +203,7 @@ class NativeScan:
         return and_(*residual) if residual else None
 
     def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:
-        prefix = _path_prefix(self._source.storage)
+        prefix = _choose_path_prefix(self._source.storage)
         for path in paths:
             self._source.storage.check_links(path)
         # The first two options disable the datetime rebase of old dates; the last one disables partition discovery
@@ -238,7 +238,7 @@ class NativeScan:
         )
         nullable = pa.schema([field.with_nullable(True) for field in small.schema])
         known = functions.broadcast(self._spark.createDataFrame(small, spark_schema(nullable)))
-        keyed = frame.select(*own, self._file_key(frame).alias(key_of_row))
+        keyed = frame.select(*own, self._make_file_key(frame).alias(key_of_row))
         joined = keyed.join(known, functions.col(quote_name(key_of_row)) == functions.col(quote_name(key)), "left")
         unmatched = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
         is_matched = functions.when(functions.col(quote_name(is_known)), functions.lit(True)).otherwise(
@@ -256,7 +256,7 @@ class NativeScan:
         constants = Constants(self._functions)
         return constants.instant(literal) if is_instant else constants.column(literal)
 
-    def _file_key(self, frame: Any) -> Any:
+    def _make_file_key(self, frame: Any) -> Any:
         """Return a Column with the path of a row's file, without the scheme of Spark's URI."""
         functions = self._functions
         path = frame.metadataColumn("_metadata").getField("file_path")

@@ -28,7 +28,7 @@ from tamis.query.connectors.connector import Connector
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.nodes import Filter, Named, Node, Project, TableScan
-from tamis.query.policies.protected_reading import Projection, protected_schema, redact_errors, redact_errors_of
+from tamis.query.policies.protected_reading import Projection, make_protected_schema, redact_errors, redact_errors_of
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table
 from tamis.scan.reading.residual import Residual
@@ -54,7 +54,7 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
         if scan is None:
             return None
         paths = [(output.name, each.path) for output, each in zip(below.columns, handle.columns, strict=True)]
-        schema = protected_schema(node, connectors)
+        schema = make_protected_schema(node, connectors)
         planner = get_planner(scan)
         reader = reader_to_json(planner.reader)
         more = {
@@ -87,7 +87,7 @@ def _step_to_json(step: Filter | Project, connectors: Mapping[str, Connector]) -
     if isinstance(step, Filter):
         return {"filter": expression_to_json(step.predicate)}
     outputs = [[output.name, expression_to_json(output.expr)] for output in step.outputs]
-    return {"outputs": outputs, "schema": _schema_to_text(protected_schema(step, connectors))}
+    return {"outputs": outputs, "schema": _schema_to_text(make_protected_schema(step, connectors))}
 
 
 def _schema_to_text(schema: pa.Schema) -> str:

@@ -58,10 +58,10 @@ def build_frame(spark: Any, query: CompiledQuery) -> Any:
         # Spark may still accept the text of the query.
         return _rename_columns(_build_frame(spark, query, query.plain.plan), query.plain.names)
     except (AnalysisException, ParseException) as error:
-        raise query.refusal(error, _rejected_query) from error
+        raise query.make_rejection_error(error, _make_engine_error) from error
 
 
-def _rejected_query(reason: str) -> EngineError:
+def _make_engine_error(reason: str) -> EngineError:
     return EngineError(f"Spark rejects the query: {reason}")
 
 
@@ -76,7 +76,7 @@ def check_query(spark: Any, query: CompiledQuery) -> None:
         try:
             _build_frame(spark, query, query.plain.plan, _build_empty_leaf)
         except (AnalysisException, ParseException) as error:
-            raise query.refusal(error, _rejected_query) from error
+            raise query.make_rejection_error(error, _make_engine_error) from error
 
 
 def _rename_columns(frame: Any, names: Sequence[str] | None) -> Any:

@@ -38,7 +38,7 @@ def check_session(spark: object) -> Any:
     return spark
 
 
-def active_session() -> Any:
+def get_active_session() -> Any:
     """Return the active Spark session of this process; start one if there is none."""
     try:
         from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def import_functions(spark: object) -> Any:
     return import_module("pyspark.sql.connect.functions" if is_connect(spark) else "pyspark.sql.functions")
 
 
-def new_observation(spark: object) -> Any:
+def make_observation(spark: object) -> Any:
     """Return a new Observation for `DataFrame.observe`."""
     module = import_module("pyspark.sql.connect.observation" if is_connect(spark) else "pyspark.sql.observation")
     return module.Observation()

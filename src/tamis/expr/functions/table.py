@@ -91,7 +91,7 @@ def _common_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType | Non
     if not known or None in known:
         return None if known else types.NULL
     typed = [_spark_type(arg, each) for arg, each in zip(args, arg_types, strict=True) if each != types.NULL]
-    return _common_number_type(typed) if all(map(is_number, typed)) else None
+    return _find_common_number_type(typed) if all(map(is_number, typed)) else None
 
 
 def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
@@ -100,7 +100,7 @@ def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
     return pa.int32() if is_int else data_type
 
 
-def _common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
+def _find_common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
     """Return the type that holds numbers of several types: double for any float, decimal for any decimal, else None."""
     if any(map(pa.types.is_floating, numbers)):
         return types.DOUBLE

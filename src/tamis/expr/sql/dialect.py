@@ -22,7 +22,7 @@ from tamis.expr.sql.intervals import (
     interval_from_range,
     interval_from_text,
     interval_from_units,
-    unknown_unit_error,
+    make_unknown_unit_error,
 )
 from tamis.expr.sql.pipes import parse_pipes
 
@@ -94,7 +94,7 @@ class TimeParser:
             return interval_from_text(self._prev.text)
         if self._match(TokenType.NUMBER):
             word = self._curr.text if self._curr else ""
-            raise unknown_unit_error(word)
+            raise make_unknown_unit_error(word)
         return None
 
     def _parse_interval_number(self: Any) -> str | None:

@@ -362,7 +362,7 @@ def _convert_negation(node: exp.Expr) -> Conversion:
         return _to_interval_literal(IntervalLiteral(-interval.count, interval.first, interval.last), node)
     if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.this.is_string:
         # `-128Y` is a tinyint although 128 is not.
-        name = _target_type_name(inner)
+        name = _get_target_type_name(inner)
         folded = cast_literal(_to_number(inner.this, negative=True), type_from_name(name)) if name else None
         if folded is not None and not inner.args.get("safe"):
             return folded
@@ -407,7 +407,7 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv)
 
 
 def _convert_cast(node: exp.Expr) -> Conversion:
-    name = _target_type_name(node)
+    name = _get_target_type_name(node)
     if name is None:
         return to_opaque_call(node)
     is_try = bool(node.args.get("safe"))
@@ -422,7 +422,7 @@ def _convert_cast(node: exp.Expr) -> Conversion:
             return folded
         # sqlglot represents `DATE '…'` as a plain Cast, and `CAST(… AS DATE)` as its subclass TryCast.
         if type(node) is exp.Cast and name.startswith(("date", "time")):
-            raise _invalid_time_error(name, constant.value, node)
+            raise _make_invalid_time_error(name, constant.value, node)
     return pending_cast(name, node.this, "try_cast" if is_try else "cast")
 
 
@@ -431,7 +431,7 @@ def pending_cast(name: str, part: exp.Expr, function: str = "cast") -> Pending:
     return Pending((part,), lambda args: Call(function, (args[0], target)))
 
 
-def _invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
+def _make_invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
     if name == "timestamp_ntz" and cast_literal(Literal(value, types.STRING), types.TIMESTAMP) is not None:
         hint = "TIMESTAMP_NTZ has no time zone: leave it out, or write TIMESTAMP"
     else:
@@ -440,7 +440,7 @@ def _invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
     return ParseError(f"{value!r} is not a {name}", position=find_position(node), hint=hint)
 
 
-def _target_type_name(node: exp.Expr) -> str | None:
+def _get_target_type_name(node: exp.Expr) -> str | None:
     """Return the name of a cast's target type; None for arrays, maps and structs, which are not supported here."""
     target = node.args["to"]
     if target.args.get("nested") or isinstance(target.this, exp.Interval):

@@ -279,7 +279,7 @@ def _resolve_key(parser: Any, key: exp.Expr, names: list[str] | None) -> exp.Exp
     position = int(value.name)
     if names is not None and not 0 < position <= len(names or ()):
         parser.raise_error(f"the key {position} is not the position of an input column: there are {len(names or ())}")
-    name = input_column_name(position) if names is None else names[position - 1]
+    name = make_input_column_name(position) if names is None else names[position - 1]
     column = exp.column(exp.to_identifier(name, quoted=True))
     if isinstance(key, exp.Alias):
         key.set("this", column)
@@ -287,13 +287,13 @@ def _resolve_key(parser: Any, key: exp.Expr, names: list[str] | None) -> exp.Exp
     return column
 
 
-def input_column_name(position: int) -> str:
+def make_input_column_name(position: int) -> str:
     """Return a name for the input column at a position. No query can write such a name."""
     return f"\x00input {position}"
 
 
 def parse_input_column_name(name: str) -> int | None:
-    """Return the position in a name that `input_column_name` made, or None for other names."""
+    """Return the position in a name that `make_input_column_name` made, or None for other names."""
     return int(name.removeprefix("\x00input ")) if name.startswith("\x00input ") else None
 
 

@@ -189,7 +189,7 @@ class PostgreSQLDatabase:
             yield cursor
             is_done = True
         except self._driver.Error as error:
-            raise self._to_table_error(error) from error
+            raise self._make_table_error(error) from error
         finally:
             cursor.close()
             # A connection whose result was not read to the end cannot be reused.
@@ -216,10 +216,10 @@ class PostgreSQLDatabase:
         except self._driver.Error as error:
             cursor.close()
             connection.close()
-            raise self._to_table_error(error) from error
+            raise self._make_table_error(error) from error
         return connection, cursor
 
-    def _to_table_error(self, error: Exception) -> TableError:
+    def _make_table_error(self, error: Exception) -> TableError:
         return TableError(f"{self.location} did not answer a query: {to_one_line(error)}")
 
     def _connect(self) -> Any:

@@ -71,14 +71,14 @@ class _Lazy:
                 self._compute, self._links = None, (self,)
             return self._found
 
-    def then(self, newer: _Lazy) -> _Lazy:
+    def merge_newer(self, newer: _Lazy) -> _Lazy:
         """Return these changes followed by newer ones. Chains of any length are computed without recursion."""
         links = (*self._links, newer)
 
         def compute() -> FileChanges:
             found = links[0]()
             for link in links[1:]:
-                found = found.then(link())
+                found = found.merge_newer(link())
             return found
 
         return _Lazy(compute, links)
@@ -150,7 +150,7 @@ class Snapshot:
             protocol=protocol,
             metadata=metadata,
             _listing=listing,
-            _changes=self._changes.then(newer),
+            _changes=self._changes.merge_newer(newer),
             _actions=actions,
         )
 

@@ -177,7 +177,7 @@ class DeltaTable:
             return prune_files(self.snapshot, request)
         return prune_files_in(engine, self.snapshot, request, self.name)
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the deleted rows of the files with deletion vectors, by position in `files`."""

@@ -160,11 +160,11 @@ class IcebergTable:
         self.storage.check_all_links(listing.files["path"])
         return listing
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the rows that deletion vectors and delete files delete."""
-        return self._deletes.deleted_rows(storage, files, row_groups)
+        return self._deletes.read_deleted_rows(storage, files, row_groups)
 
     @cached_property
     def _deletes(self) -> DeleteReader:

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.patterns import successor_of_prefix
+from tamis.expr.patterns import find_successor_of_prefix
 from tamis.parquet.footer.datetime_rebase import get_rebase_limit, rebase_days
 from tamis.parquet.footer.leaves import Leaf
 
@@ -295,4 +295,4 @@ def _to_text(value: bytes, up: bool) -> Converted:
         valid = value[: error.start].decode()
     # Lower: every value is >= the given bytes, so it is >= any prefix of them. Upper: every value that starts with
     # the prefix, or sorts before it, is smaller than the prefix with its last character incremented.
-    return (successor_of_prefix(valid) if up else valid), False
+    return (find_successor_of_prefix(valid) if up else valid), False

@@ -58,7 +58,7 @@ class Footer:
     def serialized_size(self) -> int:
         return int(self.metadata.serialized_size)
 
-    def renamed(self, names: ColumnMapping) -> Footer:
+    def with_column_mapping(self, names: ColumnMapping) -> Footer:
         """Return the same footer with a schema in logical names."""
         return self.get_cached(
             ("renamed", names),
@@ -88,7 +88,7 @@ def load_footer(
     if names is None:
         return footer, content
     names.check(footer.schema, storage.format_path(path))
-    return footer.renamed(names), content
+    return footer.with_column_mapping(names), content
 
 
 def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:

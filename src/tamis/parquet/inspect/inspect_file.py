@@ -394,7 +394,7 @@ def find_leaves(leaves: Sequence[InspectedLeaf], name: str, location: str) -> li
                 raise AmbiguousColumn(f"the name {name!r} matches several columns of '{location}': {spelled}")
             if found:
                 return found
-    raise _unknown_column_error(leaves, name, location)
+    raise _make_unknown_column_error(leaves, name, location)
 
 
 def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
@@ -402,7 +402,7 @@ def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
     return tuple(map(str.casefold, start)) == tuple(map(str.casefold, wanted)) if fold else start == wanted
 
 
-def _unknown_column_error(leaves: Sequence[InspectedLeaf], name: str, location: str) -> UnknownColumn:
+def _make_unknown_column_error(leaves: Sequence[InspectedLeaf], name: str, location: str) -> UnknownColumn:
     paths = [each.leaf.path[:depth] for each in leaves for depth in range(1, len(each.leaf.path) + 1)]
     names = {format_path(path).casefold(): format_path(path) for path in paths}
     near = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.6)

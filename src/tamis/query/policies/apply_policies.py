@@ -111,22 +111,22 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
         for name, mask in policy.masks.items():
             column = resolve(_parse_column(name, schema), schema, table)
             if len(column.path) > 1:
-                raise _cannot_apply(
+                raise _make_policy_error(
                     table, f"it masks a field of {column.path[0]!r}, and only whole columns can be masked"
                 )
             if column.path[0] in masks:
-                raise _cannot_apply(table, "it masks one column twice")
+                raise _make_policy_error(table, "it masks one column twice")
             masks[column.path[0]] = _cast_mask(_bind(mask, schema, principal), column.type, table)
     except AccessDenied:
         raise
     except TamisError as error:
         logger.info("the policy of %s is not valid for its columns: %s", table, error)
-        raise _cannot_apply(table, "it is not valid for the columns of the table") from None
+        raise _make_policy_error(table, "it is not valid for the columns of the table") from None
     row_type = type_of(rows)
     if row_type is not None and not pa.types.is_boolean(row_type) and not pa.types.is_null(row_type):
-        raise _cannot_apply(table, "its row filter is not a condition")
+        raise _make_policy_error(table, "its row filter is not a condition")
     if not is_deterministic(and_(rows, *masks.values())):
-        raise _cannot_apply(table, "it is not deterministic")
+        raise _make_policy_error(table, "it is not deterministic")
     # Only rows for which the filter is TRUE are visible: a filter that is NULL hides all.
     return BoundPolicy(normalise(rows) if rows != NULL else Literal(False, TRUE.type), masks)
 
@@ -142,18 +142,18 @@ def _parse_column(name: str, schema: pa.Schema) -> Column:
 
 
 def _bind(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:
-    def named(node: Expr) -> Expr:
+    def insert_principal(node: Expr) -> Expr:
         if isinstance(node, Call) and not node.args and node.function in PRINCIPAL_FUNCTIONS:
             return Literal(principal, STRING)
         return node
 
-    return bind(freeze_current_time(transform(expr, named)), schema)
+    return bind(freeze_current_time(transform(expr, insert_principal)), schema)
 
 
 def _cast_mask(mask: Expr, wanted: pa.DataType | None, table: str) -> Expr:
     """Cast a mask to the type of its column, so that a query means the same for every principal."""
     assert wanted is not None
-    target = _computed_type(wanted)
+    target = _get_computed_type(wanted)
     if type_of(mask) == target:
         return mask
     if isinstance(mask, Literal):
@@ -163,17 +163,17 @@ def _cast_mask(mask: Expr, wanted: pa.DataType | None, table: str) -> Expr:
         name = type_name(target)
         if type_from_name(name) == target:
             return Call("cast", (mask, Literal(name, STRING)))
-    raise _cannot_apply(table, "a mask is not of the type of its column")
+    raise _make_policy_error(table, "a mask is not of the type of its column")
 
 
-def _computed_type(data_type: pa.DataType) -> pa.DataType:
+def _get_computed_type(data_type: pa.DataType) -> pa.DataType:
     """Return the type that computed values of a column have."""
     if pa.types.is_dictionary(data_type):
-        return _computed_type(data_type.value_type)
+        return _get_computed_type(data_type.value_type)
     if is_text(data_type):
         return STRING
     return pa.binary() if is_bytes(data_type) else replace_view_types(data_type)
 
 
-def _cannot_apply(table: str, reason: str) -> AccessDenied:
+def _make_policy_error(table: str, reason: str) -> AccessDenied:
     return AccessDenied(f"the policy of {table} cannot be applied: {reason}. Its author can correct it")

@@ -30,7 +30,7 @@ def is_leakproof(predicate: Expr) -> bool:
     >>> is_leakproof(Call("<", (y, five))), is_leakproof(Call("<", (Call("+", (y, five)), five)))
     (True, False)
     """
-    has_leakproof_form = fold(predicate, _has_leakproof_form, _conditions)
+    has_leakproof_form = fold(predicate, _has_leakproof_form, _get_conditions)
     # Without the types of its columns a comparison might convert a value, and fail.
     return has_leakproof_form and can_evaluate(predicate) and not may_fail(predicate)
 
@@ -48,7 +48,7 @@ def _is_cast_to_text(call: Call) -> bool:
             return False
 
 
-def _conditions(node: Expr) -> tuple[Expr, ...]:
+def _get_conditions(node: Expr) -> tuple[Expr, ...]:
     return node.args if isinstance(node, Call) and node.function in _LOGIC else ()
 
 

@@ -19,9 +19,9 @@ from tamis.formats.source import LEVELS, HasCatalogNames, TableSource
 from tamis.query.policies.apply_policies import BoundPolicy, bind_policy
 from tamis.query.policies.model import Policies
 from tamis.query.policies.protected_reading import REVEALING_ERRORS, UNREADABLE, redact_errors
-from tamis.query.policies.protected_scan import ProtectedScan, visible_schema
+from tamis.query.policies.protected_scan import ProtectedScan, mask_schema
 from tamis.scan.scan import ScanRequest
-from tamis.table import Table, TableDescription, source_of
+from tamis.table import Table, TableDescription, get_source
 from tamis.tuning import Tuning, check_tuning
 
 
@@ -67,17 +67,17 @@ Around = Callable[[TableSource], Sequence[Sequence[str]]]
 """Returns the names of registered tables that are a table, or contain it."""
 
 
-def _no_names_around(source: TableSource) -> Sequence[Sequence[str]]:
+def _refuse_names(source: TableSource) -> Sequence[Sequence[str]]:
     return ()
 
 
 def protect_table(
-    table: Table, policies: Policies | None, principal: str | None, around: Around = _no_names_around
+    table: Table, policies: Policies | None, principal: str | None, around: Around = _refuse_names
 ) -> Table | ProtectedTable:
     """Return the table as a principal may see it; AccessDenied where the principal may not see it at all."""
     if policies is None:
         return table
-    source = source_of(table)
+    source = get_source(table)
     found = policies.find_policy(policy_names_of(source), principal, around(source))
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
@@ -90,11 +90,9 @@ class ProtectedTable:
     It has a table, and lets through what is listed here: see `tests/test_protected_interface.py`.
     """
 
-    def __init__(
-        self, table: Table, policies: Policies, principal: str | None, around: Around = _no_names_around
-    ) -> None:
+    def __init__(self, table: Table, policies: Policies, principal: str | None, around: Around = _refuse_names) -> None:
         self._table = table
-        self._source = source_of(table)
+        self._source = get_source(table)
         self._policies = policies
         self._principal = principal
         self._around = around
@@ -117,7 +115,7 @@ class ProtectedTable:
     @property
     def schema(self) -> pa.Schema:
         """The columns as the principal sees them: a masked column has the type of its mask."""
-        return visible_schema(self._source.schema, self._policy())
+        return mask_schema(self._source.schema, self._policy())
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -200,6 +198,6 @@ class ProtectedTable:
         return repr(self._table)
 
 
-def unprotected_source(table: Table | ProtectedTable) -> TableSource:
+def get_unprotected_source(table: Table | ProtectedTable) -> TableSource:
     """Return the format's implementation of a table, for a session that applies its own policies."""
-    return table._source if isinstance(table, ProtectedTable) else source_of(table)
+    return table._source if isinstance(table, ProtectedTable) else get_source(table)

@@ -39,7 +39,7 @@ def refuse_outside_access(text: str, tree: exp.Expr) -> None:
         match node:
             case exp.Anonymous():
                 if node.name.casefold() in DENIED_FUNCTIONS:
-                    raise _denied(node.name)
+                    raise _make_denied_error(node.name)
             case exp.Table():
                 if not all(isinstance(part, exp.Identifier) for part in node.parts):
                     _check_table_function(node.this)
@@ -87,7 +87,7 @@ def refuse_other_tables(read: Iterable[str], given: Collection[str]) -> None:
     """Raise AccessDenied where a text for an engine reads from anything but its inputs."""
     others = sorted(set(read) - set(given))
     if others:
-        raise _denied(others[0])
+        raise _make_denied_error(others[0])
 
 
 _SYSTEM_SCHEMAS = re.compile(r"pg_catalog|information_schema|pg_toast(_temp_\d+)?|pg_temp_\d+", re.IGNORECASE)
@@ -110,10 +110,10 @@ def refuse_system_tables(database: str, names: Sequence[str], dialect: str) -> N
 def _check_table_function(tree: exp.Expr) -> None:
     name = tree.name if isinstance(tree, exp.Anonymous) else tree.sql("spark")
     if name.casefold() not in ALLOWED_TABLE_FUNCTIONS:
-        raise _denied(name)
+        raise _make_denied_error(name)
 
 
-def _denied(name: str) -> AccessDenied:
+def _make_denied_error(name: str) -> AccessDenied:
     return AccessDenied(
         f"{name} may look at more than the tables of the session, which has policies: read from tables by their names"
     )

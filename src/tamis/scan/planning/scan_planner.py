@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, MissingFile, wrong_argument
+from tamis.errors import InvalidArgument, MissingFile, make_argument_error
 from tamis.expr.nodes import FALSE, Column, Expr
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource
 from tamis.io.counters import IoCounters
@@ -44,7 +44,7 @@ def _check_levels(levels: object) -> None:
     if isinstance(levels, str):
         raise InvalidArgument(f"levels is a list of names, not one string: levels=[{levels!r}]")
     if not isinstance(levels, Iterable):
-        raise wrong_argument("levels", f"a list of {', '.join(LEVELS)}", levels)
+        raise make_argument_error("levels", f"a list of {', '.join(LEVELS)}", levels)
     for level in levels:
         if level not in LEVELS:
             raise InvalidArgument(f"no level {level!r}. Levels: {', '.join(LEVELS)}")
@@ -210,7 +210,7 @@ class ScanPlanner:
         units = row_groups.units
         wanted, first = np.unique(units.file, return_index=True)
         kept = np.split(units.row_group, first[1:])
-        deleted = self.source.deleted_rows(self.storage, take_rows(files, wanted), kept)
+        deleted = self.source.read_deleted_rows(self.storage, take_rows(files, wanted), kept)
         if not deleted:
             return row_groups
         numbers = wanted.tolist()

@@ -339,7 +339,9 @@ class PageLevels:
     ) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
         schema = source.footer.schema
         names = {
-            column.path: found for column in self._data_columns() if (found := schema.find(column.path)) is not None
+            column.path: found
+            for column in self._list_data_columns()
+            if (found := schema.find(column.path)) is not None
         }
         paths = [
             found
@@ -355,7 +357,7 @@ class PageLevels:
             after, reports = narrower.narrow(before, self.levels)
             return after, narrower.count_remaining_bytes(after), reports
 
-    def _data_columns(self) -> list[Column]:
+    def _list_data_columns(self) -> list[Column]:
         return [column for column in self.given.columns if column.path[0] not in self.partition_columns]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.formats.jobs import Arguments, storage_to_arguments
-from tamis.formats.source import absent_column_name, parse_absent_column_name
+from tamis.formats.source import format_absent_column, parse_absent_column_name
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.selection.row_selection import RowSelection
@@ -87,7 +87,7 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
 
 
 def _absent_column_name(key: str | FieldPath) -> str:
-    return absent_column_name((key,) if isinstance(key, str) else key)
+    return format_absent_column((key,) if isinstance(key, str) else key)
 
 
 def _selection_to_dict(selection: RowSelection) -> dict[str, Any]:

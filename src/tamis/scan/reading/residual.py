@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tamis.expr.evaluate import Evaluator, can_evaluate, may_fail
 from tamis.expr.nodes import Column, Expr, and_, find_columns
-from tamis.scan.engine import embedded_engine
+from tamis.scan.engine import get_embedded_engine
 
 
 class Residual:
@@ -25,7 +25,7 @@ class Residual:
         safe = [conjunct for conjunct in by_arrow if not may_fail(conjunct)]
         risky = [conjunct for conjunct in by_arrow if may_fail(conjunct)]
         self._evaluators = [Evaluator(each) for each in ([and_(*safe)] if safe else []) + risky]
-        self._engine = embedded_engine().compile_predicate(and_(*others)) if others else None
+        self._engine = get_embedded_engine().compile_predicate(and_(*others)) if others else None
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which every conjunct is TRUE."""
@@ -57,4 +57,4 @@ def check_functions(predicate: Expr, schema: pa.Schema) -> None:
     Without this check the error would come with the first row, or never for an empty table.
     """
     if not can_evaluate(predicate):
-        embedded_engine().compile_predicate(predicate).check(schema)
+        get_embedded_engine().compile_predicate(predicate).check(schema)

@@ -61,7 +61,7 @@ from tamis.query.connectors.connector import Connector
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.plan.nodes import Filter, Named, Node, Project, Sql, TableScan, get_outputs, walk_plan
 from tamis.query.plan.optimizer import Context, Optimized
-from tamis.query.query import CompiledQuery, Rules, disabled_rules
+from tamis.query.query import CompiledQuery, Rules, find_disabled_rules
 from tamis.query.sql.parameters import Arguments
 from tamis.query.sql.planner import PlannedQuery
 from tamis.query.sql.scopes import Field
@@ -96,7 +96,7 @@ class DuckdbQuery(CompiledQuery):
         self.text = text
         self._tables = tables
         self._context = Context(connectors, tuning=tuning)
-        self._switched_off = disabled_rules(rules)
+        self._switched_off = find_disabled_rules(rules)
         with open_parser_connection() as connection:
             self._syntax = read_syntax(text, connection)
             also_read = _find_table_names(text, connection) if self._syntax.is_opaque else []
@@ -123,7 +123,9 @@ class DuckdbQuery(CompiledQuery):
             running = self.run()
             running.close()
             return running.schema
-        return find_result_columns(self.text, self._views, self._context.connectors, self._parameters, self._refusal)
+        return find_result_columns(
+            self.text, self._views, self._context.connectors, self._parameters, self._make_rejection_error
+        )
 
     def on_spark(self, zone: object = None, *, is_ansi: bool = True) -> NoReturn:
         raise InvalidArgument("a query in DuckDB's dialect runs on the embedded engine only: do not call to_spark()")
@@ -141,7 +143,9 @@ class DuckdbQuery(CompiledQuery):
         assert isinstance(plan, Sql)
         pairs = zip(self._views, plan.inputs, strict=True)
         views = [TableView(view.name, node, view.fields) for view, (_, node) in pairs]
-        return RunningDuckdbQuery(self.text, views, self._context.connectors, self._parameters, self._refusal)
+        return RunningDuckdbQuery(
+            self.text, views, self._context.connectors, self._parameters, self._make_rejection_error
+        )
 
     # --- Errors -------------------------------------------------------------------------------------------------------
 
@@ -150,7 +154,7 @@ class DuckdbQuery(CompiledQuery):
         if not self._syntax.has_data_columns:
             _ = self.schema
 
-    def _refusal(self, error: BaseException) -> TamisError:
+    def _make_rejection_error(self, error: BaseException) -> TamisError:
         message = format_duckdb_error(error)
         match error:
             case duckdb.ParserException():

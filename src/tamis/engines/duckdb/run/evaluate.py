@@ -170,7 +170,7 @@ class EmbeddedExpressions:
         self._connections = threading.local()
 
     def __call__(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        connection = self._connection()
+        connection = self._get_connection()
         given = {_ROW_MARKER: pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names}
         connection.register("rows_of_batch", pa.table(given))
         try:
@@ -179,7 +179,7 @@ class EmbeddedExpressions:
             connection.unregister("rows_of_batch")
         return [column.combine_chunks() for column in found.columns]
 
-    def _connection(self) -> duckdb.DuckDBPyConnection:
+    def _get_connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
             found = self._connections.connection = open_isolated_connection(self._query)

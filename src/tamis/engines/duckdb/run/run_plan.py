@@ -40,7 +40,7 @@ from tamis.query.plan.to_sql import PrintedPlan, print_plan
 from tamis.query.policies.protected_reading import (
     check_protected,
     is_protected,
-    protected_schema,
+    make_protected_schema,
     read_protected_batches,
 )
 from tamis.query.policies.reach import refuse_other_tables
@@ -464,7 +464,7 @@ def _query_with_names(leaf: Node, held: str, first: Node) -> str:
 def find_leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
     """Return the columns of a leaf, named by their column ids."""
     if is_protected(leaf):
-        given = protected_schema(leaf, connectors)
+        given = make_protected_schema(leaf, connectors)
     else:
         assert isinstance(leaf, TableScan)
         given = connectors[leaf.connector].columns(leaf.handle)

@@ -133,18 +133,18 @@ class _OverloadNesting:
         """
         levels = _count_overload_levels(node)
         if not levels:
-            self._depths[id(node)] = self._depth_below(node)
+            self._depths[id(node)] = self._measure_depth_below(node)
             return node
         is_hoisted = is_in_nested_subquery(at)
         bound_first = [
             value
             for value in node.expressions
-            if self._depth(value) >= self.MAX_DEPTH
+            if self._measure_depth(value) >= self.MAX_DEPTH
             or has_aggregate_or_window(value)
             or (is_hoisted and not isinstance(value, exp.Literal))
         ]
         if not bound_first:
-            self._depths[id(node)] = levels + self._depth_below(node)
+            self._depths[id(node)] = levels + self._measure_depth_below(node)
             return node
         fields = []
         for index, value in enumerate(bound_first):
@@ -161,13 +161,13 @@ class _OverloadNesting:
         self._depths[id(found)] = levels
         return found
 
-    def _depth_below(self, node: exp.Expr) -> int:
-        return max((self._depth(child) for child in node.iter_expressions()), default=0)
+    def _measure_depth_below(self, node: exp.Expr) -> int:
+        return max((self._measure_depth(child) for child in node.iter_expressions()), default=0)
 
-    def _depth(self, node: exp.Expr) -> int:
+    def _measure_depth(self, node: exp.Expr) -> int:
         if id(node) not in self._depths:
             # A node that a rewrite created.
-            self._depths[id(node)] = _count_overload_levels(node) + self._depth_below(node)
+            self._depths[id(node)] = _count_overload_levels(node) + self._measure_depth_below(node)
         return self._depths[id(node)]
 
 

@@ -56,7 +56,7 @@ class RowGroupSkipper:
             self.skipped.add(row_group)
         return bool(self._keeps[row_group])
 
-    def skipped_by_conjunct(self) -> list[tuple[str, set[int]]]:
+    def list_skipped_by_conjunct(self) -> list[tuple[str, set[int]]]:
         """Return the text of each conjunct with the skipped row groups that are attributed to it."""
         return [
             (conjunct.text, self.skipped & set(np.flatnonzero(groups).tolist()))

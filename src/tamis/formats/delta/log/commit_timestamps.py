@@ -81,7 +81,7 @@ def find_version_at(listing: LogListing, configuration: Mapping[str, str], milli
     found = int(np.searchsorted(times, milliseconds, side="right"))
     if found:
         return int(versions[found - 1])
-    raise _too_early(listing, milliseconds, int(times[0]) if split else None)
+    raise _make_too_early_error(listing, milliseconds, int(times[0]) if split else None)
 
 
 def _is_after_latest(listing: LogListing, milliseconds: int) -> bool:
@@ -100,7 +100,7 @@ def _get_commit(listing: LogListing, position: int) -> LogFile:
     return found
 
 
-def _too_early(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
+def _make_too_early_error(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
     timestamp = format_milliseconds(milliseconds)
     if not len(listing.versions):
         return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: its log has no commits any more")

@@ -270,7 +270,7 @@ def find_candidate_segments(listing: LogListing, version: int | None = None) -> 
     if not is_any:
         assert problem is not None
         if version is not None and not usable and listing.oldest is not None and version < listing.oldest:
-            raise _version_not_found(listing, version) from problem
+            raise _make_version_error(listing, version) from problem
         raise problem
 
 
@@ -285,11 +285,11 @@ def _check_version(listing: LogListing, version: int | None) -> int:
     # A missing version between existing ones is a gap in the log, which is another error.
     oldest = listing.oldest
     if not exists and (oldest is None or not oldest < version < listing.latest):
-        raise _version_not_found(listing, version)
+        raise _make_version_error(listing, version)
     return version
 
 
-def _version_not_found(listing: LogListing, version: int) -> VersionNotFound:
+def _make_version_error(listing: LogListing, version: int) -> VersionNotFound:
     oldest = listing.oldest
     known = f"versions {oldest} to {listing.latest} exist" if oldest is not None else "no version is complete"
     return VersionNotFound(f"no version {version} of '{listing.storage.uri}': {known}")
@@ -313,7 +313,7 @@ def find_deltas(listing: LogListing, version: int, wanted: int) -> tuple[LogFile
     deltas: list[LogFile] = []
     while version < wanted:
         if version + 1 not in following:
-            raise _missing_commit(listing, _find_first_missing(starting, version), wanted)
+            raise _make_missing_commit_error(listing, _find_first_missing(starting, version), wanted)
         file = following[version + 1][1]
         if file.size == 0:
             raise CorruptFile(
@@ -334,7 +334,7 @@ def _find_first_missing(starting: Mapping[int, Sequence[LogFile]], version: int)
     return version + 1
 
 
-def _missing_commit(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
+def _make_missing_commit_error(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
     if missing == 0:
         return CorruptFile(
             f"delta log: version {wanted} needs a complete checkpoint or commit 0, and '{listing.location}' has "

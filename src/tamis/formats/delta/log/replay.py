@@ -41,7 +41,7 @@ class FileChanges:
     def none() -> FileChanges:
         return FileChanges(ADD.empty_table(), pa.chunked_array([], pa.binary()), pa.array([], pa.binary()))
 
-    def then(self, newer: FileChanges) -> FileChanges:
+    def merge_newer(self, newer: FileChanges) -> FileChanges:
         """Return these changes followed by newer ones."""
         if not len(newer.touched):
             return self

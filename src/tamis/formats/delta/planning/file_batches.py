@@ -100,7 +100,7 @@ class FileBatch:
     def rows(self) -> int:
         return int(self.files.num_rows)
 
-    def live(self, part: FilePart) -> Bits:
+    def find_live(self, part: FilePart) -> Bits:
         """Return a mask of the files that are live in the version of `part`.
 
         `part` has the same source as this batch, but may have other newer commits.
@@ -129,7 +129,7 @@ class FileBatch:
         values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
         return pa.record_batch(get_partition_strings(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
 
-    def statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
+    def read_statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
         """Return the row counts of some files, and their statistics of `columns`."""
         found: dict[str, pa.Array] = {}
         if not len(wanted):

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.datetime_text import parse_dates, parse_timestamps
 from tamis.expr.nodes import Column
-from tamis.expr.patterns import successor_of_prefix
+from tamis.expr.patterns import find_successor_of_prefix
 from tamis.formats.delta.schema import DeltaField, TableMetadata
 from tamis.formats.delta.statistics.statistics_json import (
     MAX_VALUES,
@@ -487,6 +487,6 @@ def _compute_successors(prefixes: pa.StringArray) -> pa.StringArray:
     dictionary-encoded first.
     """
     last = pc.dictionary_encode(pc.utf8_slice_codeunits(prefixes, -1))
-    following = pa.array([successor_of_prefix(each) for each in last.dictionary.to_pylist()], types.STRING)
+    following = pa.array([find_successor_of_prefix(each) for each in last.dictionary.to_pylist()], types.STRING)
     head = pc.utf8_slice_codeunits(prefixes, 0, -1)
     return pc.binary_join_element_wise(head, following.take(last.indices), "")

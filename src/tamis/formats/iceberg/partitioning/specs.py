@@ -92,7 +92,7 @@ class Spec:
             if field.transform.kind == "identity" and field.former is not None
         )
 
-    def former_values(self, values: Mapping[int, pa.Array], location: str) -> dict[str, pa.StructArray]:
+    def read_former_values(self, values: Mapping[int, pa.Array], location: str) -> dict[str, pa.StructArray]:
         """Return the values of dropped columns, by field id: structs with the field `value`, null where unknown."""
         found = {}
         for field, column in self.former_identity:

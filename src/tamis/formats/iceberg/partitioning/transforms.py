@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.expr.patterns import successor_of_bytes, successor_of_prefix
+from tamis.expr.patterns import find_successor_of_bytes, find_successor_of_prefix
 from tamis.formats.iceberg.manifests.single_values import SECONDS_PER_DAY
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
 
@@ -223,11 +223,11 @@ def _compute_prefix_upper(values: pa.Array, width: int) -> pa.Array:
 def _compute_next_texts(values: pa.StringArray) -> pa.StringArray:
     """Return the successor of each string's prefix. Distinct strings are as many as partitions, mostly fewer."""
     encoded = pc.dictionary_encode(values)
-    after = [None if each is None else successor_of_prefix(each) for each in encoded.dictionary.to_pylist()]
+    after = [None if each is None else find_successor_of_prefix(each) for each in encoded.dictionary.to_pylist()]
     return pa.array(after, values.type).take(encoded.indices)
 
 
 def _compute_next_bytes(values: pa.BinaryArray) -> pa.BinaryArray:
     encoded = pc.dictionary_encode(values)
-    after = [None if each is None else successor_of_bytes(each) for each in encoded.dictionary.to_pylist()]
+    after = [None if each is None else find_successor_of_bytes(each) for each in encoded.dictionary.to_pylist()]
     return pa.array(after, values.type).take(encoded.indices)

@@ -21,7 +21,7 @@ from tamis.formats.iceberg.partitioning.specs import (
     resolve_filter,
 )
 from tamis.formats.iceberg.schema import arrow_schema
-from tamis.formats.source import absent_column_name
+from tamis.formats.source import format_absent_column
 from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
 from tamis.skipping.rewrite import Conjunct
 
@@ -93,8 +93,10 @@ class Layout:
 
     @cached_property
     def identity_columns(self) -> dict[str, Column]:
-        """The columns, also inside structs, that are identity-partitioned in some spec: by `absent_column_name`."""
-        return {absent_column_name(column.path): column for spec in self.specs.values() for _, column in spec.identity}
+        """The columns, also inside structs, that are identity-partitioned in some spec: by `format_absent_column`."""
+        return {
+            format_absent_column(column.path): column for spec in self.specs.values() for _, column in spec.identity
+        }
 
     @cached_property
     def former_columns(self) -> dict[str, pa.Field]:
@@ -154,6 +156,6 @@ class Request:
     def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:
         return {spec_id: project_conjuncts(self.predicate, spec) for spec_id, spec in self.layout.specs.items()}
 
-    def conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
+    def get_conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
         """Return the conjuncts of the filter, projected to the partition values of a spec."""
         return self._conjuncts[spec.spec_id]

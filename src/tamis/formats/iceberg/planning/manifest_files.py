@@ -33,7 +33,7 @@ from tamis.formats.iceberg.partitioning.partition_keys import PartitionTexts, en
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, Outcomes, Sizes
-from tamis.formats.source import IDENTITY_VALUES, absent_column_name, to_single_array
+from tamis.formats.source import IDENTITY_VALUES, format_absent_column, to_single_array
 from tamis.io.storage import Storage
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -41,7 +41,7 @@ from tamis.skipping.prune import ConjunctOutcome, prune
 MAX_FILES_PER_GROUP = 16 * 1024
 """The largest number of files in a group, unless one manifest has more: small arrays have a high overhead."""
 
-FORMER_VALUES = "former_values"
+FORMER_VALUES = "read_former_values"
 """Like `identity_values`, but of dropped columns: equality deletes may still compare them."""
 
 UNREADABLE = "unreadable"
@@ -151,7 +151,7 @@ class FilePruner:
 
     def _prune_entries(self, spec: Spec, given: PartitionedFiles) -> tuple[pa.Table, FileMetrics]:
         request = self._request
-        conjuncts = request.conjuncts(spec)
+        conjuncts = request.get_conjuncts(spec)
         files, typed = given.files, given.typed
         self._check_filter_values(spec, given)
         if "dropped_key" in self.schema.names:
@@ -237,7 +237,7 @@ class FilePruner:
         if IDENTITY_VALUES in self.schema.names:
             wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
             identity = {
-                absent_column_name(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
+                format_absent_column(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
                 for field, column in spec.identity
             }
             columns[UNREADABLE] = _describe_unreadable(spec, wrong, given.location, len(chosen))
@@ -356,8 +356,8 @@ class PartitionedFiles:
 
     @cached_property
     def former(self) -> Mapping[str, pa.StructArray]:
-        """The identity partition values of dropped columns: see `Spec.former_values`."""
-        each = [self._spec.former_values(own.partition, self.location) for _, own in self._parts]
+        """The identity partition values of dropped columns: see `Spec.read_former_values`."""
+        each = [self._spec.read_former_values(own.partition, self.location) for _, own in self._parts]
         return {
             column.name: pa.concat_arrays([own[column.name] for own in each])
             for _, column in self._spec.former_identity

@@ -308,7 +308,7 @@ def build_key_predicate(
         items = tuple(_to_literal(value) for value in ordered)
         return Call("=", (column, items[0])) if len(items) == 1 else Call("in", (column, *items))
     ranges = _split_into_ranges(ordered, tuning.max_key_ranges)
-    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in ranges))
+    return or_(*(_make_range_predicate(column, ordered[first], ordered[last]) for first, last in ranges))
 
 
 def build_bloom_filter(
@@ -350,7 +350,7 @@ def _to_literal(value: pa.Scalar) -> Literal:
     return Literal(to_physical_value(value), value.type)
 
 
-def _between(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
+def _make_range_predicate(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
     if first == last:
         return Call("=", (column, _to_literal(first)))
     return and_(Call(">=", (column, _to_literal(first))), Call("<=", (column, _to_literal(last))))
