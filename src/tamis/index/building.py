@@ -168,8 +168,8 @@ class _Build:
         rows = found.find_rows(files, self._root)
         if not self._store.has_parts(merged):
             return None
-        described = np.unique(rows[rows >= 0])
-        current = self._make_current(found, described, merged)
+        indexed = np.unique(rows[rows >= 0])
+        current = self._make_current(found, indexed, merged)
         if before is None or _differ(before, current):
             self._store.publish(current)
             if not self._store.has_parts(merged):

@@ -204,12 +204,12 @@ class EntryCollector:
         alike = group_similar_footers(footers)
         counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
         for column in self.spec.columns:
-            described = [
+            aggregated = [
                 collect_column_metadata(each, column.column, each[0].schema.find(column.path) or column.path)
                 for each in alike
             ]
             own = {
-                column.metadata_name(kind): _concatenate([each.get(name) for each in described], counts, data_type)
+                column.metadata_name(kind): _concatenate([each.get(name) for each in aggregated], counts, data_type)
                 for kind, name, data_type in _list_kinds(column.column)
             }
             found |= truncate_bounds(own, column)
@@ -457,9 +457,9 @@ def _read(
         }
         metadata = {named.get(name, name): array for name, array in pages.metadata.items()}
         count = len(metadata[ROW_COUNT.name])
-        described = FileAggregator(np.array([count])).aggregate(metadata, (column,))
-        if column.metadata_name("lower") in described:
-            found[each.position, column] = truncate_bounds(described, column)
+        aggregated = FileAggregator(np.array([count])).aggregate(metadata, (column,))
+        if column.metadata_name("lower") in aggregated:
+            found[each.position, column] = truncate_bounds(aggregated, column)
     return found
 
 

@@ -104,7 +104,7 @@ def inspect(
         if svg == STDOUT:
             write(chart)
             return
-        check_no_overwrite(found.place, svg, "--svg")
+        check_no_overwrite(found.location, svg, "--svg")
         with open_new_file(svg, "--svg") as target, explain_write_errors(f"'{svg}'"):
             write_all(target, chart)
     if as_json:
@@ -242,7 +242,7 @@ def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ..
 def _describe_file(found: FileInspection) -> list[str]:
     groups = found.row_groups.num_rows
     lines = [
-        f"{found.place}: {found.rows:,} rows in {_format_count(groups, 'row group')}, {format_bytes(found.size)}",
+        f"{found.location}: {found.rows:,} rows in {_format_count(groups, 'row group')}, {format_bytes(found.size)}",
         f"written by {found.created_by or 'an unknown writer'}, format {found.format_version}, "
         f"footer of {format_bytes(found.footer_size)}",
     ]

@@ -240,9 +240,9 @@ class NativeScan:
         known = functions.broadcast(self._spark.createDataFrame(small, spark_schema(nullable)))
         keyed = frame.select(*own, self._make_file_key(frame).alias(key_of_row))
         joined = keyed.join(known, functions.col(quote_name(key_of_row)) == functions.col(quote_name(key)), "left")
-        unmatched = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
+        unplanned = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
         is_matched = functions.when(functions.col(quote_name(is_known)), functions.lit(True)).otherwise(
-            unmatched.cast("boolean")
+            unplanned.cast("boolean")
         )
         of_files = [functions.col(quote_name(name)) for name in keyed.columns if name != key_of_row]
         found = [

@@ -104,8 +104,8 @@ class PostgreSQLDatabase:
             found = self._find_tables(name, operand)
             if found:
                 schema, table, oid = found[0]
-                described = self._fetch_rows(_COLUMNS.format(oid=int(oid)))
-                return DatabaseTable(schema, table, tuple(self._make_column(*each) for each in described))
+                rows = self._fetch_rows(_COLUMNS.format(oid=int(oid)))
+                return DatabaseTable(schema, table, tuple(self._make_column(*each) for each in rows))
         return None
 
     def list_tables(self) -> list[str]:

@@ -164,13 +164,13 @@ def footer_from_bytes(content: bytes, location: str) -> Footer:
     """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages."""
     metadata = _parse(content, location)
     schema = get_file_schema(metadata, location)
-    validated, places = validate_footer(content, schema.types, f"'{location}'")
+    validated, positions = validate_footer(content, schema.types, f"'{location}'")
     metadata = metadata if validated is content else _parse(validated, location)
     # One column of each row group is enough to detect a wrong number of rows; others are checked when read.
     leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
     for number in range(metadata.num_row_groups if schema.types else 0):
         check_value_count(metadata, schema, number, leaf, location)
-    return Footer(content, metadata, schema, row_group_positions=places)
+    return Footer(content, metadata, schema, row_group_positions=positions)
 
 
 def check_value_count(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:

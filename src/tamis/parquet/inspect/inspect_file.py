@@ -160,7 +160,7 @@ class ColumnInspection:
 class FileInspection:
     """A file, and those of its columns that were requested."""
 
-    place: str
+    location: str
     size: int
     rows: int
     created_by: str | None
@@ -176,7 +176,7 @@ class FileInspection:
     def facts(self) -> dict[str, Any]:
         """The properties of the file as a whole."""
         return {
-            "file": self.place,
+            "file": self.location,
             "size": self.size,
             "rows": self.rows,
             "created_by": self.created_by,
@@ -268,7 +268,7 @@ def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspecti
     rows = source.map.rows
     sizes = [max(0, metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups)]
     return FileInspection(
-        place=source.location,
+        location=source.location,
         size=source.size,
         rows=int(rows.sum()),
         created_by=None if source.created_by is None else source.created_by.decode(errors="replace"),

@@ -23,8 +23,8 @@ class ColumnIds:
     def allocate(self, wanted: str) -> str:
         """Return the name, with a number if it is in use.
 
-        >>> symbols = ColumnIds()
-        >>> symbols.allocate("total"), symbols.allocate("Total"), symbols.allocate("total")
+        >>> ids = ColumnIds()
+        >>> ids.allocate("total"), ids.allocate("Total"), ids.allocate("total")
         ('total', 'Total_2', 'total_3')
         """
         name, number = wanted, 1

@@ -72,19 +72,20 @@ def protect_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Nod
     """Return a scan with a policy that is bound to the columns of its handle."""
     visible = dict(zip(schema.names, (output.name for output in scan.columns), strict=True))
     # Names for raw columns that no column of the table has.
-    symbols_of_plan = ColumnIds(visible.values())
+    column_ids = ColumnIds(visible.values())
     raw = {
-        name: symbols_of_plan.allocate(f"{symbol} (raw)") if name in policy.masks else symbol
-        for name, symbol in visible.items()
+        name: column_ids.allocate(f"{column_id} (raw)") if name in policy.masks else column_id
+        for name, column_id in visible.items()
     }
-    symbols: dict[str, Expr] = {name: Column((raw[name],), type=schema.field(name).type) for name in schema.names}
+    raw_columns: dict[str, Expr] = {name: Column((raw[name],), type=schema.field(name).type) for name in schema.names}
     columns = tuple(replace(output, name=raw[name]) for name, output in zip(schema.names, scan.columns, strict=True))
     node: Node = replace(scan, columns=columns, is_protected=True)
     if policy.rows != TRUE:
-        node = Filter(node, substitute(policy.rows, symbols), protects=True)
+        node = Filter(node, substitute(policy.rows, raw_columns), protects=True)
     if policy.masks:
         outputs = (
-            Named(visible[name], substitute(policy.masks.get(name, Column((name,))), symbols)) for name in schema.names
+            Named(visible[name], substitute(policy.masks.get(name, Column((name,))), raw_columns))
+            for name in schema.names
         )
         node = Project(node, tuple(outputs), protects=True)
     return node

@@ -112,8 +112,8 @@ class _TopRowsReader:
         row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
         run.add_level(row_groups.report)
         units = row_groups.units
-        described = row_groups.metadata
-        metadata = {name: described.column(name) for name in described.schema.names}
+        batch = row_groups.metadata
+        metadata = {name: batch.column(name) for name in batch.schema.names}
         known = MetadataAnswers(pa.array(units.row_count), metadata, self._find_constants(listing, units.file))
         bounds = UnitPositions.from_metadata(self._order, known)
         narrowed, below = self._slice_planner.plan_pages(listing.files, row_groups)

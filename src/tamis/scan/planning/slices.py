@@ -349,8 +349,8 @@ class PageLevels:
             if path[0] not in self.partition_columns and (found := schema.find(path)) is not None
         ]
         units, metadata = row_groups.units.take(own), row_groups.metadata
-        described = metadata if len(own) == metadata.num_rows else metadata.take(pa.array(own))
-        before = Remaining.from_row_groups(units.row_group.tolist(), described, row_groups.residual[own])
+        units_metadata = metadata if len(own) == metadata.num_rows else metadata.take(pa.array(own))
+        before = Remaining.from_row_groups(units.row_group.tolist(), units_metadata, row_groups.residual[own])
         sizes = dict(zip(units.row_group.tolist(), units.bytes.tolist(), strict=True))
         with source.open() as opened:
             narrower = RowRangePruner(source, opened, self.given, schema.find_leaves_at(paths), names, sizes)

@@ -257,7 +257,7 @@ class TaskReader:
         ranges = [
             found
             for task in tasks
-            for found in find_chunk_ranges(footer.metadata, task.row_group, leaves, size=first.size, place=location)
+            for found in find_chunk_ranges(footer.metadata, task.row_group, leaves, size=first.size, location=location)
         ]
         whole = first.content or content
         if whole is not None:

@@ -76,7 +76,7 @@ MACROS = FUNCTIONS | {
         "ELSE round_even(x, n) END",
     ),
     "round_single": (("x", "n"), "round(x, n)"),
-    "piece": (
+    "concat_operand": (
         ("x",),
         "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'BLOB', 'TIMESTAMP WITH TIME ZONE') "
         "THEN error('write the text of a float, a timestamp or bytes with CAST AS STRING') ELSE x END",

@@ -193,7 +193,7 @@ def _build_operand(node: exp.Expr, *, is_text: bool) -> exp.Expr:
         return node
     if not is_text:
         # The value may be a list: the types of columns are not known here.
-        return call_macro("piece", node)
+        return call_macro("concat_operand", node)
     return call_macro("plain_string" if isinstance(node, exp.Column) else "string", node)
 
 

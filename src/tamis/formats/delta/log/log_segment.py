@@ -122,7 +122,7 @@ class LogListing:
 
     @property
     def oldest(self) -> int | None:
-        """The oldest version that can be loaded, judged by file names."""
+        """The oldest version that can be loaded, according to the names of log files."""
         starts = [checkpoint.version for checkpoint in self.checkpoints]
         if len(self.versions) and self.versions[0] == 0:
             starts.append(0)

@@ -13,7 +13,7 @@ side are adjacent: data files by partition and path for position deletes, equali
 number for data files. Two binary searches find the range, so the work is proportional to the number of matches.
 
 Matches may be many: an upsert stream writes an equality delete with each commit, which applies to all earlier files. So
-a pair is an index of four bytes, and each delete is described only once.
+a pair is an index of four bytes, and each delete is stored only once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DELETE = pa.struct(
 """A delete in a file listing. `offset` and `length` locate the blob of a deletion vector."""
 
 DELETES = pa.list_(pa.dictionary(pa.int32(), DELETE))
-"""The deletes of a data file, dictionary-encoded: each delete is described once for all files."""
+"""The deletes of a data file, dictionary-encoded: each delete is stored once for all files."""
 
 MAX_PAIRS_AT_ONCE = 4 * 1024 * 1024
 """The largest number of pairs of a data file and a delete that are processed at a time."""

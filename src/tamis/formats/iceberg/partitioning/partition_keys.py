@@ -111,9 +111,9 @@ class PartitionTexts:
 
 
 def _find_first_indices(codes: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    places = np.zeros(count, np.int64)
-    places[codes[::-1]] = np.arange(len(codes))[::-1]
-    return places
+    positions = np.zeros(count, np.int64)
+    positions[codes[::-1]] = np.arange(len(codes))[::-1]
+    return positions
 
 
 def _format_values(field: PartitionField, values: pa.Array | None, rows: np.ndarray[Any, Any]) -> list[str | None]:

@@ -47,7 +47,7 @@ FORMER_VALUES = "read_former_values"
 UNREADABLE = "unreadable"
 """The columns of a file whose partition value is invalid for their type: see `FileListing.unreadable`."""
 
-DESCRIBED = "described:"
+STATISTICS_PREFIX = "statistics:"
 """The prefix of columns with statistics that are returned with files on request."""
 
 Bits = npt.NDArray[np.bool_]
@@ -135,14 +135,14 @@ class FilePruner:
     @property
     def _needs_nan_counts(self) -> bool:
         """Whether NaN counts are read: only floats have them, and they are rarely needed."""
-        of_filter = (*self._request.tested.values(), *self._request.described_ids.values())
+        of_filter = (*self._request.tested.values(), *self._request.statistics_ids.values())
         return bool(self._more) or any(each.type is None or pa.types.is_floating(each.type) for each in of_filter)
 
     def prune(self, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
         """Return the kept files of a group of manifests, and the metrics of all its files."""
         spec = get_spec(self._request.layout.specs, group[0].spec_id, f"'{storage.format_path(group[0].path)}'")
         tested = self._request.tested if self._request.by_statistics else ()
-        wanted = (*self._more, *tested, *self._request.described_ids)
+        wanted = (*self._more, *tested, *self._request.statistics_ids)
         entries = [read_entries(storage, each, wanted, with_nans=self._needs_nan_counts) for each in group]
         tuples = join_entries(spec, entries, storage.format_path(group[0].path))
         _check_data_files(tuples.files, storage.format_path(group[0].path))
@@ -189,10 +189,10 @@ class FilePruner:
             files = files.filter(pruned.selection)
         metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
         found = self._describe_files(spec, files, given, chosen, matched)
-        if self._request.described:
+        if self._request.statistics_columns:
             rows = to_single_array(files["record_count"])
-            for name, values in compute_statistics_bounds(files, self._request.described_ids, rows).items():
-                found = found.append_column(DESCRIBED + name, values)
+            for name, values in compute_statistics_bounds(files, self._request.statistics_ids, rows).items():
+                found = found.append_column(STATISTICS_PREFIX + name, values)
         return found, metrics
 
     def _apply_partition_filter(
