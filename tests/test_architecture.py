@@ -74,6 +74,26 @@ def test_nothing_imports_upwards() -> None:
     assert not wrong
 
 
+PAGE = (Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_layers_in_their_order() -> None:
+    rows = PAGE.partition("| package | what it holds |")[2].partition("\n\n")[0].splitlines()[2:]
+    names = [re.findall(r"`(\w+)(?:\.py|/)`", row.split("|")[1]) for row in rows]
+    assert tuple(name for row in names for name in row) == LAYERS
+
+
+def test_the_page_has_every_job() -> None:
+    jobs = {
+        path.relative_to(SOURCE).as_posix()
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and re.match(r"'tamis\.[\w.]+:\w+'$", ast.unparse(node.value))
+    }
+    listed = re.findall(r"^\| `([\w/]+\.py)` \|", PAGE.partition("| job |")[2].partition("\n\n")[0], re.MULTILINE)
+    assert set(listed) == jobs
+
+
 # --- Formats ----------------------------------------------------------------------------------------------------------
 
 FORMATS = {"delta", "iceberg", "hive"}

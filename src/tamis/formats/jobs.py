@@ -7,8 +7,8 @@ A function is found by name and all its inputs are data, so that only JSON and A
         …
         yield pa.record_batch({"rows": [rows]})
 
-    job = Job("tamis.formats.example:count_rows", storage_arguments(storage), SCHEMA, "count rows of orders@17")
-    for number, batch in engine.run(job, [Item.of_json({"path": path}, size) for path, size in files]):
+    job = Job("tamis.formats.example:count_rows", storage_to_arguments(storage), SCHEMA, "count rows of orders@17")
+    for number, batch in engine.run(job, [Item.from_json({"path": path}, size) for path, size in files]):
         …
 
 An engine applies the function to the items. The caller gets the exceptions that the function raises.
