@@ -242,7 +242,7 @@ _OTHER_NAMES = {
     "engine": ("on", "spark"),
     "location": ("to", "path", "place"),
 }
-"""What other libraries, and earlier versions, call an argument."""
+"""The names that other libraries, and earlier versions, have for an argument."""
 
 
 def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:

@@ -149,7 +149,7 @@ class Session(_Answering[Answer]):
     ) -> Table | ProtectedTable:
         """Open a table, with the arguments of `tamis.open`. Policies of the session apply to it.
 
-        `storage_options` and `tuning` are those of the session where none are given.
+        `storage_options` and `tuning` are by default those of the session.
         """
         open_table = partial(
             self._open_source,
@@ -318,7 +318,7 @@ class Session(_Answering[Answer]):
         return cast(Answer, Query(found))
 
     def _run_as_written(self, query: str) -> Any:
-        """Return Spark's DataFrame for a query with unsupported syntax; None where Spark does not accept it either."""
+        """Return Spark's DataFrame for a query with unsupported syntax; None if Spark does not accept it either."""
         from tamis.engines.spark.queries import build_text_frame
 
         def find_frame(name: str) -> Any:

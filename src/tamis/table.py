@@ -261,7 +261,7 @@ def open_table(
     a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
     `catalog`: one of pyiceberg's, or the properties or the name of one. If an Iceberg table was moved, its files are
     looked up below the new location; with `relocate=False` it is an error. `allow_outside` allows files outside of the
-    table's folder, where its log, its metadata or a symbolic link names them.
+    table's folder that its log, its metadata or a symbolic link refers to.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
     The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and has

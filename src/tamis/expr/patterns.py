@@ -79,7 +79,7 @@ def parse_like(pattern: str, escape: str = DEFAULT_ESCAPE) -> LikePattern:
 
 
 def find_successor_of_prefix(prefix: str) -> str | None:
-    """Return the smallest text above all texts that start with the prefix, or None if there is none.
+    """Return the smallest text above all texts that start with the prefix, or None if no text is above them.
 
     >>> find_successor_of_prefix("ab"), find_successor_of_prefix("a\\U0010ffff")
     ('ac', 'b')
@@ -97,7 +97,7 @@ def find_successor_of_prefix(prefix: str) -> str | None:
 
 
 def find_successor_of_bytes(prefix: bytes) -> bytes | None:
-    """Return the smallest bytes above all bytes that start with the prefix, or None if there are none.
+    """Return the smallest bytes above all bytes that start with the prefix, or None if no bytes are above them.
 
     >>> find_successor_of_bytes(b"a\\xff"), find_successor_of_bytes(b"\\xff")
     (b'b', None)

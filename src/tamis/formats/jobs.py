@@ -216,10 +216,9 @@ footer."""
 class Planning:
     """An engine for plans, and when to use it. One rule covers all metadata that a plan reads.
 
-    Checkpoint parts, directories and footers are read in executors where `mode` is `spark`, or where it is `auto` and
-    there are at least `spark_planning_min_parts` units of work with `spark_planning_min_bytes` together, thresholds of
-    the storage's `Tuning`. A checkpoint part is one unit of work; directories and footers are read some hundreds at a
-    time.
+    Executors read checkpoint parts, directories and footers if `mode` is `spark`. With `auto` they do so if there are
+    at least `spark_planning_min_parts` units of work with `spark_planning_min_bytes` together (see `Tuning`). A
+    checkpoint part is one unit of work; directories and footers are read some hundreds at a time.
     """
 
     engine: Engine

@@ -28,7 +28,7 @@ FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 
 class FindIndex(Protocol):
-    """Finds the statistics index of a table; None where it has none."""
+    """Finds the statistics index of a table; None if it has none."""
 
     def __call__(
         self,

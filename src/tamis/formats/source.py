@@ -46,7 +46,7 @@ def has_versions(table_format: str) -> bool:
 
 
 def has_schemas_of_files(table_format: str) -> bool:
-    """Return whether tables of a format have no schema of their own, so that each file may have another one."""
+    """Return whether a format records no schema, so that each file may have another one."""
     return table_format == "hive"
 
 
@@ -70,9 +70,9 @@ class FileListing:
     partitions: pa.Table
     levels: tuple[LevelReport, ...]
     rows: pa.Array | None = None
-    """How many rows each file has after deletes, null where unknown; None where it was not requested."""
+    """How many rows each file has after deletes, null where unknown; None if it was not requested."""
     fully_matched: npt.NDArray[np.bool_] | None = None
-    """Whether a file is fully matched: every row satisfies the filter. None where unknown."""
+    """Whether a file is fully matched: every row satisfies the filter. None if unknown."""
     unreadable: Mapping[str, TableError] = field(default_factory=dict)
     """Partition columns with a value that their type cannot represent, with the error. They are not in `partitions`."""
 
@@ -188,13 +188,13 @@ class FileIndex(Protocol):
         ...
 
     def find_schema(self, file: FileEntry) -> pa.Schema | None:
-        """Return the schema of a file, if the index has it as the footer does; None where the footer must be read."""
+        """Return the schema of a file, if the index has it as the footer does; None if the footer must be read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSupport:
-    """What a statistics index needs to know of a table."""
+    """The properties of a table that its statistics index depends on."""
 
     refusal: str | None = None
     """The reason why the table has no index, for an error message; None if it may have one."""
@@ -242,7 +242,7 @@ class TableSource(Protocol):
 
     @property
     def index_support(self) -> IndexSupport:
-        """What an index needs to know of the table; also of a table without one."""
+        """The properties of the table that its index depends on; also of a table without one."""
         ...
 
     @property
@@ -255,7 +255,7 @@ class TableSource(Protocol):
     ) -> FileListing:
         """List the files that may hold a matching row. With a `limit`, files with that many matching rows are enough.
 
-        With `with_rows` the listing has the row counts of files, where the format knows them.
+        With `with_rows` the listing has the row counts of files, if the format records them.
         """
         ...
 
@@ -264,7 +264,7 @@ class TableSource(Protocol):
         ...
 
     def refresh(self) -> TableSource:
-        """Return the table as it is now, at its newest version; itself where the format knows of no change."""
+        """Return the table as it is now, at its newest version; the same object if the format sees no change."""
         ...
 
     def read_deleted_rows(
@@ -287,7 +287,7 @@ class HasFileStatistics(Protocol):
         """List files as `list_files` does with rows, and with the format's statistics of columns in each file.
 
         The statistics are further columns of `files`, in the layout of `tamis.skipping.metadata`. They are about all
-        `num_records` rows of a file, deleted ones included. What is unknown is null, or has no column.
+        `num_records` rows of a file, deleted ones included. Unknown statistics are null, or have no column.
         """
         ...
 
@@ -420,7 +420,7 @@ class Sizes:
 
 
 def sum_rows(rows: pa.Array) -> int | None:
-    """Return the sum of row counts; None where one of them is unknown."""
+    """Return the sum of row counts; None if one of them is unknown."""
     return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 

@@ -126,7 +126,7 @@ class Entries:
         return found
 
     def read_schemas(self) -> tuple[Rows, list[pa.Schema | None]]:
-        """Return the schema number of each entry, and the distinct schemas; None for one that is not recorded."""
+        """Return the schema number of each entry, and the distinct schemas; None if it is not recorded."""
         with self._lock:
             if self._schemas is None:
                 self.load({SCHEMA: pa.int32()})
@@ -150,7 +150,7 @@ class Entries:
             return []
 
     def read_filters(self, name: str, rows: Rows) -> list[pa.Buffer | None]:
-        """Return the Bloom filters of entries; None for those without one."""
+        """Return the Bloom filters of entries; None for files without one."""
         groups, within = self._locate(rows)
         columns = self._read_columns(name, groups)
         found: list[pa.Buffer | None] = []

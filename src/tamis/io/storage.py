@@ -200,7 +200,7 @@ class Storage:
 
 
 def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
-    """Return the storage for a path or URI. Whether it exists is found when it is first listed or read.
+    """Return the storage for a path or URI. The first listing or read finds out whether it exists.
 
     >>> storage = open_storage("s3://bucket/table/", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
     >>> storage.root, storage.uri, storage.is_local

@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LOCAL_SOLO_SECONDS = 0.01
-"""The seconds to work alone on items that mostly take no time, such as reads from local files."""
+"""One thread works alone for this many seconds, because most items (reads from local files) take no time."""
 
 POOL_SIZE = 64
 """The maximum number of threads in one process, for any number of concurrent calls."""

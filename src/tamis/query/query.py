@@ -117,7 +117,7 @@ class CompiledQuery:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns; None where the engine decides them."""
+        """The names of the columns; None if the engine decides them."""
         return self._planned.names
 
     @cached_property
@@ -195,7 +195,7 @@ class CompiledQuery:
     def make_rejection_error(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
         """Return the error for a query that an engine does not accept, in terms of the query.
 
-        `otherwise` makes the error where only the engine's own message is known.
+        `otherwise` makes the error if only the engine's own message is known.
         """
         return query_engine().explain_rejection(self._tree, self._tables, self._planned.binder_errors, error, otherwise)
 

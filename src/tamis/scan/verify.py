@@ -31,7 +31,8 @@ from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.scan import LazyScan, Scan
 
 MAX_LEVELS_FOR_ALL_SUBSETS = 7
-"""With more levels than this (more than 128 runs), only subsets of none, one, all but one, and all levels run."""
+"""With more levels than this (more than 128 runs), only the subsets with no level, one level, all but one, and all
+levels run."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Questions about the values of one column, for Bloom filters and dictionaries, which know more than bounds.
+"""Questions about the values of one column, for Bloom filters and dictionaries, which answer more than bounds.
 
 Bounds answer a predicate atom by atom. A dictionary has the *set* of a column's values in a unit and can answer any
 predicate on that column; a Bloom filter can prove that none of some values is in the set. Both answer the same
@@ -103,7 +103,7 @@ class Question:
         return Evaluator(transform(self.predicate, lambda node: given if node == self.column else node))
 
     def evaluate_values(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
-        """Return whether the predicate is TRUE, FALSE, NULL for some of the values, which have the column's type.
+        """Return whether the predicate is TRUE, FALSE or NULL for some of the values, which have the column's type.
 
         None if the evaluation fails for a value, because that value may be in no row.
         """

@@ -34,7 +34,7 @@ AUTO, SPARK, ARROW = "auto", "spark", "arrow"
 READERS = (AUTO, SPARK, ARROW)
 
 SAMPLED = 8
-"""The page indexes of this many files are read first, to decide whether to read those of all others."""
+"""The page indexes of this many files are read first, to decide whether to read the page indexes of all files."""
 
 
 class Planner(Protocol):

@@ -4,8 +4,8 @@ The rewritten predicate that Arrow evaluates over a batch becomes a Column over 
 evaluates it where the metadata is. `predicate_evaluator` sends a batch to Spark and back, for tests and for few units;
 `keeps` returns the Column for a cached DataFrame.
 
-A batch evaluator returns exactly what Arrow returns. Where Spark's expressions differ (`upper`, strings as dates,
-timestamps in nanoseconds), the executors evaluate with Arrow's kernels.
+A batch evaluator returns exactly what Arrow returns. If Spark's expressions differ (`upper`, strings as dates,
+timestamps in nanoseconds), the executors use Arrow's kernels.
 """
 
 from __future__ import annotations

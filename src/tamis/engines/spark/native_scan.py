@@ -1,7 +1,7 @@
 """Native scans: Spark's own Parquet reader reads an exact list of files, below the filter and the partition values.
 
 That reader skips row groups and pages in the JVM, and is the fastest one for files that match the table's schema.
-`tamis.engines.spark.native_scan` decides which files do, and finds their physical column names;
+The second part of this module decides which files do, and finds their physical column names;
 `tamis.engines.spark.worker` reads all others.
 """
 

@@ -38,7 +38,7 @@ Step = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector]) -> Any | None:
-    """Return the visible rows of a protected scan as a lazy DataFrame; None where the driver has to read them."""
+    """Return the visible rows of a protected scan as a lazy DataFrame; None if the driver has to read them."""
     steps: list[Filter | Project] = []
     below = node
     while isinstance(below, Filter | Project):

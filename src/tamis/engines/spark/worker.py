@@ -1,8 +1,8 @@
 """The code that runs in Spark's executors: a job over the items of a task, which returns results as rows of bytes.
 
 Spark imports `JobRunner` by name; it carries the name of the job's function and JSON arguments, never code. Each result
-is a row with an Arrow batch as bytes, so that types arrive which Spark does not support. A Tamis error is a row too:
-otherwise Spark would report a failed task, retry it, and wrap the error in a Java stack trace.
+is a row with an Arrow batch as bytes, so results may have types that Spark does not support. A Tamis error is a row
+too: otherwise Spark would report a failed task, retry it, and wrap the error in a Java stack trace.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from tamis.types import decimal_digits, integer_range, is_number, is_text, type_
 Value: TypeAlias = "pa.Array | pa.Scalar"
 Kernel: TypeAlias = "Callable[[Call, list[Value]], Value]"
 
-# An element of an array, because pa.scalar imports pandas, which would slow down the import of this module.
+# This is an element of an array, because `pa.scalar` imports pandas, and that would slow down the import of this
+# module.
 _UNKNOWN = pa.nulls(1, pa.bool_())[0]
 
 _NULLS = (pa.NullArray, pa.NullScalar)

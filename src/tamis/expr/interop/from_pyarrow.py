@@ -124,7 +124,7 @@ def _rename(function: str) -> Callable[[_OpenCall], Expr]:
 
 
 def _translate_strict(function: str) -> Callable[[_OpenCall], Expr]:
-    """Translate pyarrow's `and` or `or`, which, unlike `…_kleene`, are NULL as soon as an argument is."""
+    """Translate pyarrow's `and` or `or`. Unlike `…_kleene`, they are NULL as soon as an argument is NULL."""
 
     def translate(call: _OpenCall) -> Expr:
         is_unknown = or_(*(Call("is_null", (arg,)) for arg in call.args))

@@ -1,4 +1,4 @@
-"""Translation of PySpark Columns: those of classic sessions, which live in Spark's JVM, and those of Spark Connect.
+"""Translation of PySpark Columns, of classic sessions (they live in Spark's JVM) and of Spark Connect.
 
 Both kinds of Columns are trees of unresolved names, literals, casts, CASE and functions by name. PySpark has no public
 API for either: the classic ones are read through Py4J (`_jc.node()`), those of Connect as Python objects (`_expr`).

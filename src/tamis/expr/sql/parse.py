@@ -378,7 +378,7 @@ def _convert_interval(node: exp.Expr) -> Expr:
 
 
 def _to_interval_literal(interval: IntervalLiteral, node: exp.Expr) -> Expr:
-    """Return the literal, or the unchanged text where a value without its fields would have another type.
+    """Return the literal, or the unchanged text if a value without its fields would have another type.
 
     A date plus `INTERVAL '1 00' DAY TO HOUR` is a timestamp; a date plus one day is a date.
     """

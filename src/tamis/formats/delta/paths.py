@@ -1,9 +1,9 @@
 """Resolution of paths in a Delta log: relative to the table's directory, or absolute URIs.
 
 Paths in a log are URIs, percent-encoded once: `a%2525b` is the file `a%25b`. They are decoded before every check, so
-that `%2e%2e` is `..`, which no writer writes and which is rejected. A file outside the table's directory is read only
-where the log gives its absolute path and the caller allows it: otherwise anyone who can write to the log could make a
-reader read any file that the reader has access to.
+`%2e%2e` is `..`. No writer writes it, and it is rejected. A file outside the table's directory is read only where the
+log gives its absolute path and the caller allows it: otherwise anyone who can write to the log could make a reader read
+any file that the reader has access to.
 """
 
 from __future__ import annotations

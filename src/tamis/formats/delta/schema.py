@@ -488,7 +488,7 @@ _NON_COMPARING = frozenset(("is_null", "is_not_null", "length"))
 
 
 def check_collations(filter: Expr, metadata: TableMetadata) -> None:
-    """Raise UnsupportedFeature where a filter compares strings with a collation or derives other strings from them.
+    """Raise UnsupportedFeature if a filter compares strings with a collation, or derives other strings from them.
 
     The filter is bound and not yet simplified.
     """
@@ -519,6 +519,6 @@ def _is_non_comparing(node: Expr) -> bool:
 
 
 def _find_collation(column: Column, metadata: TableMetadata) -> str | None:
-    """Return the collation of a column, or of a string nested in it; None where there is none."""
+    """Return the collation of a column, or of a string nested in it; None if there is none."""
     inside = (name for path, name in metadata.collations.items() if path[: len(column.path)] == column.path)
     return next(inside, None)

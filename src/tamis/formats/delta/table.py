@@ -215,7 +215,7 @@ class DeltaTable:
 
 
 _CHANGING_FEATURES = ("typeWidening", "variant")
-"""Prefixes of the reader features under which files may store columns in other types than the schema has."""
+"""Prefixes of the reader features that allow files to store columns in other types than the schema's."""
 
 
 def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:

@@ -98,8 +98,8 @@ class HiveLayout:
     ) -> HiveLayout:
         """Find the partition columns from the first branch with a file, and their types from more directory names.
 
-        Where every type is declared, only that branch is listed. Other types are inferred from all names of their level
-        if these take few listings (`Tuning.inference_listings`), else from a sample of them.
+        If every type is declared, only that branch is listed. Other types are inferred from all names of a level, or
+        from a sample of them if all would take more than `Tuning.inference_listings` listings.
         """
         tree = DirectoryTree(storage, planning)
         if not storage.is_local and storage.root.endswith(FILE_SUFFIXES):

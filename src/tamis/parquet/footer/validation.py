@@ -1,4 +1,4 @@
-"""Validation of footers before pyarrow's accessors read them, because those cannot report an error.
+"""Validation of footers before pyarrow's accessors read them, because the accessors cannot report an error.
 
 `FileMetaData.row_group(i).column(j)` and `.statistics` abort the whole process (`std::terminate`) if the C++ code below
 throws, and read out of bounds if a row group disagrees with the schema. So the bytes are walked once:

@@ -280,7 +280,7 @@ def make_page_metadata(
 ) -> dict[str, pa.Array]:
     """Return the metadata of a chunk's pages, one row each, with the names of `tamis.skipping.metadata`.
 
-    `column` is the table's, with the table's type. `is_ordered` tells whether the footer has a supported column order
+    `column` is the table's, with the table's type. `is_ordered` says whether the footer has a supported column order
     for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
     """
     return make_pages_metadata([(index, pages)], column, leaf, trust_bytes=trust_bytes, is_ordered=is_ordered)

@@ -103,7 +103,7 @@ def _spread_metadata(column: ColumnPages, starts: Rows, ends: Rows, row_count: i
 
 
 def _count_in_parts(counts: pa.Array, is_whole: npt.NDArray[np.bool_], page_rows: Rows, rows: Rows) -> pa.Array:
-    """Return the counts for parts of pages: none or all rows if that is true for the page, else unknown."""
+    """Return the counts for parts of pages: no row or all rows if that is true for the page, else unknown."""
     part_counts = pc.case_when(
         pc.make_struct(pc.equal(counts, 0), pc.equal(counts, pa.array(page_rows))),
         pa.scalar(0, types.LONG),

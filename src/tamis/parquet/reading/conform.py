@@ -31,7 +31,7 @@ def conform_batch(
 ) -> pa.RecordBatch:
     """Return the batch with exactly the columns of a schema.
 
-    A column comes from the constants, else from the file, else from the defaults of `names`, else it is NULL. With
+    A column comes from the constants, else from the file, else from the defaults of `names`. Else it is NULL. With
     `names`, the batch already has the table's column names.
     """
     inside = _nested_constants(constants)

@@ -95,7 +95,7 @@ def read_row_group(
 ) -> Iterator[pa.RecordBatch]:
     """Yield some columns of a row group of a file with metadata. The rows of each batch do not depend on the columns.
 
-    `content` is the whole file, where it is in memory.
+    `content` is the whole file if it is in memory.
     """
     location = storage.format_path(path)
     leaves = find_leaf_indices(footer.schema.arrow, columns)

@@ -105,7 +105,7 @@ def _policy_from_connector(connector: Connector, scan: TableScan, principal: str
 
 
 def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: str | None) -> BoundPolicy:
-    """Bind a policy to the columns of a table. Raise AccessDenied where it is not valid for them."""
+    """Bind a policy to the columns of a table. Raise AccessDenied if the policy is not valid for the columns."""
     try:
         rows = _bind(policy.rows, schema, principal)
         masks = {}

@@ -76,9 +76,9 @@ class Policies:
     def find_policy(
         self, names: Sequence[str], principal: str | None, doubles: Sequence[Sequence[str]] = ()
     ) -> TablePolicy | None:
-        """Return the policy of a table with these names; None where all of it may be read. Otherwise deny.
+        """Return the policy of a table with these names; None if all of it may be read. Otherwise deny.
 
-        `doubles` are its names in other databases of the session that are the same database: policies for those names
+        `doubles` are its names in other databases of the session that are the same database: policies for these names
         apply too.
         """
         if principal is not None and (not isinstance(principal, str) or not principal):

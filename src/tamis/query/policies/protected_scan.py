@@ -85,7 +85,7 @@ class ProtectedScan(LazyScan):
         return self._schema
 
     def filter(self, where: object) -> ProtectedScan:
-        """Return a scan of those visible rows for which `where` is TRUE too."""
+        """Return this scan with one more filter."""
         return self._scan_again(self._request.filter(where))
 
     def select(self, *columns: Any) -> ProtectedScan:

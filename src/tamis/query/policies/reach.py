@@ -33,7 +33,7 @@ DENIED_FUNCTIONS = frozenset((
 
 
 def refuse_outside_access(text: str, tree: exp.Expr) -> None:
-    """Raise AccessDenied where a query, as text and as tree, names something that policies do not cover."""
+    """Raise AccessDenied if a query names something that policies do not cover. It is checked as text and as a tree."""
     _refuse_unquoted_names(text)
     for node in tree.find_all(exp.Table, exp.Lateral, exp.Anonymous):
         match node:

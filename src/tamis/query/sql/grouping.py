@@ -384,7 +384,7 @@ class _GroupingSets:
         return exp.Paren(this=found)
 
     def _is_in_call(self, node: exp.Expr) -> bool:
-        """Return whether a value is an argument of an aggregate function, so that it is over rows, not groups."""
+        """Return whether a value is inside an aggregate function: it is then computed for rows, not for groups."""
         parent = node.parent
         while parent is not None and parent is not self._select:
             if isinstance(parent, exp.Anonymous) and parent.name.lower() in AGGREGATES:

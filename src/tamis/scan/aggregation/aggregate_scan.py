@@ -96,7 +96,7 @@ class _Aggregator:
     # --- Files -----------------------------------------------------------------------------------------------------
 
     def _answer_files(self, listing: FileListing) -> FileListing:
-        """Return the files that the format's metadata cannot answer for, those with the best bounds first."""
+        """Return the files that the format's metadata cannot answer for, the best bounds first."""
         count = listing.files.num_rows
         if not count:
             return listing
@@ -243,7 +243,7 @@ class _Aggregator:
 
 
 def _read_constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
-    """Return the constant value of a column in each file, and where it is known."""
+    """Return the constant value of a column in each file, and a mask of the files in which it is known."""
     indices = pa.array(files)
     (name,) = key.path
     if name in listing.partitions.column_names:

@@ -157,7 +157,7 @@ class MetadataAnswers:
         return found
 
     def sort_best_first(self, measures: Sequence[Measure]) -> npt.NDArray[np.int64]:
-        """Return the units in an order in which those come first that may have the minimum or maximum of a measure."""
+        """Return the units in an order that starts with the units that may have the minimum or maximum of a measure."""
         ranks = np.full(len(self.rows), len(self.rows), np.int64)
         for measure in measures:
             assert measure.column is not None

@@ -57,7 +57,7 @@ class NativeScanColumns:
         return None if has_short_chunks(footer.metadata) else self.find_names(footer.schema, storage.format_path(path))
 
     def find_names(self, own: FileSchema, location: str) -> NamesInFile | None:
-        """Return the physical names of the columns in a file; None where another reader would return other values."""
+        """Return the physical names of the columns in a file; None if another reader would return other values."""
         if self.names is None:
             fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_timestamps_to_rebase(own, own)
             return tuple(self.schema.names) if fits else None

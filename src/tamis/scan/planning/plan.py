@@ -130,7 +130,7 @@ class ScanPlan:
 
     @cached_property
     def tasks(self) -> list[ScanTask]:
-        """The row groups to read; none where the plan stops at files."""
+        """The row groups to read; none if the plan stops at files."""
         return [] if self._planned is None else list(self._planned.tasks())
 
     @property

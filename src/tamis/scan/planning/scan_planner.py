@@ -32,7 +32,7 @@ MAX_LIMIT = 2**62
 
 
 def check_limit(limit: object) -> int | None:
-    """Return the limit of a scan; None for no limit, or for one that no table reaches."""
+    """Return the limit of a scan; None if there is no limit, or if no table has as many rows."""
     if limit is None:
         return None
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
@@ -81,7 +81,7 @@ class ScanPlanner:
         )  # fmt: skip
         self.projection: tuple[Path, ...] = resolve_projection(columns, source.schema, source.name)
         reject_unsupported_types(source.schema, [column.path for column in self.predicate.mentioned])
-        # Counters of its own, so that a report shows what this scan cost.
+        # The scan has its own counters, so that a report shows what this scan cost.
         self.storage = replace(source.storage, counters=IoCounters())
         self.reader = TaskReader(
             self.storage,
@@ -125,7 +125,7 @@ class ScanPlanner:
         return self.source.list_files(self.predicate, self.levels, self.limit)
 
     def list_with_rows(self) -> FileListing:
-        """List the files with their row counts, where the format knows them."""
+        """List the files with their row counts, if the format records them."""
         if self._given_listing is not None:
             return self._given_listing(True)
         return self.source.list_files(self.predicate, self.levels, self.limit, with_rows=True)
@@ -142,7 +142,7 @@ class ScanPlanner:
 
     @contextmanager
     def name_version_of_missing_file(self) -> Iterator[None]:
-        """Add the version of the table to the error for a file that is gone, where the table has versions."""
+        """Add the version of the table, if it has versions, to the error for a file that is gone."""
         try:
             yield
         except MissingFile as error:

@@ -4,7 +4,7 @@ Each step has a fixed cost, which many small row groups would pay many times. So
 opened once for all its row groups, what depends on a file's schema is computed once, and the rows of small row groups
 are coalesced before they are filtered.
 
-The last part, `PagedRowReader`, reads selected rows through pages, those of the filter's columns first.
+The last part, `PagedRowReader`, reads selected rows through pages, the pages of the filter's columns first.
 """
 
 from __future__ import annotations

@@ -473,7 +473,7 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
 
 
 def _check_argument_count(call: exp.Anonymous) -> str | None:
-    """Return a message if a call has more or fewer arguments than sqlglot, which translates it, accepts."""
+    """Return a message if a call has more or fewer arguments than sqlglot's translation accepts."""
     kind = exp.FUNCTION_BY_NAME.get(call.name.upper())
     given = len(call.expressions)
     if kind is None:

@@ -120,7 +120,7 @@ class EmbeddedPredicates:
         return self._remaining(pa.record_batch(columns | parts))
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise the errors that evaluation would raise for any values, such as that of an unknown function."""
+        """Raise the errors that do not depend on values, such as the error for an unknown function."""
         names = dict.fromkeys(column.path[0] for part in self._parts for column in find_columns(part))
         empty = {name: pa.array([], schema.field(name).type) for name in names}
         # A batch needs at least one column.
@@ -237,7 +237,7 @@ _NUMBER_OPERATORS = {"%": "spark_remainder", "div": "spark_whole_quotient"}
 
 
 def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """Use DuckDB's plain operator where the types of the operands are known and it computes what Spark's does."""
+    """Use DuckDB's plain operator if the types of the operands are known and it computes what Spark's operator does."""
     if not isinstance(node, Call):
         return node
     if node.function in _COMMON_TYPE_FUNCTIONS:

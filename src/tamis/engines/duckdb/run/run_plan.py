@@ -130,8 +130,8 @@ class RunningQuery:
     def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, beside: int) -> bool:
         """Register a leaf that has `beside` other leaves in the plan; return whether the engine materialised its rows.
 
-        A join of two leaves needs to know which is larger. A join of more also needs the distinct counts of columns,
-        which the engine has only for its own tables.
+        A join of two leaves needs to know which is larger. A join of more leaves also needs the distinct counts of
+        columns, and the engine has them only for its own tables.
         """
         relation = _make_relation(leaf, connectors, self._failures)
         rows = _estimate_rows(leaf, connectors) if beside else None
@@ -304,7 +304,7 @@ class _Engine:
 
 
 MAX_ENGINES = 4
-"""The number of cached engines: a new one takes some thirty milliseconds, which matters to a query of a hundred."""
+"""The number of cached engines: a new one takes about 30 ms, much for a query of 100 ms."""
 
 _engines: OrderedDict[tuple[int, tuple[str, ...]], _Engine] = OrderedDict()
 _engines_lock = threading.Lock()

@@ -64,9 +64,9 @@ MACROS |= comparisons.MACROS | reject_operands(MACROS)
 def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:
     """Translate text in Spark's dialect to DuckDB's SQL; raise `EvaluationError` for what is not supported.
 
-    `of_query` says that users see the result of the text: structs keep the names of their fields. Where the columns
-    are not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged:
-    a guard around them would keep DuckDB from its best plans.
+    `of_query` says that users see the result of the text: structs keep the names of their fields. If the columns are
+    not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged: a
+    guard around them would keep DuckDB from its best plans.
     """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkToDuckdb)
     has_nested = has_nested or has_nested_values(tree)

@@ -185,7 +185,7 @@ MACROS: Macros = CASTS | {
     "add": _define_arithmetic("+"),
     "subtract": _define_arithmetic("-"),
     "multiply": _define_arithmetic("*"),
-    # `i` and `j` are the precisions of the operands where they are literals, whose types differ in DuckDB, else NULL.
+    # `i` and `j` are the precisions of operands that are literals, because their types differ in DuckDB; else NULL.
     "divide": [
         ((*parameters, "i", "j"), body) for parameters, body in _define_arithmetic("/", _QUOTIENT, _QUOTIENT)
     ],

@@ -9,7 +9,8 @@ convert it, and sides without a common type are refused.
     SELECT CAST(`c1` AS bigint) AS `x` FROM (SELECT 9 AS x) AS `side`(`c1`) UNION ALL
     SELECT CAST(`c1` AS bigint) AS `x` FROM (SELECT '10') AS `side`(`c1`)
 
-A recursive query has the types of its first part: the rows of the second part are cast to those, or it is refused.
+A recursive query has the types of its first part: the rows of the second part are cast to these types, or the query is
+refused.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _normalise_keys(group: exp.Group) -> None:
 
 
 def _drop_empty_groups(group: exp.Group) -> None:
-    """Add a HAVING so that no rows give no groups. In Spark even the set () gives none, unless it is the only set."""
+    """Add a HAVING so that no rows give no groups. In Spark even the set () gives no row, unless it is the only set."""
     sets = [each for part in group.expressions if isinstance(part, exp.GroupingSets) for each in part.expressions]
     is_empty = [isinstance(each, exp.Tuple) and not each.expressions for each in sets]
     select = group.parent

@@ -1,8 +1,8 @@
 """Timestamps of versions, and the version at a timestamp.
 
-Where a table has in-commit timestamps, the timestamp of a commit is its `inCommitTimestamp`, from the version on at
-which they were enabled. The timestamp of any other commit is the modification time of its file. Clocks differ and files
-are copied, so modification times may go backwards: each counts as at least a millisecond later than the one before it.
+If a table has in-commit timestamps, the timestamp of a commit is its `inCommitTimestamp`, from the version that enabled
+them on. The timestamp of any other commit is the modification time of its file. Clocks differ and files are copied, so
+modification times may go backwards: each counts as at least a millisecond later than the one before it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 
 COMMIT_INFO_BYTES = 64 * 1024
-"""The number of bytes at the start, or the end, of a large commit in which `commitInfo` is searched first."""
+"""`commitInfo` is searched first in this many bytes at the start and at the end of a large commit."""
 
 
 def timestamp_from_milliseconds(milliseconds: int) -> datetime:
@@ -40,7 +40,7 @@ def timestamp_from_milliseconds(milliseconds: int) -> datetime:
 
 
 def find_in_commit_timestamp_version(configuration: Mapping[str, str]) -> int | None:
-    """Return the first version with in-commit timestamps; None where they are not enabled."""
+    """Return the first version with in-commit timestamps; None if they are not enabled."""
     if str(configuration.get("delta.enableInCommitTimestamps", "false")).lower() != "true":
         return None
     text = configuration.get("delta.inCommitTimestampEnablementVersion", "0")
@@ -111,7 +111,7 @@ def _make_too_early_error(listing: LogListing, milliseconds: int, first_time: in
 
 
 def find_timestamp(listing: LogListing, configuration: Mapping[str, str], version: int) -> int | None:
-    """Return the timestamp of a version in milliseconds; None where its commit no longer exists."""
+    """Return the timestamp of a version in milliseconds; None if its commit no longer exists."""
     commit = listing.get_commit(version)
     if commit is None:
         return None
@@ -134,7 +134,7 @@ def read_in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
 
 
 def parse_in_commit_timestamp(info: Mapping[str, Any]) -> int | None:
-    """Return the in-commit timestamp of a `commitInfo` in milliseconds; None where it is absent or not a number."""
+    """Return the in-commit timestamp of a `commitInfo` in milliseconds; None if it is absent or not a number."""
     found = info.get("inCommitTimestamp")
     try:
         number = None if found is None or isinstance(found, bool) else int(found)

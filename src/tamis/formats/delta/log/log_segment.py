@@ -9,8 +9,8 @@
 | `<version>.checkpoint.<uuid>.{json,parquet}`  | a V2 checkpoint, most of it in files of `_sidecars`              |
 
 A version consists of the newest checkpoint that is not newer than it, and of all commits after that checkpoint. The log
-is always listed whole, since no pyarrow file system can list from a name onwards. So `_last_checkpoint`, which says
-where a listing could start, is never read, and it does no harm if it is stale or damaged.
+is always listed whole, since no pyarrow file system can list from a name onwards. So `_last_checkpoint`, a hint where a
+listing could start, is never read. It may be stale or damaged.
 """
 
 from __future__ import annotations

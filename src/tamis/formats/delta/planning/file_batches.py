@@ -51,7 +51,7 @@ class DecodedStatistics:
     arrays: Mapping[str, pa.Array]
 
     def select(self, wanted: Rows) -> dict[str, pa.Array] | None:
-        """Return the statistics of the wanted files; None where those of some files are not decoded."""
+        """Return the statistics of the wanted files; None if those of some files are not decoded."""
         if self.rows is None:
             if all(len(array) == len(wanted) for array in self.arrays.values()):
                 return dict(self.arrays)
@@ -282,7 +282,7 @@ def _make_key(part: FilePart, metadata: TableMetadata) -> Hashable:
 
 
 def get_cached_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:
-    """Return the cached batches of a part; None where it is not cached."""
+    """Return the cached batches of a part; None if it is not cached."""
     try:
         found: list[FileBatch] = FILE_BATCH_CACHE.get(_make_key(part, metadata))
     except KeyError:

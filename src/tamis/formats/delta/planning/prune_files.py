@@ -137,7 +137,7 @@ class PartPruner:
         return PrunedFiles.concatenate(found)
 
     def _make_skipper(self) -> RowGroupSkipper | None:
-        """Return the skipper for row groups of a checkpoint; None where the filter cannot skip any."""
+        """Return the skipper for row groups of a checkpoint; None if the filter cannot skip any."""
         request = self._request
         conjuncts = request.partition_conjuncts or request.predicate.conjuncts
         if not conjuncts or not (request.by_partitions or request.by_statistics):

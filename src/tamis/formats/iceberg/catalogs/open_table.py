@@ -138,7 +138,8 @@ def _read_metadata(found: _Found, storage_options: Mapping[str, Any] | None) -> 
 
 
 def _find_moved_folder(metadata: Metadata, found: _Found, storage_options: Mapping[str, Any] | None) -> Storage | None:
-    """Return the folder of a table that was moved and registered again; None if it is where its metadata says.
+    """Return the folder of a table that was moved and registered again; None if the table is at the location in its
+    metadata.
 
     Metadata may be stored apart from its table for other reasons. So the manifest list of a snapshot must exist in the
     new folder.

@@ -326,7 +326,7 @@ def _match_equality_deletes(
     groups: _Groups,
     columns: Mapping[int, Column],
 ) -> list[_Lists]:
-    """Find the equality deletes that apply to all partitions, and those that apply to their own partition."""
+    """Find the equality deletes that apply to all partitions, and the ones that apply to their own partition only."""
     if not len(chosen):
         return []
     files = np.arange(data.num_rows, dtype=np.int32)
