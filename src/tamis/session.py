@@ -478,8 +478,8 @@ def connect(
     """Return a session. With a Spark session (classic or Connect), SQL runs there, and plans may be made in executors.
 
     `planning` is `local` (in this process), `spark` (executors read checkpoint parts, directories and footers) or
-    `auto`: in executors where there is much to read. `policies` are row filters and masks: the path of a YAML file, a
-    mapping, or a function. `storage_options` and `tuning` apply to tables that are opened without any, also by their
-    locations in queries. `tuning` has the thresholds of planning and reading, such as those of `auto`.
+    `auto` (in executors if there is much to read). `policies` are row filters and masks: the path of a YAML file, a
+    mapping, or a function. `storage_options` and `tuning` apply to tables that are opened without their own, also by
+    their locations in queries. `tuning` has the thresholds of planning and reading, such as those of `auto`.
     """
     return Session(spark, planning=planning, policies=policies, storage_options=storage_options, tuning=tuning)

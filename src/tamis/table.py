@@ -100,7 +100,7 @@ class Table:
     def partition_columns(self) -> tuple[str, ...]:
         """What the table is partitioned by, in order; `files()` has a column for each.
 
-        Of an Iceberg table these are the fields of its current partition spec: columns for identity partitions, else
+        For an Iceberg table these are the fields of its current partition spec: columns for identity partitions, else
         partition fields such as `ts_day` or `id_bucket`.
         """
         source = self._source
@@ -114,15 +114,13 @@ class Table:
     def history(self, limit: int | None = None) -> pa.Table:
         """Return the commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first.
 
-        `limit` is the most that are returned.
+        At most `limit` entries are returned.
         """
         return self._get_versioned_source("history").history(check_limit(limit))
 
     def refresh(self) -> Table:
-        """Return the table at its newest version; of a folder or a file, as it is now.
-
-        This object does not change: of a folder, files that were added since are not read, and a file that was replaced
-        or removed is an error.
+        """Return the table at its newest version; a folder or a file is read as it is now. This object does not change:
+        files that were added to a folder since are not read, and a file that was replaced or removed is an error.
         """
         return Table(self._source.refresh())
 

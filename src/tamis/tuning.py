@@ -158,8 +158,8 @@ class Tuning:
     tasks 2.8 s."""
 
     spark_max_local_footers: int = 4096
-    """The footers of up to this many files are read in this process, to check whether a native scan supports them;
-    those of more files in executors."""
+    """The footers of up to this many files are read in this process, to check whether a native scan supports them; if
+    there are more files, executors read the footers."""
 
     # --- Building of statistics indexes ---
 

@@ -62,7 +62,8 @@ def open_source(
 ) -> TableSource:
     """Open the format's implementation of a table.
 
-    `planning` decides where its plans are made, and `find_index` finds a statistics index; None uses none.
+    `planning` decides where its plans are made, and `find_index` finds a statistics index; without it, no index is
+    used.
     """
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")

@@ -1,7 +1,7 @@
 """The entries of an index in memory: the columns that were requested so far, of all parts.
 
 A missing, damaged or unreachable part has no entries, and a damaged column is unknown: a file without metadata is kept.
-It is logged once, and the next build repairs it.
+The damage is logged once, and the next build repairs it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Entries:
         return {name: _make_array(batches, name, data_type, part.files) for name, data_type in wanted.items()}
 
     def find_rows(self, files: pa.Table, root: str) -> Rows:
-        """Return the entry of each file (`path`, `size`, `modified_ns`) of the table at `root`; -1 for none.
+        """Return the entry of each file (`path`, `size`, `modified_ns`) of the table at `root`; -1 if there is no
+        entry.
 
         An entry with another size or modification time does not count, and a file without these has no entry.
         """

@@ -48,10 +48,10 @@ Rules = Mapping[str, bool] | bool
 class CompiledQuery:
     """The plan of a query over the tables of a session.
 
-    `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
-    the principal, NULL without one; without `knows_principal` the engine answers it. The plan is one for the embedded
-    engine, or for Spark with `on_spark`: `zone` is the time zone of the Spark session, and with `is_ansi` it raises an
-    error for a value that does not fit its type.
+    `rules` switches rules off by name, or all of them with False; rules never change the rows of the result.
+    `current_user()` is the principal, NULL without one; without `knows_principal` the engine answers it. The plan is
+    one for the embedded engine, or for Spark with `on_spark`: `zone` is the time zone of the Spark session, and with
+    `is_ansi` it raises an error for a value that does not fit its type.
     """
 
     def __init__(

@@ -230,7 +230,7 @@ _ZERO = Literal(0, types.LONG)
 def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) -> tuple[Answers, Expr]:
     """Return the answers for units in which all columns of the predicate are constant, and whether it may fail there.
 
-    For other units both are the given ones.
+    For other units, return the given answers and the given failure.
     """
     if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
         return otherwise, may_fail

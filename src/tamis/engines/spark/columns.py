@@ -1,6 +1,6 @@
 """Compile expressions into Spark Columns that evaluate exactly as Arrow's kernels do.
 
-Where Spark's semantics differ, the expression is rewritten: timestamps are in UTC without a zone, so that the session's
+If Spark's semantics differ, the expression is rewritten: timestamps are in UTC without a zone, so that the session's
 time zone has no effect; long lists are searched by bisection. An overflow or a failed cast is an error in Arrow; the
 Column returns NULL there, and a second Column marks the rows for which this happened. Functions on which both engines
 differ (the upper case of ß, strings as numbers) are unsupported, and the caller keeps the unit.

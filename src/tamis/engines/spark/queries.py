@@ -174,7 +174,7 @@ _OTHER_THAN_QUERIES = frozenset(
 def build_text_frame(spark: Any, text: str, frame_of: Callable[[str], Any | None]) -> Any | None:
     """Return the DataFrame of a query that Tamis does not support; None if Spark does not support it either.
 
-    `build_frame` returns the DataFrame of a table of the session by its name, with all of its rows.
+    `frame_of` returns the DataFrame of a table of the session by its name, with all of its rows.
     """
     from pyspark.errors import AnalysisException, ParseException
 

@@ -41,8 +41,8 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
     - integers are computed in 64 bits and do not wrap around, floats in double precision;
     - `ignore_case` compares lower-case texts.
 
-    pyarrow's `divide` truncates integers and returns infinity where `/` returns NULL, so that it is translated only
-    where the two agree.
+    pyarrow's `divide` truncates integers and returns infinity where `/` returns NULL, so it is translated only if the
+    two agree.
     """
     layout = read_layout(expression)
     tokens = iter(layout.pairs)

@@ -119,7 +119,7 @@ class SQLiteDatabase:
         for kinds, data_type in _TYPES_BY_CONTENT:
             if found <= kinds:
                 return data_type
-        # No type holds all values. Queries that need the column raise an error, as they do where values violate the
+        # No type holds all values. Queries that need the column raise an error, as they do if values violate the
         # declared type; other queries run.
         return types.LONG
 

@@ -73,7 +73,7 @@ def derive_partition_predicates(
     """Return predicates on partition columns that hold for every row for which a bound, normalised predicate is TRUE.
 
     `generated` holds the generation expressions (SQL) by column name. `collated` holds the paths of columns with a
-    collation, which are not used. The result is bound to the schema; the result is empty if nothing is implied.
+    collation, which are not used. The result is bound to the schema. It is empty if nothing is implied.
     """
     derived = [
         each

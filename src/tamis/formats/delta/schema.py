@@ -1,8 +1,8 @@
 """The metadata of a Delta table: its Arrow schema, its partition columns, and its column mapping.
 
 A column has two names: the logical one, which users see, and the physical one, which data files, statistics and
-partition values use. They differ where the table uses column mapping, and then at every level of nesting. All fields
-are nullable in Arrow, whatever the table requires of its writers: a file that is older than a column does not have it.
+partition values use. They differ if the table uses column mapping, at every level of nesting. All fields are nullable
+in Arrow, even if the table requires a value: a file that is older than a column does not have it.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class AvroFile:
     def read_fields(self, is_wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[pa.Table, Any]:
         """Decode the wanted fields of the records and of the records directly inside them, and return their schema.
 
-        Skipping the other fields saves two thirds of the time. Where skipping is not possible, all fields are returned.
+        Skipping the other fields saves two thirds of the time. If skipping is not possible, all fields are returned.
         """
         if self.schema["type"] != "record":
             return self._read_by_record(), self.schema

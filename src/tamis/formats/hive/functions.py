@@ -163,7 +163,7 @@ def _make_empty_batch() -> pa.RecordBatch:
 
 
 def _parse_directory(directory: str) -> dict[str, str | None]:
-    """Return the partition values in the path of a directory; none for the table's root, which is empty or `.`.
+    """Return the partition values in the path of a directory; no values for the table's root, an empty path or `.`.
 
     Only `column=value` names are accepted: no `..`, encoded or not, no absolute path, nothing that could lead out of
     the table.

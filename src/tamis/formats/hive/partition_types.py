@@ -161,7 +161,7 @@ def add_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
 def to_partition_type(found: pa.DataType) -> pa.DataType | None:
     """Return the type of a partition column that files store as `found`; None if the directory names decide.
 
-    Binary and time of day are not among them: their strings differ between writers.
+    The result is never binary or time of day, because their strings differ between writers.
     """
     plain = replace_view_types(found.value_type if pa.types.is_dictionary(found) else found)
     if types.is_text(plain):

@@ -386,7 +386,7 @@ def rename_file_schema(
 ) -> FileSchema:
     """Return the same file schema with logical names; `arrow` differs from the file's schema only in names.
 
-    With `has_one_calendar`, dates are always Gregorian, whatever the file records.
+    With `has_one_calendar`, dates are always Gregorian, even if the file records another calendar.
     """
     by_index = {leaf.index: leaf for leaf in schema.leaves.values()}
     leaves: dict[FieldPath, Leaf] = {}

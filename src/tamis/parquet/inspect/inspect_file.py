@@ -76,9 +76,9 @@ class ColumnInspection:
     row_groups: pa.Table = field(repr=False)
     """The storage and the statistics of the column in each row group.
 
-    `min` and `max` are bounds; `min_exact` and `max_exact` tell whether a row has that value, null if unknown.
-    `dictionary` is `all pages`, `yes` (for some pages, or unknown which) or `no`; `page_index` is `yes`,
-    `locations only` if bounds of the pages are missing or invalid, or `no`.
+    `min` and `max` are bounds; `min_exact` and `max_exact` say whether a row has that value, null if unknown.
+    `dictionary` is `all pages`, `yes` (for some pages, or unknown which) or `no`; `page_index` is `yes`, `locations
+    only` if bounds of the pages are missing or invalid, or `no`.
     """
     pages: pa.Table = field(repr=False)
     """The locations and the statistics of the pages in row groups with a page index.

@@ -1,8 +1,8 @@
 """The interface of connectors: each `push_*` call moves an operation into a handle, or returns None if it cannot.
 
 A handle is a value that describes what a scan will read: immutable, hashable, and equal to every handle that describes
-the same scan. A call without effect returns None, never an equal handle, so that the rules terminate. Whatever part of
-an operation the connector does not accept stays above the scan. A connector implements what it supports; the defaults
+the same scan. A call without effect returns None, never an equal handle, so that the rules terminate. The part of an
+operation that the connector does not accept stays above the scan. A connector implements what it supports; the defaults
 of `Connector` decline everything else.
 """
 

@@ -58,7 +58,7 @@ def apply_policies(
     """Return a scan with the policies of its table directly above it.
 
     `names` are the table's names, first the one for messages; `doubles` are its names in databases that are the same
-    database. The scan is returned unchanged where the principal may read the whole table. Raise AccessDenied where the
+    database. The scan is returned unchanged if the principal may read the whole table. Raise AccessDenied if the
     principal may not read it.
     """
     table = names[0]

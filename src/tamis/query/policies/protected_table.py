@@ -85,9 +85,8 @@ def protect_table(
 
 
 class ProtectedTable:
-    """A table under a policy, which is looked up for each scan.
-
-    It has a table, and lets through what is listed here: see `tests/test_protected_interface.py`.
+    """A table under a policy, which is looked up for each scan. It has a table, and exposes only the methods below: see
+    `tests/test_protected_interface.py`.
     """
 
     def __init__(self, table: Table, policies: Policies, principal: str | None, around: Around = _refuse_names) -> None:

@@ -2,8 +2,8 @@
 
 Engines have functions that bypass the session: Spark's `IDENTIFIER('parquet.`path`')` reads the files of a table
 without its policy, `reflect` calls any code, DuckDB's `enable_logging` shows the queries of others. Table functions are
-therefore allowed by a list, whatever an engine adds later. Scalar functions see only their arguments, and the few
-exceptions are denied by a list.
+therefore allowed by a list, so a function that an engine adds later is denied. Scalar functions see only their
+arguments, and the few exceptions are denied by a list.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ others. NaN is larger than every number, but Arrow's minima and maxima ignore it
 | `sum`           | `m0`: the sum, NULL if there is none      | sum       | `m0`                              |
 
 Sums have DuckDB's types. Sums of integers and decimals are exact, with 38 digits, and cannot overflow: see `can_sum`.
-Arrow adds integers in 64 bits and overflows silently, so that a batch of large ones is widened first.
+Arrow adds integers in 64 bits and overflows silently, so a batch of large integers is widened first.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class MetadataAnswers:
         return _to_bits(self._has_no_value(column))
 
     def cannot_change(self, measures: Sequence[Measure], best: Sequence[pa.Scalar]) -> Bits:
-        """Return the units that cannot change the minima and maxima, whichever of their rows match.
+        """Return the units that cannot change the minima and maxima, regardless of which of their rows match.
 
         `best` are the values so far: NULL for none yet, NaN for a maximum that no value exceeds.
         """

@@ -63,7 +63,7 @@ class _Reader:
 
 
 def translate_regexp(text: str) -> Regexp:
-    r"""Translate a regular expression of Java to RE2; raise `UnsupportedPattern` where RE2 lacks its syntax.
+    r"""Translate a regular expression of Java to RE2; raise `UnsupportedPattern` if RE2 lacks its syntax.
 
     >>> print(translate_regexp("^ab$").search_pattern)
     ^ab(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z

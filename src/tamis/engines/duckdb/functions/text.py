@@ -4,8 +4,8 @@
 and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 
 Spark casts other values to texts (`contains(12, '1')`), and most functions return a text for bytes too: `spark_text` is
-that cast. Where bytes give bytes, a macro has an overload with parameters of type BLOB. It slices and compares bytes by
-their hexadecimal digits, two per byte, because DuckDB has no functions for that.
+that cast. If a function of bytes returns bytes, its macro has an overload with parameters of type BLOB. It slices and
+compares bytes by their hexadecimal digits, two per byte, because DuckDB has no functions for that.
 """
 
 from __future__ import annotations

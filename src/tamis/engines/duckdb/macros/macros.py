@@ -1,7 +1,7 @@
 """Macros for numbers, rounding, casts to integers and the texts of values, with their parameters and bodies.
 
-Their parameters have no types. Where the result depends on a type, `typeof` tests it, and every branch must be valid
-for all types.
+Their parameters have no types. If the result depends on a type, `typeof` tests it, and every branch must be valid for
+all types.
 """
 
 from __future__ import annotations

@@ -326,7 +326,7 @@ def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
     It has the macros that `text` uses.
     """
     # The paths must be allowed before external access is disabled, so each set of paths needs its own engine. A forked
-    # process must not share its parent's.
+    # process must not share its parent's engine.
     key = os.getpid(), tuple(paths)
     with _engines_lock:
         engine = _engines.pop(key, None) or _Engine(start_engine(paths))

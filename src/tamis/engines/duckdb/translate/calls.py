@@ -20,8 +20,8 @@ Macros = dict[str, Macro | list[Macro]]
 """Macros by name. A list holds overloads: DuckDB picks one by the types of the arguments when it binds a query.
 
 DuckDB casts an argument to the type of its parameter (a decimal loses digits there). A parameter without a type accepts
-all values that no other overload accepts. A literal NULL fits several overloads, which is an error: `macro` returns
-NULL for it."""
+all values that no other overload accepts. A literal NULL fits several overloads, which is an error:
+`make_macro_builder` returns NULL for it."""
 
 MACRO_PREFIX = "spark_"
 _MAX_DUPLICATED_NODES = 40

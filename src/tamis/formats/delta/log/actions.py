@@ -72,8 +72,8 @@ BYTES_PER_SLICE = 32 * BLOCK
 def decode_file_actions(lines: ActionLines, partition_names: Sequence[str]) -> pa.Table:
     """Return one row for each line that adds or removes a file, in order, with the columns of `FILE_ACTIONS`.
 
-    `get_physical_partition_names` are the physical names of the partition columns, the keys of `partitionValues` in the
-    log. Other keys are not read.
+    `partition_names` are the physical names of the partition columns, the keys of `partitionValues` in the log. Other
+    keys are not read.
     """
     schema = _build_log_schema(lines.mentioned, partition_names)
     batches = [

@@ -251,9 +251,8 @@ def _to_checkpoints(rows: Sequence[dict[str, object]]) -> tuple[Checkpoint, ...]
 
 
 def find_candidate_segments(listing: LogListing, version: int | None = None) -> Iterator[LogSegment]:
-    """Yield the log segments that make up a version, the one with the newest checkpoint first: at least one, or raise.
-
-    The others are for the case that a checkpoint is damaged: an older one and more commits hold the same actions.
+    """Yield the log segments that make up a version, the one with the newest checkpoint first; raise if there is none.
+    The others are used if a checkpoint is damaged: an older checkpoint and more commits hold the same actions.
     """
     wanted = _check_version(listing, version)
     usable = [checkpoint for checkpoint in reversed(listing.checkpoints) if checkpoint.version <= wanted]

@@ -7,8 +7,8 @@ Commits have them as JSON, checkpoints as JSON, as structs, or both, under physi
 Each statistic may be missing, and then only that one is unknown: a file without bounds of one column is still pruned by
 the bounds of another. Statistics do not cover NaN, so the NaN count is unknown, unless a column has only NULLs.
 
-`tightBounds` is false where rows were deleted later: bounds still hold but are not exact, and a null count holds only
-if it is zero or equals the row count.
+`tightBounds` is false if rows were deleted later: bounds still hold but are not exact, and a null count holds only if
+it is zero or equals the row count.
 """
 
 from __future__ import annotations
@@ -424,8 +424,8 @@ def _make_power_of_ten(digits: int, data_type: pa.DataType) -> pa.Scalar:
 
 def _widen_floats(low: pa.Array, high: pa.Array, *, may_be_single: bool) -> FileBounds:
     low, high = (_null_where(each, pc.is_nan(each)) for each in (low, high))
-    # In Spark NaN is the largest value: where it is the minimum, there is no other value. Where another writer treats
-    # NaN as the smallest, its maximum is not reliable either.
+    # In Spark NaN is the largest value: if it is the minimum, there is no other value. If another writer treats NaN as
+    # the smallest value, its maximum is not reliable either.
     low, high = _drop_inverted(low, _null_where(high, low.is_null()))
     if may_be_single:
         # The float 0.1 is written like the double 0.1, and is slightly larger.

@@ -1,7 +1,8 @@
 """Opening Iceberg tables through a pyiceberg catalog.
 
 A catalog returns the location of a table's metadata file, which is then read like that of any other table. pyiceberg
-parses the metadata too, but supports less: where it fails, the location alone is enough if the catalog can return it.
+parses the metadata too, but supports less: if it fails, the location alone is enough, provided that the catalog returns
+it.
 """
 
 from __future__ import annotations
