@@ -193,7 +193,7 @@ class Session(_Answering[Answer]):
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
-        from tamis.query.policies.protected_table import ProtectedTable, get_unprotected_source, policy_names_of
+        from tamis.query.policies.protected_table import ProtectedTable, get_unprotected_source, list_policy_names
 
         if not isinstance(table, Table | ProtectedTable):
             self._catalog.register_rows(name, table)
@@ -202,7 +202,7 @@ class Session(_Answering[Answer]):
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
         # A query sees it through the policies of its session, whichever session opened it.
         source = get_unprotected_source(table)
-        self._catalog.register_source(name, source, policy_names_of(source))
+        self._catalog.register_source(name, source, list_policy_names(source))
         return self
 
     def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session[Answer]:
@@ -228,7 +228,7 @@ class Session(_Answering[Answer]):
         return self
 
     def _attach_catalog(self, name: str, catalog: Any, options: Mapping[str, Any]) -> None:
-        from tamis.query.policies.protected_table import policy_names_of, redact_catalog_errors
+        from tamis.query.policies.protected_table import list_policy_names, redact_catalog_errors
 
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
         if unknown:
@@ -240,7 +240,7 @@ class Session(_Answering[Answer]):
             with redact_catalog_errors(self._policies):
                 return self._open_source(identifier, catalog=loaded, **options)
 
-        self._catalog.attach_lake(name, attach_catalog(name, catalog, open_table, policy_names_of))
+        self._catalog.attach_lake(name, attach_catalog(name, catalog, open_table, list_policy_names))
 
     def unregister(self, name: str) -> Session[Answer]:
         """Remove a registered table. Earlier queries keep it."""

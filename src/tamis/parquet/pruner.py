@@ -301,7 +301,7 @@ def _read_batches(
             whole = fetch_pages(opened, [each for each in pages if each.locations is None], selection)
             decoded = decode_rows(whole, source.location, source.created_by)
             done = 0
-            for part in selection.iter_parts(source.rows_of_a_batch(group, leaves)):
+            for part in selection.iter_parts(source.choose_batch_rows(group, leaves)):
                 fetched = fetch_pages(opened, [each for each in pages if each.locations is not None], part)
                 found = decode_rows(fetched, source.location, source.created_by)
                 found |= {leaf: values.slice(done, part.row_count) for leaf, values in decoded.items()}

@@ -26,7 +26,7 @@ from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field, list_of
 from builders.values.choices import SeededChoices
 from tamis.engines.spark import native_scan as readable_files
-from tamis.engines.spark.spark_types import convert_rows, row_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema
 
 SPARK, TASKS = "FileScan parquet", "MapInArrow"
 
@@ -34,7 +34,7 @@ SPARK, TASKS = "FileScan parquet", "MapInArrow"
 def readers_of(spark: Any, path: Path, where: str | None = None, columns: list[str] | None = None) -> set[str]:
     """Return the readers that Spark uses, after checking that its rows are those of a scan."""
     scan = tamis.open(path).scan(where, columns)
-    schema = row_schema(scan.schema)
+    schema = to_row_schema(scan.schema)
     expected = pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
     frame = scan.to_spark(spark, reader="spark")
     found = frame.toArrow()

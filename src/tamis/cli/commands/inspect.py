@@ -209,7 +209,7 @@ def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ..
     from rich.cells import cell_len
     from rich.text import Text
 
-    from tamis.cli.terminal import plain_table, split_columns
+    from tamis.cli.terminal import make_plain_table, split_columns
 
     texts = [[heading, *cells] for heading, *cells in zip(section.headings, *rows, strict=True)]
     whole = [max(map(cell_len, each)) for each in texts]
@@ -222,7 +222,7 @@ def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ..
     ]  # fmt: skip
     keys = 2 if section.headings[1] == "page" else 1
     for chosen in split_columns(least, keys, console.width):
-        table = plain_table([section.headings[at] for at in chosen], [section.are_numbers[at] for at in chosen])
+        table = make_plain_table([section.headings[at] for at in chosen], [section.are_numbers[at] for at in chosen])
         for row in rows:
             table.add_row(*(Text(row[at]) for at in chosen))
         for column, at in zip(table.columns, chosen, strict=True):

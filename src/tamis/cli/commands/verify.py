@@ -75,9 +75,9 @@ def _format_cells(result: VerifyResult) -> tuple[str, ...]:
 def _show(results: list[VerifyResult]) -> None:
     from rich.text import Text
 
-    from tamis.cli.terminal import open_console, plain_table
+    from tamis.cli.terminal import make_plain_table, open_console
 
-    table = plain_table(_HEADINGS, _ARE_NUMBERS)
+    table = make_plain_table(_HEADINGS, _ARE_NUMBERS)
     for result in filter(_is_shown, results):
         *cells, outcome = _format_cells(result)
         table.add_row(*cells, Text(outcome, style="green" if result.same else "bold red"))

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.engines.spark.spark_types import metadata_type
+from tamis.engines.spark.spark_types import to_metadata_type
 from tamis.errors import EvaluationError
 from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
 from tamis.expr.functions.table import COMPARISONS, type_of
@@ -310,7 +310,7 @@ class ColumnCompiler:
             raise make_unsupported_error(call)
         if source == target or (is_text(source) and is_text(target)):
             return values[0]
-        stored = metadata_type(target)
+        stored = to_metadata_type(target)
         numbers = is_number(target) and (is_number(source) or pa.types.is_boolean(source))
         is_day = [
             pa.types.is_date(each) or (pa.types.is_timestamp(each) and each.unit == "us") for each in (source, target)
@@ -343,7 +343,7 @@ class ColumnCompiler:
             return text.cast("binary")
         if pa.types.is_boolean(target):
             return _Fallible(f.when(text.rlike(r"(?i)\A(true|false)\z"), f.lower(text) == "true"), text)
-        stored = metadata_type(target)
+        stored = to_metadata_type(target)
         if not pa.types.is_integer(target) or stored is None:
             raise make_unsupported_error(call)
         smallest, largest = integer_range(target)
@@ -526,7 +526,7 @@ def to_microseconds(literal: Literal) -> int:
 
 
 def _to_metadata_type(literal: Literal) -> pa.DataType:
-    target = metadata_type(evaluation_type(literal.type))
+    target = to_metadata_type(evaluation_type(literal.type))
     if target is None:
         raise EvaluationError(f"Spark does not support constants of type {type_name(literal.type)}")
     return target

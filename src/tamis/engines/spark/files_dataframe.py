@@ -22,7 +22,7 @@ from tamis.engines.spark.file_rows import ERROR, KINDS, PARQUET_FILES, FileLayou
 from tamis.engines.spark.handler import SparkExpressionHandler, quote_name
 from tamis.engines.spark.jobs import balance_tasks, name_jobs
 from tamis.engines.spark.sessions import check_session, import_functions, is_stopped, make_observation, translate_errors
-from tamis.engines.spark.spark_types import spark_schema
+from tamis.engines.spark.spark_types import to_spark_schema
 from tamis.engines.spark.worker import error_from_bytes
 from tamis.errors import EvaluationError, InvalidArgument, format_count
 from tamis.expr.builder import split_name
@@ -70,7 +70,7 @@ class FilesDataFrame:
         with_statistics = _resolve_columns(source, columns)
         if self._file_rows is not None:
             with_statistics = self._file_rows.list_columns(with_statistics)
-        self.layout = FileLayout(_partition_schema(source), with_statistics)
+        self.layout = FileLayout(_make_partition_schema(source), with_statistics)
         self.name = ""
         """The name of the temporary view, which the storage page of Spark's UI shows."""
         what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
@@ -159,7 +159,7 @@ class FilesDataFrame:
         frame = self._run(job.function, job.arguments, job.items, f"tamis: {job.description}")
         if job.replaced is not None and len(job.replaced):
             keys = pa.table({"replaced": job.replaced.cast(pa.binary())})
-            gone = self._functions.broadcast(self._spark.createDataFrame(keys, spark_schema(keys.schema)))
+            gone = self._functions.broadcast(self._spark.createDataFrame(keys, to_spark_schema(keys.schema)))
             is_same = self._functions.col(KEY) == self._functions.col("replaced")
             frame = frame.join(gone, is_same, "left_anti")
         return self._to_frame(known).unionAll(frame) if job.known else frame
@@ -184,12 +184,14 @@ class FilesDataFrame:
             {"task": pa.array(tasks, pa.int32()), "item": pa.array([item.value for item in items], pa.binary())}
         )
         runner = FileRowsRunner(function, json.dumps(arguments, allow_nan=False), re.sub(r"\W+", "_", title))
-        frame = self._spark.createDataFrame(given, spark_schema(given.schema)).repartitionById(max(tasks) + 1, "task")
-        return frame.mapInArrow(runner, spark_schema(self.layout.schema))
+        frame = self._spark.createDataFrame(given, to_spark_schema(given.schema)).repartitionById(
+            max(tasks) + 1, "task"
+        )
+        return frame.mapInArrow(runner, to_spark_schema(self.layout.schema))
 
     def _to_frame(self, table: pa.Table) -> Any:
         # Spark does not accept an empty Arrow table.
-        return self._spark.createDataFrame(table if table.num_rows else [], spark_schema(self.layout.schema))
+        return self._spark.createDataFrame(table if table.num_rows else [], to_spark_schema(self.layout.schema))
 
     # --- Pruning --------------------------------------------------------------------------------------------------
 
@@ -273,7 +275,7 @@ def _to_sizes(measured: Mapping[str, int], name: str) -> Sizes:
     return Sizes(measured[f"{name}_files"], measured[f"{name}_bytes"], rows)
 
 
-def _partition_schema(source: TableSource) -> pa.Schema:
+def _make_partition_schema(source: TableSource) -> pa.Schema:
     return pa.schema([pa.field(name, source.schema.field(name).type) for name in source.partition_columns])
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
 from tamis.expr.nodes import split_conjuncts
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
@@ -68,9 +68,9 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
         __name__, read_visible_rows.__name__, json.dumps({**reader, **more}, allow_nan=False), title
     )
     return (
-        spark.createDataFrame(given, spark_schema(INPUT))
+        spark.createDataFrame(given, to_spark_schema(INPUT))
         .repartitionById(given.num_rows, "task")
-        .mapInArrow(runner, spark_schema(row_schema(schema)))
+        .mapInArrow(runner, to_spark_schema(to_row_schema(schema)))
     )
 
 
@@ -110,7 +110,7 @@ def _read_visible(arguments: Arguments, batches: Iterator[pa.RecordBatch]) -> It
     reader = reader_from_json(arguments)
     columns = [(name, tuple(path)) for name, path in arguments["columns"]]
     steps = [_make_step(given) for given in arguments["steps"]]
-    schema = row_schema(_schema_from_text(arguments["output"]))
+    schema = to_row_schema(_schema_from_text(arguments["output"]))
     shares = (share for batch in batches for share in batch.column("tasks").to_pylist() if share)
     for share in shares:
         for batch in read_tasks(reader, tasks_from_table(read_table(share))):

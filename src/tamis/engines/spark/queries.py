@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.protected_rows import make_protected_frame
 from tamis.engines.spark.sessions import check_session, import_functions
-from tamis.engines.spark.spark_types import row_schema, spark_schema
+from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.errors import AccessDenied, EngineError, to_one_line
 from tamis.expr.sql.dialect import SparkCalls
 from tamis.query.connectors.connector import Connector
@@ -155,7 +155,7 @@ def _to_frame(spark: Any, rows: pa.Table, names: Sequence[str]) -> Any:
     """Return rows in memory as a DataFrame."""
     if not names:
         return spark.range(rows.num_rows).toDF("nothing")
-    schema = spark_schema(row_schema(rows.schema))
+    schema = to_spark_schema(to_row_schema(rows.schema))
     if not rows.num_rows:
         return spark.createDataFrame([], schema=schema).toDF(*names)
     # Combine the chunks: Spark stops at the first batch without rows.

@@ -97,11 +97,11 @@ def translate_errors(title: str) -> Iterator[None]:
     """Raise Spark's errors as errors of Tamis, with the original error as their cause."""
     try:
         yield
-    except spark_exceptions() as error:
+    except list_spark_exceptions() as error:
         raise translate_error(str(error), title) from error
 
 
-def spark_exceptions() -> tuple[type[Exception], ...]:
+def list_spark_exceptions() -> tuple[type[Exception], ...]:
     """Return the exception classes that Spark raises.
 
     For JVM exceptions without a class in PySpark, py4j raises its own. Connect clients may lack py4j.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tamis import errors
-from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
 from tamis.errors import TamisError
 from tamis.formats.jobs import Arguments, Item, find_function, read_table
 from tamis.io.counters import IoCounts
@@ -170,7 +170,7 @@ def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
 def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the rows of serialised tasks, in the schema that Spark expects."""
     reader = reader_from_json(Arguments(arguments))
-    schema = row_schema(reader.output_schema)
+    schema = to_row_schema(reader.output_schema)
     for found in read_tasks(reader, tasks_from_table(read_table(given))):
         yield convert_rows(found, schema)
 
@@ -193,9 +193,9 @@ def build_arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask],
     # Spark shows the name in its plan.
     runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader), re.sub(r"\W+", "_", title))
     return (
-        spark.createDataFrame(given, spark_schema(INPUT))
+        spark.createDataFrame(given, to_spark_schema(INPUT))
         .repartitionById(max(1, len(groups)), "task")
-        .mapInArrow(runner, spark_schema(row_schema(reader.output_schema)))
+        .mapInArrow(runner, to_spark_schema(to_row_schema(reader.output_schema)))
     )
 
 

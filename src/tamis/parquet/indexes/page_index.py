@@ -477,7 +477,7 @@ def _convert_integers(
         smallest, largest = types.integer_range(source)
         known = known & (lows >= smallest) & (lows <= largest) & (highs >= smallest) & (highs <= largest)
     elif not pa.types.is_boolean(source):
-        smallest, largest = _time_range(target)
+        smallest, largest = _get_time_range(target)
         low_in_range = (lows >= smallest) & (lows <= largest)
         high_in_range = (highs >= smallest) & (highs <= largest)
     known = known & (lows <= highs)
@@ -494,7 +494,7 @@ def _convert_integers(
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-def _time_range(target: pa.DataType) -> tuple[int, int]:
+def _get_time_range(target: pa.DataType) -> tuple[int, int]:
     if pa.types.is_time(target):
         return 0, _PER_DAY[target.unit] - 1
     # Some libraries use the smallest integer as NaT ("not a time").

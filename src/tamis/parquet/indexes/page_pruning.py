@@ -382,7 +382,7 @@ class RowRangePruner:
         names = [[name for question in each for name in question.names] for each in of_conjuncts]
         skippable = self._find_skippable(remaining, names)
         for question, leaf in asked:
-            ranges = {group: self._dictionary_range(group, leaf) for group in groups}
+            ranges = {group: self._find_dictionary_range(group, leaf) for group in groups}
             cheap = [
                 group
                 for group, found in ranges.items()
@@ -411,7 +411,7 @@ class RowRangePruner:
                     found[question.number] = found[question.number] | could if question.number in found else could
         return found
 
-    def _dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
+    def _find_dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
         chunk = self._source.chunk(row_group, leaf.index)
         # Values that need a datetime rebase may raise an error, which belongs to the reader of the rows.
         if leaf.needs_rebase or not chunk.all_dictionary:
@@ -419,7 +419,7 @@ class RowRangePruner:
         return find_dictionary_range(chunk, self._locations.get((row_group, leaf.index)))
 
     def _read_dictionaries(self, chosen: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[int, Leaf, pa.Array]]:
-        found = [self._dictionary_range(row_group, leaf) for row_group, leaf in chosen]
+        found = [self._find_dictionary_range(row_group, leaf) for row_group, leaf in chosen]
         ranges = [each for each in found if each is not None]
         for batch in split_by_bytes([length for _, length in ranges]):
             buffers = self._file.read(ranges[batch])

@@ -63,7 +63,7 @@ def apply_policies(
     """
     table = names[0]
     found = None if policies is None else policies.find_policy(names, principal, doubles)
-    own = _policy_from_connector(connector, scan, principal, table)
+    own = _read_policy_from_connector(connector, scan, principal, table)
     policy = bind_policy(own if found is None else found & own, connector.columns(scan.handle), table, principal)
     return protect_scan(scan, policy, connector.columns(scan.handle)) if policy.restricts else scan
 
@@ -91,7 +91,9 @@ def protect_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Nod
     return node
 
 
-def _policy_from_connector(connector: Connector, scan: TableScan, principal: str | None, table: str) -> TablePolicy:
+def _read_policy_from_connector(
+    connector: Connector, scan: TableScan, principal: str | None, table: str
+) -> TablePolicy:
     try:
         rows = connector.additional_filter(scan.handle, principal)
         return TablePolicy(TRUE if rows is None else rows, dict(connector.masks(scan.handle, principal)))

@@ -25,7 +25,7 @@ from tamis.table import Table, TableDescription, get_source
 from tamis.tuning import Tuning, check_tuning
 
 
-def policy_names_of(source: TableSource) -> tuple[str, ...]:
+def list_policy_names(source: TableSource) -> tuple[str, ...]:
     """Return the names under which policies find a table: its location, also with links resolved, its name, and its
     names in its catalog."""
     locations = [source.storage.uri]
@@ -78,7 +78,7 @@ def protect_table(
     if policies is None:
         return table
     source = get_source(table)
-    found = policies.find_policy(policy_names_of(source), principal, around(source))
+    found = policies.find_policy(list_policy_names(source), principal, around(source))
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
     return ProtectedTable(table, policies, principal, around)
@@ -182,7 +182,7 @@ class ProtectedTable:
         self._refuse("its files")
 
     def _policy(self) -> BoundPolicy:
-        found = self._policies.find_policy(policy_names_of(self._source), self._principal, self._around(self._source))
+        found = self._policies.find_policy(list_policy_names(self._source), self._principal, self._around(self._source))
         if found is None:
             return BoundPolicy()
         return bind_policy(found, self._source.schema, self._source.name, self._principal)

@@ -29,14 +29,14 @@ class Residual:
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which every conjunct is TRUE."""
-        for mask in self._masks():
+        for mask in self._compute_masks():
             batch = batch.filter(mask(batch))
         return batch
 
     def find_matches(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """Return the rows for which every conjunct is TRUE, and their positions in the batch."""
         positions: npt.NDArray[np.int64] | None = None
-        for mask in self._masks():
+        for mask in self._compute_masks():
             kept = pc.indices_nonzero(mask(batch))
             if len(kept) < batch.num_rows:
                 batch = batch.take(kept)
@@ -44,7 +44,7 @@ class Residual:
             positions = own if positions is None else positions[own]
         return batch, np.arange(batch.num_rows) if positions is None else positions
 
-    def _masks(self) -> Iterator[Callable[[pa.RecordBatch], pa.BooleanArray]]:
+    def _compute_masks(self) -> Iterator[Callable[[pa.RecordBatch], pa.BooleanArray]]:
         # Arrow first: then fewer rows reach the engine, whose functions are the expensive ones.
         yield from self._evaluators
         if self._engine is not None:

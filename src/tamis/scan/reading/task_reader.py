@@ -222,7 +222,7 @@ class TaskReader:
         }
         rows = PagedRowReader(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
-            yield from rows.read(file, task.selection, source.rows_of_a_batch(task.row_group, leaves))
+            yield from rows.read(file, task.selection, source.choose_batch_rows(task.row_group, leaves))
 
     def _read_whole_file(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of a file that is not Parquet."""

@@ -110,7 +110,7 @@ class RunningQuery:
         for name, leaf in leaves:
             key = (leaf.connector, leaf.handle) if isinstance(leaf, TableScan) and not leaf.is_protected else None
             if key is not None and key in held:
-                self._create("VIEW", name, _query_with_names(leaf, *held[key]))
+                self._create("VIEW", name, _write_query_with_names(leaf, *held[key]))
                 continue
             if name in own:
                 is_held = own[name].size <= self._tuning.max_materialised_bytes and beside > 1
@@ -140,12 +140,12 @@ class RunningQuery:
             self._connection.register(name, relation)
             return False
         self._connection.register(f"{name}_stream", relation)
-        stream = _query_with_integer_sums(f"{name}_stream", sums)
+        stream = _write_query_with_integer_sums(f"{name}_stream", sums)
         is_held = rows is not None and rows <= self._tuning.max_materialised_rows and beside > 1
         if is_held:
             self._create("TABLE", name, stream)
         else:
-            self._create("VIEW", name, stream if rows is None else _query_with_row_estimate(stream, leaf, rows))
+            self._create("VIEW", name, stream if rows is None else _write_query_with_row_estimate(stream, leaf, rows))
         return is_held
 
     def _start(self, text: str) -> pa.RecordBatchReader:
@@ -431,7 +431,7 @@ def _estimate_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | Non
     )
 
 
-def _query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
+def _write_query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
     """Return a query for a stream for which the engine estimates this number of rows.
 
     DuckDB assumes that a stream has a single row, so it would build a join's hash table from the fact table. The query
@@ -446,7 +446,7 @@ def _query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
     return f"{stream} UNION ALL SELECT {nothing} FROM range({first}) AS numbers(number){others} WHERE number < 0"
 
 
-def _query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
+def _write_query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
     """Return a query that casts integer sums to HUGEINT, the type DuckDB gives them. Arrow has no such type."""
     if not names:
         return f"FROM {stream}"
@@ -454,7 +454,7 @@ def _query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
     return f"SELECT * REPLACE ({replaced}) FROM {stream}"
 
 
-def _query_with_names(leaf: Node, held: str, first: Node) -> str:
+def _write_query_with_names(leaf: Node, held: str, first: Node) -> str:
     """Return a query that gives the columns of a materialised scan the names of another scan of the same handle."""
     pairs = zip(get_outputs(first), get_outputs(leaf), strict=True)
     named = ", ".join(f"{quote_duckdb_name(own.name)} AS {quote_duckdb_name(other.name)}" for own, other in pairs)

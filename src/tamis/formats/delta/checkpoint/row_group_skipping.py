@@ -84,11 +84,11 @@ class RowGroupSkipper:
             if column.path[0] in self._metadata.partition_columns:
                 path = (*_PARTITIONS, *physical)
                 is_safe = is_text(column.type) or _is_integer_or_date(column.type)
-                if self._by_partitions and is_safe and _all_files_have(footer, path):
+                if self._by_partitions and is_safe and _have_all_files(footer, path):
                     found |= _read_bounds(footer, column, path, ("lower", "upper"))
             elif self._by_statistics and _is_integer_or_date(column.type):
                 for path, kind in (((*_MIN_VALUES, *physical), "lower"), ((*_MAX_VALUES, *physical), "upper")):
-                    if _all_files_have(footer, path):
+                    if _have_all_files(footer, path):
                         found |= _read_bounds(footer, column, path, (kind,))
         return found
 
@@ -105,7 +105,7 @@ def _read_bounds(footer: Footer, column: Column, path: FieldPath, kinds: Iterabl
     return {name: units.column(name) for name in names if name in units.schema.names and name != ROW_COUNT.name}
 
 
-def _all_files_have(footer: Footer, path: FieldPath) -> bool:
+def _have_all_files(footer: Footer, path: FieldPath) -> bool:
     """Whether a column is NULL only in rows without an `add` action."""
     nulls, others = _read_null_counts(footer, path), _read_null_counts(footer, ("add", "path"))
     return nulls is not None and others is not None and None not in nulls and nulls == others
