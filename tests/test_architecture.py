@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,13 +20,15 @@ import tamis
 from builders.pyiceberg.tables import create_table, latest_metadata
 from tamis.cli.application import program
 from tamis.cli.commands import load_command
+from tamis.engines.duckdb.translate.calls import MACRO_PREFIX
+from tamis.engines.duckdb.translate.functions import MACROS
 
 SOURCE = Path(tamis.__file__).parent
 
 # The layers, from the lowest up, as docs/explanation/architecture.md has them. A module imports its own layer and those
 # below it. The package itself (`__init__`) installs the engines, and so may import all.
 LAYERS = (
-    "errors", "tuning", "types", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query",
+    "errors", "types", "tuning", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query",
     "engines", "session", "cli",
 )  # fmt: skip
 PUBLIC_MODULES = {
@@ -67,6 +72,26 @@ def test_nothing_imports_upwards() -> None:
         above = imported_layers(path) & set(LAYERS[LAYERS.index(layer) + 1 :])
         wrong += [f"{path.relative_to(SOURCE)} imports {each}" for each in sorted(above)]
     assert not wrong
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_layers_in_their_order() -> None:
+    rows = PAGE.partition("| package | what it holds |")[2].partition("\n\n")[0].splitlines()[2:]
+    names = [re.findall(r"`(\w+)(?:\.py|/)`", row.split("|")[1]) for row in rows]
+    assert tuple(name for row in names for name in row) == LAYERS
+
+
+def test_the_page_has_every_job() -> None:
+    jobs = {
+        path.relative_to(SOURCE).as_posix()
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and re.match(r"'tamis\.[\w.]+:\w+'$", ast.unparse(node.value))
+    }
+    listed = re.findall(r"^\| `([\w/]+\.py)` \|", PAGE.partition("| job |")[2].partition("\n\n")[0], re.MULTILINE)
+    assert set(listed) == jobs
 
 
 # --- Formats ----------------------------------------------------------------------------------------------------------
@@ -131,12 +156,80 @@ def test_no_import_hides_in_a_string() -> None:
     assert found == IMPORTS_BY_NAME
 
 
-def test_packages_are_small_and_say_what_they_hold() -> None:
-    for package in sorted({path.parent for path in MODULES}):
-        modules = [path for path in package.glob("*.py") if path.name != "__init__.py"]
-        assert len(modules) <= PACKAGE_LIMIT, f"{package.relative_to(SOURCE)} has {len(modules)} modules"
-        assert ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
+# --- Names in docstrings ----------------------------------------------------------------------------------------------
 
+PACKAGES = sorted({path.parent for path in MODULES} - {SOURCE})
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.relative_to(SOURCE).as_posix())
+def test_a_package_is_small_and_names_its_modules(package: Path) -> None:
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    assert len(modules) <= PACKAGE_LIMIT
+    parts = modules | {path.parent.name for path in package.glob("*/__init__.py")}
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    named = set(re.findall(r"`([a-z_0-9.]+)`", docstring))
+    assert parts <= named, "the docstring of a package names every module, in the order in which to read them"
+    public = {f"tamis.{name}" for name in tamis.__all__} | {"tamis", "where"}
+    elsewhere = {".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in [*MODULES, *PACKAGES]}
+    assert named <= parts | public | elsewhere
+
+
+# Names in docstrings that are not Tamis's own: of file formats and libraries, and of columns in examples.
+FOREIGN_NAMES = {
+    "ArrowArray", "ArrowSchema", "release",  # the C data interface
+    "LEGACY", "TIMESTAMP_NS", "TIME_MS", "SS", "sNaN",  # Spark, and numbers
+    "cteRecursionLevelLimit", "cteRecursionRowLimit", "datasource", "mergeSchema", "versionAsOf",
+    "can_have_nan", "enable_logging", "json_serialize_sql", "read_parquet",  # DuckDB
+    "map_lookup", "np", "pa",  # Arrow and numpy
+    "_common_metadata", "_last_checkpoint",  # files
+    "abc", "city", "c1", "df", "element", "given_value0", "id_bucket", "input_1", "k0", "m0", "n0", "orders_2",
+    "tags", "tamis_scan_1", "ts", "ts_day", "x",
+}  # fmt: skip
+
+
+def names_in_code(tree: ast.Module) -> set[str]:
+    """The names that a module defines or uses, and the words that are strings of their own. Aliases do not count."""
+    found: set[str] = set()
+    aliases: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name) | ast.arg(arg=name):
+                found.add(name)
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                found.add(name)
+            case ast.alias(name=name, asname=asname):
+                found.update(name.split("."))
+                aliases |= {asname} if asname else set()
+            case ast.Constant(value=str(name)) if re.fullmatch(r"[\w.-]+", name):
+                found.update(name.split("."))
+    return found - aliases
+
+
+def texts_of(tree: ast.Module) -> list[tuple[int, str]]:
+    """The docstrings of a module, its classes, functions and values, with their lines."""
+    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    return [
+        (each.lineno, each.value) for each in strings if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+
+
+def test_names_in_docstrings_exist() -> None:
+    trees = {path: ast.parse(path.read_text()) for path in MODULES}
+    known = FOREIGN_NAMES | set(dir(builtins)) | set(keyword.kwlist)
+    for path, tree in trees.items():
+        known |= {*path.relative_to(SOURCE.parent).with_suffix("").parts} | names_in_code(tree)
+    # Macros of the embedded engine have a prefix.
+    known |= {f"{MACRO_PREFIX}{name}" for name in MACROS}
+    wrong = []
+    for path, tree in trees.items():
+        for line, text in texts_of(tree):
+            named = re.findall(r"`([A-Za-z_][\w.]*)(?:\(\))?`", text)
+            unknown = [name for name in named if not {*name.strip(".").split(".")} <= known]
+            wrong += [f"{path.relative_to(SOURCE)}:{line}: {name}" for name in unknown]
+    assert not wrong
+
+
+# --- Private attributes -----------------------------------------------------------------------------------------------
 
 # Libraries without a public interface for what is needed of them.
 FOREIGN_PRIVATES = {

@@ -49,10 +49,10 @@ def add_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in set('aeio') else 'a'} {noun}"
 
 
-def wrong_argument(argument: str, expected: str, found: object) -> InvalidArgument:
+def make_argument_error(argument: str, expected: str, found: object) -> InvalidArgument:
     """Return the error for an argument of the wrong type. It names only the type, because the value may be a secret.
 
-    >>> str(wrong_argument("merge_schema", "True or False", "yes"))
+    >>> str(make_argument_error("merge_schema", "True or False", "yes"))
     'merge_schema is True or False, not a str'
     """
     return InvalidArgument(f"{argument} is {expected}, not {add_article(type(found).__name__)}")
@@ -188,7 +188,7 @@ class MissingFile(TableError):
 
 
 class AccessDenied(TamisError):
-    """A table, or a use of it, that the policies forbid. The message does not reveal what they hide."""
+    """The policies forbid the table, or this use of it. The message does not reveal what they hide."""
 
 
 class StorageError(TamisError):
@@ -242,7 +242,7 @@ _OTHER_NAMES = {
     "engine": ("on", "spark"),
     "location": ("to", "path", "place"),
 }
-"""What other libraries, and earlier versions, call an argument."""
+"""The names that other libraries, and earlier versions, have for an argument."""
 
 
 def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
@@ -262,7 +262,7 @@ def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callab
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             for name in kwargs:
                 if name not in known:
-                    raise _unknown_argument(function_name, name, known)
+                    raise _make_unknown_argument_error(function_name, name, known)
             return function(*args, **kwargs)
 
         return call
@@ -270,7 +270,7 @@ def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callab
     return decorate
 
 
-def _unknown_argument(function_name: str, name: str, known: list[str]) -> UnknownArgument:
+def _make_unknown_argument_error(function_name: str, name: str, known: list[str]) -> UnknownArgument:
     # Few calls fail, and it takes a while to import.
     from difflib import get_close_matches
 

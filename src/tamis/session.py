@@ -147,7 +147,7 @@ class Session(_Answering[Answer]):
     ) -> Table | ProtectedTable:
         """Open a table, with the arguments of `tamis.open`. Policies of the session apply to it.
 
-        `storage_options` and `tuning` are those of the session where none are given.
+        `storage_options` and `tuning` are by default those of the session.
         """
         open_table = partial(
             self._open_source,
@@ -191,7 +191,7 @@ class Session(_Answering[Answer]):
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
-        from tamis.query.policies.protected_table import ProtectedTable, policy_names_of, unprotected_source
+        from tamis.query.policies.protected_table import ProtectedTable, get_unprotected_source, list_policy_names
 
         if not isinstance(table, Table | ProtectedTable):
             self._catalog.register_rows(name, table)
@@ -199,8 +199,8 @@ class Session(_Answering[Answer]):
         if isinstance(table, ProtectedTable) and self._policies is None:
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
         # A query sees it through the policies of its session, whichever session opened it.
-        source = unprotected_source(table)
-        self._catalog.register_source(name, source, policy_names_of(source))
+        source = get_unprotected_source(table)
+        self._catalog.register_source(name, source, list_policy_names(source))
         return self
 
     def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session[Answer]:
@@ -226,7 +226,7 @@ class Session(_Answering[Answer]):
         return self
 
     def _attach_catalog(self, name: str, catalog: Any, options: Mapping[str, Any]) -> None:
-        from tamis.query.policies.protected_table import policy_names_of, redact_catalog_errors
+        from tamis.query.policies.protected_table import list_policy_names, redact_catalog_errors
 
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
         if unknown:
@@ -238,7 +238,7 @@ class Session(_Answering[Answer]):
             with redact_catalog_errors(self._policies):
                 return self._open_source(identifier, catalog=loaded, **options)
 
-        self._catalog.attach_lake(name, attach_catalog(name, catalog, open_table, policy_names_of))
+        self._catalog.attach_lake(name, attach_catalog(name, catalog, open_table, list_policy_names))
 
     def unregister(self, name: str) -> Session[Answer]:
         """Remove a registered table. Earlier queries keep it."""
@@ -316,7 +316,7 @@ class Session(_Answering[Answer]):
         return cast(Answer, Query(found))
 
     def _run_as_written(self, query: str) -> Any:
-        """Return Spark's DataFrame for a query with unsupported syntax; None where Spark does not accept it either."""
+        """Return Spark's DataFrame for a query with unsupported syntax; None if Spark does not accept it either."""
         from tamis.query.engine import spark_queries
 
         def find_frame(name: str) -> Any:
@@ -479,8 +479,8 @@ def connect(
     """Return a session. With a Spark session (classic or Connect), SQL runs there, and plans may be made in executors.
 
     `planning` is `local` (in this process), `spark` (executors read checkpoint parts, directories and footers) or
-    `auto`: in executors where there is much to read. `policies` are row filters and masks: the path of a YAML file, a
-    mapping, or a function. `storage_options` and `tuning` apply to tables that are opened without any, also by their
-    locations in queries. `tuning` has the thresholds of planning and reading, such as those of `auto`.
+    `auto` (in executors if there is much to read). `policies` are row filters and masks: the path of a YAML file, a
+    mapping, or a function. `storage_options` and `tuning` apply to tables that are opened without their own, also by
+    their locations in queries. `tuning` has the thresholds of planning and reading, such as those of `auto`.
     """
     return Session(spark, planning=planning, policies=policies, storage_options=storage_options, tuning=tuning)

@@ -15,8 +15,8 @@ from tamis.errors import (
     InvalidArgument,
     UnsupportedFeature,
     add_article,
+    make_argument_error,
     suggest_arguments,
-    wrong_argument,
 )
 from tamis.expr.nodes import FALSE, NULL
 from tamis.formats.open_source import check_timestamp, open_source
@@ -42,11 +42,11 @@ class TableDescription:
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     files: int | None
-    """None where a policy hides it."""
+    """None if a policy hides it."""
     bytes: int | None
-    """The size of all files; None where a policy hides it."""
+    """The size of all files; None if a policy hides it."""
     rows: int | None
-    """None where only the files know, or where a policy hides it."""
+    """None if the metadata has no row count, or if a policy hides it."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; `columns` has the types by name."""
@@ -100,7 +100,7 @@ class Table:
     def partition_columns(self) -> tuple[str, ...]:
         """What the table is partitioned by, in order; `files()` has a column for each.
 
-        Of an Iceberg table these are the fields of its current partition spec: columns for identity partitions, else
+        For an Iceberg table these are the fields of its current partition spec: columns for identity partitions, else
         partition fields such as `ts_day` or `id_bucket`.
         """
         source = self._source
@@ -114,15 +114,13 @@ class Table:
     def history(self, limit: int | None = None) -> pa.Table:
         """Return the commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first.
 
-        `limit` is the most that are returned.
+        At most `limit` entries are returned.
         """
-        return self._versioned("history").history(check_limit(limit))
+        return self._get_versioned_source("history").history(check_limit(limit))
 
     def refresh(self) -> Table:
-        """Return the table at its newest version; of a folder or a file, as it is now.
-
-        This object does not change: of a folder, files that were added since are not read, and a file that was replaced
-        or removed is an error.
+        """Return the table at its newest version; a folder or a file is read as it is now. This object does not change:
+        files that were added to a folder since are not read, and a file that was replaced or removed is an error.
         """
         return Table(self._source.refresh())
 
@@ -136,7 +134,7 @@ class Table:
         given = {"version": version, "timestamp": timestamp, "ref": ref}
         if sum(value is not None for value in given.values()) != 1:
             raise InvalidArgument(f"at() takes one of {', '.join(f'{name}=' for name in given)}")
-        source = self._versioned("at")
+        source = self._get_versioned_source("at")
         if ref is not None:
             if not isinstance(source, HasRefs):
                 raise UnsupportedFeature(
@@ -145,10 +143,10 @@ class Table:
                 )
             return Table(source.at_ref(ref))
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-            raise wrong_argument("version", "a whole number", version)
+            raise make_argument_error("version", "a whole number", version)
         return Table(source.at(None if version is None else str(version), check_timestamp(timestamp)))
 
-    def _versioned(self, what: str) -> Versioned:
+    def _get_versioned_source(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
             raise UnsupportedFeature(
                 f"{add_article(self.format)} table has no versions, so there is no {what}(): refresh() returns it as "
@@ -231,7 +229,7 @@ class Table:
         return f"<tamis.Table {self.name!r} ({self.format}{version}) at {self.uri}>"
 
 
-def source_of(table: Table) -> TableSource:
+def get_source(table: Table) -> TableSource:
     """Return the format's implementation of a table, for engines and sessions."""
     return table._source
 
@@ -259,17 +257,17 @@ def open_table(
 
     `version` or `timestamp` choose a version of a Delta table, `snapshot_id`, `ref` (a branch or a tag) or `timestamp`
     a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
-    `catalog`: one of pyiceberg's, or the properties or the name of one. An Iceberg table that was moved has its files
-    below the location where it was opened, and is an error with `relocate=False`. `allow_outside` allows files outside
-    of the table's folder, where its log, its metadata or a symbolic link names them.
+    `catalog`: one of pyiceberg's, or the properties or the name of one. If an Iceberg table was moved, its files are
+    looked up below the new location; with `relocate=False` it is an error. `allow_outside` allows files outside of the
+    table's folder that its log, its metadata or a symbolic link refers to.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
     The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and has
     every column of any file, in the widest of its types. Timestamps of 96 bits (INT96) are instants in UTC, as Spark
     writes and reads them; `int96="local"` reads them as local timestamps without a time zone.
 
-    `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. One beside the table is
-    found without it; False uses none. Iceberg tables have none.
+    `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. An index beside the
+    table is found automatically; `False` ignores it. Iceberg tables have no index.
 
     `tuning` has the thresholds of planning and reading; they never change a result.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tamis.errors import InvalidArgument, wrong_argument
+from tamis.errors import InvalidArgument, make_argument_error
 
 KIB = 1024
 MIB = 1024 * 1024
@@ -120,8 +120,8 @@ class Tuning:
     filter."""
 
     min_join_size_ratio: float = 4
-    """A join side is pruned by a dynamic filter if it is more than this many times as large as the other: else reading
-    all of it is fast."""
+    """A dynamic filter prunes a side of a join only if that side is more than this many times as large as the other.
+    Below this ratio, reading all of it is as fast."""
 
     max_listed_keys: int = 1000
     """Up to this many join keys become an IN list. More become ranges: comparing each key with the bounds of row
@@ -150,16 +150,16 @@ class Tuning:
     spark_few_files: int = 32
     spark_small_file_bytes: int = MIB
     """If there are more files and they are smaller on average, Arrow tasks read them. For more than 32 files, Spark
-    lists each in a task of its own before it reads anything, about 10 ms each. Otherwise a native scan is three to
-    seven times as fast as Arrow tasks: 400 files of 500 kB took 1.3 s, against 5.3 s."""
+    starts one listing task per file before it reads, about 10 ms each. Otherwise a native scan is three to seven times
+    as fast as Arrow tasks: 400 files of 500 kB took 1.3 s, against 5.3 s."""
 
     spark_small_local_file_bytes: int = 64 * KIB
     """The same for local files, which are listed without tasks: 1,000 files of 41 kB took a native scan 3.8 s, Arrow
     tasks 2.8 s."""
 
     spark_max_local_footers: int = 4096
-    """The footers of up to this many files are read in this process, to check whether a native scan supports them;
-    those of more files in executors."""
+    """The footers of up to this many files are read in this process, to check whether a native scan supports them; if
+    there are more files, executors read the footers."""
 
     # --- Building of statistics indexes ---
 
@@ -175,7 +175,7 @@ class Tuning:
             value = getattr(self, each.name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or (each.type == "int" and not isinstance(value, int)):
-                raise wrong_argument(each.name, "a whole number" if each.type == "int" else "a number", value)
+                raise make_argument_error(each.name, "a whole number" if each.type == "int" else "a number", value)
             least = 1 if each.name in _STEPS else 0
             if each.type == "int" and value < least:
                 raise InvalidArgument(f"{each.name} must be at least {least}, found {value}")
@@ -198,5 +198,5 @@ def check_tuning(tuning: object) -> Tuning:
     if tuning is None:
         return DEFAULT_TUNING
     if not isinstance(tuning, Tuning):
-        raise wrong_argument("tuning", "a tamis.Tuning", tuning)
+        raise make_argument_error("tuning", "a tamis.Tuning", tuning)
     return tuning

@@ -131,7 +131,7 @@ def find_unsupported_field(schema: pa.Schema) -> tuple[str, str] | None:
 
 
 def type_name(data_type: pa.DataType) -> str:
-    """Return the SQL name of a type, or Arrow's name where SQL has none.
+    """Return the SQL name of a type, or Arrow's name if SQL has no name for it.
 
     >>> type_name(pa.int64()), type_name(pa.decimal128(10, 2)), type_name(pa.list_(pa.int8()))
     ('bigint', 'decimal(10,2)', 'array<tinyint>')

@@ -15,7 +15,7 @@ from tamis.cli import options
 from tamis.cli.application import program
 from tamis.cli.errors import show_unexpected_error
 from tamis.errors import CorruptFile
-from tamis.formats.source import levels_of_format
+from tamis.formats.source import list_levels
 from tamis.scan.scan import Scan
 
 
@@ -180,8 +180,8 @@ def test_failed_verification_names_the_subset(monkeypatch: pytest.MonkeyPatch) -
     lines = result.stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:5]] == ["same", "same", "same", "DIFFERENT"]
     # Of the other combinations only those that differ have a line.
-    assert sum(line.endswith("DIFFERENT") for line in lines) == 2 ** (len(levels_of_format("hive")) - 1)
-    assert sum(line.endswith("same") for line in lines) == len(levels_of_format("hive"))
+    assert sum(line.endswith("DIFFERENT") for line in lines) == 2 ** (len(list_levels("hive")) - 1)
+    assert sum(line.endswith("same") for line in lines) == len(list_levels("hive"))
     expected = "tamis: the scan with row_groups on returned 889 rows, expected 900 (without pruning)"
     assert result.stderr.startswith(expected)
     as_json = run("verify", "orders", "--json")

@@ -15,7 +15,7 @@ from builders.commands import run_on_terminal
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from tamis.cli.application import program
-from tamis.formats.source import levels_of_format
+from tamis.formats.source import list_levels
 from tamis.scan.verify import list_level_subsets
 
 Run = Callable[..., Result]
@@ -94,7 +94,7 @@ def test_manifests_are_a_level_of_a_plan(table: IcebergFolder, run: Run) -> None
 def test_O1_verify_calls_one_combination_of_levels_all(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(list_level_subsets(levels_of_format("iceberg"))) == 128
+    assert len(list_level_subsets(list_levels("iceberg"))) == 128
     # None, each alone, all but one, all.
     monkeypatch.setattr("tamis.scan.verify.MAX_LEVELS_FOR_ALL_SUBSETS", 1)
     made = IcebergFolder(tmp_path / "t", [field(1, "id", "long")])

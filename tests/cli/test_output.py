@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import tamis
 from tamis.cli.application import program
 from tamis.cli.terminal import count_fitting_columns
-from tamis.formats.source import levels_of_format
+from tamis.formats.source import list_levels
 
 Run = Callable[..., Result]
 
@@ -132,7 +132,7 @@ def test_verify_prints_a_line_for_each_level_and_for_all_together(run: Run) -> N
     assert lines[0].split() == ["levels", "rows", "files", "row_groups", "bytes", "read", "result"]
     assert lines[1].split()[:5] == ["no", "level", "20", "9", "45"]
     assert lines[8].split()[:5] == ["all", "levels", "20", "3", "1"]
-    assert [line.split()[0] for line in lines[2:8]] == list(levels_of_format("hive"))
+    assert [line.split()[0] for line in lines[2:8]] == list(list_levels("hive"))
     assert all(line.endswith("same") for line in lines[1:9])
     assert lines[9:] == ["", "64 runs return the same 20 rows"]
     assert len({line.index("same") for line in lines[1:9]}) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from tamis import types
 from tamis.errors import AmbiguousColumn, ExpressionError, TypeMismatch, UnknownColumn
-from tamis.expr.bind import bind, common_type
+from tamis.expr.bind import bind, find_common_type
 from tamis.expr.builder import col
 from tamis.expr.functions.table import type_of
 from tamis.expr.interop.from_pyarrow import from_pyarrow
@@ -240,8 +240,8 @@ def test_incompatible_operands_are_an_error_that_names_both(where, message):
     ],
 )
 def test_the_common_type_keeps_the_order_of_both(left, right, expected):
-    assert common_type(left, right) == expected
-    assert common_type(right, left) == expected
+    assert find_common_type(left, right) == expected
+    assert find_common_type(right, left) == expected
 
 
 def test_a_dictionary_is_compared_by_its_values():

@@ -37,7 +37,7 @@ from tamis.parquet.footer.chunks import (
     ChunkLayout,
     map_footer,
     read_chunk_layouts,
-    row_group_rows,
+    read_row_group_rows,
 )
 from tamis.parquet.footer.thrift import BINARY, BOOLEAN, I32, I64, LIST, STRUCT, encode_list, encode_struct
 from tamis.parquet.reading.page_header import decode_page_header
@@ -129,7 +129,7 @@ def test_only_requested_chunks_are_decoded() -> None:
     file = OpenedFile(content)
     found = read_chunk_layouts(footer_of(content), [1, 3], [2], len(content), PLACE)
     assert found == {(2, 1): file.layouts[2, 1], (2, 3): file.layouts[2, 3]}
-    assert row_group_rows(footer_of(content)).tolist() == [100, 100, 50]
+    assert read_row_group_rows(footer_of(content)).tolist() == [100, 100, 50]
     assert read_chunk_layouts(footer_of(content), [], None, len(content), PLACE) == {}
 
 

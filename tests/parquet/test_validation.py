@@ -657,7 +657,7 @@ def test_P9_a_dictionary_offset_counts_only_before_the_data_pages(
 def test_X3_a_chunk_outside_the_file_is_corrupt(change: dict[int, Any]) -> None:
     metadata = footer_from_bytes(make_footer(INT32, [None], in_metadata=change), "made.parquet").metadata
     with pytest.raises(CorruptFile, match=r"row group 0 of made\.parquet has column 0 at bytes .* file of 1000 bytes"):
-        find_chunk_ranges(metadata, 0, [0], size=1000, place="made.parquet")
+        find_chunk_ranges(metadata, 0, [0], size=1000, location="made.parquet")
 
 
 def test_chunks_of_the_oldest_writers_are_longer_than_stated() -> None:

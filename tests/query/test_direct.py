@@ -12,7 +12,7 @@ import tamis
 from tamis.engines.duckdb.run.run_plan import RunningQuery
 from tamis.query.engine import query_engine
 from tamis.query.plan.direct_scan import find_direct_result
-from tamis.query.query import compiled_query
+from tamis.query.query import get_compiled_query
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def session(tmp_path: Path) -> tamis.Session:
 )
 def test_rows_are_those_of_the_engine(session: tamis.Session, query: str, is_direct: bool) -> None:
     asked = session.sql(query)
-    made = compiled_query(asked)
+    made = get_compiled_query(asked)
     connectors = made.context.connectors
     found = find_direct_result(made.optimized.plan, made.names, connectors, query_engine())
     assert (found is not None) is is_direct

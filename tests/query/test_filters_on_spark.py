@@ -13,7 +13,7 @@ import tamis
 from tamis.expr.nodes import TRUE
 from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.nodes import TableScan, walk_plan
-from tamis.query.query import compiled_query
+from tamis.query.query import get_compiled_query
 
 NEW_YORK = ZoneInfo("America/New_York")
 COLUMNS = pa.schema(
@@ -35,7 +35,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
 
 
 def is_pushed(session: tamis.Session, condition: str, zone: tzinfo = UTC, *, is_ansi: bool = True) -> bool:
-    query = compiled_query(session.sql(f"SELECT s FROM t WHERE {condition}")).on_spark(zone, is_ansi=is_ansi)
+    query = get_compiled_query(session.sql(f"SELECT s FROM t WHERE {condition}")).on_spark(zone, is_ansi=is_ansi)
     (scan,) = (node for node in walk_plan(query.optimized.plan) if isinstance(node, TableScan))
     assert isinstance(scan.handle, LakeHandle)
     return scan.handle.predicate != TRUE

@@ -17,7 +17,7 @@ from tamis.query.policies.leakproof import is_leakproof
 from tamis.query.policies.protected_reading import (
     check_protected,
     is_protected,
-    protected_schema,
+    make_protected_schema,
     read_protected_batches,
 )
 from tamis.query.policies.redaction import is_redacted, redact_plan
@@ -65,7 +65,7 @@ MASKED = Project(
 
 def read(node: object, failure: Exception | None = None) -> pa.Table:
     connectors = {"rows": Rows(failure)}
-    return pa.Table.from_batches(read_protected_batches(node, connectors), protected_schema(node, connectors))  # type: ignore[arg-type]
+    return pa.Table.from_batches(read_protected_batches(node, connectors), make_protected_schema(node, connectors))  # type: ignore[arg-type]
 
 
 def test_filters_masks_and_limits_are_applied_batch_by_batch() -> None:

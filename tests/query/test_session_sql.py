@@ -17,7 +17,7 @@ import pytest
 import tamis
 from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature
 from tamis.query.connectors.connector import Connector
-from tamis.query.query import compiled_query
+from tamis.query.query import get_compiled_query
 from tamis.query.rules import ALL
 
 
@@ -117,7 +117,7 @@ def test_a_query_is_lazy(tmp_path: Path) -> None:
     session = tamis.connect().register("t", place)
     query = session.sql("SELECT id FROM t")
     assert repr(query) == "<tamis.Query SELECT id FROM t>"
-    assert compiled_query(query).names == ("id",)
+    assert get_compiled_query(query).names == ("id",)
     batches = query.to_batches()
     assert next(batches).num_rows == 3
 

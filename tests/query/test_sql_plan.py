@@ -8,7 +8,7 @@ import pytest
 import tamis
 from tamis.query.plan.explain import plan_to_dict
 from tamis.query.plan.nodes import Filter, Join, Node, Project, Sql, TableScan, get_outputs, walk_plan
-from tamis.query.query import compiled_query
+from tamis.query.query import get_compiled_query
 
 ORDERS = pa.table({"id": [1], "customer": [1], "amount": [1.0], "day": ["a"], "note": ["n"]})
 CUSTOMERS = pa.table({"id": [1], "name": ["x"], "region": ["eu"]})
@@ -23,7 +23,7 @@ def session() -> tamis.Session:
 
 
 def plan(session: tamis.Session, query: str) -> Node:
-    found: Node = compiled_query(session.sql(query)).plan
+    found: Node = get_compiled_query(session.sql(query)).plan
     return found
 
 
@@ -154,6 +154,6 @@ def test_a_star_reads_all_columns_and_a_count_none(session: tamis.Session) -> No
 
 
 def test_order_by_an_alias_sorts_by_its_value(session: tamis.Session) -> None:
-    found = compiled_query(session.sql("SELECT -id AS id FROM orders ORDER BY id")).plan
+    found = get_compiled_query(session.sql("SELECT -id AS id FROM orders ORDER BY id")).plan
     assert isinstance(found, Project)
     assert "-" in plan_to_dict(found.source, {})["what"]

@@ -49,7 +49,7 @@ def test_few_others_pass() -> None:
 
 
 def test_rows_that_nearly_all_pass_are_not_looked_at_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MIN_ROWS_TO_JUDGE", 3)
+    monkeypatch.setattr(module, "MIN_ROWS_TO_DECIDE", 3)
     batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [2, 9]}), pa.record_batch({"a": [9, 9]})]
     found = [batch["a"].to_pylist() for batch in apply_join_filter(batches, BloomJoinFilter(pa.array([1, 2])), ("a",))]
     assert found == [[1, 2], [2], [9, 9]]

@@ -32,7 +32,7 @@ class WithDeletes(HiveTable):
 
     gone: Mapping[str, Any] = None  # type: ignore[assignment]
 
-    def deleted_rows(self, storage: Storage, files: pa.Table, row_groups: object = None) -> dict[int, Any]:
+    def read_deleted_rows(self, storage: Storage, files: pa.Table, row_groups: object = None) -> dict[int, Any]:
         names = [Path(path).name for path in files["path"].to_pylist()]
         return {index: BitMap64(self.gone[name]) for index, name in enumerate(names) if name in self.gone}
 

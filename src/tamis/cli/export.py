@@ -43,7 +43,7 @@ class Writer(Protocol):
 
 
 class _Sink:
-    """A stream with a position, which pipes lack, and with errors that name its location."""
+    """An output stream that counts its position (pipes have none) and names its location in errors."""
 
     def __init__(self, stream: IO[bytes], location: str) -> None:
         self._stream = stream

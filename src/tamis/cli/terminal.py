@@ -24,7 +24,7 @@ def open_console() -> Console:
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
-def plain_table(headings: Sequence[str], are_numbers: Sequence[bool]) -> Table:
+def make_plain_table(headings: Sequence[str], are_numbers: Sequence[bool]) -> Table:
     """Return an empty table in the common style."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for heading, is_number in zip(headings, are_numbers, strict=True):
@@ -46,7 +46,7 @@ def _show_table(console: Console, rows: pa.Table) -> list[str]:
     columns = [format_cells(column.combine_chunks()).to_pylist() for column in rows.columns]
     shown = count_fitting_columns(rows.column_names, columns, console.width)
     fields = [rows.schema.field(index) for index in range(shown)]
-    table = plain_table([field.name for field in fields], [types.is_number(field.type) for field in fields])
+    table = make_plain_table([field.name for field in fields], [types.is_number(field.type) for field in fields])
     are_numbers = [types.is_number(field.type) for field in fields]
     for column, is_number in zip(table.columns, are_numbers, strict=True):
         if is_number:

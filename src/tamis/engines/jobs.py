@@ -6,7 +6,7 @@ from typing import Any
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark.jobs import SparkEngine
-from tamis.engines.spark.sessions import active_session
+from tamis.engines.spark.sessions import get_active_session
 
 __all__ = ["LocalEngine", "SparkEngine", "make_local", "make_spark"]
 
@@ -17,4 +17,4 @@ def make_local() -> LocalEngine:
 
 def make_spark(session: Any | None) -> SparkEngine:
     """Return the engine of a Spark session, by default the active one."""
-    return SparkEngine(active_session() if session is None else session)
+    return SparkEngine(get_active_session() if session is None else session)

@@ -1,6 +1,16 @@
 """The expression language: three nodes, and what can be done with them.
 
-Read `nodes`, then `functions.table`, `bind` and `names` (unbound to bound), `normalise`, `evaluate`. `literals` and
-`datetime_text` convert values, `patterns` knows LIKE, `builder` is what users write in Python. `sql` reads and prints
-text, `interop` takes expressions of other libraries, `wire` is JSON and `PartitionFilter`.
+Reading order:
+
+- `nodes`                      columns, literals and calls
+- `functions`                  the table of functions, and their kernels
+- `builder`                    expressions written in Python
+- `sql`                        expressions from SQL text and as SQL text
+- `names`, `bind`              names become columns of a schema, operands get a common type
+- `literals`, `datetime_text`  values: exact conversions, and dates and timestamps as text
+- `normalise`                  the normal form of a predicate
+- `patterns`                   LIKE patterns and their bounds
+- `evaluate`                   values of a bound expression over a batch
+- `interop`                    expressions of other libraries
+- `wire`                       expressions as JSON, and `PartitionFilter`
 """

@@ -172,14 +172,14 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
         if is_ordered(left_type):
             neighbours = find_neighbours(right, left_type)
             if neighbours is None:
-                raise _mismatch_error(call, left_type, right_type, right)
+                raise _make_mismatch_error(call, left_type, right_type, right)
             return compare_with_neighbours(function, left, neighbours, left_type)
     if left_type == right_type:
         return Call(function, (left, right))
-    common = common_type(left_type, right_type)
+    common = find_common_type(left_type, right_type)
     if common is None:
         if is_ordered(left_type) and is_ordered(right_type):
-            raise _mismatch_error(call, left_type, right_type, right)
+            raise _make_mismatch_error(call, left_type, right_type, right)
         return Call(function, (left, right))
     return Call(function, (_cast_to(left, left_type, common), _cast_to(right, right_type, common)))
 
@@ -213,7 +213,7 @@ _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 )
 
 
-def _mismatch_error(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
+def _make_mismatch_error(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
     example = next((text for is_kind, text in _EXAMPLES if is_kind(left)), None)
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
@@ -327,7 +327,7 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
     for item in literals:
         neighbours = find_neighbours(item, value_type)
         if neighbours is None:
-            raise _mismatch_error(Call("in", (value, item)), value_type, item.type, item)
+            raise _make_mismatch_error(Call("in", (value, item)), value_type, item.type, item)
         if neighbours.is_exact:
             kept.append(Literal(neighbours.below, value_type))
         elif neighbours.is_range:
@@ -338,12 +338,12 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
     return or_(in_list, *ranges) if ranges else in_list
 
 
-def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+def find_common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Return the type in which two types compare without loss of order, or None."""
     if left == right:
         return left
     if is_number(left) and is_number(right):
-        return _common_number_type(left, right)
+        return _find_common_number_type(left, right)
     if pa.types.is_date(left) and pa.types.is_date(right):
         return types.DATE
     if all(pa.types.is_date(each) or pa.types.is_timestamp(each) for each in (left, right)):
@@ -353,11 +353,11 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return max(left, right, key=lambda each: types.UNITS_PER_SECOND[each.unit])
     for text, other in ((left, right), (right, left)):
         if is_text(text) and not is_bytes(other):
-            return types.STRING if is_text(other) else _common_type_with_text(other)
+            return types.STRING if is_text(other) else _find_common_type_with_text(other)
     return types.BINARY if is_bytes(left) and is_bytes(right) else None
 
 
-def _common_number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+def _find_common_number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         return types.DOUBLE
     if pa.types.is_integer(left) and pa.types.is_integer(right):
@@ -368,7 +368,7 @@ def _common_number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | 
     return pa.decimal128(precision, scale) if precision <= 38 else None
 
 
-def _common_type_with_text(other: pa.DataType) -> pa.DataType | None:
+def _find_common_type_with_text(other: pa.DataType) -> pa.DataType | None:
     if is_number(other):
         return types.LONG if pa.types.is_integer(other) else types.DOUBLE
     if pa.types.is_date(other):
@@ -433,15 +433,15 @@ def find_neighbours(literal: Literal, target: pa.DataType) -> Neighbours | None:
         if number is None:
             return None
         is_double = pa.types.is_floating(source) or (is_text(source) and pa.types.is_decimal(target))
-        return _neighbours_of_double(number, target) if is_double else _neighbours_of_number(number, target)
+        return _find_neighbours_of_double(number, target) if is_double else _find_neighbours_of_number(number, target)
     if pa.types.is_date(target) or pa.types.is_timestamp(target):
         nanoseconds = _to_nanoseconds(value, source)
-        return None if nanoseconds is None else _neighbours_of_time(nanoseconds, target)
+        return None if nanoseconds is None else _find_neighbours_of_time(nanoseconds, target)
     if pa.types.is_time(target):
         nanoseconds = _to_nanoseconds_of_day(value, source)
-        return None if nanoseconds is None else _neighbours_of_time(nanoseconds, target)
+        return None if nanoseconds is None else _find_neighbours_of_time(nanoseconds, target)
     if pa.types.is_boolean(target):
-        return _neighbours_of_boolean(value)
+        return _find_neighbours_of_boolean(value)
     if is_text(target):
         return _exact(value) if isinstance(value, str) else None
     if is_bytes(target):
@@ -464,7 +464,7 @@ def _exact(value: Any) -> Neighbours:
     return Neighbours(value, value)
 
 
-def _neighbours_of_boolean(value: Any) -> Neighbours | None:
+def _find_neighbours_of_boolean(value: Any) -> Neighbours | None:
     if isinstance(value, bool):
         return _exact(value)
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
@@ -491,31 +491,31 @@ def _to_number(value: Any, source: pa.DataType) -> int | float | Fraction | None
     return value if isinstance(value, int) else Fraction(value)
 
 
-def _neighbours_of_number(number: int | float | Fraction, target: pa.DataType) -> Neighbours:
+def _find_neighbours_of_number(number: int | float | Fraction, target: pa.DataType) -> Neighbours:
     if pa.types.is_floating(target):
-        return _neighbours_of_float(number, target)
+        return _find_neighbours_of_float(number, target)
     if number != number:
         number = math.inf  # NaN is larger than every number
     if pa.types.is_decimal(target):
         largest = 10**target.precision - 1
-        found = _neighbours_of_integer(number * 10**target.scale, -largest, largest)
+        found = _find_neighbours_of_integer(number * 10**target.scale, -largest, largest)
         return Neighbours(*(_to_decimal(unscaled, target.scale) for unscaled in (found.below, found.above)))
-    return _neighbours_of_integer(number, *integer_range(target))
+    return _find_neighbours_of_integer(number, *integer_range(target))
 
 
-def _neighbours_of_double(number: int | float | Fraction, target: pa.DataType) -> Neighbours:
+def _find_neighbours_of_double(number: int | float | Fraction, target: pa.DataType) -> Neighbours:
     """Return the neighbours of a double among numbers, which are compared as their nearest doubles."""
     if pa.types.is_floating(target) or isinstance(number, float):
-        return _neighbours_of_number(number, target)  # which handles infinities and NaN
+        return _find_neighbours_of_number(number, target)  # which handles infinities and NaN
     try:
         nearest = float(number)
     except OverflowError:
-        return _neighbours_of_number(number, target)
+        return _find_neighbours_of_number(number, target)
     is_decimal = pa.types.is_decimal(target)
     scale = target.scale if is_decimal else 0
     largest = 10**target.precision - 1 if is_decimal else integer_range(target)[1]
     smallest = -largest if is_decimal else integer_range(target)[0]
-    last, first = _last_not_greater(nearest, scale), -_last_not_greater(-nearest, scale)
+    last, first = _find_last_not_greater(nearest, scale), -_find_last_not_greater(-nearest, scale)
     below = None if last < smallest else min(last, largest)
     above = None if first > largest else max(first, smallest)
     if is_decimal:
@@ -523,7 +523,7 @@ def _neighbours_of_double(number: int | float | Fraction, target: pa.DataType) -
     return Neighbours(below, above)
 
 
-def _last_not_greater(double: float, scale: int) -> int:
+def _find_last_not_greater(double: float, scale: int) -> int:
     """Return the largest unscaled value with `scale` digits whose nearest double is not greater than a double."""
     # Rounding keeps order, and a value halfway between two doubles is rounded to the even one.
     following = math.nextafter(double, math.inf)
@@ -537,7 +537,7 @@ def _to_decimal(unscaled: int | None, scale: int) -> Decimal | None:
     return None if unscaled is None else Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
-def _neighbours_of_integer(number: int | float | Fraction, smallest: int, largest: int) -> Neighbours:
+def _find_neighbours_of_integer(number: int | float | Fraction, smallest: int, largest: int) -> Neighbours:
     if number > largest:
         return Neighbours(largest, None)
     if number < smallest:
@@ -546,7 +546,7 @@ def _neighbours_of_integer(number: int | float | Fraction, smallest: int, larges
     return Neighbours(below, above)
 
 
-def _neighbours_of_float(number: int | float | Fraction, target: pa.DataType) -> Neighbours:
+def _find_neighbours_of_float(number: int | float | Fraction, target: pa.DataType) -> Neighbours:
     try:
         nearest = float(number)
     except OverflowError:
@@ -581,7 +581,7 @@ def _to_nanoseconds_of_day(value: Any, source: pa.DataType) -> int | None:
     return int(value) * (10**9 // UNITS_PER_SECOND[source.unit]) if pa.types.is_time(source) else None
 
 
-def _neighbours_of_time(nanoseconds: int, target: pa.DataType) -> Neighbours:
+def _find_neighbours_of_time(nanoseconds: int, target: pa.DataType) -> Neighbours:
     step = _NANOSECONDS_PER_DAY if pa.types.is_date(target) else 10**9 // UNITS_PER_SECOND[target.unit]
     limits = integer_range(pa.int32() if pa.types.is_date(target) or pa.types.is_time32(target) else types.LONG)
-    return _neighbours_of_integer(Fraction(nanoseconds, step), *limits)
+    return _find_neighbours_of_integer(Fraction(nanoseconds, step), *limits)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import InvalidArgument, MisusedExpression, TypeMismatch, wrong_argument
+from tamis.errors import InvalidArgument, MisusedExpression, TypeMismatch, make_argument_error
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_
 from tamis.expr.sql.printer import to_display_sql, to_sql
@@ -267,7 +267,9 @@ def _unpack(values: tuple[object, ...]) -> Iterable[object]:
 
 def _to_type_name(target: str | pa.DataType) -> str:
     if not isinstance(target, str | pa.DataType):
-        raise wrong_argument("the target of a cast", "the name of a type, as in 'bigint', or an Arrow type", target)
+        raise make_argument_error(
+            "the target of a cast", "the name of a type, as in 'bigint', or an Arrow type", target
+        )
     name = target if isinstance(target, str) else type_name(target)
     found = type_from_name(name)
     if isinstance(target, pa.DataType) and found != target:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.functions import kernels as casts
+from tamis.expr.functions import kernels
 from tamis.expr.functions.kernels import (
     DATE_TRUNC_UNITS,
     KERNELS,
@@ -32,8 +32,8 @@ from tamis.expr.sql.printer import to_display_sql
 from tamis.types import integer_range, is_bytes, is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {
-    "cast": casts.cast,
-    "try_cast": casts.try_cast,
+    "cast": kernels.cast,
+    "try_cast": kernels.try_cast,
     "partition_value": partition_value,
 }
 
@@ -75,19 +75,19 @@ def is_supported(call: Call) -> bool:
 
 
 def _has_same_ordered_types(call: Call) -> bool:
-    left, right = (_evaluation_type_of(arg) for arg in call.args)
+    left, right = (_get_evaluation_type(arg) for arg in call.args)
     if left is None or right is None:
         return False
     return pa.types.is_null(left) or pa.types.is_null(right) or (is_ordered(left) and left == right)
 
 
-def _evaluation_type_of(expr: Expr) -> pa.DataType | None:
+def _get_evaluation_type(expr: Expr) -> pa.DataType | None:
     data_type = type_of(expr)
     return None if data_type is None else evaluation_type(data_type)
 
 
 def _has_literal_list(call: Call) -> bool:
-    data_type = _evaluation_type_of(call.args[0])
+    data_type = _get_evaluation_type(call.args[0])
     return (
         data_type is not None
         and (is_ordered(data_type) or pa.types.is_null(data_type))
@@ -109,7 +109,7 @@ def _are_literals_of(data_type: pa.DataType, items: tuple[Expr, ...]) -> bool:
 
 
 def _has_text_and_constants(call: Call) -> bool:
-    data_type = _evaluation_type_of(call.args[0])
+    data_type = _get_evaluation_type(call.args[0])
     if data_type is None:
         return False
     value = str if is_text(data_type) else bytes if is_bytes(data_type) and call.function != "like" else None
@@ -119,7 +119,7 @@ def _has_text_and_constants(call: Call) -> bool:
 
 
 def _is_supported_substring(call: Call) -> bool:
-    data_type = _evaluation_type_of(call.args[0])
+    data_type = _get_evaluation_type(call.args[0])
     return (
         data_type is not None
         and is_text(data_type)
@@ -164,7 +164,7 @@ def may_call_fail(call: Call) -> bool:
         # Floats overflow to infinity, and the result type of a sum or a product of decimals holds every result.
         return not (pa.types.is_floating(target) or pa.types.is_decimal(target))
     if call.function == "cast":
-        source = _evaluation_type_of(call.args[0])
+        source = _get_evaluation_type(call.args[0])
         return source is None or not _always_fits(source, target)
     return True
 
@@ -203,14 +203,14 @@ def _have_one_type(args: tuple[Expr, ...]) -> bool:
 
 
 def _has_text(call: Call) -> bool:
-    data_type = _evaluation_type_of(call.args[0])
+    data_type = _get_evaluation_type(call.args[0])
     return data_type is not None and is_text(data_type)
 
 
 def _is_supported_arithmetic(call: Call) -> bool:
     if type_of(call) in (None, types.NULL):
         return False
-    intervals = [arg for arg in call.args if (_evaluation_type_of(arg) or types.NULL) == types.INTERVAL]
+    intervals = [arg for arg in call.args if (_get_evaluation_type(arg) or types.NULL) == types.INTERVAL]
     if not intervals:
         return True
     interval = intervals[0]
@@ -222,17 +222,17 @@ def _is_supported_arithmetic(call: Call) -> bool:
 
 
 def _has_number(call: Call) -> bool:
-    data_type = _evaluation_type_of(call.args[0])
+    data_type = _get_evaluation_type(call.args[0])
     return data_type is not None and is_number(data_type) and not pa.types.is_uint64(data_type)
 
 
 def _has_date_or_timestamp(call: Call) -> bool:
-    data_type = _evaluation_type_of(call.args[0])
+    data_type = _get_evaluation_type(call.args[0])
     return data_type is not None and (pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
 
 
 def _has_timestamp(call: Call) -> bool:
-    return bool(pa.types.is_timestamp(_evaluation_type_of(call.args[0]) or types.NULL))
+    return bool(pa.types.is_timestamp(_get_evaluation_type(call.args[0]) or types.NULL))
 
 
 def _can_date_trunc(call: Call) -> bool:
@@ -258,12 +258,12 @@ def _has_text_key(call: Call) -> bool:
 
 def _can_cast(call: Call) -> bool:
     source, target = type_of(call.args[0]), type_of(call)
-    return source is not None and target is not None and casts.can_cast(source, target)
+    return source is not None and target is not None and kernels.can_cast(source, target)
 
 
 def _can_try_cast(call: Call) -> bool:
     source, target = type_of(call.args[0]), type_of(call)
-    return source is not None and target is not None and casts.can_try_cast(source, target)
+    return source is not None and target is not None and kernels.can_try_cast(source, target)
 
 
 _CHECKS: dict[str, Callable[[Call], bool]] = {
@@ -308,7 +308,7 @@ class Evaluator:
             step = len(self._steps)
             slot = slots.setdefault(node, step)
             if slot == step:
-                self._steps.append((node, args, _item_array(node)))
+                self._steps.append((node, args, _make_item_array(node)))
             return slot
 
         self._result = fold(expr, add_step)
@@ -351,7 +351,7 @@ class Evaluator:
         return to_evaluation_form(values)
 
 
-def _item_array(node: Expr) -> pa.Array | None:
+def _make_item_array(node: Expr) -> pa.Array | None:
     """Return the items of a list of literals as one array, or None."""
     items = node.args[len(get_operands(node)) :] if isinstance(node, Call) else ()
     return to_arrow_array(items) if items else None

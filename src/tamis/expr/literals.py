@@ -129,10 +129,10 @@ def _from_decimal(value: Decimal) -> Literal:
     if precision > MAX_DIGITS:
         raise TypeMismatch(f"a decimal of more than {MAX_DIGITS} digits exceeds the largest decimal type: {value}")
     # Arithmetic would round to the precision of the thread's decimal context, so the value is built from its digits.
-    return Literal(Decimal((sign, digits, exponent)), _decimal_type(precision, scale))
+    return Literal(Decimal((sign, digits, exponent)), _choose_decimal_type(precision, scale))
 
 
-def _decimal_type(precision: int, scale: int) -> pa.DataType:
+def _choose_decimal_type(precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
@@ -223,7 +223,7 @@ def _from_scalar(value: pa.Scalar) -> Literal:
         is_extension = isinstance(value, pa.ExtensionScalar)
         inner_type = value.type.storage_type if is_extension else value.type.value_type
         value = value.value if value.is_valid else pa.scalar(None, inner_type)
-    data_type = _plain_type(value.type)
+    data_type = _get_plain_type(value.type)
     if not value.is_valid:
         return Literal(None, data_type)
     if pa.types.is_date64(value.type):
@@ -240,14 +240,14 @@ def _from_scalar(value: pa.Scalar) -> Literal:
     return Literal(value.as_py(), data_type)
 
 
-def _plain_type(data_type: pa.DataType) -> pa.DataType:
+def _get_plain_type(data_type: pa.DataType) -> pa.DataType:
     """Return the canonical type among those with the same values; raise for types without literals."""
     if is_text(data_type):
         return types.STRING
     if is_bytes(data_type):
         return types.BINARY
     if pa.types.is_decimal(data_type):
-        return _decimal_type(data_type.precision, data_type.scale)
+        return _choose_decimal_type(data_type.precision, data_type.scale)
     if pa.types.is_date(data_type):
         return types.DATE
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:

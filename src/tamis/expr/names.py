@@ -1,9 +1,9 @@
 """Name resolution: the column of a schema that a name refers to, and the error if there is none.
 
-Names are resolved without regard to case. If two columns differ only by case, a name that is spelled exactly like
-one of them selects that one, if it comes from Python (`col("a")`, `columns=["a"]`) or is quoted with back-ticks. In SQL
-text without back-ticks case does not count, as in Spark, so that such a name is an error which lists both. A name
-without a match is an error with the nearest names.
+Names are resolved without regard to case. If two columns differ only by case, a name that is spelled exactly like one
+of them selects that one, if it comes from Python (`col("a")`, `columns=["a"]`) or is quoted with back-ticks. SQL names
+without back-ticks ignore case, as in Spark, so such a name is an error that lists both columns. A name without a match
+is an error with the nearest names.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def resolve(
             if whole is not None:
                 return Column((whole.name,), column.position, _decode_type(whole.type))
             guess = _guess_meaning(column, schema, table, context)
-            raise _unknown_column_error(column, depth, list(fields), found, table, location, guess)
+            raise _make_unknown_column_error(column, depth, list(fields), found, table, location, guess)
         found.append(field)
         fields = field.type if pa.types.is_struct(field.type) else ()
     names = tuple(field.name for field in found)
@@ -84,7 +84,7 @@ def _decode_type(data_type: pa.DataType) -> pa.DataType:
 # --- Names without a column ------------------------------------------------------------------------------------------
 
 
-def _unknown_column_error(
+def _make_unknown_column_error(
     column: Column, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, location: str, guess: str
 ) -> UnknownColumn:
     name = column.path[depth]

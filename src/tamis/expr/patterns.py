@@ -78,12 +78,14 @@ def parse_like(pattern: str, escape: str = DEFAULT_ESCAPE) -> LikePattern:
     return LikePattern(tuple(parts))
 
 
-def successor_of_prefix(prefix: str) -> str | None:
-    """Return the smallest text above all texts that start with the prefix, or None if there is none.
+def find_successor_of_prefix(prefix: str) -> str | None:
+    """Return the smallest text above all texts that start with the prefix, or None if no text is above them.
 
-    >>> successor_of_prefix("ab"), successor_of_prefix("a\\U0010ffff"), successor_of_prefix("\\ud7ff") == "\\ue000"
-    ('ac', 'b', True)
-    >>> successor_of_prefix("") is successor_of_prefix("\\U0010ffff") is None
+    >>> find_successor_of_prefix("ab"), find_successor_of_prefix("a\\U0010ffff")
+    ('ac', 'b')
+    >>> find_successor_of_prefix("\\ud7ff") == "\\ue000"
+    True
+    >>> find_successor_of_prefix("") is find_successor_of_prefix("\\U0010ffff") is None
     True
     """
     for length in range(len(prefix), 0, -1):
@@ -94,10 +96,10 @@ def successor_of_prefix(prefix: str) -> str | None:
     return None
 
 
-def successor_of_bytes(prefix: bytes) -> bytes | None:
-    """Return the smallest bytes above all bytes that start with the prefix, or None if there are none.
+def find_successor_of_bytes(prefix: bytes) -> bytes | None:
+    """Return the smallest bytes above all bytes that start with the prefix, or None if no bytes are above them.
 
-    >>> successor_of_bytes(b"a\\xff"), successor_of_bytes(b"\\xff")
+    >>> find_successor_of_bytes(b"a\\xff"), find_successor_of_bytes(b"\\xff")
     (b'b', None)
     """
     kept = prefix.rstrip(b"\xff")

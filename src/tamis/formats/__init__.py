@@ -1,6 +1,14 @@
 """Table formats, one package each, behind one interface.
 
-Read `source` (what a scan needs of a table), `jobs` (how metadata is read in threads or executors alike), `detect`
-(which format a folder has), `catalogs` (tables by their names), `file_rows` (files with statistics, read in executors).
-Then `hive`, the smallest, `delta` and `iceberg`. `files` reads ORC and Avro, `database` is for tables of databases.
+Reading order:
+
+- `source`                    the interface: what a scan needs of a table
+- `jobs`, `engines`           metadata is read by plain functions, in threads or executors; how to reach an engine
+- `detect`, `open_source`     the format of a folder; opening a table with arguments that fit it
+- `time_travel`, `catalogs`   timestamps of users; tables by their names in a catalog
+- `hive`, `delta`, `iceberg`  the formats, the smallest first
+- `files`                     ORC and Avro files
+- `database`                  tables of databases
+- `file_rows`                 files with their statistics, read in executors
+- `function_results`          the columns that `tamis.delta`, `tamis.iceberg` and `tamis.hive` return
 """

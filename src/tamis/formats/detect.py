@@ -47,9 +47,8 @@ def find_nested_format(storage: Storage, folder: str) -> str | None:
 
 
 def reject_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
-    """Raise an error that names the format where the root is a Delta or Iceberg table.
-
-    An Iceberg table has no data files in its root, so only a directory without any costs the second listing.
+    """Raise an error that names the format if the root is a Delta or Iceberg table. An Iceberg table has no data files
+    in its root, so only a directory without data files costs a second listing.
     """
     if _has(root.directory_paths, _DELTA_LOG):
         raise UnsupportedFeature(
@@ -64,7 +63,7 @@ def reject_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> 
 
 
 def reject_nested_directory(storage: Storage) -> None:
-    """Raise an error where a directory is inside a Delta or Iceberg table: its files may hold deleted rows.
+    """Raise an error if a directory is inside a Delta or Iceberg table: its files may hold deleted rows.
 
     Only local directories are checked: on remote storage every parent directory would cost a request.
     """

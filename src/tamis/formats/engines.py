@@ -1,7 +1,7 @@
 """How the layers below `tamis.engines` reach an engine without importing it.
 
 A layer declares what it needs of an engine as a protocol: `formats.jobs`, `scan.engine`, `query.engine`. The package
-`tamis` installs a loader for each engine when it is imported, and the first call of `load` imports the engine.
+`tamis` installs a loader for each engine when it is imported, and the first call of `load_engine` imports the engine.
 """
 
 from __future__ import annotations

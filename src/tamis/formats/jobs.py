@@ -7,8 +7,8 @@ A function is found by name and all its inputs are data, so that only JSON and A
         …
         yield pa.record_batch({"rows": [rows]})
 
-    job = Job("tamis.formats.example:count_rows", storage_arguments(storage), SCHEMA, "count rows of orders@17")
-    for number, batch in engine.run(job, [Item.of_json({"path": path}, size) for path, size in files]):
+    job = Job("tamis.formats.example:count_rows", storage_to_arguments(storage), SCHEMA, "count rows of orders@17")
+    for number, batch in engine.run(job, [Item.from_json({"path": path}, size) for path, size in files]):
         …
 
 An engine applies the function to the items. The caller gets the exceptions that the function raises.
@@ -146,7 +146,7 @@ class JobEngines(Protocol):
         ...
 
 
-def job_engines() -> JobEngines:
+def get_job_engines() -> JobEngines:
     return cast(JobEngines, load_engine("jobs"))
 
 
@@ -216,10 +216,9 @@ footer."""
 class Planning:
     """An engine for plans, and when to use it. One rule covers all metadata that a plan reads.
 
-    Checkpoint parts, directories and footers are read in executors where `mode` is `spark`, or where it is `auto` and
-    there are at least `spark_planning_min_parts` units of work with `spark_planning_min_bytes` together, thresholds of
-    the storage's `Tuning`. A checkpoint part is one unit of work; directories and footers are read some hundreds at a
-    time.
+    Executors read checkpoint parts, directories and footers if `mode` is `spark`. With `auto` they do so if there are
+    at least `spark_planning_min_parts` units of work with `spark_planning_min_bytes` together (see `Tuning`). A
+    checkpoint part is one unit of work; directories and footers are read some hundreds at a time.
     """
 
     engine: Engine

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnsupportedFeature, check_flags, wrong_argument
+from tamis.errors import InvalidArgument, UnsupportedFeature, check_flags, make_argument_error
 from tamis.formats.detect import is_delta, is_iceberg, reject_nested_directory
 from tamis.formats.iceberg.dependencies import check_installed
 from tamis.formats.jobs import Planning
@@ -28,7 +28,7 @@ FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 
 class FindIndex(Protocol):
-    """Finds the statistics index of a table; None where it has none."""
+    """Finds the statistics index of a table; None if it has none."""
 
     def __call__(
         self,
@@ -62,7 +62,8 @@ def open_source(
 ) -> TableSource:
     """Open the format's implementation of a table.
 
-    `planning` decides where its plans are made, and `find_index` finds a statistics index; None uses none.
+    `planning` decides where its plans are made, and `find_index` finds a statistics index; without it, no index is
+    used.
     """
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
@@ -75,7 +76,7 @@ def open_source(
     if int96 not in get_args(Int96):
         raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
     if not isinstance(uri, str | os.PathLike):
-        raise wrong_argument("uri", "the path or the URI of a table", uri)
+        raise make_argument_error("uri", "the path or the URI of a table", uri)
     chosen = _Snapshot(version, timestamp, snapshot_id, ref)
     chosen_int96 = None if int96 == "instant" else int96
     thresholds = check_tuning(tuning)

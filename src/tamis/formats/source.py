@@ -31,10 +31,10 @@ LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "d
 _ICEBERG_ONLY = frozenset({"manifests"})
 
 
-def levels_of_format(table_format: str) -> tuple[str, ...]:
+def list_levels(table_format: str) -> tuple[str, ...]:
     """Return the levels that tables of a format have.
 
-    >>> levels_of_format("delta")
+    >>> list_levels("delta")
     ('partitions', 'files', 'row_groups', 'bloom', 'pages', 'dictionary')
     """
     return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
@@ -46,7 +46,7 @@ def has_versions(table_format: str) -> bool:
 
 
 def has_schemas_of_files(table_format: str) -> bool:
-    """Return whether tables of a format have no schema of their own, so that each file may have another one."""
+    """Return whether a format records no schema, so that each file may have another one."""
     return table_format == "hive"
 
 
@@ -63,16 +63,16 @@ class FileListing:
     `partitions` has the typed partition values of the same files, in columns of any name. A table with files that are
     not Parquet has `file_format`, and `num_records` for those. `identity_values` has the values of columns that
     a file may lack: a struct of structs with the field `value`, where a null struct means unknown. Its names are those
-    of `absent_column_name`.
+    of `format_absent_column`.
     """
 
     files: pa.Table
     partitions: pa.Table
     levels: tuple[LevelReport, ...]
     rows: pa.Array | None = None
-    """How many rows each file has after deletes, null where unknown; None where it was not requested."""
+    """How many rows each file has after deletes, null where unknown; None if it was not requested."""
     fully_matched: npt.NDArray[np.bool_] | None = None
-    """Whether a file is fully matched: every row satisfies the filter. None where unknown."""
+    """Whether a file is fully matched: every row satisfies the filter. None if unknown."""
     unreadable: Mapping[str, TableError] = field(default_factory=dict)
     """Partition columns with a value that their type cannot represent, with the error. They are not in `partitions`."""
 
@@ -105,17 +105,17 @@ class FileListing:
         )
 
 
-def absent_column_name(path: FieldPath) -> str:
+def format_absent_column(path: FieldPath) -> str:
     """Return the name of a column, or of a field inside structs, in `identity_values`.
 
-    >>> absent_column_name(("day",)), absent_column_name(("at", "day")), absent_column_name(("[day]",))
+    >>> format_absent_column(("day",)), format_absent_column(("at", "day")), format_absent_column(("[day]",))
     ('day', '["at", "day"]', '["[day]"]')
     """
     return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
 
 
 def parse_absent_column_name(name: str) -> str | FieldPath:
-    """Return the column, or the path of the field inside structs, with a name of `absent_column_name`.
+    """Return the column, or the path of the field inside structs, with a name of `format_absent_column`.
 
     >>> [parse_absent_column_name(name) for name in ("day", '["at", "day"]', '["[day]"]')]
     ['day', ('at', 'day'), '[day]']
@@ -188,20 +188,21 @@ class FileIndex(Protocol):
         ...
 
     def find_schema(self, file: FileEntry) -> pa.Schema | None:
-        """Return the schema of a file, if the index has it as the footer does; None where the footer must be read."""
+        """Return the schema of a file, if the index has it as the footer does; None if the footer must be read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSupport:
-    """What a statistics index needs to know of a table."""
+    """The properties of a table that its statistics index depends on."""
 
     refusal: str | None = None
-    """Why no index is built, as what an error says of the table; None where one is built."""
+    """The reason why the table has no index, for an error message; None if it may have one."""
     is_useful: bool = True
-    """Whether an index may know more of files than the table's own metadata."""
+    """Whether an index may have more statistics than the table's own metadata."""
     table_id: str | None = None
-    """The id of the table, where its format has one: another table at the same location has another id."""
+    """The id of the table that the format records, or None. A table that was created again at the location has a new
+    id."""
     to_physical_path: Callable[[FieldPath], FieldPath] = tuple
     """Maps the path of a column to its physical path in files."""
 
@@ -241,7 +242,7 @@ class TableSource(Protocol):
 
     @property
     def index_support(self) -> IndexSupport:
-        """What an index needs to know of the table; also of a table without one."""
+        """The properties of the table that its index depends on; also of a table without one."""
         ...
 
     @property
@@ -254,7 +255,7 @@ class TableSource(Protocol):
     ) -> FileListing:
         """List the files that may hold a matching row. With a `limit`, files with that many matching rows are enough.
 
-        With `with_rows` the listing has the row counts of files, where the format knows them.
+        With `with_rows` the listing has the row counts of files, if the format records them.
         """
         ...
 
@@ -263,10 +264,10 @@ class TableSource(Protocol):
         ...
 
     def refresh(self) -> TableSource:
-        """Return the table as it is now, at its newest version; itself where the format knows of no change."""
+        """Return the table as it is now, at its newest version; the same object if the format sees no change."""
         ...
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the positions of deleted rows in some files of a listing, by the indices of the files.
@@ -286,7 +287,7 @@ class HasFileStatistics(Protocol):
         """List files as `list_files` does with rows, and with the format's statistics of columns in each file.
 
         The statistics are further columns of `files`, in the layout of `tamis.skipping.metadata`. They are about all
-        `num_records` rows of a file, deleted ones included. What is unknown is null, or has no column.
+        `num_records` rows of a file, deleted ones included. Unknown statistics are null, or have no column.
         """
         ...
 
@@ -306,7 +307,7 @@ class HasPartitionFields(Protocol):
 
     @property
     def identity_columns(self) -> Collection[str]:
-        """The columns that partition files by their own values, by `absent_column_name`."""
+        """The columns that partition files by their own values, by `format_absent_column`."""
         ...
 
     @property
@@ -327,7 +328,7 @@ class HasCollations(Protocol):
 
 @runtime_checkable
 class SampledSchema(Protocol):
-    """A table whose schema may come from one of its files, so that others may have further columns."""
+    """A table whose schema may come from one of its files; other files may have more columns."""
 
     @property
     def has_all_columns(self) -> bool:
@@ -366,7 +367,7 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class HasStoredTypes(Protocol):
-    """A table whose format says in which types its files store columns."""
+    """A table whose format records the physical types of columns."""
 
     @property
     def has_changed_types(self) -> bool:
@@ -419,7 +420,7 @@ class Sizes:
 
 
 def sum_rows(rows: pa.Array) -> int | None:
-    """Return the sum of row counts; None where one of them is unknown."""
+    """Return the sum of row counts; None if one of them is unknown."""
     return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 

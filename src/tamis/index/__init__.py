@@ -4,8 +4,16 @@
     tamis.index.build("orders", bloom=["customer"])          # and a Bloom filter of each file for one of them
     tamis.open("orders").scan("customer = 'c-42'")           # finds it and uses it
 
-A second build reads only new files. Reading order: `operations` (the public functions), `building`,
-`collect`, `spec`, `store`, `entries`, `table_index`.
+A second build reads only new files.
+
+Reading order:
+
+- `operations`                    the public functions
+- `building`, `collect`           the build, and its job: the statistics of some files
+- `bloom_bits`, `file_aggregate`  Bloom filters of whole files; statistics of files from their row groups
+- `spec`                          which columns are indexed, and how
+- `store`, `entries`              the folder of an index; its entries in memory
+- `finding`, `table_index`        the index of a table, and its use as a level of pruning
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,5 @@
-"""Building an index: entries of new files are collected, existing entries are reused, those of removed files dropped.
+"""Building an index: entries of new files are collected, existing entries are reused, and entries of removed files are
+dropped.
 
     list the files ─▶ find their entries ─▶ collect the others ─▶ merge small parts ─▶ current.json
 
@@ -43,7 +44,7 @@ FOOTER_BYTES = 64 * 1024
 
 SETTLED_SECONDS = {True: 0.02, False: 2.0}
 """A file that was written within this time may be rewritten with the same modification time: local disks (True) have
-milliseconds, object stores seconds. A build waits for such files, and leaves out those that are still too new."""
+milliseconds, object stores seconds. A build waits for such files, and leaves out the files that are still too new."""
 
 MAX_ATTEMPTS = 10
 """The maximum number of restarts of a build because a concurrent build removed a part that it needs, or because a part
@@ -96,7 +97,7 @@ class IndexedTable:
     sample: FileEntry | None = None
     """The file from which a folder takes its schema."""
     reopen: Callable[[], TableSource] | None = None
-    """Opens the table again; None if its files are those of a version."""
+    """Opens the table again; None if the table has versions."""
 
 
 def build_index(
@@ -168,8 +169,8 @@ class _Build:
         rows = found.find_rows(files, self._root)
         if not self._store.has_parts(merged):
             return None
-        described = np.unique(rows[rows >= 0])
-        current = self._make_current(found, described, merged)
+        indexed = np.unique(rows[rows >= 0])
+        current = self._make_current(found, indexed, merged)
         if before is None or _differ(before, current):
             self._store.publish(current)
             if not self._store.has_parts(merged):
@@ -329,7 +330,7 @@ class _Build:
         return Sample(own, footer.schema.arrow)
 
     def _remove_unneeded(self, before: Current | None, current: Current, known: _KnownEntries) -> None:
-        """Remove unneeded parts. Those of the previous index stay, for queries that are reading them."""
+        """Remove unneeded parts. The parts of the previous index stay, for queries that are reading them."""
         needed = {part.name for part in current.parts}
         needed |= set() if before is None else {part.name for part in before.parts}
         others = self._store.read_if_usable()

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.expr.nodes import TRUE, Column
-from tamis.expr.patterns import successor_of_bytes, successor_of_prefix
+from tamis.expr.patterns import find_successor_of_bytes, find_successor_of_prefix
 from tamis.formats.jobs import Arguments, read_table
 from tamis.index.bloom_bits import (
     build_filter,
@@ -204,12 +204,12 @@ class EntryCollector:
         alike = group_similar_footers(footers)
         counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
         for column in self.spec.columns:
-            described = [
+            aggregated = [
                 collect_column_metadata(each, column.column, each[0].schema.find(column.path) or column.path)
                 for each in alike
             ]
             own = {
-                column.metadata_name(kind): _concatenate([each.get(name) for each in described], counts, data_type)
+                column.metadata_name(kind): _concatenate([each.get(name) for each in aggregated], counts, data_type)
                 for kind, name, data_type in _list_kinds(column.column)
             }
             found |= truncate_bounds(own, column)
@@ -307,7 +307,7 @@ def read_values(
     rows: Sequence[int],
     content: pa.Buffer | None = None,
 ) -> ValueStatistics:
-    """Read the columns of `spec.valued`, which are the reader's projection, one row group after another.
+    """Read the columns `spec.columns_with_values`, which are the reader's projection, one row group after another.
 
     `file` is its path, size and modification time, `rows` the row counts of its row groups, `content` the whole file if
     it is in memory.
@@ -457,9 +457,9 @@ def _read(
         }
         metadata = {named.get(name, name): array for name, array in pages.metadata.items()}
         count = len(metadata[ROW_COUNT.name])
-        described = FileAggregator(np.array([count])).aggregate(metadata, (column,))
-        if column.metadata_name("lower") in described:
-            found[each.position, column] = truncate_bounds(described, column)
+        aggregated = FileAggregator(np.array([count])).aggregate(metadata, (column,))
+        if column.metadata_name("lower") in aggregated:
+            found[each.position, column] = truncate_bounds(aggregated, column)
     return found
 
 
@@ -484,7 +484,7 @@ def truncate_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> 
         # A prefix is at most the string. The upper bound is the successor of all strings with that prefix.
         heads = [bound[:MAX_BOUND_LENGTH] for bound in bounds.filter(is_long).to_pylist()]
         if kind == "upper":
-            after = successor_of_prefix if is_text else successor_of_bytes
+            after = find_successor_of_prefix if is_text else find_successor_of_bytes
             heads = [after(head) for head in heads]
         cut = pc.replace_with_mask(bounds, is_long, pa.array(heads, bounds.type))
         found[column.metadata_name(kind)] = cut

@@ -1,7 +1,7 @@
 """The entries of an index in memory: the columns that were requested so far, of all parts.
 
 A missing, damaged or unreachable part has no entries, and a damaged column is unknown: a file without metadata is kept.
-It is logged once, and the next build repairs it.
+The damage is logged once, and the next build repairs it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Entries:
         return {name: _make_array(batches, name, data_type, part.files) for name, data_type in wanted.items()}
 
     def find_rows(self, files: pa.Table, root: str) -> Rows:
-        """Return the entry of each file (`path`, `size`, `modified_ns`) of the table at `root`; -1 for none.
+        """Return the entry of each file (`path`, `size`, `modified_ns`) of the table at `root`; -1 if there is no
+        entry.
 
         An entry with another size or modification time does not count, and a file without these has no entry.
         """
@@ -126,7 +127,7 @@ class Entries:
         return found
 
     def read_schemas(self) -> tuple[Rows, list[pa.Schema | None]]:
-        """Return the schema number of each entry, and the distinct schemas; None for one that is not recorded."""
+        """Return the schema number of each entry, and the distinct schemas; None if it is not recorded."""
         with self._lock:
             if self._schemas is None:
                 self.load({SCHEMA: pa.int32()})
@@ -150,7 +151,7 @@ class Entries:
             return []
 
     def read_filters(self, name: str, rows: Rows) -> list[pa.Buffer | None]:
-        """Return the Bloom filters of entries; None for those without one."""
+        """Return the Bloom filters of entries; None for files without one."""
         groups, within = self._locate(rows)
         columns = self._read_columns(name, groups)
         found: list[pa.Buffer | None] = []

@@ -90,7 +90,7 @@ def _to_sortable(bounds: pa.Array) -> pa.Array:
 
 
 def _has_no_value(rows: pa.Array, nulls: pa.Array | None, nans: pa.Array | None) -> Array:
-    """Return which row groups certainly have no value, so that missing bounds are not unknown."""
+    """Return the row groups that have only NULL and NaN: there, missing bounds mean 'no value', not 'unknown'."""
     found = pc.equal(rows, 0)
     if nulls is not None:
         found = pc.or_kleene(found, pc.equal(nulls, rows))

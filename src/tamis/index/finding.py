@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tamis.errors import InvalidArgument, TableNotFound, add_article, wrong_argument
+from tamis.errors import InvalidArgument, TableNotFound, add_article, make_argument_error
 from tamis.io.listing import has_directory
 from tamis.io.open_files import OBJECT_STORES, OpenFiles
 from tamis.io.storage import Storage, open_storage
@@ -55,7 +55,7 @@ def open_store(
 
     if location is not None:
         if not isinstance(location, str | os.PathLike):
-            raise wrong_argument("location", "the path or the URI of a folder for the index", location)
+            raise make_argument_error("location", "the path or the URI of a folder for the index", location)
         return IndexStore(open_storage(location, storage_options))
     folder = _choose_folder(table)
     given = None if table.given is None else (folder(table.given[0]), table.given[1])
@@ -88,6 +88,6 @@ def find_index(
         kind = add_article(type(location).__name__)
         raise InvalidArgument(f"index is the location of an index, or False for none, not {kind}")
     found = TableIndex(open_store(table, location, storage_options), table, table_id=table_id, is_required=True)
-    if found.current() is None:
+    if found.get_current() is None:
         raise TableNotFound(f"no index at '{found.store.location}': build it with tamis.index.build(…, location=…)")
     return found

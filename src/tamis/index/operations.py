@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnsupportedFeature, suggest_arguments, wrong_argument
+from tamis.errors import InvalidArgument, UnsupportedFeature, make_argument_error, suggest_arguments
 from tamis.expr.nodes import TRUE
-from tamis.formats.jobs import Engine, can_serialise, job_engines
+from tamis.formats.jobs import Engine, can_serialise, get_job_engines
 from tamis.formats.open_source import open_source
 from tamis.formats.source import HasCollations, SampledSchema, TableSource, Versioned
 from tamis.index.building import BuildResult, IndexedTable, Progress, build_index
@@ -91,17 +91,21 @@ def build(
 ) -> BuildResult:
     """Build the index of a table, or bring it up to date.
 
-    `columns` are those whose bounds are indexed, by default all that have an order. For those in `bloom` the values are
-    read too, for a Bloom filter of each file with a share of `false_positives`; for those in `count_nan` NaN are
-    counted, without which `x > 5` skips no file of floats. An argument that is not given keeps what the existing index
-    has. `engine` is `local`, `spark` (the active session), a Spark session or an engine. `location` is the folder of
-    the index, for `tamis.open(…, index=…)`; by default it is beside the table, where `tamis.open` finds it. `progress`
-    is called with the state of the build. The other arguments are those of `tamis.open`.
+    - `columns`: the columns whose bounds are indexed, by default all whose values have an order.
+    - `bloom`: columns whose values are read for a Bloom filter of each file, with a share of `false_positives`.
+    - `count_nan`: float columns whose NaN are counted. Without the count, `x > 5` skips no file of floats.
+    - `engine`: `local`, `spark` (the active session), a Spark session or an engine.
+    - `location`: the folder of the index, for `tamis.open(…, index=…)`. By default it is beside the table, where
+      `tamis.open` finds it.
+    - `progress`: a function that is called with the state of the build.
+
+    `columns`, `bloom`, `count_nan` and `false_positives` keep the values of the existing index if they are not given.
+    The other arguments are those of `tamis.open`.
 
     A build that is killed leaves the index unchanged, and the next build continues from there.
     """
     if progress is not None and not callable(progress):
-        raise wrong_argument("progress", "a function of the progress", progress)
+        raise make_argument_error("progress", "a function of the progress", progress)
     reopen = partial(
         open_source,
         uri,
@@ -124,7 +128,7 @@ def build(
             f"an index of '{source.storage.uri}' is built in other processes, to which a file system object in "
             "storage_options cannot be sent: give the options by name"
         )
-    asked = _requested_index(
+    asked = _resolve_request(
         store, check_names(columns, "columns"), check_names(bloom, "bloom"), check_names(count_nan, "count_nan")
     )
     if false_positives is not None:
@@ -189,7 +193,7 @@ def drop(
     return open_store(open_storage(uri, storage_options), location, storage_options).drop()
 
 
-def _requested_index(
+def _resolve_request(
     store: IndexStore,
     columns: tuple[str, ...] | None,
     bloom: tuple[str, ...] | None,
@@ -223,13 +227,13 @@ def _make_subject(source: TableSource, asked: IndexRequest, reopen: Callable[[],
 
 def _make_engine(given: object) -> Engine:
     if given == "local":
-        return job_engines().make_local()
+        return get_job_engines().make_local()
     if given == "spark":
-        return job_engines().make_spark(None)
+        return get_job_engines().make_spark(None)
     if isinstance(given, str):
         raise InvalidArgument(f"engine is 'local', 'spark', a Spark session or an engine, not {given!r}")
     if hasattr(given, "run") and hasattr(given, "name"):
         return given
     if type(given).__module__.startswith("pyspark."):
-        return job_engines().make_spark(given)
-    raise wrong_argument("engine", "'local', 'spark', a Spark session or an engine", given)
+        return get_job_engines().make_spark(given)
+    raise make_argument_error("engine", "'local', 'spark', a Spark session or an engine", given)

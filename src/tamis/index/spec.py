@@ -18,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from tamis import types
-from tamis.errors import CorruptFile, InvalidArgument, to_one_line, wrong_argument
+from tamis.errors import CorruptFile, InvalidArgument, make_argument_error, to_one_line
 from tamis.expr.builder import col
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
@@ -175,7 +175,7 @@ def choose_columns(
                 "leave it out of count_nan"
             )
     if not isinstance(asked.false_positives, int | float) or isinstance(asked.false_positives, bool):
-        raise wrong_argument("false_positives", "a share between 0 and 1", asked.false_positives)
+        raise make_argument_error("false_positives", "a share between 0 and 1", asked.false_positives)
     if not 0.0 < asked.false_positives < 1.0:
         raise InvalidArgument(f"false_positives is a share between 0 and 1, not {asked.false_positives!r}")
     paths = dict.fromkeys([*chosen, *bloom, *counted])
@@ -242,11 +242,11 @@ def check_names(names: Sequence[str] | str | None, what: str) -> tuple[str, ...]
     if names is None:
         return None
     if not isinstance(names, Iterable) or isinstance(names, Mapping):
-        raise wrong_argument(what, "a list of names", names)
+        raise make_argument_error(what, "a list of names", names)
     found = tuple(names)
     for name in found:
         if not isinstance(name, str):
-            raise wrong_argument(f"each item of {what}", "the name of a column", name)
+            raise make_argument_error(f"each item of {what}", "the name of a column", name)
     return found
 
 

@@ -66,7 +66,7 @@ class TableIndex:
         self._read: tuple[Current | None] | None = None
         self._entries: Entries | None = None
 
-    def current(self) -> Current | None:
+    def get_current(self) -> Current | None:
         """Return the description of the index; None if there is none, or if it is unusable."""
         with self._lock:
             if self._read is None:
@@ -90,7 +90,7 @@ class TableIndex:
         return found
 
     def _load(self) -> _LoadedIndex | None:
-        current = self.current()
+        current = self.get_current()
         if current is None:
             return None
         with self._lock:
@@ -99,7 +99,7 @@ class TableIndex:
             return _LoadedIndex(current, self._entries)
 
     def find_schema(self, file: FileEntry) -> pa.Schema | None:
-        current = self.current()
+        current = self.get_current()
         sample = None if current is None else current.sample
         if sample is None or file.modified_ns is None:
             return None
@@ -134,7 +134,7 @@ class TableIndex:
         loaded = self._load()
         if loaded is None:
             return listing
-        return _ListingPruner(loaded, listing, predicate, key_of, self.find_entries(listing.files)).result(
+        return _ListingPruner(loaded, listing, predicate, key_of, self.find_entries(listing.files)).make_listing(
             with_rows=with_rows, with_filters="bloom" in levels
         )
 
@@ -187,7 +187,7 @@ class _ListingPruner:
         fits = np.array([_fits(schema, mentioned) for schema in schemas], np.bool_)
         return fits[numbers[rows]] if len(rows) else np.zeros(0, np.bool_)
 
-    def result(self, *, with_rows: bool, with_filters: bool) -> FileListing:
+    def make_listing(self, *, with_rows: bool, with_filters: bool) -> FileListing:
         units = self._make_units()
         pruned = prune(units, self._predicate.conjuncts)
         left = np.asarray(pruned.selection)

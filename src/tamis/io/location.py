@@ -43,6 +43,6 @@ class Location:
         return Location(scheme, rest.rstrip("/") or rest[:1])
 
     def relative_to(self, other: Location) -> str | None:
-        """Return the path relative to another location; None if it is not below it."""
+        """Return the path relative to another location; None if this location is not below it."""
         prefix = f"{other.path}/"
         return self.path[len(prefix) :] if self.scheme == other.scheme and self.path.startswith(prefix) else None

@@ -1,9 +1,9 @@
 """Ranged reads: byte ranges of files, coalesced, concurrent and counted.
 
 Two ranges are coalesced if reading the bytes between them is cheaper than another request. A remote request waits about
-30 ms, and several run concurrently, so that about 4 ms remain for each; at 60 MB/s per connection these are worth
-256 KiB. A local read costs a few microseconds: a page of the operating system. Coalesced reads are limited to
-`largest` bytes, so that large ones run concurrently and a small range does not keep a large buffer alive.
+30 ms, and several run concurrently, so that about 4 ms remain for each; at 60 MB/s per connection these are worth 256
+KiB. A local read costs a few microseconds: a page of the operating system. Coalesced reads are limited to `max_bytes`,
+so that large reads run concurrently and a small range does not keep a large buffer alive.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tamis.errors import (
     StorageError,
     UnsupportedFeature,
     add_article,
-    wrong_argument,
+    make_argument_error,
 )
 from tamis.io.counters import IoCounters
 from tamis.io.open_files import OpenFiles
@@ -200,7 +200,7 @@ class Storage:
 
 
 def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
-    """Return the storage for a path or URI. Whether it exists is found when it is first listed or read.
+    """Return the storage for a path or URI. The first listing or read finds out whether it exists.
 
     >>> storage = open_storage("s3://bucket/table/", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
     >>> storage.root, storage.uri, storage.is_local
@@ -208,7 +208,7 @@ def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any]
     """
     text = os.fspath(uri) if isinstance(uri, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise wrong_argument("the location of a table", "a string or a path", uri)
+        raise make_argument_error("the location of a table", "a string or a path", uri)
     if not text.strip():
         raise InvalidArgument("the table's location is empty: give a path or a URI such as s3://bucket/table")
     options = dict(check_storage_options(storage_options))

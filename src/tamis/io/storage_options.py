@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from tamis.errors import InvalidArgument, wrong_argument
+from tamis.errors import InvalidArgument, make_argument_error
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "access_key": ("aws_access_key_id", "access_key_id", "s3.access-key-id", "client.access-key-id"),
@@ -67,7 +67,7 @@ def check_storage_options(options: object) -> Mapping[str, Any]:
     if options is None:
         return {}
     if not isinstance(options, Mapping):
-        raise wrong_argument("storage_options", "a mapping of options, as in {'AWS_REGION': 'eu-west-1'}", options)
+        raise make_argument_error("storage_options", "a mapping of options, as in {'AWS_REGION': 'eu-west-1'}", options)
     if "filesystem" not in options:
         check_option_names(options)
     return options
@@ -77,7 +77,7 @@ def check_option_names(options: Iterable[str]) -> None:
     """Raise an error for an unknown option name, with similar names."""
     for option in options:
         if not isinstance(option, str):
-            raise wrong_argument("the name of a storage option", "a string, as in {'AWS_REGION': …}", option)
+            raise make_argument_error("the name of a storage option", "a string, as in {'AWS_REGION': …}", option)
         lowered = option.lower()
         if lowered not in _CANONICAL and lowered not in _FOR_WRITERS:
             known = [*_CANONICAL, "filesystem"]

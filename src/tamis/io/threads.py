@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LOCAL_SOLO_SECONDS = 0.01
-"""The seconds to work alone on items that mostly take no time, such as reads from local files."""
+"""One thread works alone for this many seconds, because most items (reads from local files) take no time."""
 
 POOL_SIZE = 64
 """The maximum number of threads in one process, for any number of concurrent calls."""
@@ -54,7 +54,7 @@ def _run_in_threads(function: Callable[[Item], Result], work: list[Item], thread
     if workers <= 1:
         return [function(item) for item in work]
     shared = _Work(function, work)
-    helpers = [_shared_pool().submit(shared.run) for _ in range(workers - 1)]
+    helpers = [_get_shared_pool().submit(shared.run) for _ in range(workers - 1)]
     try:
         shared.run()
     finally:
@@ -101,7 +101,7 @@ def _raise_first_error(helpers: list[Future[None]]) -> None:
             helper.result()
 
 
-def _shared_pool() -> ThreadPoolExecutor:
+def _get_shared_pool() -> ThreadPoolExecutor:
     global _pool
     with _lock:
         if _pool is None:

@@ -160,7 +160,7 @@ class Pruner:
             for column in self.bound.columns
             if (found := find_path(footer.schema.arrow, column.path)) is not None
         }
-        units = read_row_group_metadata(footer.metadata, self.bound.columns, names=names, place=location)
+        units = read_row_group_metadata(footer.metadata, self.bound.columns, names=names, location=location)
         remaining, report = _prune_row_groups(units, self.bound)
         reports = [report]
         if isinstance(source, ParquetFile) and self.levels and len(remaining.starts) and self.bound.expr != TRUE:
@@ -186,11 +186,11 @@ class Pruner:
 def _prune_row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining, LevelReport]:
     pruned = prune(units, predicate.conjuncts)
     groups = np.flatnonzero(np.asarray(pruned.selection)).tolist()
-    unmatched = np.column_stack(
+    residual = np.column_stack(
         [np.zeros((len(groups), 0), bool), *(~np.asarray(each) for each in pruned.fully_matched)]
     )
     report = LevelReport("row_groups", units.num_rows, len(groups), by_predicate=pruned.outcomes)
-    return Remaining.from_row_groups(groups, units.filter(pruned.selection), unmatched), report
+    return Remaining.from_row_groups(groups, units.filter(pruned.selection), residual), report
 
 
 def _open(file: object, storage_options: Mapping[str, Any] | None, tuning: Tuning | None) -> ParquetFile | Footer:
@@ -301,7 +301,7 @@ def _read_batches(
             whole = fetch_pages(opened, [each for each in pages if each.locations is None], selection)
             decoded = decode_rows(whole, source.location, source.created_by)
             done = 0
-            for part in selection.iter_parts(source.rows_of_a_batch(group, leaves)):
+            for part in selection.iter_parts(source.choose_batch_rows(group, leaves)):
                 fetched = fetch_pages(opened, [each for each in pages if each.locations is not None], part)
                 found = decode_rows(fetched, source.location, source.created_by)
                 found |= {leaf: values.slice(done, part.row_count) for leaf, values in decoded.items()}

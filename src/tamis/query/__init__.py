@@ -1,5 +1,12 @@
-"""SQL over tables: `sql` turns text into a `plan`, `rules` push operations into the scans of `connectors`, under
-`policies`.
+"""SQL over tables.
 
-`query` is what users hold, `catalog` the tables of a session, `engine` what an engine must offer to run the rest.
+Reading order:
+
+- `query`, `catalog`  what users hold; the tables of a session
+- `sql`               text to a logical plan
+- `plan`              logical plans, and the optimizer
+- `rules`             the rules of the optimizer: they push operations into scans
+- `connectors`        the tables that scans read
+- `policies`          row filters and masks
+- `engine`            what an engine must offer to run the remaining plan
 """

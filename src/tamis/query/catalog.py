@@ -105,13 +105,13 @@ class Catalog:
                 del self._spellings[parts]
                 self._names.pop(known, None)
         if known is None:
-            raise TableNotFound(f"no table {name!r} is registered.{_suggest(name, self._registered_names())}")
+            raise TableNotFound(f"no table {name!r} is registered.{_suggest(name, self._list_registered())}")
 
     def detach(self, name: str) -> None:
         """Detach a database or a catalog of lake tables."""
-        found = next((each for each in self._database_names() if is_same_name(each, name)), None)
+        found = next((each for each in self._list_databases() if is_same_name(each, name)), None)
         if found is None:
-            attached = ", ".join(sorted(self._database_names())) or "nothing"
+            attached = ", ".join(sorted(self._list_databases())) or "nothing"
             raise InvalidArgument(f"nothing is attached as {name!r}; attached: {attached}")
         self._remove(found)
 
@@ -125,7 +125,7 @@ class Catalog:
             close()
 
     def detach_all(self) -> None:
-        for name in self._database_names():
+        for name in self._list_databases():
             self._remove(name)
 
     # --- Finding ------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Catalog:
                 return name, handle
         return None
 
-    def unregistered(self) -> UnregisteredTables:
+    def make_resolver(self) -> UnregisteredTables:
         """Return a resolver for tables that a query names without registering them."""
         return UnregisteredTables(self._opener, dict(self._lake_catalogs), self._earlier, self._find_source)
 
@@ -194,11 +194,11 @@ class Catalog:
         return PlannedSource(node, tuple(fields))
 
     def find_duplicate_names(self, scan: TableScan) -> Sequence[Sequence[str]]:
-        """Return the other names of the scanned table: one list per database that is the same database attached again,
-        or per registered lake table that contains it."""
+        """Return the other names of the scanned table: one list for each other alias of its database, or for each
+        registered lake table whose folder contains it."""
         if isinstance(scan.handle, LakeHandle):
             return self.find_enclosing_names(scan.handle.source)
-        others = [name for name in self._connector_names() if name != scan.connector]
+        others = [name for name in self._list_connectors() if name != scan.connector]
         identity = self._identify(scan.connector) if others else None
         own = self.connectors[scan.connector].names(scan.handle)
         found: list[Sequence[str]] = []
@@ -229,24 +229,24 @@ class Catalog:
 
     def table_names(self) -> list[str]:
         """Return the names of all tables that are registered or that an attached database can list."""
-        attached = (f"{name}.{table}" for name in self._database_names() for table in self._list_tables(name))
-        return sorted((*self._registered_names(), *attached))
+        attached = (f"{name}.{table}" for name in self._list_databases() for table in self._list_tables(name))
+        return sorted((*self._list_registered(), *attached))
 
-    def _database_names(self) -> list[str]:
-        return [*self._connector_names(), *list(self._lake_catalogs)]
+    def _list_databases(self) -> list[str]:
+        return [*self._list_connectors(), *list(self._lake_catalogs)]
 
     def _list_tables(self, database: str) -> Sequence[str]:
         return (self._lake_catalogs.get(database) or self.connectors[database]).table_names()
 
-    def _registered_names(self) -> list[str]:
+    def _list_registered(self) -> list[str]:
         return list(self._spellings.values())
 
-    def _connector_names(self) -> list[str]:
+    def _list_connectors(self) -> list[str]:
         return [name for name in list(self.connectors) if name not in (_LAKE, _MEMORY)]
 
     def _raise_not_found(self, parts: Sequence[str]) -> None:
         name = ".".join(parts)
-        attached = self._database_names()
+        attached = self._list_databases()
         database = next((each for each in attached if len(parts) > 1 and is_same_name(each, parts[0])), None)
         if database is not None:
             known = list(self._list_tables(database))
@@ -256,7 +256,7 @@ class Catalog:
         if len(parts) == 1 and (meant := next((each for each in attached if is_same_name(each, name)), None)):
             tables = _suggest("", [f"{meant}.{each}" for each in self._list_tables(meant)])
             raise TableNotFound(f"{meant} is a database, not a table: write {meant}.table.{tables}")
-        near = _suggest(name, self._registered_names())
+        near = _suggest(name, self._list_registered())
         if len(parts) > 1 and attached:
             close = difflib.get_close_matches(parts[0].casefold(), attached, n=1, cutoff=0.6)
             hint = f" Did you mean {'.'.join((close[0], *parts[1:]))!r}?" if close else ""
@@ -463,7 +463,7 @@ class VisibleTables:
 
     def __init__(self, catalog: Catalog, policies: Policies | None, principal: str | None) -> None:
         self._catalog = catalog
-        self._others = catalog.unregistered()
+        self._others = catalog.make_resolver()
         self._policies = policies
         self._principal = principal
 

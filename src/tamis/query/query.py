@@ -48,10 +48,10 @@ Rules = Mapping[str, bool] | bool
 class CompiledQuery:
     """The plan of a query over the tables of a session.
 
-    `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
-    the principal, NULL without one; without `knows_principal` the engine answers it. The plan is one for the embedded
-    engine, or for Spark with `on_spark`: `zone` is the time zone of the Spark session, and with `is_ansi` it raises an
-    error for a value that does not fit its type.
+    `rules` switches rules off by name, or all of them with False; rules never change the rows of the result.
+    `current_user()` is the principal, NULL without one; without `knows_principal` the engine answers it. The plan is
+    one for the embedded engine, or for Spark with `on_spark`: `zone` is the time zone of the Spark session, and with
+    `is_ansi` it raises an error for a value that does not fit its type.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CompiledQuery:
         self.text = text
         self._tables = tables
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi, tuning=tuning)
-        self._switched_off = disabled_rules(rules)
+        self._switched_off = find_disabled_rules(rules)
         self._started_at = datetime.now(zone)
         tree = read_query(number_parameters(text))
         if not on_spark:
@@ -117,7 +117,7 @@ class CompiledQuery:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns; None where the engine decides them."""
+        """The names of the columns; None if the engine decides them."""
         return self._planned.names
 
     @cached_property
@@ -143,7 +143,7 @@ class CompiledQuery:
             try:
                 return query_engine().find_result_schema(self.plain.plan, self.plain.names, connectors)
             except UntranslatableQuery as error:
-                raise self.refusal(error.__cause__ or error, _not_accepted) from error
+                raise self.make_rejection_error(error.__cause__ or error, _make_engine_error) from error
 
     @property
     def context(self) -> Context:
@@ -175,8 +175,8 @@ class CompiledQuery:
     def check(self, spark: Any = None, *, only_if_doubtful: bool = False) -> None:
         """Raise the error of the embedded engine, or of Spark, for a query that it does not accept.
 
-        The engine is loaded for that. With `only_if_doubtful` it is asked only where a name, a type or a function is
-        unknown here, which costs nothing in most queries.
+        This loads the engine. With `only_if_doubtful`, it is loaded only if Tamis does not know a name, a type or a
+        function of the query.
         """
         if only_if_doubtful and not self._is_doubtful:
             return
@@ -192,14 +192,14 @@ class CompiledQuery:
         is_known = not self._planned.binder_errors and not has_unknown_function(self._tree)
         return not is_known or find_name_error(self._tree, self._tables) is not None
 
-    def refusal(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
+    def make_rejection_error(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
         """Return the error for a query that an engine does not accept, in terms of the query.
 
-        `otherwise` makes the error where only the engine's own message is known.
+        `otherwise` makes the error if only the engine's own message is known.
         """
         return query_engine().explain_rejection(self._tree, self._tables, self._planned.binder_errors, error, otherwise)
 
-    def _failure(self, error: BaseException) -> TamisError:
+    def _make_failure_error(self, error: BaseException) -> TamisError:
         return query_engine().explain_failure(self._tree, self._planned.binder_errors, error)
 
     # --- Rows ---------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class CompiledQuery:
         return self._run_translated(self._planned, lambda: self.plain)
 
     def count(self) -> int:
-        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        """Return the number of rows, from metadata where possible."""
         if self._compares_rows:
             # The columns must be known, to refuse maps.
             return sum(batch.num_rows for batch in self.run().batches())
@@ -232,7 +232,7 @@ class CompiledQuery:
             # Whatever is wrong with the plan, the engine may still accept the query as it was written.
             return self._run_plan(self._optimize(plain()).plan, plain().names)
         except UntranslatableQuery as error:
-            raise self.refusal(error.__cause__ or error, _not_accepted) from error
+            raise self.make_rejection_error(error.__cause__ or error, _make_engine_error) from error
 
     def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running:
         running = self._start(apply_dynamic_filters(plan, self._context, self._run_to_table), names)
@@ -247,7 +247,7 @@ class CompiledQuery:
         connectors = self._context.connectors
         engine = query_engine()
         return find_direct_result(plan, names, connectors, engine) or engine.start(
-            plan, names, connectors, self._failure, is_guarded=self.has_policies, tuning=self._context.tuning
+            plan, names, connectors, self._make_failure_error, is_guarded=self.has_policies, tuning=self._context.tuning
         )
 
     def _refuse_compared_maps(self, schema: pa.Schema) -> None:
@@ -304,7 +304,7 @@ class Query(Rows):
         return self._compiled.explain(format)
 
     def count(self) -> int:
-        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        """Return the number of rows, from metadata where possible."""
         return self._compiled.count()
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -336,16 +336,16 @@ class Query(Rows):
         return f"<tamis.Query {' '.join(self.text.split())}>"
 
 
-def compiled_query(query: Query) -> CompiledQuery:
+def get_compiled_query(query: Query) -> CompiledQuery:
     """Return the plan behind a query."""
     return query._compiled
 
 
-def _not_accepted(reason: str) -> EvaluationError:
+def _make_engine_error(reason: str) -> EvaluationError:
     return EvaluationError(f"the embedded engine does not accept the query: {reason}")
 
 
-def disabled_rules(rules: Rules) -> frozenset[str]:
+def find_disabled_rules(rules: Rules) -> frozenset[str]:
     """Return the names of the rules that `rules=` switches off."""
     if isinstance(rules, bool):
         return frozenset() if rules else frozenset(rule.name for rule in ALL)

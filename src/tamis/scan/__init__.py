@@ -1,3 +1,12 @@
-"""Scans: `scan` is what users hold; `planning` decides what to read, `reading` reads it, `aggregation` answers
-counts, minima, maxima and top-n from metadata first, `report` explains it. `verify` proves that pruning loses no row.
+"""Scans of tables.
+
+Reading order:
+
+- `scan`         what users hold
+- `planning`     from files to tasks
+- `reading`      from tasks to rows
+- `aggregation`  metadata-only aggregation and top-n pruning
+- `report`       what was skipped, level by level
+- `verify`       the proof that pruning loses no row
+- `engine`       what a scan needs of an engine
 """

@@ -55,7 +55,7 @@ class SparkScans(Protocol):
         ...
 
 
-def embedded_engine() -> EmbeddedEngine:
+def get_embedded_engine() -> EmbeddedEngine:
     """Import DuckDB on first use: it takes a tenth of a second, and few scans need it."""
     return cast(EmbeddedEngine, load_engine("duckdb"))
 

@@ -15,7 +15,7 @@ from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
-from tamis.scan.engine import embedded_engine, spark_scans
+from tamis.scan.engine import get_embedded_engine, spark_scans
 from tamis.scan.planning.plan import ScanPlan
 from tamis.scan.planning.projection import resolve_projection
 from tamis.scan.planning.scan_planner import ScanPlanner, check_limit
@@ -62,7 +62,7 @@ class Rows(ABC):
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, which reads them each time it is used."""
-        return embedded_engine().make_relation(self, connection)
+        return get_embedded_engine().make_relation(self, connection)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as an Arrow C stream, which polars, duckdb, pyarrow and others accept."""
@@ -74,7 +74,7 @@ class LazyScan(Rows):
 
     @abstractmethod
     def filter(self, where: object) -> LazyScan:
-        """Return a scan of those rows for which `where` is TRUE too. It may name any column of the table."""
+        """Return this scan with one more filter, which may name any column of the table."""
 
     @abstractmethod
     def select(self, *columns: Any) -> LazyScan:
@@ -107,7 +107,7 @@ class LazyScan(Rows):
     @property
     @abstractmethod
     def report(self) -> Report | None:
-        """The report of what was read last; None until something was."""
+        """The report of the last read; None before the first one."""
 
     @property
     @abstractmethod
@@ -151,7 +151,7 @@ class Scan(LazyScan):
     # --- Further scans ------------------------------------------------------------------------------------------
 
     def filter(self, where: object) -> Scan:
-        """Return a scan of those rows for which `where` is TRUE too. It may name any column of the table."""
+        """Return this scan with one more filter, which may name any column of the table."""
         return make_scan(self._planner.source, self._request.filter(where))
 
     def select(self, *columns: Any) -> Scan:
@@ -196,7 +196,7 @@ class Scan(LazyScan):
 
     @property
     def report(self) -> Report | None:
-        """The report of what was read last; None until something was."""
+        """The report of the last read; None before the first one."""
         return self._planner.report
 
     @property
@@ -263,7 +263,7 @@ class ScanRequest:
         return ScanRequest(to_expr(where), columns, check_limit(limit), levels)
 
     def filter(self, where: object) -> ScanRequest:
-        """Keep only the rows for which `where` is TRUE too."""
+        """Return the request with one more filter."""
         if self.limit is not None:
             raise InvalidArgument(
                 "the scan already has a limit, and a filter would drop some of its rows: call filter() before limit()"

@@ -26,12 +26,13 @@ from tamis.expr.functions.table import NOT_DETERMINISTIC
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Call, Expr, Literal, walk
 from tamis.expr.wire.partition_filter import PartitionFilter
-from tamis.formats.source import LEVELS, TableSource, levels_of_format
+from tamis.formats.source import LEVELS, TableSource, list_levels
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.scan import LazyScan, Scan
 
 MAX_LEVELS_FOR_ALL_SUBSETS = 7
-"""With more levels than this (more than 128 runs), only subsets of none, one, all but one, and all levels run."""
+"""With more levels than this (more than 128 runs), only the subsets with no level, one level, all but one, and all
+levels run."""
 
 
 @runtime_checkable
@@ -114,7 +115,7 @@ def verify_each(
     # Footers are cached. Reading them now makes the costs of the runs comparable.
     plan = scan(()).plan()
     full: VerifyResult | None = None
-    every = levels_of_format(plan.report.format)
+    every = list_levels(plan.report.format)
     for levels in list_level_subsets(every):
         result = _run(scan, levels, full, is_every=levels == every)
         full = full or result

@@ -1,6 +1,12 @@
 """Data skipping: predicates over rows become predicates over metadata.
 
-Read `rewrite` (the three questions), `answers`, `atoms`, `ranges`, `membership`; then `metadata` (the layout of a batch
-of units), `prune`, `metrics`. `predicate` is a filter made ready for a table; `handler` evaluates expressions over
-metadata.
+Reading order:
+
+- `rewrite`                     the three questions about a predicate
+- `answers`, `atoms`, `ranges`  their algebra; comparisons, IN, LIKE; ranges of expressions
+- `membership`                  questions for Bloom filters and dictionaries
+- `metadata`                    the layout of a batch of units
+- `predicate`                   a filter prepared for a table
+- `prune`, `metrics`            pruning of a batch, and its metrics
+- `handler`                     the evaluation of expressions over metadata, for any engine
 """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tamis import types
 from tamis.expr.functions.table import FUNCTIONS, Nulls, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
-from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like, successor_of_bytes, successor_of_prefix
+from tamis.expr.patterns import DEFAULT_ESCAPE, find_successor_of_bytes, find_successor_of_prefix, parse_like
 from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.ranges import Range, compute_range
@@ -182,7 +182,7 @@ def _answer_prefix(values: Range, prefix: str | bytes) -> Answers:
     """Return the answers for a prefix test: strings with a prefix are those in [prefix, successor of prefix)."""
     data_type = types.STRING if isinstance(prefix, str) else types.BINARY
     start = Literal(prefix, data_type)
-    successor = successor_of_prefix(prefix) if isinstance(prefix, str) else successor_of_bytes(prefix)
+    successor = find_successor_of_prefix(prefix) if isinstance(prefix, str) else find_successor_of_bytes(prefix)
     end = None if successor is None else Literal(successor, data_type)
     return Answers(
         all_of(

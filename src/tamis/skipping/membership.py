@@ -1,9 +1,9 @@
-"""Questions about the values of one column, for Bloom filters and dictionaries, which know more than bounds.
+"""Questions about the values of one column, for Bloom filters and dictionaries, which answer more than bounds.
 
 Bounds answer a predicate atom by atom. A dictionary has the *set* of a column's values in a unit and can answer any
-predicate on that column; a Bloom filter can prove that none of some values is in the set. Both answer the same
-questions. A question is a sub-predicate on one column, and its answers are three more metadata columns, about the rows
-in which the column is not NULL:
+predicate on that column; a Bloom filter can prove that given values are not in the set. Both answer the same questions.
+A question is a sub-predicate on one column, and its answers are three more metadata columns, about the rows in which
+the column is not NULL:
 
 | column    | meaning                                            | by a dictionary | by a Bloom filter               |
 |-----------|----------------------------------------------------|-----------------|---------------------------------|
@@ -12,7 +12,7 @@ in which the column is not NULL:
 | `null:2`  | it may be NULL, as `3 IN (1, NULL)` is             | TRUE or FALSE   |                                 |
 
 A null, or a missing column, means unknown. For rows in which the column is NULL, a question has one constant value, and
-`null_count` tells whether it occurs. The answers of the question and those from bounds both hold, and their conjunction
+`null_count` says whether it occurs. The answers of the question and those from bounds both hold, and their conjunction
 propagates through AND, OR and NOT like any answer:
 
     x = 5 OR y = 6     is skipped if both `true:0` and `true:1` are FALSE, or one of them and the other's bounds
@@ -103,7 +103,7 @@ class Question:
         return Evaluator(transform(self.predicate, lambda node: given if node == self.column else node))
 
     def evaluate_values(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
-        """Return whether the predicate is TRUE, FALSE, NULL for some of the values, which have the column's type.
+        """Return whether the predicate is TRUE, FALSE or NULL for some of the values, which have the column's type.
 
         None if the evaluation fails for a value, because that value may be in no row.
         """

@@ -8,7 +8,8 @@ An entry of `by_predicate` has one of three forms:
   `not a partition column`, or `overlaps` (the bounds of every unit overlap the constant).
 
 The `skipped` of all entries add up to `total - kept`. A unit that several conjuncts rule out counts for the first of
-them. What no conjunct of the filter skips has an entry of its own: a partition filter, or a limit.
+them. Units that are skipped for another reason than a conjunct have an entry of their own: a partition filter, or a
+limit.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class LevelReport:
         }
 
     def narrow(self, cause: str, kept: int, bytes_kept: int | None, rows_kept: int | None = None) -> LevelReport:
-        """Return the metrics after something else than the filter has left only `kept` units, such as a limit."""
+        """Return the metrics after another step than the filter, such as a limit, has left `kept` units."""
         skipped = self.kept - kept
         outcomes = (*self.by_predicate, ConjunctOutcome(cause, skipped, None)) if skipped else self.by_predicate
         return replace(self, kept=kept, bytes_kept=bytes_kept, rows_kept=rows_kept, by_predicate=outcomes)

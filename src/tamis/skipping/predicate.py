@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -82,10 +82,6 @@ class Predicate:
         if self.partition_filter is not None:
             parts.append(f"partition filter {self.partition_filter.to_json()}")
         return " AND ".join(parts) or None
-
-    def part(self, indices: Sequence[int]) -> Expr:
-        """Return the conjunction of some of the conjuncts."""
-        return and_(*(self.conjuncts[index].predicate for index in indices))
 
 
 def make_predicate(where: object, schema: pa.Schema, table: str, partition_columns: Collection[str] = ()) -> Predicate:

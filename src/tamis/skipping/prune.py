@@ -81,8 +81,8 @@ def _evaluate_matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanAr
     if _has_no_metadata(units, conjunct):
         return _repeat(False, units)
     try:
-        # Whether a long predicate may be NULL takes several times as long to evaluate as whether it may be FALSE, and
-        # for most units it may be FALSE.
+        # For a long predicate, "may be NULL" takes several times as long to evaluate as "may be FALSE", and most units
+        # may be FALSE.
         if conjunct.is_nested and conjunct.evaluate_may_be_false(units).true_count == units.num_rows:
             return _repeat(False, units)
         return conjunct.evaluate_fully_matches(units)

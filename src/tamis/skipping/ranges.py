@@ -157,9 +157,9 @@ def _find_failure(call: Call, args: tuple[Range | None, ...]) -> Failure:
     image = _map_bounds(call, args)
     if image is None:
         return Failure(NULL, on_nan)
-    # If a monotone function fails for a value between two others, it fails for one of those, because it leaves the
-    # range of its type at the ends. So if it has a value for both bounds, it has one for every row, and so have its
-    # arguments. (If it fails for a bound, so does the evaluation of this answer, and the unit is kept.)
+    # A monotone function fails first at the ends of a range (overflow). If it has a value for both bounds, it has one
+    # for every row, and so have its arguments. (If it fails for a bound, so does the evaluation of this answer, and the
+    # unit is kept.)
     unknown = any_of(*(NULL if bound == NULL else Call("is_null", (bound,)) for bound in (image.lower, image.upper)))
     if not pa.types.is_floating(type_of(call) or types.NULL):
         on_nan = any_of(on_nan, image.of.may_be_nan)

@@ -74,7 +74,7 @@ class Conjunct:
     fully_matches: Expr
     """TRUE for the units in which every row satisfies the predicate."""
     may_be_false: Expr
-    """FALSE wherever `matches_whole` is TRUE, and faster to evaluate."""
+    """FALSE wherever `fully_matches` is TRUE, and faster to evaluate."""
     reason: str | None
     """The reason why bounds cannot answer the predicate at all; None if they can."""
     label: Expr | None = None
@@ -105,7 +105,7 @@ class Conjunct:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it contains nested calls, so that its answers may be long."""
+        """Whether the predicate has nested calls, which make the rewritten predicate large."""
         return isinstance(self.predicate, Call) and any(isinstance(arg, Call) for arg in self.predicate.args)
 
     @cached_property
@@ -230,7 +230,7 @@ _ZERO = Literal(0, types.LONG)
 def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) -> tuple[Answers, Expr]:
     """Return the answers for units in which all columns of the predicate are constant, and whether it may fail there.
 
-    For other units both are the given ones.
+    For other units, return the given answers and the given failure.
     """
     if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
         return otherwise, may_fail

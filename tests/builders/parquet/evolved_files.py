@@ -84,7 +84,7 @@ class StoredFiles:
         files = pa.table(columns)
         return FileListing(files, files.select([]), ())
 
-    def deleted_rows(self, storage: Storage, files: pa.Table, row_groups: object = None) -> Mapping[int, BitMap64]:
+    def read_deleted_rows(self, storage: Storage, files: pa.Table, row_groups: object = None) -> Mapping[int, BitMap64]:
         known = {str(self.folder / self.paths[index]): rows for index, rows in self.deleted.items()}
         paths = files["path"].to_pylist()
         return {index: known[path] for index, path in enumerate(paths) if path in known}

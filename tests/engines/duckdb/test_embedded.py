@@ -96,7 +96,7 @@ def test_an_interrupt_of_the_engine_raises_keyboard_interrupt() -> None:
 @pytest.mark.parametrize("rows", [1, 1000, 2**31, 2**62])
 def test_the_estimate_of_many_rows_uses_a_small_range(rows: int) -> None:
     leaf = TableScan("memory", "t", (Output("a"),))
-    text = embedded._query_with_row_estimate("FROM t", leaf, rows)
+    text = embedded._write_query_with_row_estimate("FROM t", leaf, rows)
     numbers = [int(number) for number in re.findall(r"range\((\d+)\)", text)]
     assert numbers[0] <= embedded.MAX_RANGE_LENGTH
     assert math.prod(numbers) == pytest.approx(rows / embedded.FILTER_SELECTIVITY, rel=0.01)

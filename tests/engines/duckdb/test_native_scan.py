@@ -25,7 +25,7 @@ from builders.iceberg.values import field
 from builders.query.sql_tables import same_rows
 from tamis.engines.duckdb import native_scan as own_files
 from tamis.query.plan.nodes import TableScan, walk_plan
-from tamis.query.query import compiled_query
+from tamis.query.query import get_compiled_query
 from tamis.tuning import Tuning
 
 ROWS = pa.table(
@@ -50,9 +50,9 @@ def connect(place: Path, tuning: Tuning) -> tamis.Session:
 def answers(place: Path, query: str) -> tuple[pa.Table, pa.Table, bool]:
     """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
     made = connect(place, NATIVE).sql(query)
-    scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
+    scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
     given = [
-        own_files.plan_native_scan(scan, compiled_query(made).context.connectors[scan.connector]) for scan in scans
+        own_files.plan_native_scan(scan, get_compiled_query(made).context.connectors[scan.connector]) for scan in scans
     ]
     streamed = connect(place, STREAMED).sql(query).to_arrow()
     return made.to_arrow(), streamed, all(each is not None for each in given)
@@ -229,10 +229,10 @@ def test_small_files_beside_large_ones_are_scanned_natively_too(tmp_path: Path) 
     ]
     for query in queries:
         made = session.sql(query)
-        scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
+        scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
         leaves = [(str(number), scan) for number, scan in enumerate(scans)]
-        assert len(own_files.plan_native_scans(leaves, compiled_query(made).context.connectors)) == len(leaves)
+        assert len(own_files.plan_native_scans(leaves, get_compiled_query(made).context.connectors)) == len(leaves)
         assert same_rows(made.to_arrow(), streaming.sql(query, rules=False).to_arrow())
     alone = session.sql("SELECT * FROM small")
-    (scan,) = (node for node in walk_plan(compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
-    assert own_files.plan_native_scans([("s", scan)], compiled_query(alone).context.connectors) == {}
+    (scan,) = (node for node in walk_plan(get_compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
+    assert own_files.plan_native_scans([("s", scan)], get_compiled_query(alone).context.connectors) == {}

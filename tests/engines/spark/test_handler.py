@@ -16,7 +16,7 @@ from builders.values.predicates import random_predicate
 from builders.values.random_rows import random_column, subject_of
 from tamis import types
 from tamis.engines.spark.handler import SparkExpressionHandler
-from tamis.engines.spark.spark_types import convert_metadata, spark_schema
+from tamis.engines.spark.spark_types import convert_metadata, to_spark_schema
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
@@ -38,7 +38,7 @@ def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[
     names = {name: f"c{number}" for number, name in enumerate(fitted.schema.names)}
     rows = pa.array(range(batch.num_rows), pa.int64())
     table = pa.table({"row": rows} | {names[name]: fitted.column(name) for name in fitted.schema.names})
-    frame = spark.createDataFrame(table, spark_schema(table.schema)).coalesce(1)
+    frame = spark.createDataFrame(table, to_spark_schema(table.schema)).coalesce(1)
     columns: dict[int, Any] = {}
     for number, predicate in enumerate(predicates):
         try:
@@ -350,7 +350,7 @@ def test_evaluators_answer_alike_whatever_arrow_evaluates(connect_spark: Any) ->
 
 def test_a_column_of_a_data_frame_reads_nested_fields(connect_spark: Any) -> None:
     table = pa.table({"c0": pa.array([{"path": "a", "n.1": 1}, {"path": "b", "n.1": None}, None])})
-    frame = connect_spark.createDataFrame(table, spark_schema(table.schema))
+    frame = connect_spark.createDataFrame(table, to_spark_schema(table.schema))
     handler = SparkExpressionHandler(connect_spark)
     is_a = Call("=", (Column(("add", "path"), type=types.STRING), Literal("a", types.STRING)))
     is_one = Call("=", (Column(("add", "n.1"), type=types.LONG), Literal(1, types.LONG)))

@@ -16,7 +16,7 @@ from builders.iceberg.deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from builders.values.choices import SeededChoices
-from tamis.engines.spark.spark_types import convert_rows, row_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_O8_I1_files_as_a_dataframe_by_buckets_and_texts_that_are_cut_off(
 
 
 def check(spark: Any, scan: tamis.Scan, *context: object) -> None:
-    schema = row_schema(scan.schema)
+    schema = to_row_schema(scan.schema)
     expected = pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
     found = scan.to_spark(spark).toArrow()
     assert found.column_names == expected.column_names, context

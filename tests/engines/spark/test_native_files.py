@@ -26,7 +26,7 @@ from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field, list_of
 from builders.values.choices import SeededChoices
 from tamis.engines.spark import native_scan as readable_files
-from tamis.engines.spark.spark_types import convert_rows, row_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
 SPARK, TASKS = "FileScan parquet", "MapInArrow"
@@ -41,7 +41,7 @@ def readers_of(
 ) -> set[str]:
     """Return the readers that Spark uses, after checking that its rows are those of a scan."""
     scan = tamis.open(path, tuning=tuning).scan(where, columns)
-    schema = row_schema(scan.schema)
+    schema = to_row_schema(scan.schema)
     expected = pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
     frame = scan.to_spark(spark, reader="spark")
     found = frame.toArrow()

@@ -27,7 +27,7 @@ from builders.hive.tables import write_hive_table
 from builders.values.choices import SeededChoices
 from tamis.engines.spark import dataframe as to_spark
 from tamis.engines.spark import worker as task_runner
-from tamis.engines.spark.spark_types import convert_rows, row_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema
 from tamis.engines.spark.worker import SMALLEST, make_worker_function, pack_tasks
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
 from tamis.formats.source import FileListing
@@ -43,7 +43,7 @@ def texts(rows: pa.Table) -> list[str]:
 
 def expected_rows(scan: tamis.Scan) -> pa.Table:
     """Return the rows of a scan, in the types of Spark."""
-    schema = row_schema(scan.schema)
+    schema = to_row_schema(scan.schema)
     return pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
 
 

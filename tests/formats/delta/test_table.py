@@ -395,9 +395,9 @@ def test_threads_with_other_versions_do_not_change_which_files_are_live(tmp_path
     log.commit(remove("0"))
     (first, second) = (Snapshot.load(open_storage(tmp_path), version) for version in (1, 2))
     ((batch, _),) = read_batches(first.list_parts()[-1], first.metadata, ["path", "size", "deletion_vector"])
-    object.__setattr__(batch, "_lock", Interrupted(lambda: batch.live(second.list_parts()[-1])))
-    assert batch.live(first.list_parts()[-1]).tolist() == [True, False, True]
-    assert batch.live(second.list_parts()[-1]).tolist() == [False, False, True]
+    object.__setattr__(batch, "_lock", Interrupted(lambda: batch.find_live(second.list_parts()[-1])))
+    assert batch.find_live(first.list_parts()[-1]).tolist() == [True, False, True]
+    assert batch.find_live(second.list_parts()[-1]).tolist() == [False, False, True]
 
 
 def test_partitioning_that_changed_while_the_schema_stayed(tmp_path: Path) -> None:

@@ -1,4 +1,14 @@
-"""The commands, one module each, named after the command."""
+"""The commands of `tamis`. Each module is named after its command.
+
+Reading order:
+
+- `plan`, `scan`, `count`, `files`  one table, with a filter: what would be read, its rows, their number, its files
+- `sql`                             a query over tables
+- `history`                         versions and snapshots of a table
+- `inspect`                         the metadata of one Parquet file
+- `index`                           the statistics index of a table
+- `verify`                          a check that pruning loses no row
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def inspect(
         if svg == STDOUT:
             write(chart)
             return
-        check_no_overwrite(found.place, svg, "--svg")
+        check_no_overwrite(found.location, svg, "--svg")
         with open_new_file(svg, "--svg") as target, explain_write_errors(f"'{svg}'"):
             write_all(target, chart)
     if as_json:
@@ -209,7 +209,7 @@ def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ..
     from rich.cells import cell_len
     from rich.text import Text
 
-    from tamis.cli.terminal import plain_table, split_columns
+    from tamis.cli.terminal import make_plain_table, split_columns
 
     texts = [[heading, *cells] for heading, *cells in zip(section.headings, *rows, strict=True)]
     whole = [max(map(cell_len, each)) for each in texts]
@@ -222,7 +222,7 @@ def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ..
     ]  # fmt: skip
     keys = 2 if section.headings[1] == "page" else 1
     for chosen in split_columns(least, keys, console.width):
-        table = plain_table([section.headings[at] for at in chosen], [section.are_numbers[at] for at in chosen])
+        table = make_plain_table([section.headings[at] for at in chosen], [section.are_numbers[at] for at in chosen])
         for row in rows:
             table.add_row(*(Text(row[at]) for at in chosen))
         for column, at in zip(table.columns, chosen, strict=True):
@@ -242,7 +242,7 @@ def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ..
 def _describe_file(found: FileInspection) -> list[str]:
     groups = found.row_groups.num_rows
     lines = [
-        f"{found.place}: {found.rows:,} rows in {_format_count(groups, 'row group')}, {format_bytes(found.size)}",
+        f"{found.location}: {found.rows:,} rows in {_format_count(groups, 'row group')}, {format_bytes(found.size)}",
         f"written by {found.created_by or 'an unknown writer'}, format {found.format_version}, "
         f"footer of {format_bytes(found.footer_size)}",
     ]

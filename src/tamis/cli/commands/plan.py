@@ -61,7 +61,7 @@ def _format_json(planned: ScanPlan) -> str:
 def _show(report: Report) -> None:
     from rich.text import Text
 
-    from tamis.cli.terminal import open_console, plain_table
+    from tamis.cli.terminal import make_plain_table, open_console
 
     console = open_console()
     title = (escape_control_characters(f"{report.table} ({report.format})"), "bold")
@@ -72,12 +72,12 @@ def _show(report: Report) -> None:
     if report.note is not None:
         console.print(escape_control_characters(report.note))
         return
-    funnel = plain_table(("level", "total", "kept", "bytes", "kept bytes"), (False, True, True, True, True))
+    funnel = make_plain_table(("level", "total", "kept", "bytes", "kept bytes"), (False, True, True, True, True))
     for level in report.levels:
         sizes = (format_bytes(level.bytes_total), format_bytes(level.bytes_kept))
         funnel.add_row(level.level, f"{level.total:,}", f"{level.kept:,}", *sizes)
     console.print(funnel)
-    details = plain_table(("level", "predicate", "result"), (False, False, False))
+    details = make_plain_table(("level", "predicate", "result"), (False, False, False))
     for level in report.levels:
         rows = [
             (

@@ -30,7 +30,7 @@ from tamis.errors import InvalidArgument, TableNotFound, format_count, to_one_li
 from tamis.formats.database.open_database import find_database_file
 from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.nodes import TableScan, walk_plan
-from tamis.query.query import Query, compiled_query
+from tamis.query.query import Query, get_compiled_query
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.session import Session, connect
 from tamis.table import Table, open_table
@@ -280,7 +280,7 @@ class CommandTables:
 
     def refuse_to_overwrite(self, query: Query, output: str) -> None:
         """Raise an error if the output would overwrite, or be inside of, a table that the query reads."""
-        for node in walk_plan(compiled_query(query).plan):
+        for node in walk_plan(get_compiled_query(query).plan):
             match node:
                 case TableScan(handle=LakeHandle(source=source)):
                     check_no_overwrite(source.storage.uri, output, files=Table(source).files)

@@ -9,7 +9,7 @@ from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import align_cells, flush, is_terminal, write, write_json
 from tamis.cli.progress import Meter, is_interactive, show_progress
 from tamis.errors import format_count
-from tamis.formats.source import LEVELS, levels_of_format
+from tamis.formats.source import LEVELS, list_levels
 from tamis.scan.report.funnel import format_bytes
 from tamis.scan.verify import VerifyResult, assert_same_rows, list_level_subsets, name_levels, verify_each
 
@@ -38,7 +38,7 @@ def verify(request: Request, as_json: bool) -> None:
     is_plain = not as_json and not is_terminal()
     results: list[VerifyResult] = []
     meter = Meter("verifying", lambda: len(results), str)
-    meter.total = len(list_level_subsets(levels_of_format(table.format)))
+    meter.total = len(list_level_subsets(list_levels(table.format)))
     with show_progress(meter, is_wanted=is_interactive()):
         for result in verify_each(table, request.filter, request.columns):
             results.append(result)
@@ -75,9 +75,9 @@ def _format_cells(result: VerifyResult) -> tuple[str, ...]:
 def _show(results: list[VerifyResult]) -> None:
     from rich.text import Text
 
-    from tamis.cli.terminal import open_console, plain_table
+    from tamis.cli.terminal import make_plain_table, open_console
 
-    table = plain_table(_HEADINGS, _ARE_NUMBERS)
+    table = make_plain_table(_HEADINGS, _ARE_NUMBERS)
     for result in filter(_is_shown, results):
         *cells, outcome = _format_cells(result)
         table.add_row(*cells, Text(outcome, style="green" if result.same else "bold red"))

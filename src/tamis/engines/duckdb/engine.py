@@ -17,7 +17,7 @@ from tamis.engines.duckdb.run.arrow_types import cast_to_engine_schema, to_engin
 from tamis.engines.duckdb.run.errors import explain_failure, explain_rejection
 from tamis.engines.duckdb.run.evaluate import EmbeddedExpressions, EmbeddedPredicates
 from tamis.engines.duckdb.run.run_plan import RunningQuery, find_result_schema
-from tamis.errors import wrong_argument
+from tamis.errors import make_argument_error
 from tamis.expr.nodes import Expr
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Node, TableScan
@@ -88,7 +88,7 @@ def start(
 def make_relation(rows: Any, connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyRelation:
     """Return a relation over a scan or a query, which it reads each time it is used."""
     if connection is not None and not hasattr(connection, "from_arrow"):
-        raise wrong_argument("connection", "one of duckdb.connect()", connection)
+        raise make_argument_error("connection", "one of duckdb.connect()", connection)
     schema = rows.schema
     supported = to_engine_schema(schema)
     source = rows if supported == schema else _CastRows(rows, supported)

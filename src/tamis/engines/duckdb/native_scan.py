@@ -252,7 +252,7 @@ def _have_all_rows(source: TableSource, files: pa.Table) -> bool:
     if "deletes" in files.column_names and pc.any(pc.greater(pc.list_value_length(files["deletes"]), 0)).as_py():
         # There are deleted rows; no need to read which ones.
         return False
-    return not source.deleted_rows(source.storage, files)
+    return not source.read_deleted_rows(source.storage, files)
 
 
 def _find_physical_names(schema: FileSchema, asked: NativeScanColumns, location: str) -> tuple[str, ...] | None:

@@ -1,5 +1,8 @@
 """Spark, through PySpark: jobs, DataFrames, the data source, on classic and on Connect sessions.
 
+Reading order:
+
+- `engine`                        the interface to the layers below
 - `sessions`, `spark_types`       what differs between sessions; types of both sides
 - `jobs`, `worker`                planning in executors: the engine of `formats.jobs`, and what runs there
 - `columns`, `handler`            expressions as Columns; the `ExpressionHandler` of Spark

@@ -1,6 +1,6 @@
 """Compile expressions into Spark Columns that evaluate exactly as Arrow's kernels do.
 
-Where Spark's semantics differ, the expression is rewritten: timestamps are in UTC without a zone, so that the session's
+If Spark's semantics differ, the expression is rewritten: timestamps are in UTC without a zone, so that the session's
 time zone has no effect; long lists are searched by bisection. An overflow or a failed cast is an error in Arrow; the
 Column returns NULL there, and a second Column marks the rows for which this happened. Functions on which both engines
 differ (the upper case of ß, strings as numbers) are unsupported, and the caller keeps the unit.
@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.engines.spark.spark_types import metadata_type
+from tamis.engines.spark.spark_types import to_metadata_type
 from tamis.errors import EvaluationError
 from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
 from tamis.expr.functions.table import COMPARISONS, type_of
@@ -70,9 +70,9 @@ class ColumnCompiler:
                 failed = _combine_any(arg.failed for arg in args)
                 make = _COMPILERS.get(function)
                 if make is None:
-                    raise unsupported(node)
+                    raise make_unsupported_error(node)
                 values = [arg.value for arg in args]
-                instants = self._compared_instants(node)
+                instants = self._convert_instants(node)
                 made = make(self, node, values if instants is None else instants)
                 if isinstance(made, _Fallible):
                     known = [value.isNotNull() for value in (values if made.given is None else (made.given,))]
@@ -80,7 +80,7 @@ class ColumnCompiler:
                     return CompiledColumn(made.value, own if failed is None else failed | own)
                 return CompiledColumn(made, failed)
 
-    def _compared_instants(self, call: Call) -> list[Any] | None:
+    def _convert_instants(self, call: Call) -> list[Any] | None:
         """Return the operands of a comparison of an instant with constants, in Spark's storage type; else None."""
         if self._instant is None or call.function not in (*COMPARISONS, "in"):
             return None
@@ -150,14 +150,14 @@ class ColumnCompiler:
         literals = [item for item in call.args[1:] if isinstance(item, Literal)]
         data_type = type_of(call.args[0])
         if len(literals) + 1 != len(call.args) or data_type is None:
-            raise unsupported(call)
+            raise make_unsupported_error(call)
         if pa.types.is_null(data_type):
             return self._null_boolean()
         items = [item for item in literals if not item.is_null]
         numbers = [item for item in items if not _is_nan(item)]
         found = f.lit(False)
         if numbers and len(numbers) <= MAX_COMPARED_ITEMS:
-            is_instant = self._compared_instants(call) is not None
+            is_instant = self._convert_instants(call) is not None
             made = [
                 self._constants.instant(item) if is_instant else self._constants.column(_normalize_zero(item))
                 for item in numbers
@@ -167,7 +167,7 @@ class ColumnCompiler:
             found = positive.isin(*made)
         elif numbers:
             given = value
-            if self._compared_instants(call) is not None:
+            if self._convert_instants(call) is not None:
                 given = self._constants.timestamp(f.unix_micros(value))
             found = self._any_between(given, given, sorted(numbers, key=lambda item: item.value))
         if len(numbers) < len(items):
@@ -211,7 +211,7 @@ class ColumnCompiler:
             case (Literal(value=str() as text), *escape) if all(isinstance(mark, Literal) for mark in escape):
                 mark = escape[0].value if escape and isinstance(escape[0], Literal) else DEFAULT_ESCAPE
             case _:
-                raise unsupported(call)
+                raise make_unsupported_error(call)
         # Spark rejects unnecessary escape characters, so the pattern is escaped again.
         parts = parse_like(text, mark).parts
         pattern = "".join(_escape(part) if isinstance(part, str) else part.sign for part in parts)
@@ -224,7 +224,7 @@ class ColumnCompiler:
             case (Literal(value=int() as start), Literal(value=int() as length)) if start >= 0:
                 return self._f.substr(values[0], self._f.lit(max(start, 1)), self._f.lit(max(length, 0)))
             case _:
-                raise unsupported(call)
+                raise make_unsupported_error(call)
 
     def length(self, call: Call, values: list[Any]) -> Any:
         return self._f.length(values[0]).cast("bigint")
@@ -253,7 +253,7 @@ class ColumnCompiler:
                 moved = start + values[1] if operator == "+" else start - values[1]
                 return _Fallible(self._f.date_from_unix_date(moved.try_cast("int")))
             case _:
-                raise unsupported(call)
+                raise make_unsupported_error(call)
 
     def negate(self, call: Call, values: list[Any]) -> Any:
         f, data_type = self._f, type_of(call.args[0]) or types.NULL
@@ -283,7 +283,7 @@ class ColumnCompiler:
             case (Literal(value=str() as name), _) if name in DATE_TRUNC_UNITS:
                 unit = DATE_TRUNC_UNITS[name]
             case _:
-                raise unsupported(call)
+                raise make_unsupported_error(call)
         value = values[1].cast("timestamp_ntz")
         if unit == "microsecond":
             return value
@@ -300,23 +300,23 @@ class ColumnCompiler:
             case (_, Literal(value=str() as name)) if name in TRUNC_UNITS:
                 return self._f.trunc(values[0].cast("date"), TRUNC_UNITS[name])
             case _:
-                raise unsupported(call)
+                raise make_unsupported_error(call)
 
     # --- Casts, metadata ------------------------------------------------------------------------------------------
 
     def cast(self, call: Call, values: list[Any]) -> Any:
         source, target = _to_evaluation_type(type_of(call.args[0])), _to_evaluation_type(type_of(call))
         if source is None or target is None:
-            raise unsupported(call)
+            raise make_unsupported_error(call)
         if source == target or (is_text(source) and is_text(target)):
             return values[0]
-        stored = metadata_type(target)
+        stored = to_metadata_type(target)
         numbers = is_number(target) and (is_number(source) or pa.types.is_boolean(source))
         is_day = [
             pa.types.is_date(each) or (pa.types.is_timestamp(each) and each.unit == "us") for each in (source, target)
         ]
         if stored is None or not (numbers or all(is_day) or (is_text(target) and pa.types.is_integer(source))):
-            raise unsupported(call)
+            raise make_unsupported_error(call)
         value = values[0].try_cast(to_sql_type(stored))
         # Each timestamp has a date, but the midnight of some dates is out of the range of timestamps.
         is_safe = call.function == "try_cast" or pa.types.is_timestamp(source)
@@ -325,17 +325,16 @@ class ColumnCompiler:
     def element_at(self, call: Call, values: list[Any]) -> Any:
         source = type_of(call.args[0])
         if source is not None and not (pa.types.is_map(source) and is_text(source.key_type)):
-            raise unsupported(call)
+            raise make_unsupported_error(call)
         return self._f.try_element_at(*values)
 
     def partition_value(self, call: Call, values: list[Any]) -> Any:
-        """Parse a partition value like `tamis.expr.functions.partition_values`, for types that Spark parses in the same
-        way."""
+        """Parse a partition value as `tamis.expr.functions.partition_values` does, if Spark parses its type alike."""
         match call.args:
             case (_, Literal(value=str() as name)):
                 target = types.type_from_name(name)
             case _:
-                raise unsupported(call)
+                raise make_unsupported_error(call)
         f = self._f
         text = f.nullif(values[0], f.lit(""))
         if is_text(target):
@@ -344,9 +343,9 @@ class ColumnCompiler:
             return text.cast("binary")
         if pa.types.is_boolean(target):
             return _Fallible(f.when(text.rlike(r"(?i)\A(true|false)\z"), f.lower(text) == "true"), text)
-        stored = metadata_type(target)
+        stored = to_metadata_type(target)
         if not pa.types.is_integer(target) or stored is None:
-            raise unsupported(call)
+            raise make_unsupported_error(call)
         smallest, largest = integer_range(target)
         whole = f.when(text.rlike(r"\A[+-]?[0-9]{1,38}\z"), text.try_cast("decimal(38,0)"))
         fits = (whole >= f.lit(str(smallest)).cast("decimal(38,0)")) & (
@@ -363,7 +362,7 @@ class _Fallible:
     given: Any = None
 
 
-def unsupported(node: Expr) -> EvaluationError:
+def make_unsupported_error(node: Expr) -> EvaluationError:
     function = f" for {node.function!r}" if isinstance(node, Call) else ""
     return EvaluationError(f"Spark has no equivalent expression{function}, needed for {to_display_sql(node)}")
 
@@ -527,7 +526,7 @@ def to_microseconds(literal: Literal) -> int:
 
 
 def _to_metadata_type(literal: Literal) -> pa.DataType:
-    target = metadata_type(evaluation_type(literal.type))
+    target = to_metadata_type(evaluation_type(literal.type))
     if target is None:
         raise EvaluationError(f"Spark does not support constants of type {type_name(literal.type)}")
     return target

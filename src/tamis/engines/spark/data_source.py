@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from tamis.engines.spark.handler import quote_name
-from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema, to_requested_schema
+from tamis.engines.spark.spark_types import convert_rows, to_requested_schema, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import read_packed, serialize_reader, serialize_task_groups
 from tamis.errors import ExpressionError, InvalidArgument, TamisError
 from tamis.expr.bind import bind
@@ -42,7 +42,7 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
         return "tamis"
 
     def schema(self) -> StructType:
-        return spark_schema(row_schema(SourceOptions.of(self.options).open().schema))
+        return to_spark_schema(to_row_schema(SourceOptions.of(self.options).open().schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
@@ -133,7 +133,7 @@ def limit_tasks(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
 
 def resolve_schema_columns(schema: StructType, table: TableSource) -> list[str]:
     """Return the quoted columns of a table that a schema requests, after checking their names and types."""
-    stored = row_schema(table.schema)
+    stored = to_row_schema(table.schema)
     if not schema.fields:
         raise InvalidArgument("the schema has no columns: name at least one")
     names = []
@@ -145,7 +145,7 @@ def resolve_schema_columns(schema: StructType, table: TableSource) -> list[str]:
                 f"the schema has the column {wanted.name!r}, which {table.name} does not have. Columns: "
                 f"{', '.join(table.schema.names)}"
             )
-        own = spark_schema(pa.schema(exact)).fields[0]
+        own = to_spark_schema(pa.schema(exact)).fields[0]
         if own.dataType.simpleString().casefold() != wanted.dataType.simpleString().casefold():
             raise InvalidArgument(
                 f"the schema has {wanted.name} as {wanted.dataType.simpleString()}, but in {table.name} it is "

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from tamis.engines.spark.jobs import SparkEngine
 from tamis.engines.spark.native_scan import NativeFiles, NativeScan, PhysicalNames, can_scan_natively, find_native_files
 from tamis.engines.spark.sessions import check_session, translate_errors
-from tamis.engines.spark.spark_types import row_schema, spark_schema
+from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import build_arrow_frame
 from tamis.errors import InvalidArgument
 from tamis.formats.source import FileListing, TableSource
@@ -34,7 +34,7 @@ AUTO, SPARK, ARROW = "auto", "spark", "arrow"
 READERS = (AUTO, SPARK, ARROW)
 
 SAMPLED = 8
-"""The page indexes of this many files are read first, to decide whether to read those of all others."""
+"""The page indexes of this many files are read first, to decide whether to read the page indexes of all files."""
 
 
 class Planner(Protocol):
@@ -64,7 +64,7 @@ def build_frame(spark: Any, wanted: ScanRequest, reader: str = AUTO) -> Any:
 
 
 def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
-    schema = spark_schema(row_schema(wanted.reader.output_schema))
+    schema = to_spark_schema(to_row_schema(wanted.reader.output_schema))
     own = NativeScan(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
     for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
     frames = []

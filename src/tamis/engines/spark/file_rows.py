@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.engines.spark.spark_types import convert_metadata, metadata_type
+from tamis.engines.spark.spark_types import convert_metadata, to_metadata_type
 from tamis.engines.spark.worker import error_to_bytes
 from tamis.errors import TamisError
 from tamis.expr.nodes import Column
@@ -64,7 +64,7 @@ class FileLayout:
     @cached_property
     def partition_fields(self) -> dict[str, str]:
         """The fields of `partition`, by column name."""
-        known = [field.name for field in self.partitions if metadata_type(field.type) is not None]
+        known = [field.name for field in self.partitions if to_metadata_type(field.type) is not None]
         return _make_distinct({name: name for name in known})
 
     def fields(self, kind: str) -> dict[str, str]:
@@ -81,7 +81,7 @@ class FileLayout:
     def _type(self, kind: str, column: Column) -> pa.DataType | None:
         assert column.type is not None
         if kind in ("lower", "upper"):
-            return metadata_type(column.type) if types.is_ordered(column.type) else None
+            return to_metadata_type(column.type) if types.is_ordered(column.type) else None
         return types.LONG if kind != "nan_count" or pa.types.is_floating(column.type) else None
 
     @cached_property
@@ -95,7 +95,7 @@ class FileLayout:
             ("deletion_vector", DELETION_VECTOR),
         ]
         values = [
-            (field, metadata_type(self.partitions.field(name).type)) for name, field in self.partition_fields.items()
+            (field, to_metadata_type(self.partitions.field(name).type)) for name, field in self.partition_fields.items()
         ]
         structs = {"partition": values}
         for kind in KINDS:

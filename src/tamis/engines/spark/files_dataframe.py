@@ -21,8 +21,8 @@ from tamis import types
 from tamis.engines.spark.file_rows import ERROR, KINDS, PARQUET_FILES, FileLayout, FileRowsRunner
 from tamis.engines.spark.handler import SparkExpressionHandler, quote_name
 from tamis.engines.spark.jobs import balance_tasks, name_jobs
-from tamis.engines.spark.sessions import check_session, import_functions, is_stopped, new_observation, translate_errors
-from tamis.engines.spark.spark_types import spark_schema
+from tamis.engines.spark.sessions import check_session, import_functions, is_stopped, make_observation, translate_errors
+from tamis.engines.spark.spark_types import to_spark_schema
 from tamis.engines.spark.worker import error_from_bytes
 from tamis.errors import EvaluationError, InvalidArgument, format_count
 from tamis.expr.builder import split_name
@@ -70,7 +70,7 @@ class FilesDataFrame:
         with_statistics = _resolve_columns(source, columns)
         if self._file_rows is not None:
             with_statistics = self._file_rows.list_columns(with_statistics)
-        self.layout = FileLayout(_partition_schema(source), with_statistics)
+        self.layout = FileLayout(_make_partition_schema(source), with_statistics)
         self.name = ""
         """The name of the temporary view, which the storage page of Spark's UI shows."""
         what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
@@ -89,9 +89,9 @@ class FilesDataFrame:
         # Cached rows may be evicted and read again, and then reading may fail.
         broken = f.raise_error(f.lit(f"cannot read the files of {self._source.name} again: create the DataFrame again"))
         is_read = f.when(f.col(ERROR).isNull(), f.lit(True)).otherwise(broken.cast("boolean"))
-        return self._table().where(is_read).drop(KEY, ERROR)
+        return self._get_table().where(is_read).drop(KEY, ERROR)
 
-    def _table(self) -> Any:
+    def _get_table(self) -> Any:
         check_session(self._spark)
         if not self._spark.catalog.tableExists(self.name):
             raise InvalidArgument(f"{self.name} was released by unpersist(): create it again with files_dataframe")
@@ -99,18 +99,18 @@ class FilesDataFrame:
 
     def files_for_scan(self, where: object = None) -> FilesForScan:
         """Return the files that may hold a row for which `where` is TRUE, found by Spark in its cached rows."""
-        predicate, on_partitions, on_statistics = self._conjuncts(where)
+        predicate, on_partitions, on_statistics = self._split_conjuncts(where)
         by_partitions, unused = self._compile_conjuncts(
-            on_partitions, self._partition_metadata(self._functions.lit(1).cast("bigint"))
+            on_partitions, self._make_partition_metadata(self._functions.lit(1).cast("bigint"))
         )
-        by_statistics, more = self._compile_conjuncts(on_statistics, self._metadata())
-        sizes = new_observation(self._spark)
+        by_statistics, more = self._compile_conjuncts(on_statistics, self._make_metadata())
+        sizes = make_observation(self._spark)
         stages = {"total": None, "partitions": by_partitions, "statistics": by_partitions & by_statistics}
         measured = [each for name, kept in stages.items() for each in self._measure_files(name, kept)]
         title = f"tamis: plan {self._source.name}" + (f" where {predicate.text}" if predicate.text else "")
         with translate_errors(title), name_jobs(self._spark, title[:200]):
             failed = self._functions.count(ERROR).alias(_FAILED)
-            frame = self._table().drop(KEY).observe(sizes, *measured, failed)
+            frame = self._get_table().drop(KEY).observe(sizes, *measured, failed)
             # Spark would optimize away a frame with a constant FALSE filter, and lose the observed metrics.
             never = self._functions.col("size") < self._functions.lit(-1)
             is_left = self._functions.col(ERROR).isNull() & (stages["statistics"] | never)
@@ -123,7 +123,7 @@ class FilesDataFrame:
 
     def _raise_failure(self) -> None:
         """Raise the first error of an executor, if there is one."""
-        failed = self._table().where(f"{ERROR} IS NOT NULL").select(ERROR).limit(1).collect()
+        failed = self._get_table().where(f"{ERROR} IS NOT NULL").select(ERROR).limit(1).collect()
         if failed:
             raise error_from_bytes(bytes(failed[0][0]))
 
@@ -159,7 +159,7 @@ class FilesDataFrame:
         frame = self._run(job.function, job.arguments, job.items, f"tamis: {job.description}")
         if job.replaced is not None and len(job.replaced):
             keys = pa.table({"replaced": job.replaced.cast(pa.binary())})
-            gone = self._functions.broadcast(self._spark.createDataFrame(keys, spark_schema(keys.schema)))
+            gone = self._functions.broadcast(self._spark.createDataFrame(keys, to_spark_schema(keys.schema)))
             is_same = self._functions.col(KEY) == self._functions.col("replaced")
             frame = frame.join(gone, is_same, "left_anti")
         return self._to_frame(known).unionAll(frame) if job.known else frame
@@ -184,16 +184,18 @@ class FilesDataFrame:
             {"task": pa.array(tasks, pa.int32()), "item": pa.array([item.value for item in items], pa.binary())}
         )
         runner = FileRowsRunner(function, json.dumps(arguments, allow_nan=False), re.sub(r"\W+", "_", title))
-        frame = self._spark.createDataFrame(given, spark_schema(given.schema)).repartitionById(max(tasks) + 1, "task")
-        return frame.mapInArrow(runner, spark_schema(self.layout.schema))
+        frame = self._spark.createDataFrame(given, to_spark_schema(given.schema)).repartitionById(
+            max(tasks) + 1, "task"
+        )
+        return frame.mapInArrow(runner, to_spark_schema(self.layout.schema))
 
     def _to_frame(self, table: pa.Table) -> Any:
         # Spark does not accept an empty Arrow table.
-        return self._spark.createDataFrame(table if table.num_rows else [], spark_schema(self.layout.schema))
+        return self._spark.createDataFrame(table if table.num_rows else [], to_spark_schema(self.layout.schema))
 
     # --- Pruning --------------------------------------------------------------------------------------------------
 
-    def _conjuncts(self, where: object) -> tuple[Predicate, Sequence[Conjunct], Sequence[Conjunct]]:
+    def _split_conjuncts(self, where: object) -> tuple[Predicate, Sequence[Conjunct], Sequence[Conjunct]]:
         source = self._source
         predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
         if predicate.partition_filter is not None:
@@ -216,7 +218,7 @@ class FilesDataFrame:
                 unused.append(conjunct.text)
         return kept, unused
 
-    def _partition_metadata(self, rows: Any) -> dict[str, Any]:
+    def _make_partition_metadata(self, rows: Any) -> dict[str, Any]:
         """Return metadata from partition values, for files with these numbers of rows: see `make_constant_bounds`."""
         functions = self._functions
         found = {ROW_COUNT.name: rows}
@@ -232,10 +234,10 @@ class FilesDataFrame:
             found[metadata_name("lower", path)] = found[metadata_name("upper", path)] = value
         return found
 
-    def _metadata(self) -> dict[str, Any]:
+    def _make_metadata(self) -> dict[str, Any]:
         functions = self._functions
         rows = functions.col("num_records")
-        found = self._partition_metadata(rows)
+        found = self._make_partition_metadata(rows)
         for kind in KINDS:
             for name, field in self.layout.fields(kind).items():
                 found[name] = functions.col(f"{kind}.{quote_name(field)}")
@@ -273,7 +275,7 @@ def _to_sizes(measured: Mapping[str, int], name: str) -> Sizes:
     return Sizes(measured[f"{name}_files"], measured[f"{name}_bytes"], rows)
 
 
-def _partition_schema(source: TableSource) -> pa.Schema:
+def _make_partition_schema(source: TableSource) -> pa.Schema:
     return pa.schema([pa.field(name, source.schema.field(name).type) for name in source.partition_columns])
 
 

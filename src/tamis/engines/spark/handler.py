@@ -4,8 +4,8 @@ The rewritten predicate that Arrow evaluates over a batch becomes a Column over 
 evaluates it where the metadata is. `predicate_evaluator` sends a batch to Spark and back, for tests and for few units;
 `keeps` returns the Column for a cached DataFrame.
 
-A batch evaluator returns exactly what Arrow returns. Where Spark's expressions differ (`upper`, strings as dates,
-timestamps in nanoseconds), the executors evaluate with Arrow's kernels.
+A batch evaluator returns exactly what Arrow returns. If Spark's expressions differ (`upper`, strings as dates,
+timestamps in nanoseconds), the executors use Arrow's kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tamis import types
 from tamis.engines.spark.columns import ColumnCompiler, CompiledColumn, to_sql_type
 from tamis.engines.spark.jobs import SparkEngine
 from tamis.engines.spark.sessions import check_session, import_functions
-from tamis.engines.spark.spark_types import convert_metadata, metadata_type, spark_schema
+from tamis.engines.spark.spark_types import convert_metadata, to_metadata_type, to_spark_schema
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.evaluate import has_kernel
 from tamis.expr.functions.table import type_of
@@ -73,7 +73,7 @@ class SparkExpressionHandler:
                 for part in column.path[1:]:
                     value = value.getField(part)
                 return value
-            stored = metadata_type(column.type or types.NULL) or types.NULL
+            stored = to_metadata_type(column.type or types.NULL) or types.NULL
             return functions.lit(None) if pa.types.is_null(stored) else functions.lit(None).cast(to_sql_type(stored))
 
         return ColumnCompiler(functions, read).compile(predicate)
@@ -102,7 +102,7 @@ class SparkPredicateEvaluator:
 
     def _compile(self) -> CompiledColumn | None:
         """Return the predicate as Spark expressions; None if some of them have no equivalent."""
-        if not all(_is_exact(_field_type(self._schema, path)) for path in self._names):
+        if not all(_is_exact(_get_field_type(self._schema, path)) for path in self._names):
             return None
         # Columns get the types of the batch: a predicate that was built by hand may lack them.
         renamed = transform(self._predicate, self._rename)
@@ -118,7 +118,7 @@ class SparkPredicateEvaluator:
         name = self._names.get(node.path) if isinstance(node, Column) else None
         if not isinstance(node, Column) or name is None:
             return node
-        return Column((name,), type=node.type or _field_type(self._schema, node.path))
+        return Column((name,), type=node.type or _get_field_type(self._schema, node.path))
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
         """Return the selection of rows that were selected before and for which the predicate is TRUE."""
@@ -144,7 +144,7 @@ class SparkPredicateEvaluator:
         given = pa.table({_ROW: pa.array(range(batch.num_rows), pa.int64())} | columns)
         failed = functions.lit(False) if compiled.failed is None else compiled.failed
         value = functions.coalesce(compiled.value.cast("boolean"), functions.lit(False))
-        frame = self._handler.spark.createDataFrame(given, spark_schema(given.schema))
+        frame = self._handler.spark.createDataFrame(given, to_spark_schema(given.schema))
         found = (
             frame.select(_ROW, value.alias(_VALUE), functions.coalesce(failed, functions.lit(False)).alias(_FAILED))
             .toArrow()
@@ -178,7 +178,7 @@ def _parse_predicate(arguments: Arguments) -> Expr:
     return expression_from_json(arguments["predicate"])
 
 
-def _field_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+def _get_field_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
     """Return the type of a column or struct field; NULL if the field does not exist."""
     found = schema.field(path[0]).type
     for part in path[1:]:
@@ -194,7 +194,7 @@ def _is_exact(data_type: pa.DataType) -> bool:
         return False
     if pa.types.is_timestamp(data_type) and data_type.unit != "us":
         return False
-    return metadata_type(data_type) is not None
+    return to_metadata_type(data_type) is not None
 
 
 def _extract_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:

@@ -24,8 +24,8 @@ from tamis.engines.spark.sessions import (
     check_session,
     import_functions,
     is_connect,
-    new_observation,
-    spark_exceptions,
+    list_spark_exceptions,
+    make_observation,
     translate_errors,
 )
 from tamis.engines.spark.worker import BATCH, DONE, ERROR, RESULT_SCHEMA, JobRunner, batch_from_bytes, error_from_bytes
@@ -87,7 +87,7 @@ class SparkEngine:
                 "item": pa.array([item.value for item in items], pa.binary()),
             }
         )
-        sizes = new_observation(self.spark)
+        sizes = make_observation(self.spark)
         expr = import_functions(self.spark).expr
         runner = JobRunner(job.function, job.arguments_text, re.sub(r"\W+", "_", title))
         frame = (
@@ -224,7 +224,7 @@ def report_progress(spark: Any, title: str, tasks: int, tell: Callable[[float], 
             while not ended.wait(POLLING_SECONDS):
                 try:
                     stages = list(_find_stages(tracker, set(tracker.getJobIdsForGroup(title)) - earlier))
-                except spark_exceptions():
+                except list_spark_exceptions():
                     return  # the session has ended, and the thread that runs the job raises the error
                 tell(_compute_share(stages, tasks))
 

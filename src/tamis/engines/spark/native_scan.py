@@ -1,7 +1,7 @@
 """Native scans: Spark's own Parquet reader reads an exact list of files, below the filter and the partition values.
 
 That reader skips row groups and pages in the JVM, and is the fastest one for files that match the table's schema.
-`tamis.engines.spark.native_scan` decides which files do, and finds their physical column names;
+The second part of this module decides which files do, and finds their physical column names;
 `tamis.engines.spark.worker` reads all others.
 """
 
@@ -26,9 +26,9 @@ from tamis.engines.spark.sessions import import_functions, is_connect
 from tamis.engines.spark.spark_types import (
     describe_null_error,
     has_nested_requirement,
-    row_schema,
-    spark_schema,
-    spark_type,
+    to_row_schema,
+    to_spark_schema,
+    to_spark_type,
 )
 from tamis.errors import EvaluationError, format_count
 from tamis.expr.evaluate import to_physical_value
@@ -66,7 +66,7 @@ _ZEROS = {
 
 def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
     """Return whether a native scan returns the same values for the needed columns as Tamis does."""
-    if _path_prefix(source.storage) is None:
+    if _choose_path_prefix(source.storage) is None:
         return False
     if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
         return False  # Spark would not find a column whose case differs in a file
@@ -79,7 +79,7 @@ def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -
     schema = narrow_schema(source.schema, needed)
     if has_nested_requirement(schema) or not all(_is_stored_alike(field.type) for field in schema):
         return False
-    return all(field.nullable or _make_zero(field.type) is not None for field in row_schema(schema))
+    return all(field.nullable or _make_zero(field.type) is not None for field in to_row_schema(schema))
 
 
 def _make_zero(data_type: pa.DataType) -> str | None:
@@ -104,7 +104,7 @@ def _is_stored_alike(data_type: pa.DataType) -> bool:
     )
 
 
-def _path_prefix(storage: Storage) -> str | None:
+def _choose_path_prefix(storage: Storage) -> str | None:
     """Return the prefix that makes a path a URI for Spark; None if Spark would read the storage differently."""
     if storage.filesystem.type_name == "local":
         return "file://"
@@ -133,13 +133,13 @@ class NativeScan:
         tested = [column.path for column in find_columns(residual)] if residual is not None else []
         needed = narrow_schema(self._source.schema, (*self._projection, *tested))
         partitions = [name for name in needed.names if name in self._source.partition_columns]
-        of_files = row_schema(pa.schema([field for field in needed if field.name not in partitions]))
+        of_files = to_row_schema(pa.schema([field for field in needed if field.name not in partitions]))
         physical = {field.name: names.get(field.name, field.name) for field in of_files}
         read = pa.schema([field.with_name(name) for field in of_files if (name := physical[field.name]) is not None])
         frame = self._read(listing.files["path"].to_pylist(), read)
         own = [self._to_logical_column(field, physical[field.name]) for field in of_files]
         if partitions:
-            values = row_schema(narrow_schema(needed, [(name,) for name in partitions]))
+            values = to_row_schema(narrow_schema(needed, [(name,) for name in partitions]))
             frame = self._add_partition_values(frame, own, listing, values)
         elif any(name != column for column, name in physical.items()):
             frame = frame.select(*own)
@@ -150,7 +150,7 @@ class NativeScan:
     def _to_logical_column(self, field: pa.Field, physical: str | None) -> Any:
         """Return a column under its logical name; NULL if the files do not have it."""
         if physical is None:
-            return self._functions.lit(None).cast(spark_type(field.type)).alias(field.name)
+            return self._functions.lit(None).cast(to_spark_type(field.type)).alias(field.name)
         return self._functions.col(quote_name(physical)).alias(field.name)
 
     def condition(self, predicate: Expr) -> Any:
@@ -203,7 +203,7 @@ class NativeScan:
         return and_(*residual) if residual else None
 
     def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:
-        prefix = _path_prefix(self._source.storage)
+        prefix = _choose_path_prefix(self._source.storage)
         for path in paths:
             self._source.storage.check_links(path)
         # The first two options disable the datetime rebase of old dates; the last one disables partition discovery
@@ -212,7 +212,7 @@ class NativeScan:
         # Files that cannot be read are errors, whatever the session's settings are.
         options |= {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         nullable = pa.schema([field.with_nullable(True) for field in schema])
-        reader = self._spark.read.schema(spark_schema(nullable)).options(**options)
+        reader = self._spark.read.schema(to_spark_schema(nullable)).options(**options)
         with list_in_driver(self._spark, len(paths), is_local=prefix == "file://"):
             return reader.parquet(*(f"{prefix}{path}" for path in paths))
 
@@ -237,12 +237,12 @@ class NativeScan:
             [*values.columns, keys, pa.repeat(pa.scalar(True), len(values))], [*value_names, key, is_known]
         )
         nullable = pa.schema([field.with_nullable(True) for field in small.schema])
-        known = functions.broadcast(self._spark.createDataFrame(small, spark_schema(nullable)))
-        keyed = frame.select(*own, self._file_key(frame).alias(key_of_row))
+        known = functions.broadcast(self._spark.createDataFrame(small, to_spark_schema(nullable)))
+        keyed = frame.select(*own, self._make_file_key(frame).alias(key_of_row))
         joined = keyed.join(known, functions.col(quote_name(key_of_row)) == functions.col(quote_name(key)), "left")
-        unmatched = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
+        unplanned = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
         is_matched = functions.when(functions.col(quote_name(is_known)), functions.lit(True)).otherwise(
-            unmatched.cast("boolean")
+            unplanned.cast("boolean")
         )
         of_files = [functions.col(quote_name(name)) for name in keyed.columns if name != key_of_row]
         found = [
@@ -256,7 +256,7 @@ class NativeScan:
         constants = Constants(self._functions)
         return constants.instant(literal) if is_instant else constants.column(literal)
 
-    def _file_key(self, frame: Any) -> Any:
+    def _make_file_key(self, frame: Any) -> Any:
         """Return a Column with the path of a row's file, without the scheme of Spark's URI."""
         functions = self._functions
         path = frame.metadataColumn("_metadata").getField("file_path")
@@ -271,13 +271,14 @@ class NativeScan:
         """
         functions = self._functions
         output = narrow_schema(self._source.schema, self._projection)
-        required = [field for field in row_schema(output) if not field.nullable]
+        required = [field for field in to_row_schema(output) if not field.nullable]
         for field in required:
             broken = functions.raise_error(functions.lit(describe_null_error(field.name))).cast("boolean")
             is_null = functions.col(quote_name(field.name)).isNull()
             frame = frame.where(functions.when(is_null, broken).otherwise(functions.lit(True)))
         columns = [
-            self._build_column(each, row_schema(output).field(each.name), read.field(each.name).type) for each in output
+            self._build_column(each, to_row_schema(output).field(each.name), read.field(each.name).type)
+            for each in output
         ]
         return frame.select(*columns)
 
@@ -348,7 +349,7 @@ MAX_NAME_SETS = 4
 NOT_READABLE = -1
 
 PhysicalNames = Mapping[str, str | None]
-"""Physical column names by logical names; None for a column that the file lacks, and which is NULL there."""
+"""Physical column names by logical names; None if the file has no such column, and its values are NULL."""
 
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 """Characters that Spark interprets as glob patterns."""

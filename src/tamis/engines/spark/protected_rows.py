@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
 from tamis.expr.nodes import split_conjuncts
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
@@ -28,7 +28,7 @@ from tamis.query.connectors.connector import Connector
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.nodes import Filter, Named, Node, Project, TableScan
-from tamis.query.policies.protected_reading import Projection, protected_schema, redact_errors, redact_errors_of
+from tamis.query.policies.protected_reading import Projection, make_protected_schema, redact_errors, redact_errors_of
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table
 from tamis.scan.reading.residual import Residual
@@ -38,7 +38,7 @@ Step = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector]) -> Any | None:
-    """Return the visible rows of a protected scan as a lazy DataFrame; None where the driver has to read them."""
+    """Return the visible rows of a protected scan as a lazy DataFrame; None if the driver has to read them."""
     steps: list[Filter | Project] = []
     below = node
     while isinstance(below, Filter | Project):
@@ -54,7 +54,7 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
         if scan is None:
             return None
         paths = [(output.name, each.path) for output, each in zip(below.columns, handle.columns, strict=True)]
-        schema = protected_schema(node, connectors)
+        schema = make_protected_schema(node, connectors)
         planner = get_planner(scan)
         reader = reader_to_json(planner.reader)
         more = {
@@ -68,9 +68,9 @@ def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connec
         __name__, read_visible_rows.__name__, json.dumps({**reader, **more}, allow_nan=False), title
     )
     return (
-        spark.createDataFrame(given, spark_schema(INPUT))
+        spark.createDataFrame(given, to_spark_schema(INPUT))
         .repartitionById(given.num_rows, "task")
-        .mapInArrow(runner, spark_schema(row_schema(schema)))
+        .mapInArrow(runner, to_spark_schema(to_row_schema(schema)))
     )
 
 
@@ -87,7 +87,7 @@ def _step_to_json(step: Filter | Project, connectors: Mapping[str, Connector]) -
     if isinstance(step, Filter):
         return {"filter": expression_to_json(step.predicate)}
     outputs = [[output.name, expression_to_json(output.expr)] for output in step.outputs]
-    return {"outputs": outputs, "schema": _schema_to_text(protected_schema(step, connectors))}
+    return {"outputs": outputs, "schema": _schema_to_text(make_protected_schema(step, connectors))}
 
 
 def _schema_to_text(schema: pa.Schema) -> str:
@@ -110,7 +110,7 @@ def _read_visible(arguments: Arguments, batches: Iterator[pa.RecordBatch]) -> It
     reader = reader_from_json(arguments)
     columns = [(name, tuple(path)) for name, path in arguments["columns"]]
     steps = [_make_step(given) for given in arguments["steps"]]
-    schema = row_schema(_schema_from_text(arguments["output"]))
+    schema = to_row_schema(_schema_from_text(arguments["output"]))
     shares = (share for batch in batches for share in batch.column("tasks").to_pylist() if share)
     for share in shares:
         for batch in read_tasks(reader, tasks_from_table(read_table(share))):

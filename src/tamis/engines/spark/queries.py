@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.protected_rows import make_protected_frame
 from tamis.engines.spark.sessions import check_session, import_functions
-from tamis.engines.spark.spark_types import row_schema, spark_schema
+from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.errors import AccessDenied, EngineError, to_one_line
 from tamis.expr.sql.dialect import SparkCalls
 from tamis.query.connectors.connector import Connector
@@ -58,10 +58,10 @@ def build_frame(spark: Any, query: CompiledQuery) -> Any:
         # Spark may still accept the text of the query.
         return _rename_columns(_build_frame(spark, query, query.plain.plan), query.plain.names)
     except (AnalysisException, ParseException) as error:
-        raise query.refusal(error, _rejected_query) from error
+        raise query.make_rejection_error(error, _make_engine_error) from error
 
 
-def _rejected_query(reason: str) -> EngineError:
+def _make_engine_error(reason: str) -> EngineError:
     return EngineError(f"Spark rejects the query: {reason}")
 
 
@@ -76,7 +76,7 @@ def check_query(spark: Any, query: CompiledQuery) -> None:
         try:
             _build_frame(spark, query, query.plain.plan, _build_empty_leaf)
         except (AnalysisException, ParseException) as error:
-            raise query.refusal(error, _rejected_query) from error
+            raise query.make_rejection_error(error, _make_engine_error) from error
 
 
 def _rename_columns(frame: Any, names: Sequence[str] | None) -> Any:
@@ -155,7 +155,7 @@ def _to_frame(spark: Any, rows: pa.Table, names: Sequence[str]) -> Any:
     """Return rows in memory as a DataFrame."""
     if not names:
         return spark.range(rows.num_rows).toDF("nothing")
-    schema = spark_schema(row_schema(rows.schema))
+    schema = to_spark_schema(to_row_schema(rows.schema))
     if not rows.num_rows:
         return spark.createDataFrame([], schema=schema).toDF(*names)
     # Combine the chunks: Spark stops at the first batch without rows.

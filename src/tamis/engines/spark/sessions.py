@@ -38,7 +38,7 @@ def check_session(spark: object) -> Any:
     return spark
 
 
-def active_session() -> Any:
+def get_active_session() -> Any:
     """Return the active Spark session of this process; start one if there is none."""
     try:
         from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def import_functions(spark: object) -> Any:
     return import_module("pyspark.sql.connect.functions" if is_connect(spark) else "pyspark.sql.functions")
 
 
-def new_observation(spark: object) -> Any:
+def make_observation(spark: object) -> Any:
     """Return a new Observation for `DataFrame.observe`."""
     module = import_module("pyspark.sql.connect.observation" if is_connect(spark) else "pyspark.sql.observation")
     return module.Observation()
@@ -97,11 +97,11 @@ def translate_errors(title: str) -> Iterator[None]:
     """Raise Spark's errors as errors of Tamis, with the original error as their cause."""
     try:
         yield
-    except spark_exceptions() as error:
+    except list_spark_exceptions() as error:
         raise translate_error(str(error), title) from error
 
 
-def spark_exceptions() -> tuple[type[Exception], ...]:
+def list_spark_exceptions() -> tuple[type[Exception], ...]:
     """Return the exception classes that Spark raises.
 
     For JVM exceptions without a class in PySpark, py4j raises its own. Connect clients may lack py4j.

@@ -56,47 +56,47 @@ def to_row_type(data_type: pa.DataType, what: str) -> pa.DataType:
     if pa.types.is_decimal(data_type) and data_type.precision <= 38:
         return pa.decimal128(data_type.precision, data_type.scale)
     if pa.types.is_struct(data_type):
-        return pa.struct([_row_field(field, f"{what}.{field.name}") for field in data_type])
+        return pa.struct([_to_row_field(field, f"{what}.{field.name}") for field in data_type])
     if pa.types.is_map(data_type):
-        key, value = _row_field(data_type.key_field, what), _row_field(data_type.item_field, what)
+        key, value = _to_row_field(data_type.key_field, what), _to_row_field(data_type.item_field, what)
         return pa.map_(key.with_name("key").with_nullable(False), value.with_name("value"))
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type) or pa.types.is_fixed_size_list(data_type):
-        return pa.list_(_row_field(data_type.value_field, what).with_name("element"))
+        return pa.list_(_to_row_field(data_type.value_field, what).with_name("element"))
     raise UnsupportedFeature(
         f"{what} is {type_name(data_type)}, a type that Spark does not support: leave it out with columns=[…], or read "
         "with to_arrow()"
     )
 
 
-def _row_field(field: pa.Field, what: str) -> pa.Field:
+def _to_row_field(field: pa.Field, what: str) -> pa.Field:
     return pa.field(field.name, to_row_type(field.type, what), field.nullable)
 
 
-def row_schema(schema: pa.Schema) -> pa.Schema:
+def to_row_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema in which Spark accepts the rows of a table."""
-    return pa.schema([_row_field(field, f"the column {field.name!r}") for field in schema])
+    return pa.schema([_to_row_field(field, f"the column {field.name!r}") for field in schema])
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Return a schema of `row_schema` or `metadata_schema` as a Spark schema, with nullability."""
+def to_spark_schema(schema: pa.Schema) -> StructType:
+    """Return a schema of `to_row_schema` or `to_metadata_schema` as a Spark schema, with nullability."""
     from pyspark.sql.types import StructField, StructType
 
-    return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in schema])
+    return StructType([StructField(field.name, to_spark_type(field.type), field.nullable) for field in schema])
 
 
-def spark_type(data_type: pa.DataType) -> DataType:
+def to_spark_type(data_type: pa.DataType) -> DataType:
     """Return a type of `to_row_type` as a Spark type."""
     from pyspark.sql import types as spark
 
     if pa.types.is_struct(data_type):
         return spark.StructType(
-            [spark.StructField(each.name, spark_type(each.type), each.nullable) for each in data_type]
+            [spark.StructField(each.name, to_spark_type(each.type), each.nullable) for each in data_type]
         )
     if pa.types.is_map(data_type):
-        key, value = spark_type(data_type.key_type), spark_type(data_type.item_type)
+        key, value = to_spark_type(data_type.key_type), to_spark_type(data_type.item_type)
         return spark.MapType(key, value, data_type.item_field.nullable)
     if pa.types.is_list(data_type):
-        return spark.ArrayType(spark_type(data_type.value_type), data_type.value_field.nullable)
+        return spark.ArrayType(to_spark_type(data_type.value_type), data_type.value_field.nullable)
     if pa.types.is_decimal(data_type):
         return spark.DecimalType(data_type.precision, data_type.scale)
     if pa.types.is_timestamp(data_type):
@@ -120,7 +120,7 @@ def spark_type(data_type: pa.DataType) -> DataType:
 
 
 def to_requested_schema(schema: pa.Schema, asked: StructType) -> pa.Schema:
-    """Return a schema of `row_schema` with the names and nullability of a requested schema."""
+    """Return a schema of `to_row_schema` with the names and nullability of a requested schema."""
     pairs = zip(schema, asked.fields, strict=True)
     return pa.schema(
         [pa.field(each.name, _to_requested_type(own.type, each.dataType), each.nullable) for own, each in pairs]
@@ -160,7 +160,7 @@ def has_nested_requirement(schema: pa.Schema) -> bool:
 
 
 def convert_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a table's rows in the schema of `row_schema`."""
+    """Return a batch of a table's rows in the schema of `to_row_schema`."""
     arrays = [_convert(values, field.type) for values, field in zip(batch.columns, schema, strict=True)]
     for values, field in zip(arrays, schema, strict=True):
         if values.null_count and not field.nullable:
@@ -189,14 +189,14 @@ def _convert(values: pa.Array, target: pa.DataType) -> pa.Array:
 # --- Metadata -------------------------------------------------------------------------------------------------------
 
 
-def metadata_type(data_type: pa.DataType) -> pa.DataType | None:
+def to_metadata_type(data_type: pa.DataType) -> pa.DataType | None:
     """Return the type in which Spark computes with values of a type as metadata; None if it is unsupported."""
     if data_type in _SAME:
         return data_type
     if data_type in _WIDER:
         return _WIDER[data_type]
     if pa.types.is_dictionary(data_type):
-        return metadata_type(data_type.value_type)
+        return to_metadata_type(data_type.value_type)
     if is_text(data_type):
         return types.STRING
     if is_bytes(data_type):
@@ -213,15 +213,15 @@ def metadata_type(data_type: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def metadata_schema(schema: pa.Schema) -> pa.Schema:
+def to_metadata_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema of the metadata columns that Spark can compute with."""
-    found = [(field.name, metadata_type(field.type)) for field in schema]
+    found = [(field.name, to_metadata_type(field.type)) for field in schema]
     return pa.schema([(name, data_type) for name, data_type in found if data_type is not None])
 
 
 def convert_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch of metadata in the schema of `metadata_schema`."""
-    schema = metadata_schema(batch.schema)
+    """Return a batch of metadata in the schema of `to_metadata_schema`."""
+    schema = to_metadata_schema(batch.schema)
     arrays = []
     for field in schema:
         values = batch.column(batch.schema.get_field_index(field.name))

@@ -1,8 +1,8 @@
 """The code that runs in Spark's executors: a job over the items of a task, which returns results as rows of bytes.
 
 Spark imports `JobRunner` by name; it carries the name of the job's function and JSON arguments, never code. Each result
-is a row with an Arrow batch as bytes, so that types arrive which Spark does not support. A Tamis error is a row too:
-otherwise Spark would report a failed task, retry it, and wrap the error in a Java stack trace.
+is a row with an Arrow batch as bytes, so results may have types that Spark does not support. A Tamis error is a row
+too: otherwise Spark would report a failed task, retry it, and wrap the error in a Java stack trace.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tamis import errors
-from tamis.engines.spark.spark_types import convert_rows, row_schema, spark_schema
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
 from tamis.errors import TamisError
 from tamis.formats.jobs import Arguments, Item, find_function, read_table
 from tamis.io.counters import IoCounts
@@ -169,7 +169,7 @@ def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
 def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the rows of serialised tasks, in the schema that Spark expects."""
     reader = reader_from_json(Arguments(arguments))
-    schema = row_schema(reader.output_schema)
+    schema = to_row_schema(reader.output_schema)
     for found in read_tasks(reader, tasks_from_table(read_table(given))):
         yield convert_rows(found, schema)
 
@@ -192,9 +192,9 @@ def build_arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask],
     # Spark shows the name in its plan.
     runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader), re.sub(r"\W+", "_", title))
     return (
-        spark.createDataFrame(given, spark_schema(INPUT))
+        spark.createDataFrame(given, to_spark_schema(INPUT))
         .repartitionById(max(1, len(groups)), "task")
-        .mapInArrow(runner, spark_schema(row_schema(reader.output_schema)))
+        .mapInArrow(runner, to_spark_schema(to_row_schema(reader.output_schema)))
     )
 
 

@@ -1,5 +1,9 @@
 """The functions of the expression language.
 
-`table` has one row a function: arguments, result type, NULL behaviour, monotonicity. `kernels` computes them over Arrow
-arrays, with `calendar` for dates and `partition_values` for `partition_value(text, type)`.
+Reading order:
+
+- `table`             one row for each function: arguments, result type, NULL behaviour, monotonicity
+- `kernels`           their computation over Arrow arrays
+- `calendar`          parts of dates, truncation, intervals
+- `partition_values`  partition values as text, for `partition_value(text, type)`
 """

@@ -35,7 +35,7 @@ def extract_part(value: Value, part: str) -> Value:
     by_arrow, by_numpy = _PARTS[part]
     if not _is_beyond_arrow(value):
         return pc.cast(by_arrow(value), pa.int64())
-    per_day = _units_per_day(value.type)
+    per_day = _get_units_per_day(value.type)
     return _apply_to_counts(value, lambda counts: by_numpy(*np.divmod(counts, per_day), per_day), pa.int64())
 
 
@@ -43,7 +43,7 @@ def truncate_to_unit(value: Value, unit: str) -> Value:
     """Truncate dates or timestamps to the start of their year, quarter, month, week, day, …."""
     if not _is_beyond_arrow(value):
         return pc.floor_temporal(value, unit=unit)
-    per_day = _units_per_day(value.type)
+    per_day = _get_units_per_day(value.type)
     first_day = _FIRST_DAYS.get(unit)
     if first_day is not None:
         return _apply_to_counts(value, lambda counts: _multiply(first_day(counts // per_day), per_day), value.type)
@@ -55,7 +55,7 @@ def cast_to_date(value: Value) -> Value:
     """Return timestamps as dates."""
     if not _is_beyond_arrow(value):
         return pc.cast(value, pa.date32())
-    return _apply_to_counts(value, lambda counts: counts // _units_per_day(value.type), pa.date32())
+    return _apply_to_counts(value, lambda counts: counts // _get_units_per_day(value.type), pa.date32())
 
 
 def cast_to_unit(value: Value, unit: str) -> Value:
@@ -67,11 +67,11 @@ def cast_to_unit(value: Value, unit: str) -> Value:
 
 def _is_beyond_arrow(value: Value) -> bool:
     """Return whether some value, or the start of its year, may be out of the range of Arrow's calendar."""
-    per_day = _units_per_day(value.type)
+    per_day = _get_units_per_day(value.type)
     limit = min(_ARROW_RANGE, _LARGEST // per_day - _LONGEST_PERIOD) * per_day
     if isinstance(value, pa.Scalar):
         return value.is_valid and not -limit <= int(value.value) <= limit
-    extremes = pc.min_max(value.view(_integer_type(value.type))).as_py()
+    extremes = pc.min_max(value.view(_choose_integer_type(value.type))).as_py()
     return extremes["min"] is not None and not (-limit <= extremes["min"] and extremes["max"] <= limit)
 
 
@@ -83,7 +83,7 @@ def _to_months(days: Counts) -> Counts:
     return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
-def _first_day_of_month(months: Counts) -> Counts:
+def _find_first_day_of_month(months: Counts) -> Counts:
     return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
@@ -91,16 +91,16 @@ def _first_day_of_month(months: Counts) -> Counts:
 _PARTS: dict[str, tuple[Callable[[Value], Value], Callable[[Counts, Counts, int], Counts]]] = {
     "year": (pc.year, lambda days, time, per_day: _to_years(days) + 1970),
     "month": (pc.month, lambda days, time, per_day: _to_months(days) % 12 + 1),
-    "day": (pc.day, lambda days, time, per_day: days - _first_day_of_month(_to_months(days)) + 1),
+    "day": (pc.day, lambda days, time, per_day: days - _find_first_day_of_month(_to_months(days)) + 1),
     "hour": (pc.hour, lambda days, time, per_day: time // (per_day // 24)),
     "minute": (pc.minute, lambda days, time, per_day: time // (per_day // 1440) % 60),
 }
 
 # The epoch was a Thursday, three days after a Monday.
 _FIRST_DAYS: dict[str, Callable[[Counts], Counts]] = {
-    "year": lambda days: _first_day_of_month(_to_years(days) * 12),
-    "quarter": lambda days: _first_day_of_month(_to_months(days) // 3 * 3),
-    "month": lambda days: _first_day_of_month(_to_months(days)),
+    "year": lambda days: _find_first_day_of_month(_to_years(days) * 12),
+    "quarter": lambda days: _find_first_day_of_month(_to_months(days) // 3 * 3),
+    "month": lambda days: _find_first_day_of_month(_to_months(days)),
     "week": lambda days: (days + 3) // 7 * 7 - 3,
     "day": lambda days: days,
 }
@@ -120,7 +120,7 @@ def add_interval(value: Value, interval: pa.Scalar, sign: int) -> Value:
     """
     months, days, nanoseconds = (sign * part for part in interval.as_py())
     data_type = value.type
-    per_day = _units_per_day(data_type)
+    per_day = _get_units_per_day(data_type)
     step, rest = divmod(days * NANOSECONDS_PER_DAY + nanoseconds, NANOSECONDS_PER_DAY // per_day)
     if abs(step) > _LARGEST:
         raise EvaluationError(f"an interval of {days} days is longer than {data_type} can hold")
@@ -140,8 +140,8 @@ def add_interval(value: Value, interval: pa.Scalar, sign: int) -> Value:
 def _add_months(counts: Counts, per_day: int, months: int) -> Counts:
     days, time = np.divmod(counts, per_day)
     month = _to_months(days)
-    first_day, next_first_day = _first_day_of_month(month + months), _first_day_of_month(month + months + 1)
-    day_of_month = days - _first_day_of_month(month)
+    first_day, next_first_day = _find_first_day_of_month(month + months), _find_first_day_of_month(month + months + 1)
+    day_of_month = days - _find_first_day_of_month(month)
     midnight = _multiply(first_day + np.minimum(day_of_month, next_first_day - first_day - 1), per_day)
     if (midnight > _LARGEST - time).any():
         raise EvaluationError(_OUT_OF_RANGE)
@@ -151,23 +151,23 @@ def _add_months(counts: Counts, per_day: int, months: int) -> Counts:
 # --- Numbers --------------------------------------------------------------------------------------------------------
 
 
-def _units_per_day(data_type: pa.DataType) -> int:
+def _get_units_per_day(data_type: pa.DataType) -> int:
     return 1 if pa.types.is_date(data_type) else 86_400 * UNITS_PER_SECOND[data_type.unit]
 
 
-def _integer_type(data_type: pa.DataType) -> pa.DataType:
+def _choose_integer_type(data_type: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date32(data_type) else pa.int64()
 
 
 def _apply_to_counts(value: Value, compute: Callable[[Counts], Counts], target: pa.DataType) -> Value:
     """Apply a function to the counts of units since the epoch, which represent dates and timestamps."""
     if isinstance(value, pa.Scalar):
-        counts = pa.array([value.value if value.is_valid else None], _integer_type(value.type))
+        counts = pa.array([value.value if value.is_valid else None], _choose_integer_type(value.type))
         return _apply_to_counts(counts.view(value.type), compute, target)[0]
     valid = value.is_valid().to_numpy(zero_copy_only=False)
-    counts = np.asarray(pc.fill_null(value.view(_integer_type(value.type)), 0)).astype(np.int64)
+    counts = np.asarray(pc.fill_null(value.view(_choose_integer_type(value.type)), 0)).astype(np.int64)
     # The cast raises for values that do not fit in 32 bits.
-    return pa.array(compute(counts), pa.int64(), mask=~valid).cast(_integer_type(target)).view(target)
+    return pa.array(compute(counts), pa.int64(), mask=~valid).cast(_choose_integer_type(target)).view(target)
 
 
 def _multiply(numbers: Counts, factor: int) -> Counts:

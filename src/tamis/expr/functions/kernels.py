@@ -27,7 +27,8 @@ from tamis.types import decimal_digits, integer_range, is_number, is_text, type_
 Value: TypeAlias = "pa.Array | pa.Scalar"
 Kernel: TypeAlias = "Callable[[Call, list[Value]], Value]"
 
-# An element of an array, because pa.scalar imports pandas, which would slow down the import of this module.
+# This is an element of an array, because `pa.scalar` imports pandas, and that would slow down the import of this
+# module.
 _UNKNOWN = pa.nulls(1, pa.bool_())[0]
 
 _NULLS = (pa.NullArray, pa.NullScalar)
@@ -455,7 +456,9 @@ def look_up_key(map_array: pa.MapArray, key: Any) -> pa.Array:
     offsets = map_array.offsets.to_numpy()
     first, end = int(offsets[0]), int(offsets[-1])
     keys = map_array.keys.slice(first, end - first)
-    positions = pc.indices_nonzero(pc.equal(keys, pa.scalar(key, _decoded_type(keys.type)))).to_numpy().astype(np.int64)
+    positions = (
+        pc.indices_nonzero(pc.equal(keys, pa.scalar(key, _get_decoded_type(keys.type)))).to_numpy().astype(np.int64)
+    )
     found = np.full(len(map_array), -1, dtype=np.int64)
     row_of_entry = np.repeat(np.arange(len(map_array), dtype=np.int32), np.diff(offsets))
     # The last of several matches in a map is assigned last, and so wins.
@@ -467,7 +470,7 @@ def look_up_key(map_array: pa.MapArray, key: Any) -> pa.Array:
     return map_array.items.take(pa.array(found, mask=missing))
 
 
-def _decoded_type(data_type: pa.DataType) -> pa.DataType:
+def _get_decoded_type(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 

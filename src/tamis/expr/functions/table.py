@@ -54,11 +54,11 @@ class Function:
     monotone: Callable[[tuple[Expr, ...]], Monotone | None] | None = None
 
 
-def _constant_type(data_type: pa.DataType) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
+def _make_constant_type(data_type: pa.DataType) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
     return lambda args, arg_types: data_type
 
 
-def _text_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _get_text_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return types.STRING if arg_types[0] is not None and is_text(arg_types[0]) else None
 
 
@@ -73,25 +73,25 @@ def _cast_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | Non
 def _case_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     """Return the common type of the non-NULL values of `case(condition, value, condition, value, …, otherwise)`."""
     values = [*args[1:-1:2], args[-1]]
-    return _common_type(values, (*arg_types[1:-1:2], arg_types[-1]))
+    return _find_common_type(values, (*arg_types[1:-1:2], arg_types[-1]))
 
 
 def _coalesce_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
-    return _common_type(args, arg_types)
+    return _find_common_type(args, arg_types)
 
 
 def _map_value_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return arg_types[0].item_type if arg_types[0] is not None and pa.types.is_map(arg_types[0]) else None
 
 
-def _common_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType | None:
+def _find_common_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType | None:
     known = {data_type for data_type in arg_types if data_type != types.NULL}
     if len(known) == 1:
         return known.pop()
     if not known or None in known:
         return None if known else types.NULL
     typed = [_spark_type(arg, each) for arg, each in zip(args, arg_types, strict=True) if each != types.NULL]
-    return _common_number_type(typed) if all(map(is_number, typed)) else None
+    return _find_common_number_type(typed) if all(map(is_number, typed)) else None
 
 
 def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
@@ -100,7 +100,7 @@ def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
     return pa.int32() if is_int else data_type
 
 
-def _common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
+def _find_common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
     """Return the type that holds numbers of several types: double for any float, decimal for any decimal, else None."""
     if any(map(pa.types.is_floating, numbers)):
         return types.DOUBLE
@@ -268,23 +268,25 @@ def cast_keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _comparison(name: str, nulls: Nulls = Nulls.PROPAGATES) -> Function:
-    return Function(name, ("any", "any"), _constant_type(types.BOOLEAN), 2, 2, nulls)
+    return Function(name, ("any", "any"), _make_constant_type(types.BOOLEAN), 2, 2, nulls)
 
 
 def _boolean(name: str, fewest: int, most: int) -> Function:
-    return Function(name, ("boolean",), _constant_type(types.BOOLEAN), fewest, most, Nulls.OWN)
+    return Function(name, ("boolean",), _make_constant_type(types.BOOLEAN), fewest, most, Nulls.OWN)
 
 
 def _null_test(name: str) -> Function:
-    return Function(name, ("any",), _constant_type(types.BOOLEAN), 1, 1, Nulls.OWN)
+    return Function(name, ("any",), _make_constant_type(types.BOOLEAN), 1, 1, Nulls.OWN)
 
 
 def _text_test(name: str, most: int = 2) -> Function:
-    return Function(name, ("text", "text"), _constant_type(types.BOOLEAN), 2, most)
+    return Function(name, ("text", "text"), _make_constant_type(types.BOOLEAN), 2, most)
 
 
 def _calendar(name: str, monotone: bool = False) -> Function:
-    return Function(name, ("time",), _constant_type(types.LONG), 1, 1, monotone=_monotone_first if monotone else None)
+    return Function(
+        name, ("time",), _make_constant_type(types.LONG), 1, 1, monotone=_monotone_first if monotone else None
+    )
 
 
 _ALL = (
@@ -292,10 +294,10 @@ _ALL = (
     _comparison("<=>", Nulls.OWN),
     _boolean("and", 2, UNBOUNDED),
     _boolean("or", 2, UNBOUNDED),
-    Function("not", ("boolean",), _constant_type(types.BOOLEAN), 1, 1),
+    Function("not", ("boolean",), _make_constant_type(types.BOOLEAN), 1, 1),
     _null_test("is_null"),
     _null_test("is_not_null"),
-    Function("in", ("any", "any"), _constant_type(types.BOOLEAN), 2, UNBOUNDED, Nulls.OWN),
+    Function("in", ("any", "any"), _make_constant_type(types.BOOLEAN), 2, UNBOUNDED, Nulls.OWN),
     _text_test("like", most=3),
     _text_test("startswith"),
     _text_test("endswith"),
@@ -318,11 +320,11 @@ _ALL = (
     _calendar("minute"),
     Function("date_trunc", ("literal", "time"), lambda args, arg_types: _date_trunc_type(arg_types[1]), 2, 2,
              monotone=_monotone_date_trunc),
-    Function("trunc", ("time", "literal"), _constant_type(types.DATE), 2, 2, monotone=_monotone_first),
-    Function("substring", ("text", "number", "number"), _text_type, 2, 3, monotone=_monotone_substring),
-    Function("upper", ("text",), _text_type, 1, 1),
-    Function("lower", ("text",), _text_type, 1, 1),
-    Function("length", ("text",), _constant_type(types.LONG), 1, 1),
+    Function("trunc", ("time", "literal"), _make_constant_type(types.DATE), 2, 2, monotone=_monotone_first),
+    Function("substring", ("text", "number", "number"), _get_text_type, 2, 3, monotone=_monotone_substring),
+    Function("upper", ("text",), _get_text_type, 1, 1),
+    Function("lower", ("text",), _get_text_type, 1, 1),
+    Function("length", ("text",), _make_constant_type(types.LONG), 1, 1),
     Function("element_at", ("map", "literal"), _map_value_type, 2, 2, Nulls.OWN),
     Function("partition_value", ("text", "literal"), _cast_type, 2, 2, Nulls.OWN),
 )  # fmt: skip

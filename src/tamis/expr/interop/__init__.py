@@ -1,2 +1,7 @@
-"""Expressions of other libraries as ours: pyarrow, pyiceberg, PySpark, tuples. `from_any` takes all that a `where` may
-be."""
+"""Expressions of other libraries as ours.
+
+Reading order:
+
+- `from_any`                                        the entry: it accepts every form of `where`
+- `from_pyarrow`, `from_pyiceberg`, `from_pyspark`  one library each
+"""

@@ -41,8 +41,8 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
     - integers are computed in 64 bits and do not wrap around, floats in double precision;
     - `ignore_case` compares lower-case texts.
 
-    pyarrow's `divide` truncates integers and returns infinity where `/` returns NULL, so that it is translated only
-    where the two agree.
+    pyarrow's `divide` truncates integers and returns infinity where `/` returns NULL, so it is translated only if the
+    two agree.
     """
     layout = read_layout(expression)
     tokens = iter(layout.pairs)
@@ -64,9 +64,9 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
                 done = calls.pop()
                 calls[-1].args.append(_translate(done))
             case _:
-                raise unknown_layout_error(f"{key} {text}")
+                raise make_unknown_layout_error(f"{key} {text}")
     if len(calls) != 1 or len(root.args) != 1:
-        raise unknown_layout_error("an unfinished tree")
+        raise make_unknown_layout_error("an unfinished tree")
     return root.args[0]
 
 
@@ -83,7 +83,7 @@ class _OpenCall:
         if self.options is not None and name in self.options:
             return self.options[name]
         if default is None or self.options is not None:
-            raise unknown_layout_error(f"{self.function} without {name}")
+            raise make_unknown_layout_error(f"{self.function} without {name}")
         return default
 
     def flag(self, name: str) -> bool:
@@ -95,17 +95,17 @@ def _read_nested_path(count: str, tokens: Iterator[tuple[str, str]]) -> tuple[st
     for _ in range(int(count) if count.isdecimal() else 0):
         key, text = next(tokens, ("", ""))
         if key != "field_ref":
-            raise unknown_layout_error(f"{key} in a nested field")
+            raise make_unknown_layout_error(f"{key} in a nested field")
         path.append(text)
     if not path:
-        raise unknown_layout_error("an empty nested field")
+        raise make_unknown_layout_error("an empty nested field")
     return tuple(path)
 
 
 def _read_options(layout: Layout, index: str) -> dict[str, pa.Scalar]:
     value = layout.value(index)
     if not isinstance(value, pa.StructScalar):
-        raise unknown_layout_error("options that are not a struct")
+        raise make_unknown_layout_error("options that are not a struct")
     return dict(value.items())
 
 
@@ -115,7 +115,7 @@ def _translate(call: _OpenCall) -> Expr:
         raise ExpressionError(f"the pyarrow function {call.function!r} has no counterpart here: {ADVICE}")
     arguments, translate = known
     if arguments is not None and len(call.args) != arguments:
-        raise unknown_layout_error(f"{call.function} of {len(call.args)} arguments")
+        raise make_unknown_layout_error(f"{call.function} of {len(call.args)} arguments")
     return translate(call)
 
 
@@ -124,7 +124,7 @@ def _rename(function: str) -> Callable[[_OpenCall], Expr]:
 
 
 def _translate_strict(function: str) -> Callable[[_OpenCall], Expr]:
-    """Translate pyarrow's `and` or `or`, which, unlike `…_kleene`, are NULL as soon as an argument is."""
+    """Translate pyarrow's `and` or `or`. Unlike `…_kleene`, they are NULL as soon as an argument is NULL."""
 
     def translate(call: _OpenCall) -> Expr:
         is_unknown = or_(*(Call("is_null", (arg,)) for arg in call.args))
@@ -181,7 +181,7 @@ def _translate_is_in(call: _OpenCall) -> Expr:
             # `x <> x` is FALSE, and NULL for NULL.
             return Call("<>", (value, value)) if is_member is None else is_member
         case _:
-            raise unknown_layout_error(f"null_matching_behavior {behaviour}")
+            raise make_unknown_layout_error(f"null_matching_behavior {behaviour}")
 
 
 def _translate_text_match(function: str) -> Callable[[_OpenCall], Expr]:
@@ -210,7 +210,7 @@ def _value_and_pattern(call: _OpenCall) -> tuple[Expr, str]:
         raise ExpressionError(f"the pattern of pyarrow's {call.function} is not UTF-8: {ADVICE}") from error
     value = call.args[0]
     if not isinstance(pattern, str):
-        raise unknown_layout_error(f"{call.function} without a pattern")
+        raise make_unknown_layout_error(f"{call.function} without a pattern")
     if call.flag("ignore_case"):
         return Call("lower", (value,)), pc.utf8_lower(pattern).as_py()
     return value, pattern
@@ -337,7 +337,7 @@ class Layout:
 
     def value(self, index: str) -> pa.Scalar:
         if not index.isdecimal() or int(index) >= self.values.num_columns:
-            raise unknown_layout_error(f"no value {index!r}")
+            raise make_unknown_layout_error(f"no value {index!r}")
         return self.values.column(int(index))[0]
 
 
@@ -352,14 +352,14 @@ def read_layout(expression: pc.Expression) -> Layout:
         case (_, (pa.Buffer() as buffer,)):
             pass
         case _:
-            raise unknown_layout_error("no buffer")
+            raise make_unknown_layout_error("no buffer")
     try:
         reader = pa.ipc.open_file(buffer)
         batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
     except (pa.ArrowException, OSError) as error:
-        raise unknown_layout_error(str(error)) from error
+        raise make_unknown_layout_error(str(error)) from error
     if len(batches) != 1 or batches[0].num_rows != 1:
-        raise unknown_layout_error(f"{len(batches)} batches")
+        raise make_unknown_layout_error(f"{len(batches)} batches")
     try:
         pairs = tuple((key.decode(), value.decode()) for key, value in read_metadata_pairs(reader.schema))
     except UnicodeDecodeError as error:
@@ -367,7 +367,7 @@ def read_layout(expression: pc.Expression) -> Layout:
     return Layout(pairs, batches[0])
 
 
-def unknown_layout_error(detail: str) -> ExpressionError:
+def make_unknown_layout_error(detail: str) -> ExpressionError:
     return ExpressionError(
         f"pyarrow {pa.__version__} serialises expressions in an unsupported format ({detail}): {ADVICE}"
     )

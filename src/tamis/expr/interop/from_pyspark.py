@@ -1,4 +1,4 @@
-"""Translation of PySpark Columns: those of classic sessions, which live in Spark's JVM, and those of Spark Connect.
+"""Translation of PySpark Columns, of classic sessions (they live in Spark's JVM) and of Spark Connect.
 
 Both kinds of Columns are trees of unresolved names, literals, casts, CASE and functions by name. PySpark has no public
 API for either: the classic ones are read through Py4J (`_jc.node()`), those of Connect as Python objects (`_expr`).
@@ -153,7 +153,7 @@ def _quote_name(name: str) -> str:
     return name if name.replace("_", "a").isalnum() and name.isascii() else to_sql(Column((name,), exact=True))
 
 
-def _unsupported_error(what: str) -> ExpressionError:
+def _make_unsupported_error(what: str) -> ExpressionError:
     return ExpressionError(f"{what} of a PySpark Column has no counterpart here: {_ADVICE}")
 
 
@@ -173,7 +173,7 @@ def _translate_classic(node: Any) -> Expr | _Parts:
         case "UnresolvedFunction":
             name = str(node.functionName())
             if node.isDistinct():
-                raise _unsupported_error(f"the aggregate {name!r}")
+                raise _make_unsupported_error(f"the aggregate {name!r}")
             return _Parts(_to_list(node.arguments()), lambda args: _build_function(name, args))
         case "Alias":
             return _Parts([node.child()], lambda args: args[0])
@@ -193,7 +193,7 @@ def _translate_classic(node: Any) -> Expr | _Parts:
         case "ExpressionColumnNode":
             return _resolve_attribute(node.expression())
         case kind:
-            raise _unsupported_error(f"the part {kind}")
+            raise _make_unsupported_error(f"the part {kind}")
 
 
 def _resolve_attribute(expression: Any) -> Expr:
@@ -201,7 +201,7 @@ def _resolve_attribute(expression: Any) -> Expr:
     kind = expression.getClass().getSimpleName()
     if kind != "AttributeReference":
         name = expression.prettyName() if kind != "PythonUDF" else expression.name()
-        raise _unsupported_error(f"the function {name!r} ({kind})")
+        raise _make_unsupported_error(f"the function {name!r} ({kind})")
     return Column((str(expression.name()),), exact=True)
 
 
@@ -241,7 +241,7 @@ def _translate_classic_literal(value: Any) -> Literal:
         case "java.time.Period":
             return Literal((12 * value.getYears() + value.getMonths(), value.getDays(), 0), types.INTERVAL)
         case kind:
-            raise _unsupported_error(f"a literal of {kind}")
+            raise _make_unsupported_error(f"a literal of {kind}")
 
 
 # --- Connect sessions ---------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def _translate_connect(node: Any) -> Expr | _Parts:
         case "UnresolvedFunction" | "CallFunction":
             name = str(node._name)
             if getattr(node, "_is_distinct", False):
-                raise _unsupported_error(f"the aggregate {name!r}")
+                raise _make_unsupported_error(f"the aggregate {name!r}")
             return _Parts(list(node._args), lambda args: _build_function(name, args))
         case "ColumnAlias":
             return _Parts([node._child], lambda args: args[0])
@@ -274,9 +274,9 @@ def _translate_connect(node: Any) -> Expr | _Parts:
         case "UnresolvedExtractValue":
             return _Parts([node._child, node._extraction], _build_extract)
         case "CommonInlineUserDefinedFunction":
-            raise _unsupported_error(f"the function {node._function_name!r} (written in Python)")
+            raise _make_unsupported_error(f"the function {node._function_name!r} (written in Python)")
         case kind:
-            raise _unsupported_error(f"the part {kind}")
+            raise _make_unsupported_error(f"the part {kind}")
 
 
 def _translate_connect_literal(node: Any) -> Literal:
@@ -296,6 +296,6 @@ def _translate_connect_literal(node: Any) -> Literal:
         case "DayTimeIntervalType":
             return _from_microseconds(value)
         case "ArrayType":
-            raise _unsupported_error("a literal array")
+            raise _make_unsupported_error("a literal array")
         case _:
             return literal(bytes(value) if isinstance(value, bytearray) else value)

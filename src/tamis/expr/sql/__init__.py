@@ -1,6 +1,11 @@
 """SQL text in Spark's dialect, in and out.
 
-`dialect` is what sqlglot needs to know of Spark, `syntax` parses text and reports errors with a position, `parse` turns
-the tree into our nodes, `printer` prints them back. `intervals` and `pipes` are grammars of their own, `refusals` names
-what a filter cannot have.
+Reading order:
+
+- `dialect`             what sqlglot needs to know of Spark
+- `syntax`              text to a sqlglot tree, with errors that have a position
+- `intervals`, `pipes`  grammars that sqlglot does not have
+- `parse`               the tree to our nodes
+- `refusals`            errors for syntax that a filter cannot have
+- `printer`             our nodes to text
 """

@@ -22,7 +22,7 @@ from tamis.expr.sql.intervals import (
     interval_from_range,
     interval_from_text,
     interval_from_units,
-    unknown_unit_error,
+    make_unknown_unit_error,
 )
 from tamis.expr.sql.pipes import parse_pipes
 
@@ -94,7 +94,7 @@ class TimeParser:
             return interval_from_text(self._prev.text)
         if self._match(TokenType.NUMBER):
             word = self._curr.text if self._curr else ""
-            raise unknown_unit_error(word)
+            raise make_unknown_unit_error(word)
         return None
 
     def _parse_interval_number(self: Any) -> str | None:
@@ -137,7 +137,7 @@ def _select_entries(parsers: Any, *names: str) -> Any:
     return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
 
 
-MAX_LEVELS = "max_recursion_level"
+MAX_LEVELS_OPTION = "max_recursion_level"
 """The argument of a recursive query's alias that holds its MAX RECURSION LEVEL."""
 
 
@@ -236,7 +236,7 @@ class SparkText(Spark):
             """Parse an alias, which for a recursive query may limit the number of levels."""
             alias = super()._parse_table_alias(alias_tokens)
             if alias is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
-                alias.set(MAX_LEVELS, self._parse_number() or self.raise_error("a number of levels is missing"))
+                alias.set(MAX_LEVELS_OPTION, self._parse_number() or self.raise_error("a number of levels is missing"))
             return alias
 
         def _parse_value(self, values: bool = True) -> Any:
@@ -264,7 +264,7 @@ class SparkText(Spark):
             return f"{self.seg(f'LATERAL VIEW{outer}')}{self.sep()}{self.sql(expression, 'this')}{named}"
 
         def tablealias_sql(self, expression: exp.TableAlias) -> str:
-            levels = self.sql(expression, MAX_LEVELS)
+            levels = self.sql(expression, MAX_LEVELS_OPTION)
             alias = str(super().tablealias_sql(expression))
             return f"{alias} MAX RECURSION LEVEL {levels}" if levels else alias
 

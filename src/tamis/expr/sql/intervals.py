@@ -57,7 +57,7 @@ class InvalidInterval(ValueError):
     """The reason why a text is not an interval."""
 
 
-def unknown_unit_error(word: str) -> InvalidInterval:
+def make_unknown_unit_error(word: str) -> InvalidInterval:
     return InvalidInterval(f"{word or 'nothing'} is not a unit. Units: {', '.join(_UNITS)}")
 
 
@@ -166,7 +166,7 @@ def _interval_from_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
         unit = word.lower()
         unit = unit if unit in _UNITS else unit.removesuffix("s")
         if unit not in _UNITS:
-            raise unknown_unit_error(word)
+            raise make_unknown_unit_error(word)
         whole, point, fraction = number.partition(".")
         if point and unit != "second":
             raise InvalidInterval("only seconds may have a fraction")

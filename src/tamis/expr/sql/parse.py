@@ -47,7 +47,7 @@ Conversion = Expr | Pending
 """The result of converting one node of sqlglot's tree."""
 
 
-def pending_call(function: str, *parts: exp.Expr) -> Pending:
+def defer_call(function: str, *parts: exp.Expr) -> Pending:
     return Pending(parts, lambda args: Call(function, args))
 
 
@@ -137,21 +137,21 @@ def _convert_function(node: exp.Expr) -> Conversion:
         constant = to_constant(args[0])
         target = _CAST_FUNCTIONS[name]
         folded = cast_literal(constant, type_from_name(target)) if constant is not None else None
-        return folded if folded is not None else pending_cast(target, args[0])
+        return folded if folded is not None else defer_cast(target, args[0])
     match name, args:
         case ("date_trunc", [unit, value]) | ("trunc", [value, unit]):
             return _convert_truncation(node, name, unit, value)
         case "left", [text, length]:
-            return pending_call("substring", text, exp.Literal.number(1), length)
+            return defer_call("substring", text, exp.Literal.number(1), length)
         case (("date_part" | "datepart"), [exp.Literal(is_string=True) as part, value]):
             function = _CALENDAR_PARTS.get(part.this.lower())
-            return pending_call(function, value) if function is not None else pending_call(name, *args)
+            return defer_call(function, value) if function is not None else defer_call(name, *args)
         case (("date_add" | "dateadd" | "date_sub"), [day, count]):
             return _convert_date_shift("-" if name == "date_sub" else "+", day, count)
         case "like", [value, pattern, escape]:
             return _convert_like(exp.Escape(this=exp.Like(this=value, expression=pattern), expression=escape))
         case _:
-            return _pending_function(node, _ALIASES.get(name, name), args)
+            return _defer_function(node, _ALIASES.get(name, name), args)
 
 
 def _is_plain(argument: exp.Expr) -> bool:
@@ -160,14 +160,14 @@ def _is_plain(argument: exp.Expr) -> bool:
     return is_value and not isinstance(argument, exp.Kwarg | exp.PropertyEQ)
 
 
-def _pending_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
+def _defer_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
     known = FUNCTIONS.get(name)
     if known is not None and not known.fewest <= len(args) <= known.most:
         wanted = format_count(known.fewest, "argument")
         least = "" if known.fewest == known.most else "at least "
         raise ParseError(f"{name} takes {least}{wanted}, not {len(args)}", position=find_position(node))
     if known is not None:
-        return pending_call(name, *args)
+        return defer_call(name, *args)
     position = find_position(node)
     return Pending(args, lambda converted: Call(name, converted, position))
 
@@ -235,22 +235,22 @@ def build_like(value: Expr, pattern: Expr, escape: Literal | None = None) -> Cal
 
 def _convert_extract(node: exp.Expr) -> Conversion:
     function = _CALENDAR_PARTS.get(node.this.name.lower())
-    return to_opaque_call(node) if function is None else pending_call(function, node.expression)
+    return to_opaque_call(node) if function is None else defer_call(function, node.expression)
 
 
 def _convert_substring(node: exp.Expr) -> Pending:
     parts = [node.args.get(key) for key in ("this", "start", "length", "zero_start")]
-    return _pending_function(node, "substring", [part for part in parts if part is not None])
+    return _defer_function(node, "substring", [part for part in parts if part is not None])
 
 
 def _convert_trim(node: exp.Expr) -> Conversion:
     is_plain = all(value is None for key, value in node.args.items() if key != "this")
-    return pending_call("trim", node.this) if is_plain else to_opaque_call(node)
+    return defer_call("trim", node.this) if is_plain else to_opaque_call(node)
 
 
 def _convert_position(node: exp.Expr) -> Pending:
     parts = [node.args.get(key) for key in ("substr", "this", "position")]
-    return pending_call("position", *[part for part in parts if part is not None])
+    return defer_call("position", *[part for part in parts if part is not None])
 
 
 def _convert_case(node: exp.Expr) -> Pending:
@@ -259,7 +259,7 @@ def _convert_case(node: exp.Expr) -> Pending:
     otherwise = node.args.get("default") or exp.Null()
     parts = [part for branch in branches for part in (branch.this, branch.args["true"])]
     if subject is None:
-        return pending_call("case", *parts, otherwise)
+        return defer_call("case", *parts, otherwise)
 
     def build(args: tuple[Expr, ...]) -> Expr:
         value, *rest = args
@@ -270,11 +270,11 @@ def _convert_case(node: exp.Expr) -> Pending:
 
 
 def _convert_if(node: exp.Expr) -> Pending:
-    return pending_call("case", node.this, node.args["true"], node.args.get("false") or exp.Null())
+    return defer_call("case", node.this, node.args["true"], node.args.get("false") or exp.Null())
 
 
 def _convert_coalesce(node: exp.Expr) -> Pending:
-    return pending_call("coalesce", node.this, *node.expressions)
+    return defer_call("coalesce", node.this, *node.expressions)
 
 
 FUNCTION_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
@@ -362,11 +362,11 @@ def _convert_negation(node: exp.Expr) -> Conversion:
         return _to_interval_literal(IntervalLiteral(-interval.count, interval.first, interval.last), node)
     if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.this.is_string:
         # `-128Y` is a tinyint although 128 is not.
-        name = _target_type_name(inner)
+        name = _get_target_type_name(inner)
         folded = cast_literal(_to_number(inner.this, negative=True), type_from_name(name)) if name else None
         if folded is not None and not inner.args.get("safe"):
             return folded
-    return pending_call("negate", inner)
+    return defer_call("negate", inner)
 
 
 def _convert_interval(node: exp.Expr) -> Expr:
@@ -378,7 +378,7 @@ def _convert_interval(node: exp.Expr) -> Expr:
 
 
 def _to_interval_literal(interval: IntervalLiteral, node: exp.Expr) -> Expr:
-    """Return the literal, or the unchanged text where a value without its fields would have another type.
+    """Return the literal, or the unchanged text if a value without its fields would have another type.
 
     A date plus `INTERVAL '1 00' DAY TO HOUR` is a timestamp; a date plus one day is a date.
     """
@@ -407,7 +407,7 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv)
 
 
 def _convert_cast(node: exp.Expr) -> Conversion:
-    name = _target_type_name(node)
+    name = _get_target_type_name(node)
     if name is None:
         return to_opaque_call(node)
     is_try = bool(node.args.get("safe"))
@@ -422,16 +422,16 @@ def _convert_cast(node: exp.Expr) -> Conversion:
             return folded
         # sqlglot represents `DATE '…'` as a plain Cast, and `CAST(… AS DATE)` as its subclass TryCast.
         if type(node) is exp.Cast and name.startswith(("date", "time")):
-            raise _invalid_time_error(name, constant.value, node)
-    return pending_cast(name, node.this, "try_cast" if is_try else "cast")
+            raise _make_invalid_time_error(name, constant.value, node)
+    return defer_cast(name, node.this, "try_cast" if is_try else "cast")
 
 
-def pending_cast(name: str, part: exp.Expr, function: str = "cast") -> Pending:
+def defer_cast(name: str, part: exp.Expr, function: str = "cast") -> Pending:
     target = Literal(name, types.STRING)
     return Pending((part,), lambda args: Call(function, (args[0], target)))
 
 
-def _invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
+def _make_invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
     if name == "timestamp_ntz" and cast_literal(Literal(value, types.STRING), types.TIMESTAMP) is not None:
         hint = "TIMESTAMP_NTZ has no time zone: leave it out, or write TIMESTAMP"
     else:
@@ -440,7 +440,7 @@ def _invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
     return ParseError(f"{value!r} is not a {name}", position=find_position(node), hint=hint)
 
 
-def _target_type_name(node: exp.Expr) -> str | None:
+def _get_target_type_name(node: exp.Expr) -> str | None:
     """Return the name of a cast's target type; None for arrays, maps and structs, which are not supported here."""
     target = node.args["to"]
     if target.args.get("nested") or isinstance(target.this, exp.Interval):
@@ -466,7 +466,7 @@ LITERAL_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
     exp.HexString: _convert_constant,
     exp.Concat: _join_texts,
     exp.Neg: _convert_negation,
-    exp.Add: lambda node: pending_call("+", node.this, node.expression),
+    exp.Add: lambda node: defer_call("+", node.this, node.expression),
     exp.Interval: _convert_interval,
     exp.Cast: _convert_cast,
     exp.TryCast: _convert_cast,
@@ -493,7 +493,7 @@ def _check_and_convert(tree: exp.Expr) -> Expr:
 
 
 def to_expression(tree: exp.Expr) -> Expr:
-    """Convert a part of a tree that `sql_syntax` parsed; raise `ParseError` if it is unsupported."""
+    """Convert a part of a tree that `expr.sql.syntax` parsed; raise `ParseError` if it is unsupported."""
     return _convert(tree)
 
 
@@ -539,23 +539,23 @@ def _and_or(node: exp.Expr) -> Pending:
             stack += [part.expression, part.this]
         else:
             operands.append(part)
-    return pending_call("and" if kind is exp.And else "or", *operands)
+    return defer_call("and" if kind is exp.And else "or", *operands)
 
 
 def _not(node: exp.Expr) -> Pending:
     inner = node.this
     if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
-        return pending_call("is_not_null", inner.this)
-    return pending_call("not", inner)
+        return defer_call("is_not_null", inner.this)
+    return defer_call("not", inner)
 
 
 def _is(node: exp.Expr) -> Pending:
     match node.expression:
         case exp.Null():
             # Other versions of sqlglot represent IS NOT NULL by this flag.
-            return pending_call("is_not_null" if node.args.get("negate") else "is_null", node.this)
+            return defer_call("is_not_null" if node.args.get("negate") else "is_null", node.this)
         case exp.Boolean():
-            return pending_call("<=>", node.this, node.expression)
+            return defer_call("<=>", node.this, node.expression)
         case _:
             raise ParseError(
                 "IS must be followed by NULL, TRUE, FALSE or DISTINCT FROM",
@@ -574,7 +574,7 @@ def _in(node: exp.Expr) -> Conversion:
         )
     if isinstance(node.this, exp.Tuple) or any(isinstance(item, exp.Tuple) for item in items):
         return to_opaque_call(node)
-    return pending_call("in", node.this, *items)
+    return defer_call("in", node.this, *items)
 
 
 def _between(node: exp.Expr) -> Conversion:
@@ -593,7 +593,7 @@ def _distinct(node: exp.Expr) -> Pending:
 
 
 def _operator(function: str) -> Callable[[exp.Expr], Conversion]:
-    return lambda node: pending_call(function, node.this, node.expression)
+    return lambda node: defer_call(function, node.this, node.expression)
 
 
 _OPERATORS: dict[type[exp.Expr], str] = {

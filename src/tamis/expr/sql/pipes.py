@@ -39,7 +39,7 @@ def parse_pipes(parser: Any, query: exp.Query) -> exp.Query:
         query.set("with_", None)
     if isinstance(query, exp.Values):
         query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=query))
-    if not isinstance(query, exp.Subquery) and _clauses(query) & (_ORDER_CLAUSES | _END_CLAUSES):
+    if not isinstance(query, exp.Subquery) and _list_clauses(query) & (_ORDER_CLAUSES | _END_CLAUSES):
         parser.raise_error("a query with ORDER BY or LIMIT needs brackets before |>")
     found = query
     while parser._match(TokenType.PIPE_GT):
@@ -88,18 +88,18 @@ def _parse_operator(parser: Any, query: exp.Query) -> exp.Query:
 # --- The query so far -------------------------------------------------------------------------------------------------
 
 
-def _clauses(query: exp.Expr) -> set[str]:
+def _list_clauses(query: exp.Expr) -> set[str]:
     return {key for key, value in query.args.items() if value}
 
 
 def _is_open(query: exp.Query, *, allowed: set[str] = _SOURCE_CLAUSES) -> bool:
     """Return whether a query is `SELECT * FROM …`, to which further clauses can be added."""
     is_star = isinstance(query, exp.Select) and len(query.expressions) == 1 and _is_bare_star(query.expressions[0])
-    return is_star and query.args.get("from_") is not None and _clauses(query) <= allowed
+    return is_star and query.args.get("from_") is not None and _list_clauses(query) <= allowed
 
 
 def _is_bare_star(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Star) and not _clauses(tree)
+    return isinstance(tree, exp.Star) and not _list_clauses(tree)
 
 
 def _table_name(query: exp.Query) -> exp.Identifier | None:
@@ -116,7 +116,7 @@ def _table_name(query: exp.Query) -> exp.Identifier | None:
 
 def _to_subquery(query: exp.Query, name: exp.Identifier | None = None) -> exp.Subquery:
     name = name or _table_name(query)
-    inner = query.this if isinstance(query, exp.Subquery) and _clauses(query) == {"this"} else query
+    inner = query.this if isinstance(query, exp.Subquery) and _list_clauses(query) == {"this"} else query
     return exp.Subquery(this=inner, alias=None if name is None else exp.TableAlias(this=name))
 
 
@@ -151,7 +151,13 @@ def _parse_where_operator(parser: Any, query: exp.Query) -> exp.Query:
 
 def _parse_select_operator(parser: Any, query: exp.Query) -> exp.Query:
     select = parser._parse_select(consume_pipe=False, parse_set_operation=False)
-    if not isinstance(select, exp.Select) or _clauses(select) - {"expressions", "distinct", "hint", "group", "windows"}:
+    if not isinstance(select, exp.Select) or _list_clauses(select) - {
+        "expressions",
+        "distinct",
+        "hint",
+        "group",
+        "windows",
+    }:
         parser.raise_error("|> SELECT takes columns, GROUP BY and WINDOW; write other clauses as separate operators")
     found = _open(query)
     for key in ("expressions", "distinct", "hint", "group", "windows"):
@@ -226,7 +232,7 @@ def _parse_aggregate(parser: Any, query: exp.Query) -> exp.Query:
     for each in items:
         if not _find_aggregates(each):
             parser.raise_error("|> AGGREGATE takes aggregate functions; other expressions belong into GROUP BY")
-    names = _column_names(query)
+    names = _list_column_names(query)
     found = _open(query)
     keys: list[exp.Expr] = []
     if parser._match(TokenType.GROUP_BY):
@@ -245,13 +251,13 @@ def _parse_aggregate(parser: Any, query: exp.Query) -> exp.Query:
     return found
 
 
-def _column_names(query: exp.Query) -> list[str] | None:
+def _list_column_names(query: exp.Query) -> list[str] | None:
     """Return the column names of a query, or None if they depend on a table."""
     while isinstance(query, exp.SetOperation | exp.Subquery) and isinstance(query.this, exp.Query):
         query = query.this
     if not isinstance(query, exp.Select):
         return None
-    if len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star) and _clauses(query) <= {
+    if len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star) and _list_clauses(query) <= {
         *_SOURCE_CLAUSES, *_ORDER_CLAUSES, *_END_CLAUSES
     }:  # fmt: skip
         star, source = query.expressions[0], query.args.get("from_")
@@ -262,7 +268,7 @@ def _column_names(query: exp.Query) -> list[str] | None:
         if columns and isinstance(source.this, exp.Values):
             found: list[str] | None = columns
         elif isinstance(source.this, exp.Subquery) and isinstance(source.this.this, exp.Query) and not columns:
-            found = _column_names(source.this.this)
+            found = _list_column_names(source.this.this)
         else:
             return None
         dropped = {each.name.lower() for each in star.args.get("except_") or ()}
@@ -279,7 +285,7 @@ def _resolve_key(parser: Any, key: exp.Expr, names: list[str] | None) -> exp.Exp
     position = int(value.name)
     if names is not None and not 0 < position <= len(names or ()):
         parser.raise_error(f"the key {position} is not the position of an input column: there are {len(names or ())}")
-    name = input_column_name(position) if names is None else names[position - 1]
+    name = make_input_column_name(position) if names is None else names[position - 1]
     column = exp.column(exp.to_identifier(name, quoted=True))
     if isinstance(key, exp.Alias):
         key.set("this", column)
@@ -287,18 +293,18 @@ def _resolve_key(parser: Any, key: exp.Expr, names: list[str] | None) -> exp.Exp
     return column
 
 
-def input_column_name(position: int) -> str:
+def make_input_column_name(position: int) -> str:
     """Return a name for the input column at a position. No query can write such a name."""
     return f"\x00input {position}"
 
 
 def parse_input_column_name(name: str) -> int | None:
-    """Return the position in a name that `input_column_name` made, or None for other names."""
+    """Return the position in a name that `make_input_column_name` made, or None for other names."""
     return int(name.removeprefix("\x00input ")) if name.startswith("\x00input ") else None
 
 
 def _parse_set_operator(parser: Any, query: exp.Query) -> exp.Query:
-    left = query if not _clauses(query) & (_ORDER_CLAUSES | _END_CLAUSES) else _wrap(query)
+    left = query if not _list_clauses(query) & (_ORDER_CLAUSES | _END_CLAUSES) else _wrap(query)
     found = parser.parse_set_operation(left)
     if not isinstance(found, exp.SetOperation):
         parser.raise_error("a set operation needs a query")
@@ -311,7 +317,7 @@ def _parse_modifier(parser: Any, query: exp.Query) -> exp.Query:
     key, clause = parser.QUERY_MODIFIER_PARSERS[kind](parser)
     if key not in _ORDER_CLAUSES | _END_CLAUSES:
         parser.raise_error("no such pipe operator")
-    known = _clauses(query)
+    known = _list_clauses(query)
     is_first = not known & (_END_CLAUSES if key in _ORDER_CLAUSES else {"offset" if key == "offset" else "limit"})
     if key in _ORDER_CLAUSES:
         is_first = is_first and not known & _ORDER_CLAUSES

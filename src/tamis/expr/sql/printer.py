@@ -127,7 +127,7 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
         case Call("and" | "or" as function, (_, _, *_) as args):
             precedence = _AND if function == "and" else _OR
             return precedence, _join_parts([(arg, precedence + 1) for arg in args], f" {function.upper()} ")
-        case Call("not", (Call("in" | "like" | "<=>") as inner,)) if negated := _predicate_parts(
+        case Call("not", (Call("in" | "like" | "<=>") as inner,)) if negated := _list_predicate_parts(
             inner, max_items, "NOT "
         ):
             return _COMPARISON, negated
@@ -137,7 +137,7 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
             return _COMPARISON, [(arg, _SUM), " IS NULL"]
         case Call("is_not_null", (arg,)):
             return _COMPARISON, [(arg, _SUM), " IS NOT NULL"]
-        case Call("in" | "like") if predicate := _predicate_parts(node, max_items, ""):
+        case Call("in" | "like") if predicate := _list_predicate_parts(node, max_items, ""):
             return _COMPARISON, predicate
         case Call(function, (left, right)) if function in _BINARY:
             precedence = _BINARY[function]
@@ -164,10 +164,10 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
             ]
 
 
-def _predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:
+def _list_predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:
     match node:
         case Call("in", (value, _, *_)):
-            return [(value, _SUM), f" {negation}IN (", *_item_parts(node.args[1:], max_items), ")"]
+            return [(value, _SUM), f" {negation}IN (", *_list_item_parts(node.args[1:], max_items), ")"]
         case Call("like", (value, pattern)):
             return [(value, _SUM), f" {negation}LIKE ", (pattern, _SUM)]
         case Call("like", (value, pattern, Literal(str()) as escape)):
@@ -178,7 +178,7 @@ def _predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_
             return None
 
 
-def _item_parts(items: tuple[Expr, ...], max_items: int | None) -> list[_Part]:
+def _list_item_parts(items: tuple[Expr, ...], max_items: int | None) -> list[_Part]:
     if max_items is None or len(items) <= max_items:
         return _join_parts([(item, 0) for item in items], ", ")
     shown: list[_Part] = [(item, 0) for item in items[:max_items]]

@@ -49,7 +49,7 @@ def refuse(node: object) -> None:
         if isinstance(node, kinds):
             raise ParseError(message, position=find_position(node), hint=hint)
     if isinstance(node, exp.Any) and not isinstance(node.parent, exp.Like | exp.ILike):
-        raise _aggregate_error("any", node)
+        raise _make_aggregate_error("any", node)
     if isinstance(node, exp.DataType) and getattr(node.this, "name", None) == "TIME":
         # sqlglot would print it as TIMESTAMP, which is another type.
         raise ParseError(
@@ -62,7 +62,8 @@ def refuse(node: object) -> None:
 
 
 _RESERVED_PREFIXES = ("duckdb_", "spark_")
-"""Prefixes of the functions that Tamis itself writes into SQL for the embedded engine: see `spark_calls`."""
+"""Prefixes of the functions that Tamis itself writes into SQL for the embedded engine: see
+`engines.duckdb.translate.calls`."""
 
 
 def refuse_reserved(tree: exp.Expr) -> None:
@@ -79,10 +80,10 @@ def refuse_reserved(tree: exp.Expr) -> None:
 
 def refuse_aggregate(node: exp.Expr) -> None:
     if node.name.lower() in AGGREGATES:
-        raise _aggregate_error(node.name.lower(), node)
+        raise _make_aggregate_error(node.name.lower(), node)
 
 
-def _aggregate_error(name: str, node: exp.Expr) -> ParseError:
+def _make_aggregate_error(name: str, node: exp.Expr) -> ParseError:
     return ParseError(
         f"{name} is an aggregate function",
         position=find_position(node),
@@ -108,7 +109,7 @@ def find_position(node: exp.Expr) -> int | None:
 # Syntax that the tree no longer shows (`~~` is parsed as LIKE) is found in the tokens, the rest in the tree.
 
 
-def unsupported_syntax_error(node: exp.Expr, message: str, hint: str | None = None) -> ParseError:
+def make_unsupported_syntax_error(node: exp.Expr, message: str, hint: str | None = None) -> ParseError:
     """Return the error for syntax that Spark does not have, or that has no meaning there."""
     return ParseError(message, position=find_position(node), hint=hint)
 
@@ -202,27 +203,27 @@ _UNSUPPORTED_KINDS = tuple(_UNSUPPORTED_SYNTAX)
 def refuse_foreign_value(node: exp.Expr) -> None:
     """Raise if a node of an expression is syntax that Spark does not have."""
     if isinstance(node, _UNSUPPORTED_KINDS):
-        raise unsupported_syntax_error(
+        raise make_unsupported_syntax_error(
             node, *next(found for kind, found in _UNSUPPORTED_SYNTAX.items() if isinstance(node, kind))
         )
     match node:
         case exp.Collate() if node.expression.name.upper() != "UTF8_BINARY":
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 node, f"the embedded engine has no collation {node.expression.name}", "Compare lower(x)"
             )
         case exp.Between() if node.args.get("symmetric"):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 node, "Spark's SQL has no BETWEEN SYMMETRIC", "Write least(a, b) and greatest(a, b)"
             )
         case exp.Any() | exp.All() if isinstance(node.this, exp.Tuple) and not node.this.expressions:
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 node, f"{node.key.upper()} needs patterns", "Write it as in LIKE ANY ('a%', 'b%')"
             )
         case exp.Any() | exp.All() if isinstance(node.this, exp.Query):
             word = node.key.upper()
             advice = "Write IN (SELECT …)" if word == "ANY" else "Compare with (SELECT max(…) …)"
-            raise unsupported_syntax_error(node, f"Spark's SQL has no comparison with {word} (SELECT …)", advice)
+            raise make_unsupported_syntax_error(node, f"Spark's SQL has no comparison with {word} (SELECT …)", advice)
         case exp.In() if not node.expressions and not any(node.args.get(key) for key in ("query", "unnest", "field")):
-            raise unsupported_syntax_error(node, "IN needs a list", "Write it in brackets, as in a IN (1, 2)")
+            raise make_unsupported_syntax_error(node, "IN needs a list", "Write it in brackets, as in a IN (1, 2)")
         case _:
             pass

@@ -1,7 +1,7 @@
 """SQL text to a sqlglot tree: Spark's syntax, errors with a position and a hint, and bounded work for hostile text.
 
-sqlglot's parser is recursive, some twenty Python frames for each bracket. Text that nests deeper than a few brackets
-is therefore parsed in a separate thread with a large stack, up to `DEEPEST` levels.
+sqlglot's parser is recursive, some twenty Python frames for each bracket. Text that nests deeper than a few brackets is
+therefore parsed in a separate thread with a large stack, up to `MAX_NESTING` levels.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def parse_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
         raise ParseError("the text is empty", position=1, hint="Write a query, such as SELECT * FROM orders")
     depth = _measure_depth(tokens)
     if depth > MAX_NESTING:
-        raise _too_deep_error()
+        raise _make_too_deep_error()
     refuse_other_statements(tokens)
     refuse_incomplete(tokens)
     position_at = partial(_position, text)
@@ -119,13 +119,13 @@ def with_large_stack(work: Callable[[], T], depth: int) -> T:
             with ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD) as pool:
                 return pool.submit(work).result()
         except RecursionError:
-            raise _too_deep_error() from None
+            raise _make_too_deep_error() from None
         finally:
             threading.stack_size(stack_before)
             sys.setrecursionlimit(frames_before)
 
 
-def _too_deep_error() -> ParseError:
+def _make_too_deep_error() -> ParseError:
     return ParseError(
         f"the text nests deeper than {MAX_NESTING} levels",
         hint="Write a long list of values with IN, and join conditions with AND or OR without brackets",
@@ -137,7 +137,7 @@ def _tokenize(text: str) -> list[Token]:
     try:
         return _DIALECT.tokenize(text)
     except sqlglot_errors.TokenError as error:
-        raise _tokenize_error(text) from error
+        raise _make_tokenize_error(text) from error
 
 
 def _measure_depth(tokens: Sequence[Token]) -> int:
@@ -170,7 +170,7 @@ def _refuse_invalid_tokens(text: str, tokens: Sequence[Token], depth: int) -> No
         position = _position(text, tokens[0].start)
         raise ParseError("unexpected WHERE", position=position, hint="Give the condition alone, without WHERE")
     if depth > MAX_NESTING:
-        raise _too_deep_error()
+        raise _make_too_deep_error()
     kinds = [token.token_type for token in tokens]
     for index, kind in enumerate(kinds):
         if kind is TokenType.NOT and index and _is_misspelt_not_equal(tokens[index - 1 : index + 2]):
@@ -238,7 +238,7 @@ def _parse_condition(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         trees = _DIALECT.parser().parse_into(exp.Condition, tokens, text)
     except sqlglot_errors.ParseError as error:
-        raise _parse_error(text, tokens, error) from error
+        raise _make_parse_error(text, tokens, error) from error
     tree = trees[0] if trees else None
     if tree is None:
         raise ParseError("the text has no expression", position=1, hint="Write a condition, such as amount > 5")
@@ -249,7 +249,7 @@ def _parse_statement(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         trees = [tree for tree in _DIALECT.parser().parse(tokens, text) if tree is not None]
     except sqlglot_errors.ParseError as error:
-        raise _parse_error(text, tokens, error, is_query=True) from error
+        raise _make_parse_error(text, tokens, error, is_query=True) from error
     if len(trees) != 1:
         raise ParseError("the text has several statements", hint="Give one query at a time")
     return trees[0]
@@ -262,7 +262,7 @@ def _position(text: str, start: int) -> Position:
     return Position(start + 1, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
 
 
-def _tokenize_error(text: str) -> ParseError:
+def _make_tokenize_error(text: str) -> ParseError:
     """Return the error for text that cannot be tokenized: an unclosed quote or comment, or invalid binary digits."""
     index = 0
     while index < len(text):
@@ -304,7 +304,7 @@ def _find_closing_quote(text: str, start: int) -> int | None:
     return None
 
 
-def _parse_error(
+def _make_parse_error(
     text: str, tokens: list[Token], error: sqlglot_errors.ParseError, *, is_query: bool = False
 ) -> ParseError:
     found = error.errors[0] if error.errors else {}
@@ -434,26 +434,26 @@ def _replace_token(token: Token, kind: TokenType, text: str) -> Token:
     return Token(kind, text, line=token.line, col=token.col, start=token.start, end=token.end)
 
 
-def _token_type_at(tokens: Sequence[Token], index: int) -> TokenType | None:
+def _get_token_type_at(tokens: Sequence[Token], index: int) -> TokenType | None:
     return tokens[index].token_type if 0 <= index < len(tokens) else None
 
 
 def _is_column_named_all(tokens: Sequence[Token], index: int) -> bool:
     """Return whether ALL after SELECT is a column: no columns follow to which the keyword ALL would apply."""
     ends = (TokenType.COMMA, TokenType.FROM, None)
-    return _token_type_at(tokens, index - 1) is TokenType.SELECT and _token_type_at(tokens, index + 1) in ends
+    return _get_token_type_at(tokens, index - 1) is TokenType.SELECT and _get_token_type_at(tokens, index + 1) in ends
 
 
 def _starts_query(tokens: Sequence[Token], index: int) -> bool:
-    before = _token_type_at(tokens, index - 1)
+    before = _get_token_type_at(tokens, index - 1)
     if before is None or before in _SET_OPERATIONS:
         return True
     if before in (TokenType.ALL, TokenType.DISTINCT):
-        return _token_type_at(tokens, index - 2) in _SET_OPERATIONS
+        return _get_token_type_at(tokens, index - 2) in _SET_OPERATIONS
     if before is TokenType.R_PAREN:
         # The end of a WITH. A bracket before TABLE occurs only there, but FROM or VALUES often follow brackets.
         return tokens[0].token_type is TokenType.WITH and _follows_with_clause(tokens, index)
-    return before is TokenType.L_PAREN and _token_type_at(tokens, index - 2) not in _NAMES
+    return before is TokenType.L_PAREN and _get_token_type_at(tokens, index - 2) not in _NAMES
 
 
 def _follows_with_clause(tokens: Sequence[Token], index: int) -> bool:
@@ -463,7 +463,7 @@ def _follows_with_clause(tokens: Sequence[Token], index: int) -> bool:
         kind = tokens[start].token_type
         depth += (kind is TokenType.R_PAREN) - (kind is TokenType.L_PAREN)
         if depth == 0:
-            if kind is TokenType.L_PAREN and _token_type_at(tokens, start - 1) is TokenType.ALIAS:
+            if kind is TokenType.L_PAREN and _get_token_type_at(tokens, start - 1) is TokenType.ALIAS:
                 before = tokens[start - 2].token_type if start > 1 else None
                 return before in _NAMES or before is TokenType.R_PAREN
             return False
@@ -472,8 +472,8 @@ def _follows_with_clause(tokens: Sequence[Token], index: int) -> bool:
 
 def _needs_select(tokens: Sequence[Token], index: int) -> bool:
     if tokens[index].token_type is TokenType.TABLE:
-        return _token_type_at(tokens, index + 1) not in (TokenType.L_PAREN, TokenType.DOT, None)
-    is_bracketed = _token_type_at(tokens, index - 1) is TokenType.L_PAREN
+        return _get_token_type_at(tokens, index + 1) not in (TokenType.L_PAREN, TokenType.DOT, None)
+    is_bracketed = _get_token_type_at(tokens, index - 1) is TokenType.L_PAREN
     depth = 0
     for token in tokens[index + 1 :]:
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
@@ -488,7 +488,7 @@ def _needs_select(tokens: Sequence[Token], index: int) -> bool:
 
 def _is_pipe_operator(tokens: Sequence[Token], index: int) -> bool:
     """Return whether `|` starts a pipe operator and is not the bitwise OR."""
-    after = _token_type_at(tokens, index + 1)
+    after = _get_token_type_at(tokens, index + 1)
     if after in _KEYWORDS:
         return True
     if after is None or tokens[index + 1].text.upper() not in _WORD_OPERATORS:
@@ -497,13 +497,13 @@ def _is_pipe_operator(tokens: Sequence[Token], index: int) -> bool:
     pipes = (TokenType.PIPE, TokenType.PIPE_GT)
     selects = [start for start in range(index) if tokens[start].token_type is TokenType.SELECT]
     if first in (TokenType.TABLE, TokenType.FROM) and all(
-        _token_type_at(tokens, start - 1) in pipes for start in selects
+        _get_token_type_at(tokens, start - 1) in pipes for start in selects
     ):
         return True
-    following = _token_type_at(tokens, index + 2)
+    following = _get_token_type_at(tokens, index + 2)
     if following in (TokenType.NUMBER, TokenType.STRING):
         return True
-    return following in _NAMES and _token_type_at(tokens, index + 3) not in (
+    return following in _NAMES and _get_token_type_at(tokens, index + 3) not in (
         None, TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN, TokenType.PIPE_GT, TokenType.PIPE,
     )  # fmt: skip
 
@@ -539,7 +539,7 @@ def refuse_incomplete(tokens: Sequence[Token]) -> None:
     for index, token in enumerate(tokens):
         after = tokens[index + 1].token_type if index + 1 < len(tokens) else None
         if token.token_type is TokenType.COMMA and after in _AFTER_LIST:
-            raise ParseError("nothing follows ','", position=token_position(token), hint="Leave it out")
+            raise ParseError("nothing follows ','", position=get_token_position(token), hint="Leave it out")
         wanted = _NEEDED_OPERANDS.get(token.token_type)
         if wanted is None or (index and tokens[index - 1].token_type is TokenType.DOT):
             continue  # as in orders.from, which is a column
@@ -550,12 +550,12 @@ def refuse_incomplete(tokens: Sequence[Token]) -> None:
         if not following or following[0] in _NEXT_CLAUSE or is_empty_list:
             raise ParseError(
                 f"nothing follows {token.text.upper()!r}",
-                position=token_position(token),
+                position=get_token_position(token),
                 hint=f"{token.text.upper()} needs {wanted}",
             )
 
 
-def token_position(token: Token) -> Position:
+def get_token_position(token: Token) -> Position:
     # sqlglot records the column in which a token ends.
     return Position(token.start + 1, token.line, token.col - (token.end - token.start))
 
@@ -599,7 +599,7 @@ def refuse_other_statements(tokens: Sequence[Token]) -> None:
     if first.token_type in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER):
         keyword = _find_close_match(first.text, _FIRST_WORDS)
         hint = f"Did you mean {keyword}?" if keyword else f"{only}, as in SELECT * FROM orders"
-        raise ParseError(f"a query cannot start with {first.text!r}", position=token_position(first), hint=hint)
+        raise ParseError(f"a query cannot start with {first.text!r}", position=get_token_position(first), hint=hint)
     other = _ALTERNATIVES.get(word)
     raise ParseError(f"{word} is not a query", hint=f"{only}; {other}" if other else only)
 

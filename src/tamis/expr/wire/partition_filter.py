@@ -40,7 +40,6 @@ from tamis import types
 from tamis.errors import AmbiguousColumn, FilterFormatError, InvalidArgument, TypeMismatch, UnknownColumn, add_article
 from tamis.expr.functions.kernels import look_up_key
 from tamis.expr.functions.partition_values import format_partition_value, parse_double, parse_long, partition_text
-from tamis.expr.wire import partition_filter as partition_evaluation
 
 MAX_DEPTH = 500
 """The maximum nesting depth of objects and lists in the JSON of a filter."""
@@ -204,13 +203,13 @@ class PartitionFilter:
     def column_names(self) -> list[str]:
         return list(self.columns)
 
-    def evaluate(self, values: partition_evaluation.PartitionValues) -> pa.BooleanArray:
+    def evaluate(self, values: PartitionValues) -> pa.BooleanArray:
         """Return whether the filter keeps each row; never null.
 
         `values` is a column of maps (column to text), a struct column, a record batch or a table; typed values are
         compared as the text of their partition directory.
         """
-        return partition_evaluation.evaluate(self, values)
+        return evaluate(self, values)
 
     # --- The wire format ----------------------------------------------------------------------------------------
 
@@ -423,7 +422,7 @@ class _Frame:
 def _check_text(text: str | bytes) -> str:
     if isinstance(text, bytes | bytearray):
         if len(text) > MAX_BYTES:
-            raise _too_long_error()
+            raise _make_too_long_error()
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
@@ -431,12 +430,12 @@ def _check_text(text: str | bytes) -> str:
     if not isinstance(text, str):
         raise FilterFormatError(f"expected the JSON text of a partition filter, found {type(text).__name__}", path="$")
     if len(text) > MAX_BYTES:
-        raise _too_long_error()
+        raise _make_too_long_error()
     _check_depth(text)
     return text
 
 
-def _too_long_error() -> FilterFormatError:
+def _make_too_long_error() -> FilterFormatError:
     return FilterFormatError(f"a partition filter is longer than {MAX_BYTES:,} bytes", path="$")
 
 
@@ -487,7 +486,7 @@ def _ignore_number(digits: str) -> _Number:
 def _open_node(node: Any, path: str) -> PartitionFilter | _Frame:
     """Return the filter of a leaf, or a frame over the inner filters of an `and`, `or` or `not`."""
     if not isinstance(node, _Object):
-        raise _wrong_type_error("a filter object", node, path)
+        raise _make_wrong_type_error("a filter object", node, path)
     if node.repeated is not None:
         raise FilterFormatError(f"key {_shorten(node.repeated)} occurs twice", path=_join_path(path, node.repeated))
     op = _read_text(node, "op", path)
@@ -541,7 +540,7 @@ def _read_text(node: _Object, key: str, path: str) -> str:
 def _read_list(node: _Object, key: str, path: str) -> list[Any]:
     found = _read_required(node, key, path)
     if not isinstance(found, list):
-        raise _wrong_type_error("an array", found, f"{path}.{key}")
+        raise _make_wrong_type_error("an array", found, f"{path}.{key}")
     return found
 
 
@@ -552,10 +551,10 @@ def _check_string(value: Any, path: str, index: int | None = None) -> str:
     full_path = path if index is None else f"{path}[{index}]"
     if isinstance(value, str):
         raise FilterFormatError("a string with a lone surrogate is not valid Unicode", path=full_path)
-    raise _wrong_type_error("a string", value, full_path)
+    raise _make_wrong_type_error("a string", value, full_path)
 
 
-def _wrong_type_error(expected: str, found: Any, path: str) -> FilterFormatError:
+def _make_wrong_type_error(expected: str, found: Any, path: str) -> FilterFormatError:
     match found:
         case None:
             name = "null"

@@ -1,7 +1,12 @@
 """Database tables: queries are written as SQL in the database's own dialect, and results are read as Arrow.
 
-Reading order: `query` (a query as a value), `dialects` and `expressions` (where a database computes the same result),
-`select` (SQL text), `connection` (the interface), then one module per database.
+Reading order:
+
+- `database_query`                       a query as a value
+- `dialects`, `expressions`              the expressions that a database evaluates as Tamis does
+- `select_text`                          the SQL text of a query
+- `connection`, `open_database`          the interface of a database; opening one
+- `sqlite`, `postgresql`, `duckdb_file`  one database each
 """
 
 from tamis.formats.database.open_database import open_database

@@ -26,8 +26,8 @@ class Database(Protocol):
     def identity(self) -> Hashable:
         """Return a value that is equal for two handles to the same database, however they were opened.
 
-        Where this cannot be determined, two databases that look alike may compare equal. Callers use it to apply
-        policies, and then protect both databases alike.
+        If this cannot be determined, two databases that look alike may compare equal. Callers use it to apply policies,
+        and then protect both databases alike.
         """
         ...
 

@@ -1,7 +1,7 @@
 """A database query as a value: a SELECT over a table, over another SELECT, or over a join of two.
 
-Queries compare by value. Their expressions are those of `tamis.expr` over the columns of the source; `select` writes
-them as SQL text in the database's dialect when the query runs.
+Queries compare by value. Their expressions are those of `tamis.expr` over the columns of the source; `select_text`
+writes them as SQL text in the database's dialect when the query runs.
 """
 
 from __future__ import annotations

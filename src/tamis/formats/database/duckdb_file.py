@@ -160,15 +160,15 @@ class DuckDBDatabase:
         except duckdb.ConversionException as error:
             column = _find_failed_column(str(error)) if _WIDEST_INTEGER in str(error) else None
             if column is None:
-                raise self._to_table_error(error) from error
+                raise self._make_table_error(error) from error
             raise TableError(
                 f"the column {column!r} in {self.location} holds an integer of more than 38 digits, but is read as "
                 "decimal(38,0): read it through a view that casts it to VARCHAR or DOUBLE"
             ) from error
         except duckdb.Error as error:
-            raise self._to_table_error(error) from error
+            raise self._make_table_error(error) from error
 
-    def _to_table_error(self, error: Exception) -> TableError:
+    def _make_table_error(self, error: Exception) -> TableError:
         return TableError(f"{self.location} did not answer a query: {to_one_line(error)}")
 
 

@@ -1,5 +1,5 @@
-"""The translation of expressions to a database's SQL. An expression that the database would evaluate differently has
-none, and stays in Tamis.
+"""The translation of expressions to a database's SQL. Tamis itself evaluates an expression that the database would
+evaluate differently.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class PostgreSQLDatabase:
             found = self._find_tables(name, operand)
             if found:
                 schema, table, oid = found[0]
-                described = self._fetch_rows(_COLUMNS.format(oid=int(oid)))
-                return DatabaseTable(schema, table, tuple(self._make_column(*each) for each in described))
+                rows = self._fetch_rows(_COLUMNS.format(oid=int(oid)))
+                return DatabaseTable(schema, table, tuple(self._make_column(*each) for each in rows))
         return None
 
     def list_tables(self) -> list[str]:
@@ -189,7 +189,7 @@ class PostgreSQLDatabase:
             yield cursor
             is_done = True
         except self._driver.Error as error:
-            raise self._to_table_error(error) from error
+            raise self._make_table_error(error) from error
         finally:
             cursor.close()
             # A connection whose result was not read to the end cannot be reused.
@@ -216,10 +216,10 @@ class PostgreSQLDatabase:
         except self._driver.Error as error:
             cursor.close()
             connection.close()
-            raise self._to_table_error(error) from error
+            raise self._make_table_error(error) from error
         return connection, cursor
 
-    def _to_table_error(self, error: Exception) -> TableError:
+    def _make_table_error(self, error: Exception) -> TableError:
         return TableError(f"{self.location} did not answer a query: {to_one_line(error)}")
 
     def _connect(self) -> Any:

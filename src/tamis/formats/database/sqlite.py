@@ -84,13 +84,13 @@ class SQLiteDatabase:
         if not found:
             return None
         table, is_strict, key_indexes = found[0]
-        described = self._fetch_rows("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1", table)
+        rows = self._fetch_rows("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1", table)
         columns = [
             # A primary key without an index is an alias of the rowid.
             self._make_column(
                 table, each, str(declared or ""), is_enforced=bool(is_strict or (key and not key_indexes))
             )
-            for each, declared, key in described
+            for each, declared, key in rows
         ]
         return DatabaseTable("main", table, tuple(columns))
 
@@ -119,7 +119,7 @@ class SQLiteDatabase:
         for kinds, data_type in _TYPES_BY_CONTENT:
             if found <= kinds:
                 return data_type
-        # No type holds all values. Queries that need the column raise an error, as they do where values violate the
+        # No type holds all values. Queries that need the column raise an error, as they do if values violate the
         # declared type; other queries run.
         return types.LONG
 

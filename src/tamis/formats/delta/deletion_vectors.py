@@ -111,7 +111,7 @@ def resolve_deletion_vector_path(
         case "u":
             prefix, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
             if len(encoded) != _UUID_CHARACTERS:
-                raise _corrupt(storage, f"expected a UUID of {_UUID_CHARACTERS} characters, found {text!r}")
+                raise _make_corrupt_error(storage, f"expected a UUID of {_UUID_CHARACTERS} characters, found {text!r}")
             name = f"deletion_vector_{uuid.UUID(bytes=decode_z85(encoded, storage.format_path(storage.root)))}.bin"
             return join_below_root(storage, f"{prefix}/{name}" if prefix else name)
         case "p":
@@ -143,7 +143,9 @@ def _decode_inline(storage: Storage, descriptor: DeletionVectorDescriptor) -> Bi
     content = decode_z85(descriptor.path_or_inline, location)
     # Z85 encodes groups of four bytes, so up to three bytes of padding may follow the bitmap.
     if not len(content) - 4 < descriptor.size <= len(content):
-        raise _corrupt(storage, f"it has {len(content)} bytes inline, expected {descriptor.size} by its descriptor")
+        raise _make_corrupt_error(
+            storage, f"it has {len(content)} bytes inline, expected {descriptor.size} by its descriptor"
+        )
     return _decode(content[: descriptor.size], descriptor, f"an inline deletion vector of '{location}'")
 
 
@@ -238,5 +240,5 @@ def _to_portable_from_native(content: bytes, order: str, where: str) -> bytes:
 _REMEDY = "restore the file, or open a version of the table that does not need it"
 
 
-def _corrupt(storage: Storage, problem: str) -> CorruptFile:
+def _make_corrupt_error(storage: Storage, problem: str) -> CorruptFile:
     return CorruptFile(f"a deletion vector of '{storage.format_path(storage.root)}' is damaged: {problem}")

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile, suggest_arguments, wrong_argument
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, make_argument_error, suggest_arguments
 from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part as read_part
 from tamis.formats.delta.log.actions import decode_file_actions
@@ -80,11 +80,11 @@ def snapshot_info(
         tuple(file.size for file in parts),
         tuple(file.path.removeprefix(root) for file in deltas),
         tuple(file.size for file in deltas),
-        _physical_names(snapshot.metadata),
+        _map_physical_names(snapshot.metadata),
     )
 
 
-def _physical_names(metadata: TableMetadata) -> dict[str, str]:
+def _map_physical_names(metadata: TableMetadata) -> dict[str, str]:
     return {each.name: each.physical_name for each in metadata.fields}
 
 
@@ -149,7 +149,7 @@ def read_post_checkpoint_changes(
     """
     check_partition_filter(filter)
     if isinstance(commits, str) or not isinstance(commits, Iterable):
-        raise wrong_argument("commits", "a list of paths, as snapshot_info(…).commits", commits)
+        raise make_argument_error("commits", "a list of paths, as snapshot_info(…).commits", commits)
     storage = open_storage(uri, storage_options)
     files = [_log_file(storage, commit) for commit in commits]
     names = _PartitionNames.of(storage, snapshot)
@@ -180,7 +180,7 @@ class _PartitionNames:
 
     @staticmethod
     def of_metadata(metadata: TableMetadata, table: str) -> _PartitionNames:
-        physical = _physical_names(metadata)
+        physical = _map_physical_names(metadata)
         return _PartitionNames(table, {name: physical[name] for name in metadata.partition_columns})
 
     def resolve(self, filter: PartitionFilter | None) -> PartitionFilter | None:

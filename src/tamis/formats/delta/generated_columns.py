@@ -2,7 +2,7 @@
 
 For a partition column p = f(x) and a filter that allows only the values of x in [lo, hi], every matching row has
 
-    f(lo) <= p <= f(hi)        where f is monotone (see `derivation` for what time zones add to that)
+    f(lo) <= p <= f(hi)        where f is monotone (for time zones see `generation_expressions`)
 
 so this predicate can prune partitions, before any statistics are read. Nothing more is concluded:
 
@@ -73,7 +73,7 @@ def derive_partition_predicates(
     """Return predicates on partition columns that hold for every row for which a bound, normalised predicate is TRUE.
 
     `generated` holds the generation expressions (SQL) by column name. `collated` holds the paths of columns with a
-    collation, which are not used. The result is bound to the schema; it is empty where nothing is implied.
+    collation, which are not used. The result is bound to the schema. It is empty if nothing is implied.
     """
     derived = [
         each

@@ -74,7 +74,7 @@ class Step:
         return self.call.function in CALENDAR_FIELDS[1:]
 
     def apply(self, value: Literal) -> Literal | None:
-        """Apply the call to a value; None where the result is unknown, NULL, or a string that does not sort like its
+        """Apply the call to a value; None if the result is unknown, NULL, or a string that does not sort like its
         time."""
         if self.call.function == "date_format":
             return _format_time(value, str(getattr(self.call.args[1], "value", "")))
@@ -99,7 +99,7 @@ class DerivedColumn:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the source's value alone determines the partition value, in whatever time zone it was written."""
+        """Whether the source's value alone determines the partition value, regardless of the writer's time zone."""
         return all(step.before == step.after == _NONE for step in self.steps)
 
     @property
@@ -132,7 +132,7 @@ class DerivedColumn:
         return _apply_steps(self.steps, value, side)
 
     def compute_images(self, values: Sequence[Literal]) -> list[Literal] | None:
-        """Return the distinct partition values of source values; None where one of them is unknown."""
+        """Return the distinct partition values of source values; None if one of them is unknown."""
         if self.is_formatted:
             found = [self.compute_bound(value, 0) for value in values]
         else:
@@ -286,7 +286,7 @@ def _apply_steps(steps: Iterable[Step], value: Literal, side: int) -> Literal | 
 
 
 def shift_time(value: Literal, seconds: int) -> Literal | None:
-    """Return a time that many seconds later; dates move by whole days. None where the result is out of range."""
+    """Return a time that many seconds later; dates move by whole days. None if the result is out of range."""
     if seconds == 0:
         return value
     is_date = bool(pa.types.is_date32(value.type))
@@ -344,7 +344,7 @@ def _find_column(value: Expr) -> Column | None:
 
 
 def find_ranges(leaf: Expr, column: Column) -> list[Range] | None:
-    """Return the ranges of the column; None where it may have any value, or where its type is not supported.
+    """Return the ranges of the column; None if it may have any value, or if its type is not supported.
 
     A partition value may have been derived in another calendar than that of the row: ends before the Gregorian calendar
     are moved out, as `tamis.parquet.footer.datetime_rebase` derives.
@@ -460,7 +460,8 @@ def _is_integral(data_type: pa.DataType | None) -> bool:
 
 
 def _search_range(operator: str, value: Expr, item: Literal, column: Column) -> Range | None:
-    """Search the range of the column in which a monotone function of it satisfies the comparison; None on an error."""
+    """Find, by bisection, the values of the column for which a monotone function satisfies the comparison; None on an
+    error."""
     if not _is_integral(column.type) or not can_evaluate(value):
         return None
     smallest, largest = _get_domain(column.type)

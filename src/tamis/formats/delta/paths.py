@@ -1,9 +1,9 @@
 """Resolution of paths in a Delta log: relative to the table's directory, or absolute URIs.
 
 Paths in a log are URIs, percent-encoded once: `a%2525b` is the file `a%25b`. They are decoded before every check, so
-that `%2e%2e` is `..`, which no writer writes and which is rejected. A file outside the table's directory is read only
-where the log gives its absolute path and the caller allows it: otherwise anyone who can write to the log could make a
-reader read any file that the reader has access to.
+`%2e%2e` is `..`. No writer writes it, and it is rejected. A file outside the table's directory is read only where the
+log gives its absolute path and the caller allows it: otherwise anyone who can write to the log could make a reader read
+any file that the reader has access to.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
 
 
 def _are_plain(paths: pa.StringArray) -> bool:
-    """Whether all paths are relative and need neither decoding nor checks, judged by their bytes."""
+    """Whether all paths are relative and need neither decoding nor checks. Only their bytes are tested."""
     content = get_bytes(paths.cast(pa.binary()))
     blocks = (content[start : start + _BLOCK + 1] for start in range(0, len(content), _BLOCK))
     is_suspect = any(

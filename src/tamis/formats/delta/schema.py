@@ -1,8 +1,8 @@
 """The metadata of a Delta table: its Arrow schema, its partition columns, and its column mapping.
 
 A column has two names: the logical one, which users see, and the physical one, which data files, statistics and
-partition values use. They differ where the table uses column mapping, and then at every level of nesting. All fields
-are nullable in Arrow, whatever the table requires of its writers: a file that is older than a column does not have it.
+partition values use. They differ if the table uses column mapping, at every level of nesting. All fields are nullable
+in Arrow, even if the table requires a value: a file that is older than a column does not have it.
 """
 
 from __future__ import annotations
@@ -287,24 +287,26 @@ class _SchemaParser:
     def _parse_fields(self, struct: Mapping[str, Any], path: tuple[str, ...]) -> tuple[DeltaField, ...]:
         listed = struct.get("fields")
         if not isinstance(listed, list):
-            raise self._corrupt("has no list of fields", path)
+            raise self._make_corrupt_error("has no list of fields", path)
         found = [self._parse_field(each, path) for each in listed]
         # Delta on Spark leaves out void columns when it reads.
         kept = tuple(each for each in found if not pa.types.is_null(each.data_type))
         for names in ([each.name for each in kept], [each.physical_name for each in kept]):
             if twice := _find_duplicates(names):
-                raise self._corrupt(f"has two fields named {twice[0]!r}", path)
+                raise self._make_corrupt_error(f"has two fields named {twice[0]!r}", path)
         if self.by_id and (same := _find_duplicates([each.field_id for each in kept])):
-            raise self._corrupt(f"has two fields with the id {same[0]}, and the table maps columns by id", path)
+            raise self._make_corrupt_error(
+                f"has two fields with the id {same[0]}, and the table maps columns by id", path
+            )
         return kept
 
     def _parse_field(self, given: Any, path: tuple[str, ...]) -> DeltaField:
         if not isinstance(given, dict) or not isinstance(given.get("name"), str):
-            raise self._corrupt(f"has a field without a name: {str(given)[:80]}", path)
+            raise self._make_corrupt_error(f"has a field without a name: {str(given)[:80]}", path)
         name, metadata = self._check_unicode(given["name"], path), given.get("metadata") or {}
         path = (*path, name)
         if not isinstance(metadata, dict):
-            raise self._corrupt("has metadata that is not an object", path)
+            raise self._make_corrupt_error("has metadata that is not an object", path)
         physical_name, field_id = self._parse_mapping(metadata, name, path)
         nested_ids = metadata.get(_NESTED_IDS) if self.is_mapped else None
         return self._parse_type(
@@ -326,14 +328,16 @@ class _SchemaParser:
             return name, None
         physical_name, field_id = metadata.get(_PHYSICAL_NAME), metadata.get(_ID)
         if not isinstance(physical_name, str) or not isinstance(field_id, int):
-            raise self._corrupt(f"lacks {_PHYSICAL_NAME} or {_ID}, and the table maps columns", path)
+            raise self._make_corrupt_error(f"lacks {_PHYSICAL_NAME} or {_ID}, and the table maps columns", path)
         return self._check_unicode(physical_name, path), field_id
 
     def _check_unicode(self, name: str, path: tuple[str, ...]) -> str:
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise self._corrupt(f"has the name {name!r}, which contains half of a surrogate pair", path) from error
+            raise self._make_corrupt_error(
+                f"has the name {name!r}, which contains half of a surrogate pair", path
+            ) from error
         return name
 
     def _parse_type(self, given: Any, path: tuple[str, ...], context: _FieldContext) -> DeltaField:
@@ -363,7 +367,7 @@ class _SchemaParser:
                     pa.map_(keys.data_type, _to_arrow_field(values)), "map", (keys, values), "map"
                 )
             case _:
-                raise self._corrupt(f"has an invalid type: {str(given)[:80]}", path)
+                raise self._make_corrupt_error(f"has an invalid type: {str(given)[:80]}", path)
 
     def _parse_part(
         self, name: str, given: Any, path: tuple[str, ...], context: _FieldContext, nullable: Any
@@ -384,7 +388,7 @@ class _SchemaParser:
             precision, scale = int(match[1]), int(match[2])
             if 1 <= precision <= 38 and 0 <= scale <= precision:
                 return pa.decimal128(precision, scale), None
-            raise self._corrupt(f"is {name}, expected 1 to 38 digits and a scale of at most as many", path)
+            raise self._make_corrupt_error(f"is {name}, expected 1 to 38 digits and a scale of at most as many", path)
         if _BOUNDED_TEXT.fullmatch(name):
             return types.STRING, None
         if match := _COLLATED_TEXT.fullmatch(name):
@@ -394,7 +398,7 @@ class _SchemaParser:
             "support. Look for a newer Tamis"
         )
 
-    def _corrupt(self, what: str, path: tuple[str, ...]) -> CorruptFile:
+    def _make_corrupt_error(self, what: str, path: tuple[str, ...]) -> CorruptFile:
         where = f"column {'.'.join(path)}" if path else "the schema"
         return CorruptFile(f"{where} of the Delta table {self.location} {what}")
 
@@ -484,7 +488,7 @@ _NON_COMPARING = frozenset(("is_null", "is_not_null", "length"))
 
 
 def check_collations(filter: Expr, metadata: TableMetadata) -> None:
-    """Raise UnsupportedFeature where a filter compares strings with a collation or derives other strings from them.
+    """Raise UnsupportedFeature if a filter compares strings with a collation, or derives other strings from them.
 
     The filter is bound and not yet simplified.
     """
@@ -515,6 +519,6 @@ def _is_non_comparing(node: Expr) -> bool:
 
 
 def _find_collation(column: Column, metadata: TableMetadata) -> str | None:
-    """Return the collation of a column, or of a string nested in it; None where there is none."""
+    """Return the collation of a column, or of a string nested in it; None if there is none."""
     inside = (name for path, name in metadata.collations.items() if path[: len(column.path)] == column.path)
     return next(inside, None)

@@ -71,14 +71,14 @@ class _Lazy:
                 self._compute, self._links = None, (self,)
             return self._found
 
-    def then(self, newer: _Lazy) -> _Lazy:
+    def merge_newer(self, newer: _Lazy) -> _Lazy:
         """Return these changes followed by newer ones. Chains of any length are computed without recursion."""
         links = (*self._links, newer)
 
         def compute() -> FileChanges:
             found = links[0]()
             for link in links[1:]:
-                found = found.then(link())
+                found = found.merge_newer(link())
             return found
 
         return _Lazy(compute, links)
@@ -150,7 +150,7 @@ class Snapshot:
             protocol=protocol,
             metadata=metadata,
             _listing=listing,
-            _changes=self._changes.then(newer),
+            _changes=self._changes.merge_newer(newer),
             _actions=actions,
         )
 
@@ -210,8 +210,8 @@ def _load_wanted(storage: Storage, version: int | None, timestamp: datetime | st
 
 
 def _find_version_at(listing: LogListing, milliseconds: int) -> int:
-    """Return the newest version at a timestamp. Of the newest version's metadata only the configuration is parsed: it
-    may have features that are unsupported, and that the returned version does not have."""
+    """Return the newest version at a timestamp. Only the configuration of the newest metadata is parsed, because its
+    other parts may use features that the returned version does not need."""
     _, _, _, actions = _retry_without_compactions(_read_segment, listing, None)
     configuration = parse_configuration(actions["metaData"].get("configuration"), f"'{listing.storage.uri}'")
     return find_version_at(listing, configuration, milliseconds)

@@ -177,7 +177,7 @@ class DeltaTable:
             return prune_files(self.snapshot, request)
         return prune_files_in(engine, self.snapshot, request, self.name)
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the deleted rows of the files with deletion vectors, by position in `files`."""
@@ -215,7 +215,7 @@ class DeltaTable:
 
 
 _CHANGING_FEATURES = ("typeWidening", "variant")
-"""Prefixes of the reader features under which files may store columns in other types than the schema has."""
+"""Prefixes of the reader features that allow files to store columns in other types than the schema's."""
 
 
 def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:

@@ -1,1 +1,9 @@
-"""Data files that are not Parquet: ORC and Avro (`data_files`), and the Avro decoder that manifests use too."""
+"""Data files that are not Parquet, and manifests.
+
+Reading order:
+
+- `data_files`   a reader of whole files in any format
+- `avro`         the reader of Avro files, for data and for manifests
+- `avro_schema`  Avro's types as Arrow types
+- `avro_rows`    the decoder for schemas that polars cannot decode
+"""

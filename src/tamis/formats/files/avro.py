@@ -1,10 +1,10 @@
 """A reader of Avro object container files: it parses the container, and polars decodes the records column by column.
 
 A container is a header (metadata with schema and codec, and a sync marker of 16 bytes) followed by blocks: record
-count, byte count, compressed records, and the sync marker again. Some writers write a block per record, on which polars
-is slow, and some use codecs that polars lacks. So this module decompresses all blocks and passes them to polars as one
-uncompressed block, under an equivalent schema that polars supports: see `avro_schema`. What polars still rejects is
-decoded record by record: see `avro_rows`.
+count, byte count, compressed records, and the sync marker again. polars is slow for files with one block per record,
+and does not have all codecs. So this module decompresses all blocks and passes them to polars as one uncompressed
+block, under an equivalent schema that polars supports: see `avro_schema`. Files that polars still rejects are decoded
+record by record: see `avro_rows`.
 
 A damaged file may contain any length, so every length is checked against the available bytes before use.
 """
@@ -81,7 +81,7 @@ class AvroFile:
     def read_fields(self, is_wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[pa.Table, Any]:
         """Decode the wanted fields of the records and of the records directly inside them, and return their schema.
 
-        Skipping the other fields saves two thirds of the time. Where skipping is not possible, all fields are returned.
+        Skipping the other fields saves two thirds of the time. If skipping is not possible, all fields are returned.
         """
         if self.schema["type"] != "record":
             return self._read_by_record(), self.schema

@@ -152,7 +152,7 @@ def _rewrite_for_polars(schema: Any, numbers: count[int]) -> Any:
         return {"type": "record", "name": name, "fields": fields}
     if kind == "array":
         if _is_empty(schema["items"]):
-            # An array of such elements may claim any number of them without any bytes, and polars would allocate them.
+            # An array of such elements may claim any length without having any bytes, and polars would allocate it.
             raise _UnsupportedByPolars
         return {"type": "array", "items": _rewrite_for_polars(schema["items"], numbers)}
     if kind == "map":

@@ -130,7 +130,7 @@ class DataFile:
             yield from make_dummy_batches(count, self.storage.tuning)
             return
         metadata = footer.metadata
-        ranges = find_chunk_ranges(metadata, group, leaves, size=self.size, place=self.location)
+        ranges = find_chunk_ranges(metadata, group, leaves, size=self.size, location=self.location)
         buffers = read_ranges(self.storage, self.path, ranges, size=self.size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
         source = make_prefetched_file(fetched, self.size, self.location)

@@ -1,5 +1,10 @@
 """Hive-style directories `column=value` over Parquet files, flat folders, and single files.
 
-Read `names` (escaping), `tree` (listing), `discovery` and `partition_types` (partition columns and their types),
-`layout`, then `table`. `functions` is what `tamis.hive` offers.
+Reading order:
+
+- `names`                         escaping in names of directories
+- `tree`                          directories, listed lazily
+- `discovery`, `partition_types`  partition columns and their types
+- `layout`                        the levels of directories, and the data files that a filter needs
+- `table`, `functions`            what a scan sees; the functions of `tamis.hive`
 """

@@ -26,7 +26,7 @@ from tamis.types import type_from_name
 class Branch:
     """The path from the root to the first leaf: its directories, starting with the root, and one column fewer.
 
-    `sample` is the first data file of the leaf; None where the table has no files.
+    `sample` is the first data file of the leaf; None if the table has no files.
     """
 
     columns: tuple[str, ...]
@@ -47,8 +47,8 @@ class Branch:
 def find_branch(tree: DirectoryTree) -> Branch:
     """Return the first branch, by name, that ends in a data file.
 
-    Empty directories are skipped, one by one at first; where that takes many listings, whole levels are listed
-    together. A table without files has the columns of its deepest branch.
+    Empty directories are skipped, one by one at first; if that takes many listings, whole levels are listed together. A
+    table without files has the columns of its deepest branch.
     """
     root = Branch((), (tree.storage.root,))
     waiting = [(root, root.directories[0])]
@@ -147,7 +147,8 @@ class PartitionTypes:
     """The strings from which the type of a column was inferred, without declared columns."""
 
     def adopt_stored_types(self, stored: pa.Schema) -> PartitionTypes:
-        """Return the same columns with the types of files that store them, where all strings are valid for these."""
+        """Return the columns with the file's type for a partition column that files store too, if it fits all its
+        strings."""
         by_name = {field.name.lower(): field.type for field in stored}
         types = {field.name: field.type for field in self.schema}
         for column, raw in self.seen.items():
@@ -191,7 +192,7 @@ def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.D
 
 
 def _sample(tree: DirectoryTree, paths: list[str], budget: int) -> list[str]:
-    """Return evenly spread directories within the budget of listings, and those that are listed already."""
+    """Return evenly spread directories within the budget of listings, and all directories that are listed already."""
     unlisted = [path for path in paths if not tree.is_listed(path)]
     if len(unlisted) <= budget:
         return paths

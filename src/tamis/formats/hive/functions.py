@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, TableNotFound, add_article, suggest_arguments, wrong_argument
+from tamis.errors import InvalidArgument, TableNotFound, add_article, make_argument_error, suggest_arguments
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
 from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN
 from tamis.formats.hive.layout import (
@@ -73,7 +73,7 @@ def table_info(
     columns = tuple(layout.partition_schema.names)
     filter = None if filter is None else resolve_columns(filter, columns, f"'{storage.uri}'")
     directories = layout.list_directories(keep_raw=None if filter is None else make_level_filter(filter, columns))
-    relative = _last_names(directories.paths, len(columns))
+    relative = _extract_last_names(directories.paths, len(columns))
     rows = pa.table([relative, *directories.raw.columns], names=["path", *columns])
     if filter is not None and not columns and not _is_kept(filter, {}):
         rows = rows.slice(0, 0)
@@ -93,7 +93,7 @@ def _check_filter(filter: object) -> None:
         )
 
 
-def _last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
+def _extract_last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
     """Return the last names of each path. A file system may spell the root otherwise than it was given."""
     if count == 0:
         return pa.repeat(pa.scalar("", pa.string()), len(paths))
@@ -116,10 +116,10 @@ def list_partition_files(
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
     if not isinstance(directory, str):
-        raise wrong_argument("directory", "a path of table_info(…).directories", directory)
+        raise make_argument_error("directory", "a path of table_info(…).directories", directory)
     values = _parse_directory(directory)
     if filter is not None and not _is_kept(resolve_columns(filter, values, f"'{storage.uri}'"), values):
-        return _empty_batch()
+        return _make_empty_batch()
     files = _list_files(storage, directory.removesuffix("/") if values else "")
     files = files.take(pc.sort_indices(files["path"]))
     milliseconds = pc.fill_null(pc.divide(files["modified_ns"].combine_chunks(), 1_000_000), UNKNOWN)
@@ -158,12 +158,12 @@ def _find_single_file(storage: Storage) -> pa.Table:
     return make_file_table([file])
 
 
-def _empty_batch() -> pa.RecordBatch:
+def _make_empty_batch() -> pa.RecordBatch:
     return pa.record_batch([pa.array([], field.type) for field in FILE_COLUMNS], schema=FILE_COLUMNS)
 
 
 def _parse_directory(directory: str) -> dict[str, str | None]:
-    """Return the partition values in the path of a directory; none for the table's root, which is empty or `.`.
+    """Return the partition values in the path of a directory; no values for the table's root, an empty path or `.`.
 
     Only `column=value` names are accepted: no `..`, encoded or not, no absolute path, nothing that could lead out of
     the table.

@@ -98,8 +98,8 @@ class HiveLayout:
     ) -> HiveLayout:
         """Find the partition columns from the first branch with a file, and their types from more directory names.
 
-        Where every type is declared, only that branch is listed. Other types are inferred from all names of their level
-        if these take few listings (`Tuning.inference_listings`), else from a sample of them.
+        If every type is declared, only that branch is listed. Other types are inferred from all names of a level, or
+        from a sample of them if all would take more than `Tuning.inference_listings` listings.
         """
         tree = DirectoryTree(storage, planning)
         if not storage.is_local and storage.root.endswith(FILE_SUFFIXES):
@@ -164,9 +164,9 @@ class HiveLayout:
     def list_directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
         """Return the leaf directories that `keep` (typed values) and `keep_raw` (strings) keep at every level.
 
-        Each is called once per level with the columns of that level and those above, so it must keep a directory that a
-        column of a lower level may decide. It is not called without partitions. A column with a string that does not
-        parse is never among the typed values.
+        Both are called once per level, with the columns of that level and of the levels above. They must keep a
+        directory if a column of a deeper level could still decide. They are not called for a table without partitions.
+        A column with a string that does not parse is never among the typed values.
         """
         paths = pa.array([self.storage.root], pa.string())
         raw: dict[str, pa.Array] = {}

@@ -20,9 +20,9 @@ Each value has the first type of this list that it parses as, and then all types
     NULL   + anything  = the other; only NULLs = string
     an empty string    = string: writers write one for strings only
 
-A column keeps its strings beside its values, so that `hour=01` is '01' where a string is needed. A column that files
-store too has the type that it has there, if all strings are valid for that type: the file's type is more precise than
-one inferred from directory names. The empty string is '' for a string column, and NULL for any other.
+A column keeps its strings beside its values, so that `hour=01` is '01' where a string is needed. If files store the
+column too, it has the type of the files, provided that all strings are valid for that type: the file's type is more
+precise than one inferred from directory names. The empty string is '' for a string column, and NULL for any other.
 Spark also parses digits of other scripts and hexadecimal floats as numbers; here they are strings.
 """
 
@@ -149,8 +149,8 @@ def _infer_time_type(texts: pa.StringArray) -> pa.DataType:
 def add_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
     """Return the columns of a table: those of its files, then the partition columns.
 
-    A column that is both, regardless of case, is the partition column, at its position in the files: the directory is
-    what the table was partitioned by, and a file may hold anything under that name.
+    If files also store a partition column (in any case), the value of the directory wins, and the column keeps its
+    position in the files. The directory is what the table was partitioned by; a file may hold anything under that name.
     """
     remaining = {field.name.lower(): field for field in partitions}
     plain = (field.with_type(replace_view_types(field.type)) for field in data.remove_metadata())
@@ -159,9 +159,9 @@ def add_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
 
 
 def to_partition_type(found: pa.DataType) -> pa.DataType | None:
-    """Return the type of a partition column that files store as `found`; None where the directory names decide.
+    """Return the type of a partition column that files store as `found`; None if the directory names decide.
 
-    Binary and time of day are not among them: their strings differ between writers.
+    The result is never binary or time of day, because their strings differ between writers.
     """
     plain = replace_view_types(found.value_type if pa.types.is_dictionary(found) else found)
     if types.is_text(plain):

@@ -143,7 +143,7 @@ class HiveTable:
         """None: files have the table's column names."""
         return None
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         return {}

@@ -82,8 +82,8 @@ class DirectoryTree:
         return [self._listings[path] for path in paths]
 
     def list_children(self, paths: Sequence[str]) -> Children:
-        """Return the entries of directories. Those of a single directory are cached: every query visits the root, and
-        most follow one branch."""
+        """Return the entries of directories. The entries of a single directory are cached: every query visits the root,
+        and most follow one branch."""
         if len(paths) != 1:
             return self._read_children(paths)
         found = self._children.get(paths[0])

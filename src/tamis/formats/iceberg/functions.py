@@ -160,7 +160,8 @@ def _open(
 
 
 def _find_manifest(table: IcebergTable, path: str) -> Manifest:
-    """Return a manifest by its path: from the manifest list, or from its own header where another snapshot has it."""
+    """Return a manifest by its path: from the manifest list, or from its own header if it belongs to another
+    snapshot."""
     from tamis.formats.files.avro import open_avro
     from tamis.formats.iceberg.manifests.manifest_list import read_file_bytes
     from tamis.formats.iceberg.planning.manifest_files import Manifest

@@ -10,7 +10,7 @@
 | string, binary                            | string, binary                                        |
 | uuid, fixed[n]                            | fixed_size_binary[16], fixed_size_binary[n]           |
 | unknown                                   | null                                                  |
-| variant, geometry, geography              | `types.NotRead`                                       |
+| variant, geometry, geography              | `types.UnsupportedType`                               |
 | struct, list, map                         | struct, list<element>, map                            |
 """
 

@@ -108,7 +108,7 @@ class IcebergTable:
     @cached_property
     def partition_sources(self) -> frozenset[FieldPath]:
         layout = self.layout
-        ids = {field["source_id"] for spec in layout.described_specs for field in spec["fields"]}
+        ids = {field["source_id"] for spec in layout.specs_json for field in spec["fields"]}
         return frozenset(layout.columns[each].path for each in ids if each in layout.columns)
 
     @property
@@ -149,7 +149,9 @@ class IcebergTable:
         self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]
     ) -> FileListing:
         """Return the files that may hold a matching row, with statistics of columns."""
-        return self._make_listing(replace(Request.of(self.layout, predicate, levels), described=tuple(columns)))
+        return self._make_listing(
+            replace(Request.of(self.layout, predicate, levels), statistics_columns=tuple(columns))
+        )
 
     def _make_listing(self, request: Request) -> FileListing:
         relocation = self.opened.relocation
@@ -160,11 +162,11 @@ class IcebergTable:
         self.storage.check_all_links(listing.files["path"])
         return listing
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the rows that deletion vectors and delete files delete."""
-        return self._deletes.deleted_rows(storage, files, row_groups)
+        return self._deletes.read_deleted_rows(storage, files, row_groups)
 
     @cached_property
     def _deletes(self) -> DeleteReader:

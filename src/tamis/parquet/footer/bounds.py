@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.patterns import successor_of_prefix
+from tamis.expr.patterns import find_successor_of_prefix
 from tamis.parquet.footer.datetime_rebase import get_rebase_limit, rebase_days
 from tamis.parquet.footer.leaves import Leaf
 
@@ -247,7 +247,7 @@ _TICKS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * _TICKS["s"]
 
 
-def nanoseconds_per_tick(data_type: pa.DataType) -> int:
+def get_nanoseconds_per_tick(data_type: pa.DataType) -> int:
     """Return the length of a tick of a date, time or duration in nanoseconds."""
     if pa.types.is_date32(data_type):
         return _DAY
@@ -267,7 +267,7 @@ def _make_time_converter(source: pa.DataType, target: pa.DataType, zone_is_known
             return None
     elif not any(all(map(same, both)) for same in (is_type.is_date, is_type.is_time, is_type.is_duration)):
         return None
-    numerator, denominator = nanoseconds_per_tick(source), nanoseconds_per_tick(target)
+    numerator, denominator = get_nanoseconds_per_tick(source), get_nanoseconds_per_tick(target)
     common = math.gcd(numerator, denominator)
     if is_type.is_time(target):
         smallest, largest = 0, _DAY // denominator - 1
@@ -295,4 +295,4 @@ def _to_text(value: bytes, up: bool) -> Converted:
         valid = value[: error.start].decode()
     # Lower: every value is >= the given bytes, so it is >= any prefix of them. Upper: every value that starts with
     # the prefix, or sorts before it, is smaller than the prefix with its last character incremented.
-    return (successor_of_prefix(valid) if up else valid), False
+    return (find_successor_of_prefix(valid) if up else valid), False

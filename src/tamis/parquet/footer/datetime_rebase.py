@@ -25,10 +25,10 @@ year 1 on
 
     d - 10 <= h(d) <= d + 2
 
-Whichever of d and h(d) a bound uses, and whichever the rows are read as, they differ by less than 12 days, and only if
-both are before 15 October 1582. So an old bound that is widened by 12 days holds (`widen_legacy_bounds`), and any other
-bound holds unchanged. Instants before 1900 may also differ by the writer's zone, by at most a day and some hours: they
-are widened by 14 days.
+A bound may be d or h(d), and rows may be read as d or h(d). The two differ by less than 12 days, and only before 15
+October 1582. So an earlier bound holds if it is widened by 12 days (`widen_legacy_bounds`), and any other bound holds
+unchanged. Instants before 1900 may also differ by the writer's zone, by at most a day and some hours: they are widened
+by 14 days.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def rebase_days(days: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def get_rebase_limit(data_type: pa.DataType) -> int:
     """Return the first stored value that needs no rebase, in bounds and in lookups."""
-    return FIRST_GREGORIAN_DAY if pa.types.is_date(data_type) else _DAY_1900 * _ticks_per_day(data_type)
+    return FIRST_GREGORIAN_DAY if pa.types.is_date(data_type) else _DAY_1900 * _get_ticks_per_day(data_type)
 
 
 def widen_legacy_bounds(values: pa.Array, *, up: bool) -> tuple[pa.Array, pa.BooleanArray]:
@@ -113,7 +113,7 @@ def widen_legacy_bounds(values: pa.Array, *, up: bool) -> tuple[pa.Array, pa.Boo
     Lower bounds are lowered; with `up`, upper bounds are raised. Bounds before the year 1 become unknown.
     """
     is_date = pa.types.is_date32(values.type)
-    ticks = 1 if is_date else _ticks_per_day(values.type)
+    ticks = 1 if is_date else _get_ticks_per_day(values.type)
     counts = values.view(pa.int32() if is_date else pa.int64())
     is_old = pc.fill_null(pc.less(counts, pa.scalar(get_rebase_limit(values.type), counts.type)), False)
     if not pc.any(is_old, min_count=0).as_py():
@@ -171,7 +171,7 @@ def _rebase_leaf(array: pa.Array, calendar: LegacyCalendar, what: str) -> pa.Arr
     is_date = pa.types.is_date32(array.type)
     if not (is_date or pa.types.is_timestamp(array.type)):
         raise UnsupportedFeature(f"{what} has {_OLD}, as {types.type_name(array.type)}: {_REMEDY}")
-    ticks = 1 if is_date else _ticks_per_day(array.type)
+    ticks = 1 if is_date else _get_ticks_per_day(array.type)
     values = array.view(pa.int32() if is_date else pa.int64())
     smallest = pc.min(values).as_py()
     # In another zone than UTC, the 15th began up to a day earlier or later.
@@ -184,5 +184,5 @@ def _rebase_leaf(array: pa.Array, calendar: LegacyCalendar, what: str) -> pa.Arr
     return pa.array(rebase_days(days) * ticks + rest, values.type, mask=mask).view(array.type)
 
 
-def _ticks_per_day(data_type: pa.DataType) -> int:
+def _get_ticks_per_day(data_type: pa.DataType) -> int:
     return 86_400 * types.UNITS_PER_SECOND[data_type.unit]

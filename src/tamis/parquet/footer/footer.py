@@ -58,7 +58,7 @@ class Footer:
     def serialized_size(self) -> int:
         return int(self.metadata.serialized_size)
 
-    def renamed(self, names: ColumnMapping) -> Footer:
+    def with_column_mapping(self, names: ColumnMapping) -> Footer:
         """Return the same footer with a schema in logical names."""
         return self.get_cached(
             ("renamed", names),
@@ -88,7 +88,7 @@ def load_footer(
     if names is None:
         return footer, content
     names.check(footer.schema, storage.format_path(path))
-    return footer.renamed(names), content
+    return footer.with_column_mapping(names), content
 
 
 def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:
@@ -164,13 +164,13 @@ def footer_from_bytes(content: bytes, location: str) -> Footer:
     """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages."""
     metadata = _parse(content, location)
     schema = get_file_schema(metadata, location)
-    validated, places = validate_footer(content, schema.types, f"'{location}'")
+    validated, positions = validate_footer(content, schema.types, f"'{location}'")
     metadata = metadata if validated is content else _parse(validated, location)
     # One column of each row group is enough to detect a wrong number of rows; others are checked when read.
     leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
     for number in range(metadata.num_row_groups if schema.types else 0):
         check_value_count(metadata, schema, number, leaf, location)
-    return Footer(content, metadata, schema, row_group_positions=places)
+    return Footer(content, metadata, schema, row_group_positions=positions)
 
 
 def check_value_count(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:

@@ -130,7 +130,7 @@ class FileSchema:
         return sorted(found)
 
     def find_leaves_to_read(self, path: FieldPath) -> list[int]:
-        """Return the leaves to read for a path of the table: see `matching.path_to_read`."""
+        """Return the leaves to read for a path of the table: see `matching.find_path_to_read`."""
 
         def read() -> list[int]:
             found = find_path_to_read(self.arrow, path, exact=self.is_renamed)
@@ -148,7 +148,8 @@ class FileSchema:
         return found
 
     def lacks(self, path: FieldPath) -> bool:
-        """Return whether the file has nothing at a path: the column is newer, and `value_lacking` is its value.
+        """Return whether the file has nothing at a path: the column is newer, and `get_missing_value` returns its
+        value.
 
         False if something exists at the path, or if a prefix of the path exists and is not a struct.
         """
@@ -385,7 +386,7 @@ def rename_file_schema(
 ) -> FileSchema:
     """Return the same file schema with logical names; `arrow` differs from the file's schema only in names.
 
-    With `has_one_calendar`, dates are always Gregorian, whatever the file records.
+    With `has_one_calendar`, dates are always Gregorian, even if the file records another calendar.
     """
     by_index = {leaf.index: leaf for leaf in schema.leaves.values()}
     leaves: dict[FieldPath, Leaf] = {}

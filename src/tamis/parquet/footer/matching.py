@@ -155,8 +155,8 @@ def _strip_encoding(data_type: pa.DataType) -> pa.DataType:
 def find_path_to_read(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:
     """Return the path to read from a file for a path of the table; None if the file has nothing there.
 
-    This is the path itself, or a leaf of the innermost enclosing struct that the file has, which tells where that
-    struct is NULL.
+    This is the path itself, or a leaf of the innermost enclosing struct that the file has: its definition levels show
+    where the struct is NULL.
     """
     for depth in range(len(path), 0, -1):
         found = find_path(schema, path[:depth], exact=exact)

@@ -47,7 +47,7 @@ def read_row_group_metadata(
     row_groups: Sequence[int] | None = None,
     *,
     names: Mapping[FieldPath, FieldPath] | None = None,
-    place: str = "the file",
+    location: str = "the file",
 ) -> pa.RecordBatch:
     """Return the metadata of the row groups (None: of all, in order), one row each.
 
@@ -57,7 +57,7 @@ def read_row_group_metadata(
     """
     wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
     groups = [metadata.row_group(index) for index in wanted]
-    schema = get_file_schema(metadata, place)
+    schema = get_file_schema(metadata, location)
     arrays = {ROW_COUNT.name: pa.array([group.num_rows for group in groups], types.LONG)}
     for column in columns:
         path = names.get(column.path, column.path) if names else column.path
@@ -270,7 +270,7 @@ def find_chunk_ranges(
     leaf_indices: Sequence[int],
     *,
     size: int | None = None,
-    place: str = "the file",
+    location: str = "the file",
 ) -> list[tuple[int, int]]:
     """Return the byte ranges `(offset, length)` of these leaves' column chunks, dictionaries included.
 
@@ -288,7 +288,7 @@ def find_chunk_ranges(
             start = dictionary
         if start < 0 or length < 0 or (size is not None and start + length > size):
             raise CorruptFile(
-                f"row group {row_group} of {place} has column {leaf} at bytes {start} to {start + length} "
+                f"row group {row_group} of {location} has column {leaf} at bytes {start} to {start + length} "
                 f"of a file of {'unknown size' if size is None else f'{size} bytes'}; write the file again"
             )
         if short:

@@ -7,7 +7,7 @@ A struct to read is a mapping from the ids of the wanted fields to their kinds; 
 | a length or a size beyond the remaining bytes              | `Malformed`, before that size is allocated           |
 | a wanted field of another type, or twice                   | `Malformed`                                          |
 | a number outside the range of its type                     | `Malformed`                                          |
-| containers nested deeper than `DEEPEST`                    | `Malformed`; there is no recursion over the input    |
+| containers nested deeper than `MAX_NESTING`                | `Malformed`; there is no recursion over the input    |
 | the bytes end                                              | `IndexError`                                         |
 
 `decode_or_raise` runs a reader and turns both errors into a `CorruptFile` that names the location. All readers take the

@@ -1,4 +1,4 @@
-"""Validation of footers before pyarrow's accessors read them, because those cannot report an error.
+"""Validation of footers before pyarrow's accessors read them, because the accessors cannot report an error.
 
 `FileMetaData.row_group(i).column(j)` and `.statistics` abort the whole process (`std::terminate`) if the C++ code below
 throws, and read out of bounds if a row group disagrees with the schema. So the bytes are walked once:
@@ -86,12 +86,12 @@ def validate_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> tup
     except (IndexError, RecursionError) as error:
         raise CorruptFile(f"the footer of {path} is truncated or malformed; write the file again") from error
     if not walk.unusable:
-        return footer, walk.places
+        return footer, walk.row_group_positions
     parts, start = [], 0
     for begin, end, replacement in sorted(walk.unusable):
         parts += [footer[start:begin], replacement]
         start = end
-    return b"".join([*parts, footer[start:]]), walk.places
+    return b"".join([*parts, footer[start:]]), walk.row_group_positions
 
 
 class _SeenParts:
@@ -137,7 +137,7 @@ class _Walk:
     is_odd: bool = False
     """Whether the encoding of the row groups is unusual, so that `map_footer` must check it."""
     rows: int = 0
-    places: RowGroupPositions | None = None
+    row_group_positions: RowGroupPositions | None = None
     shapes: dict[int, ChunkShape | None] = field(default_factory=dict)
     """The shape of each leaf's first chunk in a file with many row groups, if that chunk is valid."""
 
@@ -158,7 +158,7 @@ class _Walk:
                     position = self.walk_row_group(position, row_group, seen if count >= MANY_ROW_GROUPS else None)
                 end = self.footer[position:]
                 if count >= MANY_ROW_GROUPS and not self.is_odd and len(seen.rows) == len(seen.chunks) == count:
-                    self.places = seen._replace(end=position)
+                    self.row_group_positions = seen._replace(end=position)
                 if total is not None and end in _ends.parts:
                     break
             elif identifier == 3 and kind == _INT64:

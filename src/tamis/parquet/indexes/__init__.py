@@ -1,5 +1,8 @@
-"""Below row groups: `page_index`, `bloom_filter` and dictionaries.
+"""The levels below row groups: Bloom filters, pages, dictionaries.
 
-`page_units` turns pages into units of pruning, `bloom_pruning` asks Bloom filters, `page_pruning` runs the levels in
-order and keeps the row ranges that are left.
+Reading order:
+
+- `page_pruning`                   the driver: it applies the levels in order and keeps the remaining row ranges
+- `page_index`, `page_units`       the page index; pages as units of pruning
+- `bloom_filter`, `bloom_pruning`  Bloom filters; their lookup with few requests
 """

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from tamis import types
-from tamis.parquet.footer.bounds import get_stored_type, nanoseconds_per_tick
+from tamis.parquet.footer.bounds import get_nanoseconds_per_tick, get_stored_type
 from tamis.parquet.footer.datetime_rebase import get_rebase_limit
 from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.footer.thrift import INTEGER32, RAW_STRUCT, Malformed, make_struct_kind, read_struct
@@ -305,7 +305,7 @@ def _to_ticks(values: pa.Array, source: pa.DataType, leaf: Leaf) -> Array | Unav
         return _not_convertible(values, source)
     ticks = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()).to_numpy(zero_copy_only=False)
     ticks = ticks.astype(np.int64)
-    numerator, denominator = nanoseconds_per_tick(values.type), nanoseconds_per_tick(source)
+    numerator, denominator = get_nanoseconds_per_tick(values.type), get_nanoseconds_per_tick(source)
     common = int(np.gcd(numerator, denominator))
     numerator, denominator = numerator // common, denominator // common
     largest = (2**63 - 1) // numerator

@@ -94,7 +94,7 @@ def read_bloom_filters(
 
 def _read_filters(file: RangedFile, requests: Sequence[_Request]) -> dict[Chunk, Found]:
     found: dict[Chunk, Found] = {}
-    first = _read_ranges(file, [request.first_ranges() for request in requests])
+    first = _read_ranges(file, [request.find_first_ranges() for request in requests])
     headers = _HeaderParser()
     unfinished, second = [], []
     for request, buffers in zip(requests, first, strict=True):
@@ -162,7 +162,7 @@ class _Request:
     blocks: Array | None = None
     """The blocks to read; None means all."""
 
-    def first_ranges(self) -> list[tuple[int, int]]:
+    def find_first_ranges(self) -> list[tuple[int, int]]:
         if self.length is None:
             return [(self.offset, min(self.gap, self.end - self.offset))]
         # Headers are shorter than a block, so the remainder is the header length. `take` verifies this guess.

@@ -280,7 +280,7 @@ def make_page_metadata(
 ) -> dict[str, pa.Array]:
     """Return the metadata of a chunk's pages, one row each, with the names of `tamis.skipping.metadata`.
 
-    `column` is the table's, with the table's type. `is_ordered` tells whether the footer has a supported column order
+    `column` is the table's, with the table's type. `is_ordered` says whether the footer has a supported column order
     for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
     """
     return make_pages_metadata([(index, pages)], column, leaf, trust_bytes=trust_bytes, is_ordered=is_ordered)
@@ -477,7 +477,7 @@ def _convert_integers(
         smallest, largest = types.integer_range(source)
         known = known & (lows >= smallest) & (lows <= largest) & (highs >= smallest) & (highs <= largest)
     elif not pa.types.is_boolean(source):
-        smallest, largest = _time_range(target)
+        smallest, largest = _get_time_range(target)
         low_in_range = (lows >= smallest) & (lows <= largest)
         high_in_range = (highs >= smallest) & (highs <= largest)
     known = known & (lows <= highs)
@@ -494,7 +494,7 @@ def _convert_integers(
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-def _time_range(target: pa.DataType) -> tuple[int, int]:
+def _get_time_range(target: pa.DataType) -> tuple[int, int]:
     if pa.types.is_time(target):
         return 0, _PER_DAY[target.unit] - 1
     # Some libraries use the smallest integer as NaT ("not a time").

@@ -288,9 +288,9 @@ class RowRangePruner:
     def _read_page_indexes(self, groups: Iterable[int]) -> PageIndexes:
         """Read the page indexes of some row groups; they are cached."""
         leaves = [(column, leaf) for column in self._filter.columns if (leaf := self._find_leaf(column)) is not None]
-        described: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
+        with_statistics: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
         return read_page_indexes(
-            self._source, self._file, [(group, leaf) for group in groups for leaf in self._needed], described
+            self._source, self._file, [(group, leaf) for group in groups for leaf in self._needed], with_statistics
         )
 
     # --- Pages ----------------------------------------------------------------------------------------------------
@@ -300,10 +300,10 @@ class RowRangePruner:
         if not leaves:
             return None
         groups = remaining.row_groups.tolist()
-        described: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
+        with_statistics: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
         chunks = [(group, leaf) for group in groups for leaf in self._needed]
         is_small = len(chunks) <= MAX_PREFETCHED_CHUNKS
-        indexes = read_page_indexes(self._source, self._file, chunks if is_small else (), described)
+        indexes = read_page_indexes(self._source, self._file, chunks if is_small else (), with_statistics)
         self._locations.update(indexes.locations)
         narrowed = self._prune_with(self._split_by_pages(remaining, indexes), {})
         if not is_small:
@@ -316,13 +316,13 @@ class RowRangePruner:
     def _split_by_pages(self, remaining: Remaining, indexes: PageIndexes) -> Remaining:
         """Split row groups into row ranges. Columns without page index keep the metadata of the row group."""
         row_ranges = []
-        described: dict[int, list[ColumnPages]] = {}
+        pages_by_group: dict[int, list[ColumnPages]] = {}
         for (group, _), pages in indexes.columns.items():
             if pages is not None:
-                described.setdefault(group, []).append(pages)
+                pages_by_group.setdefault(group, []).append(pages)
         for index, group in enumerate(remaining.row_groups.tolist()):
             of_group = {name: remaining.units.column(name).slice(index, 1) for name in remaining.units.schema.names}
-            paged = described.get(group, [])
+            paged = pages_by_group.get(group, [])
             names = {name for pages in paged for name in pages.metadata}
             others = {name: array for name, array in of_group.items() if name not in names}
             columns = [*paged, ColumnPages(np.zeros(1, np.int64), others)]
@@ -364,8 +364,8 @@ class RowRangePruner:
         for row_group, leaf, values in self._read_dictionaries(chosen):
             own = remaining.find_ranges(row_group)
             for question, tested in asked:
-                if tested.index == leaf.index and (judged := _evaluate(question, values)) is not None:
-                    for name, answer in zip(question.names, judged, strict=True):
+                if tested.index == leaf.index and (found := _evaluate(question, values)) is not None:
+                    for name, answer in zip(question.names, found, strict=True):
                         answers[name][own.start : own.stop] = [answer] * len(own)
         columns = {name: pa.array(found, pa.bool_()) for name, found in answers.items()}
         return self._prune_with(remaining, columns).with_reasons(reasons)
@@ -382,7 +382,7 @@ class RowRangePruner:
         names = [[name for question in each for name in question.names] for each in of_conjuncts]
         skippable = self._find_skippable(remaining, names)
         for question, leaf in asked:
-            ranges = {group: self._dictionary_range(group, leaf) for group in groups}
+            ranges = {group: self._find_dictionary_range(group, leaf) for group in groups}
             cheap = [
                 group
                 for group, found in ranges.items()
@@ -411,7 +411,7 @@ class RowRangePruner:
                     found[question.number] = found[question.number] | could if question.number in found else could
         return found
 
-    def _dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
+    def _find_dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
         chunk = self._source.chunk(row_group, leaf.index)
         # Values that need a datetime rebase may raise an error, which belongs to the reader of the rows.
         if leaf.needs_rebase or not chunk.all_dictionary:
@@ -419,7 +419,7 @@ class RowRangePruner:
         return find_dictionary_range(chunk, self._locations.get((row_group, leaf.index)))
 
     def _read_dictionaries(self, chosen: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[int, Leaf, pa.Array]]:
-        found = [self._dictionary_range(row_group, leaf) for row_group, leaf in chosen]
+        found = [self._find_dictionary_range(row_group, leaf) for row_group, leaf in chosen]
         ranges = [each for each in found if each is not None]
         for batch in split_by_bytes([length for _, length in ranges]):
             buffers = self._file.read(ranges[batch])
@@ -482,7 +482,7 @@ class Remaining:
     ends: Rows
     """The first row and the row after the last of each row range, counted within the row group."""
     residual: Bits
-    """`unmatched[i, j]`: conjunct j is a residual filter for row range i, which is not fully matched by it."""
+    """`residual[i, j]`: conjunct j is a residual filter for row range i, which is not fully matched by it."""
     units: pa.RecordBatch
     """The metadata of the row ranges."""
     row_counts: Mapping[int, int]
@@ -490,11 +490,11 @@ class Remaining:
     _selections: dict[int, RowSelection] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def from_row_groups(row_groups: Sequence[int], units: pa.RecordBatch, unmatched: Bits) -> Remaining:
+    def from_row_groups(row_groups: Sequence[int], units: pa.RecordBatch, residual: Bits) -> Remaining:
         """Start with whole row groups, whose metadata is `units`."""
         rows = np.asarray(units.column(ROW_COUNT.name), np.int64)
         counts = dict(zip(row_groups, rows.tolist(), strict=True))
-        return Remaining(np.array(row_groups, np.int64), np.zeros(len(rows), np.int64), rows, unmatched, units, counts)
+        return Remaining(np.array(row_groups, np.int64), np.zeros(len(rows), np.int64), rows, residual, units, counts)
 
     @property
     def kept_row_groups(self) -> tuple[int, ...]:

@@ -103,7 +103,7 @@ def _spread_metadata(column: ColumnPages, starts: Rows, ends: Rows, row_count: i
 
 
 def _count_in_parts(counts: pa.Array, is_whole: npt.NDArray[np.bool_], page_rows: Rows, rows: Rows) -> pa.Array:
-    """Return the counts for parts of pages: none or all rows if that is true for the page, else unknown."""
+    """Return the counts for parts of pages: no row or all rows if that is true for the page, else unknown."""
     part_counts = pc.case_when(
         pc.make_struct(pc.equal(counts, 0), pc.equal(counts, pa.array(page_rows))),
         pa.scalar(0, types.LONG),
@@ -137,25 +137,25 @@ def read_page_indexes(
     A missing index is not an error, nor is an inconsistent column index, because it is optional. An inconsistent
     offset index raises CorruptFile, because rows would be read from wrong offsets.
     """
-    described = list(columns)
-    located = dict.fromkeys([*chunks, *((group, leaf.index) for group, _, leaf in described)])
+    with_statistics = list(columns)
+    located = dict.fromkeys([*chunks, *((group, leaf.index) for group, _, leaf in with_statistics)])
     identity = source.identity
     locations: dict[Chunk, PageLocations | None] = {}
     pages: dict[tuple[int, Column], ColumnPages | None] = {}
     to_locate: list[Chunk] = []
-    to_describe: list[ColumnLeaf] = []
+    to_read: list[ColumnLeaf] = []
     for chunk in located:
         try:
             locations[chunk] = PAGE_INDEXES.get((identity, *chunk))
         except KeyError:
             to_locate.append(chunk)
-    for group, column, leaf in described:
+    for group, column, leaf in with_statistics:
         try:
             pages[group, column] = PAGE_INDEXES.get((identity, group, column.path, column.type, leaf.index))
         except KeyError:
-            to_describe.append((group, column, leaf))
+            to_read.append((group, column, leaf))
     location_ranges = [get_readable_range(source.chunk(*chunk).offset_index) for chunk in to_locate]
-    bound_ranges = [get_readable_range(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
+    bound_ranges = [get_readable_range(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_read]
     wanted = [byte_range for byte_range in (*location_ranges, *bound_ranges) if byte_range is not None]
     buffers = iter(file.read(wanted))
     for (group, leaf_number), byte_range in zip(to_locate, location_ranges, strict=True):
@@ -165,7 +165,7 @@ def read_page_indexes(
             found = decode_offset_index(next(buffers).to_pybytes(), layout, source.count_rows(group), source.location)
         locations[group, leaf_number] = found
         PAGE_INDEXES.put((identity, group, leaf_number), found, 0 if found is None else 5 * found.offsets.nbytes)
-    for (group, column, leaf), byte_range in zip(to_describe, bound_ranges, strict=True):
+    for (group, column, leaf), byte_range in zip(to_read, bound_ranges, strict=True):
         known = None
         if byte_range is not None:
             known = _decode_column_pages(

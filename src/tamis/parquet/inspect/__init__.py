@@ -1,1 +1,8 @@
-"""What `tamis inspect` shows of one file: `inspect_file`, its columns (`column_facts`), and how clustered they are."""
+"""The report of `tamis inspect` about one file.
+
+Reading order:
+
+- `inspect_file`  the file and its row groups
+- `column_facts`  its columns
+- `clustering`    how clustered a column is
+"""

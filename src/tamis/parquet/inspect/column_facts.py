@@ -46,8 +46,8 @@ def tabulate_chunks(
 ) -> pa.Table:
     """Return the column chunks of a leaf, one row per row group.
 
-    `located` are the page locations, `have_bounds` tells for each chunk whether its pages have valid bounds, and
-    `filter_sizes` are the sizes of the Bloom filters in bytes, where known.
+    `located` are the page locations, `have_bounds` says for each chunk whether its pages have valid bounds, and
+    `filter_sizes` are the known sizes of the Bloom filters in bytes.
     """
     dictionaries = [find_dictionary_range(layout, pages) for layout, pages in zip(layouts, located, strict=True)]
     columns: dict[str, tuple[Sequence[Any], pa.DataType]] = {

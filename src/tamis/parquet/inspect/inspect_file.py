@@ -76,9 +76,9 @@ class ColumnInspection:
     row_groups: pa.Table = field(repr=False)
     """The storage and the statistics of the column in each row group.
 
-    `min` and `max` are bounds; `min_exact` and `max_exact` tell whether a row has that value, null if unknown.
-    `dictionary` is `all pages`, `yes` (for some pages, or unknown which) or `no`; `page_index` is `yes`,
-    `locations only` if bounds of the pages are missing or invalid, or `no`.
+    `min` and `max` are bounds; `min_exact` and `max_exact` say whether a row has that value, null if unknown.
+    `dictionary` is `all pages`, `yes` (for some pages, or unknown which) or `no`; `page_index` is `yes`, `locations
+    only` if bounds of the pages are missing or invalid, or `no`.
     """
     pages: pa.Table = field(repr=False)
     """The locations and the statistics of the pages in row groups with a page index.
@@ -160,7 +160,7 @@ class ColumnInspection:
 class FileInspection:
     """A file, and those of its columns that were requested."""
 
-    place: str
+    location: str
     size: int
     rows: int
     created_by: str | None
@@ -176,7 +176,7 @@ class FileInspection:
     def facts(self) -> dict[str, Any]:
         """The properties of the file as a whole."""
         return {
-            "file": self.place,
+            "file": self.location,
             "size": self.size,
             "rows": self.rows,
             "created_by": self.created_by,
@@ -268,7 +268,7 @@ def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspecti
     rows = source.map.rows
     sizes = [max(0, metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups)]
     return FileInspection(
-        place=source.location,
+        location=source.location,
         size=source.size,
         rows=int(rows.sum()),
         created_by=None if source.created_by is None else source.created_by.decode(errors="replace"),
@@ -394,7 +394,7 @@ def find_leaves(leaves: Sequence[InspectedLeaf], name: str, location: str) -> li
                 raise AmbiguousColumn(f"the name {name!r} matches several columns of '{location}': {spelled}")
             if found:
                 return found
-    raise _unknown_column_error(leaves, name, location)
+    raise _make_unknown_column_error(leaves, name, location)
 
 
 def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
@@ -402,7 +402,7 @@ def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
     return tuple(map(str.casefold, start)) == tuple(map(str.casefold, wanted)) if fold else start == wanted
 
 
-def _unknown_column_error(leaves: Sequence[InspectedLeaf], name: str, location: str) -> UnknownColumn:
+def _make_unknown_column_error(leaves: Sequence[InspectedLeaf], name: str, location: str) -> UnknownColumn:
     paths = [each.leaf.path[:depth] for each in leaves for depth in range(1, len(each.leaf.path) + 1)]
     names = {format_path(path).casefold(): format_path(path) for path in paths}
     near = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.6)

@@ -1,5 +1,12 @@
 """Decoding.
 
-`page_reader` fetches and decodes single pages (`page_header`, `decode`, `assemble`), `row_group_reader` whole row
-groups through pyarrow, `conform` adapts batches to the table's schema, `parquet_file` ties a file's parts together.
+Reading order:
+
+- `parquet_file`                       one file with its footer, column chunks and leaf columns
+- `row_group_reader`                   whole row groups, through pyarrow
+- `page_reader`                        selected rows, from the pages that hold them
+- `page_header`, `decode`, `assemble`  the steps of the page reader: headers, pages to arrays, leaves to nested
+                                       columns
+- `conform`                            batches in the table's schema
+- `batch_sizes`                        limits of batches
 """

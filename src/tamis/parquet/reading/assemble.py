@@ -1,6 +1,6 @@
 """Assembly of structs, lists and maps from leaf columns that were decoded separately.
 
-Each leaf arrives as its field narrowed to that leaf (see `schema_path.narrowed_field`), for example a list of structs
+Each leaf arrives as its field narrowed to that leaf (see `schema_path.narrow_field`), for example a list of structs
 with one child. All leaves of a field share the same enclosing structure, so the first leaf supplies list offsets and
 NULLs, and the values of all leaves are combined below it. Leaves that disagree mean a damaged file.
 """
@@ -46,7 +46,7 @@ def assemble(data_type: pa.DataType, leaves: LeafArrays, what: str) -> pa.Array:
     first = arrays[0]
     mask = first.is_null() if first.null_count else None
     if any(not _has_same_nulls(array, len(first), mask) for array in arrays[1:]):
-        raise _inconsistent_leaves_error(what)
+        raise _make_inconsistent_leaves_error(what)
     numbers = [number for number, _ in leaves]
     if pa.types.is_struct(data_type):
         children, fields = _assemble_children(data_type, list(zip(numbers, arrays, strict=True)), what)
@@ -57,7 +57,7 @@ def assemble(data_type: pa.DataType, leaves: LeafArrays, what: str) -> pa.Array:
         list_type = pa.list_(data_type.value_field.with_type(values.type), data_type.list_size)
         return pa.FixedSizeListArray.from_arrays(values, type=list_type, mask=mask)
     if any(not array.offsets.equals(first.offsets) for array in arrays):
-        raise _inconsistent_leaves_error(what)
+        raise _make_inconsistent_leaves_error(what)
     if pa.types.is_map(data_type):
         entries = pa.struct([data_type.key_field, data_type.item_field])
         (keys, items), _ = _assemble_children(entries, inner, what)
@@ -96,5 +96,5 @@ def _remove_offset(array: pa.Array) -> pa.Array:
     return array if array.offset == 0 else pa.concat_arrays([array, array.slice(0, 0)])
 
 
-def _inconsistent_leaves_error(what: str) -> CorruptFile:
+def _make_inconsistent_leaves_error(what: str) -> CorruptFile:
     return CorruptFile(f"the leaves of {what} disagree on its rows; write the file again")

@@ -31,10 +31,10 @@ def conform_batch(
 ) -> pa.RecordBatch:
     """Return the batch with exactly the columns of a schema.
 
-    A column comes from the constants, else from the file, else from the defaults of `names`, else it is NULL. With
+    A column comes from the constants, else from the file, else from the defaults of `names`. Else it is NULL. With
     `names`, the batch already has the table's column names.
     """
-    inside = _nested_constants(constants)
+    inside = _find_nested_constants(constants)
     converter = (
         _Converter(location, inside)
         if names is None
@@ -59,7 +59,7 @@ def describe_shredded_variant(column: str) -> str:
     )
 
 
-def _nested_constants(constants: Constants) -> dict[FieldPath, pa.Scalar]:
+def _find_nested_constants(constants: Constants) -> dict[FieldPath, pa.Scalar]:
     """Return the constants of fields inside structs; structs around a non-NULL constant are not NULL either."""
     found: dict[FieldPath, pa.Scalar] = {}
     for path, value in constants.items():

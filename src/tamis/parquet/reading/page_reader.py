@@ -183,7 +183,7 @@ def _uses_dictionary(page: pa.Buffer) -> bool:
 
 
 Columns = Sequence[tuple[pa.Field, range]]
-"""The fields of a file's Arrow schema with the numbers of their leaves, see `leaves.fields_with_leaves`."""
+"""The fields of a file's Arrow schema with the numbers of their leaves, see `leaves.list_fields_with_leaves`."""
 
 
 def read_rows(

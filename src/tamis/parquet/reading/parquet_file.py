@@ -76,7 +76,7 @@ class ParquetFile:
 
         return self.footer.get_cached(("chunk", row_group, leaf), read)
 
-    def rows_of_a_batch(self, row_group: int, leaves: Iterable[int]) -> int:
+    def choose_batch_rows(self, row_group: int, leaves: Iterable[int]) -> int:
         """Return the number of rows per batch for some leaves."""
         size = sum(estimate_decoded_size(self.chunk(row_group, leaf)) for leaf in leaves)
         return choose_batch_rows(self.count_rows(row_group), size, self.storage.tuning)

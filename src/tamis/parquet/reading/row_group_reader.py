@@ -36,7 +36,7 @@ def decode_row_group(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some leaves of a row group. `reader` reads `source`, which has the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
-    ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=location)
+    ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=file_size, location=location)
     for leaf, (start, _) in zip(leaves, ranges, strict=True):
         check_value_count(footer.metadata, footer.schema, row_group, leaf, location)
         _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{location}'")
@@ -95,12 +95,12 @@ def read_row_group(
 ) -> Iterator[pa.RecordBatch]:
     """Yield some columns of a row group of a file with metadata. The rows of each batch do not depend on the columns.
 
-    `content` is the whole file, where it is in memory.
+    `content` is the whole file if it is in memory.
     """
     location = storage.format_path(path)
     leaves = find_leaf_indices(footer.schema.arrow, columns)
     group = footer.metadata.row_group(row_group)
-    ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=size, place=location)
+    ranges = find_chunk_ranges(footer.metadata, row_group, leaves, size=size, location=location)
     if content is None:
         buffers = read_ranges(storage, path, ranges, size=size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]

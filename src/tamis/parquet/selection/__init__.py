@@ -1,1 +1,7 @@
-"""Sets of rows: `RowSelection` (`row_selection`) over half-open runs (`runs`), and Roaring bitmaps."""
+"""Sets of rows.
+
+Reading order:
+
+- `row_selection`  `RowSelection`, the rows of a file that are read
+- `runs`           half-open runs of rows, and the operations on them
+"""

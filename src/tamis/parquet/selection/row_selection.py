@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from tamis.errors import InvalidArgument
 from tamis.parquet.selection import runs
-from tamis.parquet.selection import runs as roaring
 from tamis.parquet.selection.runs import Rows, Runs
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class RowSelection:
     def from_roaring(cls, bitmap: BitMap | BitMap64, total: SupportsIndex) -> RowSelection:
         """Select the rows of a Roaring bitmap of either width, without expanding it."""
         rows = _check_total(total)
-        return cls._from_runs(roaring.runs_from_bitmap(bitmap, rows), rows)
+        return cls._from_runs(runs.runs_from_bitmap(bitmap, rows), rows)
 
     @classmethod
     def concat(cls, selections: Iterable[RowSelection]) -> RowSelection:
@@ -357,11 +356,11 @@ class RowSelection:
                 f"a selection over {self._total} rows does not fit a 32-bit Roaring bitmap, which ends at {2**32}: "
                 "use to_roaring64()"
             )
-        return roaring.bitmap_from_runs(self._starts, self._ends)
+        return runs.bitmap_from_runs(self._starts, self._ends)
 
     def to_roaring64(self) -> BitMap64:
         """Return a 64-bit Roaring bitmap, for any number of rows."""
-        return roaring.bitmap64_from_runs(self._starts, self._ends)
+        return runs.bitmap64_from_runs(self._starts, self._ends)
 
     # --- Comparison, pickling, display --------------------------------------------------------------------------------
 

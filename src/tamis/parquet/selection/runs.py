@@ -70,7 +70,7 @@ def validate_pairs(ranges: Iterable[tuple[int, int]] | npt.NDArray[np.integer], 
 
 
 def compute_edges(row_group_rows: object) -> Rows:
-    """Return where each row group starts when they are concatenated, and finally the total number of rows."""
+    """Return the first row of each row group in the file, followed by the total number of rows."""
     rows = as_row_array(row_group_rows, "rows of row groups")
     if rows.ndim != 1 or (rows < 0).any():
         raise InvalidArgument(f"rows of row groups must be a list of non-negative numbers, not {row_group_rows}")

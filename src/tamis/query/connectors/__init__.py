@@ -1,6 +1,10 @@
-"""What holds tables, under the rules.
+"""Connectors hold tables. The rules push operations into their handles.
 
-`connector` is the interface: each call takes more into a handle or declines. `lake_connector` (with `lake_handle`,
-`lake_reading`, `lake_clustering`) serves Delta, Iceberg and Hive tables, `database_connector` databases,
-`memory_connector` Arrow tables.
+Reading order:
+
+- `connector`                        the interface: each call adds an operation to a handle, or declines it
+- `lake_connector`, `lake_handle`    Delta, Iceberg and Hive-style tables
+- `lake_reading`, `lake_clustering`  rows of a lake handle; whether a table is clustered by a column
+- `database_connector`               tables of databases
+- `memory_connector`                 Arrow tables
 """

@@ -1,8 +1,8 @@
 """The interface of connectors: each `push_*` call moves an operation into a handle, or returns None if it cannot.
 
 A handle is a value that describes what a scan will read: immutable, hashable, and equal to every handle that describes
-the same scan. A call without effect returns None, never an equal handle, so that the rules terminate. Whatever part of
-an operation the connector does not accept stays above the scan. A connector implements what it supports; the defaults
+the same scan. A call without effect returns None, never an equal handle, so that the rules terminate. The part of an
+operation that the connector does not accept stays above the scan. A connector implements what it supports; the defaults
 of `Connector` decline everything else.
 """
 
@@ -148,7 +148,7 @@ class Connector(Protocol):
         return None
 
     def enforced_predicate(self, handle: Handle) -> Expr:
-        """Return a predicate that every row satisfies, as far as it is known without reading metadata."""
+        """Return a predicate that holds for every row of the handle. This does no I/O."""
         return TRUE
 
     def describe(self, handle: Handle) -> str:

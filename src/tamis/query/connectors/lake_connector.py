@@ -408,7 +408,7 @@ def is_average(call: AggregateCall) -> bool:
 
 @dataclass(frozen=True)
 class PartialAggregates:
-    """The distinct aggregates without averages, and the positions of those that each requested one is computed from."""
+    """The distinct aggregates without averages and, for each requested aggregate, the positions of its inputs."""
 
     calls: tuple[AggregateCall, ...]
     positions: tuple[tuple[int, ...], ...]

@@ -178,7 +178,8 @@ class ListingCache:
     def find_statistics(self, handle: LakeHandle, column: Column) -> pa.Table | None:
         """Return the table format's statistics of a column for each file, in the layout of `tamis.skipping.metadata`.
 
-        Return None if the format has none, or if an engine's workers list the files, which do not return statistics.
+        Return None if the format has no statistics, or if workers of an engine list the files: they return no
+        statistics.
         """
         source = handle.source
         if source.planning is not None or not isinstance(source, HasFileStatistics):

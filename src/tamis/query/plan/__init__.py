@@ -1,6 +1,12 @@
-"""Logical plans: `nodes`, `column_ids`, `paths` and `sizes`; the `optimizer` that drives the rules; `explain`;
-`to_sql`.
+"""Logical plans.
 
-`direct_scan` answers plans that are one scan; `time_zones` and `spark_semantics` say which filters mean the same on
-Spark.
+Reading order:
+
+- `nodes`, `column_ids`            the nodes of a plan, and the unique names of columns in it
+- `optimizer`                      the driver of the rules
+- `paths`, `sizes`                 which columns and fields expressions read; estimated sizes
+- `to_sql`                         a plan as SQL text, for an engine
+- `direct_scan`                    plans that need no engine, because they are one scan
+- `explain`                        the output of EXPLAIN
+- `time_zones`, `spark_semantics`  which filters mean the same on Spark
 """

@@ -23,8 +23,8 @@ class ColumnIds:
     def allocate(self, wanted: str) -> str:
         """Return the name, with a number if it is in use.
 
-        >>> symbols = ColumnIds()
-        >>> symbols.allocate("total"), symbols.allocate("Total"), symbols.allocate("total")
+        >>> ids = ColumnIds()
+        >>> ids.allocate("total"), ids.allocate("Total"), ids.allocate("total")
         ('total', 'Total_2', 'total_3')
         """
         name, number = wanted, 1
@@ -84,7 +84,7 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 
 
 def get_field(value: Expr, fields: tuple[str, ...], column: Column | None = None) -> Expr:
-    """Return a field inside of a value; `column` is the column that it replaces, which has the same type."""
+    """Return a field inside of a value; `column` is the column that the value replaces; both have the same type."""
     if not fields:
         return value
     if isinstance(value, Column):

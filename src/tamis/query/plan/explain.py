@@ -41,7 +41,7 @@ def explain(
     query: str,
     before: Node,
     after: Node,
-    accounts: Sequence[RuleMetrics],
+    metrics: Sequence[RuleMetrics],
     connectors: Mapping[str, Connector],
     format: str = "text",
     names: Sequence[str] | None = None,
@@ -52,7 +52,7 @@ def explain(
     """
     if format not in FORMATS:
         raise InvalidArgument(f"no format {format!r}. Formats: {', '.join(FORMATS)}")
-    found = collect_facts(query, before, after, accounts, connectors, names)
+    found = collect_facts(query, before, after, metrics, connectors, names)
     return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _format_text(found)
 
 
@@ -60,7 +60,7 @@ def collect_facts(
     query: str,
     before: Node,
     after: Node,
-    accounts: Sequence[RuleMetrics],
+    metrics: Sequence[RuleMetrics],
     connectors: Mapping[str, Connector],
     names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def collect_facts(
         "after": plan_to_dict(after, connectors),
         "rules": [
             {"rule": each.name, "applied": each.applied, "milliseconds": round(each.seconds * 1000, 3)}
-            for each in accounts
+            for each in metrics
         ],
         "scans": [_describe_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)],
     }

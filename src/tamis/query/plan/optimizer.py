@@ -34,7 +34,7 @@ class Context:
     connectors: Mapping[str, Connector]
     """The connectors by the names in scans."""
     has_workers: bool = False
-    """Whether the engine reads on its own workers, which aggregate what they read."""
+    """Whether workers of the engine read the rows and pre-aggregate them."""
     is_utc: bool = True
     """Whether the engine's session time zone is UTC, as it is for tables."""
     is_ansi: bool = True
@@ -103,7 +103,7 @@ class Optimized:
 
 def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_off: Collection[str] = ()) -> Optimized:
     """Apply every rule wherever it matches, until the plan no longer changes."""
-    accounts = {rule.name: RuleMetrics(rule.name) for rule in rules}
+    metrics_by_rule = {rule.name: RuleMetrics(rule.name) for rule in rules}
     used = [rule for rule in rules if rule.name not in switched_off]
     first = [rule for rule in used if not is_final(rule)]
     last = [rule for rule in used if is_final(rule)]
@@ -111,13 +111,13 @@ def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_of
     for _ in range(most):
         before = plan
         for rule in first:
-            plan = _apply_everywhere(rule, plan, context, accounts[rule.name])
+            plan = _apply_everywhere(rule, plan, context, metrics_by_rule[rule.name])
         if plan is before or plan == before:
             for rule in last:
-                plan = _apply_everywhere(rule, plan, context, accounts[rule.name])
+                plan = _apply_everywhere(rule, plan, context, metrics_by_rule[rule.name])
             if plan is before or plan == before:
-                return Optimized(plan, tuple(accounts.values()))
-    busiest = max(accounts.values(), key=lambda metrics: metrics.applied)
+                return Optimized(plan, tuple(metrics_by_rule.values()))
+    busiest = max(metrics_by_rule.values(), key=lambda metrics: metrics.applied)
     raise TamisError(
         f"the rule {busiest.name!r} still changes the plan after {most} rounds: switch it off with "
         f"rules={{{busiest.name!r}: False}}, and report the query"

@@ -18,7 +18,7 @@ def collect_paths(exprs: Iterable[Expr]) -> list[Path]:
     """Return the paths that expressions read, each once and none nested in another."""
     found: dict[Path, None] = {}
     for expr in exprs:
-        for node in walk(expr, _parsed_operands):
+        for node in walk(expr, _get_parsed_operands):
             if isinstance(node, Column):
                 found[node.path] = None
             elif is_sql_text(node) and isinstance(node, Call):
@@ -57,7 +57,7 @@ def replace_paths(expr: Expr, replacements: Mapping[Path, Column]) -> Expr:
                 return Column((*found.path, *node.path[length:]), node.position, node.type, found.exact)
         return node
 
-    return fold(expr, combine, _parsed_operands)
+    return fold(expr, combine, _get_parsed_operands)
 
 
 def find_field_type(outputs: Mapping[str, Output], path: Path) -> pa.DataType | None:
@@ -77,5 +77,5 @@ def is_sql_text(node: Expr) -> bool:
     return isinstance(node, Call) and node.function == "sql"
 
 
-def _parsed_operands(node: Expr) -> tuple[Expr, ...]:
+def _get_parsed_operands(node: Expr) -> tuple[Expr, ...]:
     return () if is_sql_text(node) else get_operands(node)

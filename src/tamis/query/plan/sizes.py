@@ -65,7 +65,7 @@ def estimate_size(node: Node, context: Context) -> Size:
             sizes = [estimate_size(source, context) for source in get_sources(node)]
             if isinstance(node, Union | Sql):
                 return Size(_sum(size.rows for size in sizes), _sum(size.bytes for size in sizes))
-            return Size(_largest(size.rows for size in sizes), _largest(size.bytes for size in sizes))
+            return Size(_find_largest(size.rows for size in sizes), _find_largest(size.bytes for size in sizes))
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
@@ -73,7 +73,7 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return None if None in found else sum(number for number in found if number is not None)
 
 
-def _largest(numbers: Iterable[int | None]) -> int | None:
+def _find_largest(numbers: Iterable[int | None]) -> int | None:
     found = list(numbers)
     return None if None in found else max((number for number in found if number is not None), default=0)
 

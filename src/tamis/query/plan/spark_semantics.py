@@ -155,7 +155,8 @@ def _is_equivalent_in(call: Call, ansi: bool) -> bool:
 
 
 def _is_equivalent_list(call: Call) -> bool:
-    """Return whether a value is compared with each item of a list as in Spark, which finds one type for all of them."""
+    """Return whether a value is compared with each item of a list as in Spark, which uses one common type for all
+    items."""
     value, *items = call.args
     own = _find_type(value)
     checked: set[int] = set()

@@ -340,12 +340,12 @@ class _Renamer:
             case Limit():
                 return replace(node, source=below[0])
 
-    def _new_name(self, column_id: str) -> str:
+    def _make_name(self, column_id: str) -> str:
         found = self._names.setdefault(column_id, Column((f"c{len(self._names)}",)))
         return found.path[0]
 
     def _rename_outputs(self, outputs: Sequence[Output]) -> tuple[Output, ...]:
-        return tuple(Output(self._new_name(each.name), each.type) for each in outputs)
+        return tuple(Output(self._make_name(each.name), each.type) for each in outputs)
 
     def _rename_expr(self, expr: Expr) -> Expr | None:
         return substitute(expr, self._names) if is_deterministic(expr) else None
@@ -355,7 +355,7 @@ class _Renamer:
         if None in values:
             return None
         pairs = zip(given, values, strict=True)
-        return tuple(Named(self._new_name(each.name), value) for each, value in pairs if value is not None)
+        return tuple(Named(self._make_name(each.name), value) for each, value in pairs if value is not None)
 
     def _rename_keys(self, keys: Sequence[SortKey]) -> tuple[SortKey, ...] | None:
         values = [self._rename_expr(key.expr) for key in keys]
@@ -376,7 +376,7 @@ class _Renamer:
         if keys is None:
             return None
         named = [
-            replace(each, name=self._new_name(call.name))
+            replace(each, name=self._make_name(call.name))
             for each, call in zip(aggregates, node.aggregates, strict=True)
         ]
         return Aggregate(source, keys, tuple(named))

@@ -1,6 +1,14 @@
 """Row filters and masks, applied before anything that the user asked for. Errors and reports do not reveal hidden rows.
 
-`loading` reads policies, `model` holds them, `applying` binds them to tables, `reading` and `scan` apply them to rows.
+Reading order:
+
+- `model`, `load_policies`             policies, and where they come from
+- `apply_policies`                     policies in plans
+- `reach`                              what a query may name
+- `leakproof`                          conditions that may run on hidden rows
+- `redaction`                          plans without what policies hide
+- `protected_table`, `protected_scan`  tables and scans under a policy
+- `protected_reading`                  their rows
 """
 
 from tamis.query.policies.apply_policies import BoundPolicy, apply_policies, bind_policy

@@ -1,7 +1,7 @@
 """Which of the user's conditions may be tested on rows that a policy hides.
 
-A condition runs below a policy only if it reveals nothing but its value: neither it nor any function in it ever fails,
-whatever the value. The error of `y = 20 AND 1 / (y - 20) = 0` would reveal that there is a hidden 20.
+A condition may run below a policy only if it cannot fail for any value, because an error would reveal the value. The
+error of `y = 20 AND 1 / (y - 20) = 0` would reveal that there is a hidden 20.
 
     leakproof   a = 5   a <= 5   a <=> NULL   a IN (1, 2)   a IS NULL   s LIKE 'p%'   flag
                 and AND, OR, NOT of those; `a` is a column, or a field of one, of the type of the literals
@@ -30,7 +30,7 @@ def is_leakproof(predicate: Expr) -> bool:
     >>> is_leakproof(Call("<", (y, five))), is_leakproof(Call("<", (Call("+", (y, five)), five)))
     (True, False)
     """
-    has_leakproof_form = fold(predicate, _has_leakproof_form, _conditions)
+    has_leakproof_form = fold(predicate, _has_leakproof_form, _get_conditions)
     # Without the types of its columns a comparison might convert a value, and fail.
     return has_leakproof_form and can_evaluate(predicate) and not may_fail(predicate)
 
@@ -48,7 +48,7 @@ def _is_cast_to_text(call: Call) -> bool:
             return False
 
 
-def _conditions(node: Expr) -> tuple[Expr, ...]:
+def _get_conditions(node: Expr) -> tuple[Expr, ...]:
     return node.args if isinstance(node, Call) and node.function in _LOGIC else ()
 
 

@@ -2,8 +2,8 @@
 
 A policy of a table is a list of rules. The first rule that names a principal applies: its condition over the raw values
 decides which rows the principal sees, and its masks replace columns by expressions over the raw values. A principal
-whom no rule names sees nothing. A table without a policy is denied unless `default` is `allow`: whatever is missing,
-unknown or wrong denies.
+whom no rule names sees nothing. A table without a policy is denied unless `default` is `allow`. An unknown or invalid
+policy denies access too.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Policies:
     def find_policy(
         self, names: Sequence[str], principal: str | None, doubles: Sequence[Sequence[str]] = ()
     ) -> TablePolicy | None:
-        """Return the policy of a table with these names; None where all of it may be read. Otherwise deny.
+        """Return the policy of a table with these names; None if all of it may be read. Otherwise deny.
 
-        `doubles` are its names in other databases of the session that are the same database: policies for those names
+        `doubles` are its names in other databases of the session that are the same database: policies for these names
         apply too.
         """
         if principal is not None and (not isinstance(principal, str) or not principal):
@@ -89,7 +89,7 @@ class Policies:
                 policy = policy & self._look_up(first, principal, if_none=policy)
             return policy
         every = (*names, *(name for double in doubles for name in double))
-        spelled = tuple(spelling for name in every for spelling in _spellings(name))
+        spelled = tuple(spelling for name in every for spelling in _list_spellings(name))
         rules = [self.tables[entry] for entry in self.tables if _matches(entry, *spelled)]
         if not rules:
             if self.default == ALLOW:
@@ -142,17 +142,17 @@ def _matches(entry: str, *names: str) -> bool:
     (True, True, True)
     """
     inside = "(?:/.*)?" if "/" in entry else ""
-    for spelled in _spellings(entry):
+    for spelled in _list_spellings(entry):
         pattern = ".*".join(map(re.escape, spelled.casefold().rstrip("/").split(EVERYBODY)))
         if any(re.fullmatch(pattern + inside, name.casefold().rstrip("/"), re.DOTALL) for name in names):
             return True
     return False
 
 
-def _spellings(text: str) -> tuple[str, ...]:
+def _list_spellings(text: str) -> tuple[str, ...]:
     """Return a name, or the spellings of a location: relative or absolute, through links, as a URI.
 
-    >>> _spellings("orders"), _spellings("s3a://lake/orders"), _spellings("file:///srv/no%20such")[1]
+    >>> _list_spellings("orders"), _list_spellings("s3a://lake/orders"), _list_spellings("file:///srv/no%20such")[1]
     (('orders',), ('s3a://lake/orders', 's3://lake/orders'), '/srv/no such')
     """
     if "/" not in text:

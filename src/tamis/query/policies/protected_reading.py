@@ -2,7 +2,8 @@
 
 An engine may test conditions in any order. With the row filter and the user's conditions in one query, DuckDB or Spark
 might test the user's condition first, on hidden rows, and fail on one. So an engine gets a stream of visible rows with
-masked values, and errors on the way are redacted: messages about values, paths or files would reveal what is hidden.
+masked values, and errors during the read are redacted: messages about values, paths or files would reveal what is
+hidden.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Column, Expr, split_conjuncts
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Filter, Limit, Named, Node, Project, TableScan, get_outputs, get_sources
-from tamis.scan.engine import embedded_engine
+from tamis.scan.engine import get_embedded_engine
 from tamis.scan.reading.residual import Residual
 
 T = TypeVar("T")
@@ -69,16 +70,16 @@ def check_protected(plan: Node) -> None:
         waiting += get_sources(node)
 
 
-def protected_schema(node: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
+def make_protected_schema(node: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
     """Return the columns of `read_protected_batches`, under the names of the node's outputs."""
     match node:
         case TableScan():
             given = connectors[node.connector].columns(node.handle)
             return pa.schema([field.with_name(output.name) for field, output in zip(given, node.columns, strict=True)])
         case Filter() | Limit():
-            return protected_schema(node.source, connectors)
+            return make_protected_schema(node.source, connectors)
         case Project():
-            below = protected_schema(node.source, connectors)
+            below = make_protected_schema(node.source, connectors)
             return pa.schema([pa.field(output.name, _type(output.expr, below)) for output in node.outputs])
         case _:
             raise TypeError(f"{type(node).__name__} is not part of a protected scan")
@@ -131,7 +132,7 @@ def _batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.Rec
         case Filter():
             return _filter_batches(_batches(node.source, connectors), node)
         case Project():
-            projection = Projection(node.outputs, protected_schema(node, connectors))
+            projection = Projection(node.outputs, make_protected_schema(node, connectors))
             return map(projection, _batches(node.source, connectors))
         case Limit():
             return _limit_batches(_batches(node.source, connectors), node)
@@ -173,7 +174,7 @@ class Projection:
         self._schema = schema
         others = [output for output in outputs if not _has_arrow_kernels(output.expr)]
         self._columns = [_make_reader(output.expr) if _has_arrow_kernels(output.expr) else None for output in outputs]
-        self._engine = embedded_engine().compile_expressions([output.expr for output in others]) if others else None
+        self._engine = get_embedded_engine().compile_expressions([output.expr for output in others]) if others else None
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         computed = iter(self._engine(batch) if self._engine is not None else ())

@@ -26,7 +26,7 @@ from tamis.skipping.predicate import make_predicate
 REDACTED_SCAN_NOTE = "The table is under a policy: what is read of it is not shown."
 
 
-def visible_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
+def mask_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
     """Return the columns of a table as a principal sees them under a policy."""
     return pa.schema(
         [
@@ -37,7 +37,7 @@ def visible_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
 
 
 class ProtectedScan(LazyScan):
-    """A scan that applies a policy first. The user's filter and columns are about what is visible.
+    """A scan that applies a policy first. The user's filter sees visible rows and masked values only.
 
     `scan_again` makes the scan of another request, under the policy of that time.
     """
@@ -53,7 +53,7 @@ class ProtectedScan(LazyScan):
         self._scan_again = scan_again
         self._table = source.name
         self._format = source.format
-        visible = visible_schema(source.schema, policy)
+        visible = mask_schema(source.schema, policy)
         predicate = make_predicate(request.where, visible, source.name)
         if predicate.partition_filter is not None:
             raise InvalidArgument(
@@ -73,7 +73,7 @@ class ProtectedScan(LazyScan):
         self._scan = Scan(
             source,
             and_(policy.rows, *below),
-            _raw_columns(paths, policy, source.schema),
+            _find_raw_columns(paths, policy, source.schema),
             request.limit if not above else None,
             request.levels,
         )
@@ -85,7 +85,7 @@ class ProtectedScan(LazyScan):
         return self._schema
 
     def filter(self, where: object) -> ProtectedScan:
-        """Return a scan of those visible rows for which `where` is TRUE too."""
+        """Return this scan with one more filter."""
         return self._scan_again(self._request.filter(where))
 
     def select(self, *columns: Any) -> ProtectedScan:
@@ -157,7 +157,7 @@ class ProtectedScan(LazyScan):
 _FILE_COLUMNS = ("path", "size")
 
 
-def _raw_columns(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> list[Any]:
+def _find_raw_columns(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> list[Any]:
     """Return the raw columns that a scan must read for visible ones."""
     needed: dict[Path, None] = {}
     for path in paths:

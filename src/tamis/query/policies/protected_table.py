@@ -19,13 +19,13 @@ from tamis.formats.source import LEVELS, HasCatalogNames, TableSource
 from tamis.query.policies.apply_policies import BoundPolicy, bind_policy
 from tamis.query.policies.model import Policies
 from tamis.query.policies.protected_reading import REVEALING_ERRORS, UNREADABLE, redact_errors
-from tamis.query.policies.protected_scan import ProtectedScan, visible_schema
+from tamis.query.policies.protected_scan import ProtectedScan, mask_schema
 from tamis.scan.scan import ScanRequest
-from tamis.table import Table, TableDescription, source_of
+from tamis.table import Table, TableDescription, get_source
 from tamis.tuning import Tuning, check_tuning
 
 
-def policy_names_of(source: TableSource) -> tuple[str, ...]:
+def list_policy_names(source: TableSource) -> tuple[str, ...]:
     """Return the names under which policies find a table: its location, also with links resolved, its name, and its
     names in its catalog."""
     locations = [source.storage.uri]
@@ -67,34 +67,31 @@ Around = Callable[[TableSource], Sequence[Sequence[str]]]
 """Returns the names of registered tables that are a table, or contain it."""
 
 
-def _no_names_around(source: TableSource) -> Sequence[Sequence[str]]:
+def _refuse_names(source: TableSource) -> Sequence[Sequence[str]]:
     return ()
 
 
 def protect_table(
-    table: Table, policies: Policies | None, principal: str | None, around: Around = _no_names_around
+    table: Table, policies: Policies | None, principal: str | None, around: Around = _refuse_names
 ) -> Table | ProtectedTable:
     """Return the table as a principal may see it; AccessDenied where the principal may not see it at all."""
     if policies is None:
         return table
-    source = source_of(table)
-    found = policies.find_policy(policy_names_of(source), principal, around(source))
+    source = get_source(table)
+    found = policies.find_policy(list_policy_names(source), principal, around(source))
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
     return ProtectedTable(table, policies, principal, around)
 
 
 class ProtectedTable:
-    """A table under a policy, which is looked up for each scan.
-
-    It has a table, and lets through what is listed here: see `tests/test_protected_interface.py`.
+    """A table under a policy, which is looked up for each scan. It has a table, and exposes only the methods below: see
+    `tests/test_protected_interface.py`.
     """
 
-    def __init__(
-        self, table: Table, policies: Policies, principal: str | None, around: Around = _no_names_around
-    ) -> None:
+    def __init__(self, table: Table, policies: Policies, principal: str | None, around: Around = _refuse_names) -> None:
         self._table = table
-        self._source = source_of(table)
+        self._source = get_source(table)
         self._policies = policies
         self._principal = principal
         self._around = around
@@ -117,7 +114,7 @@ class ProtectedTable:
     @property
     def schema(self) -> pa.Schema:
         """The columns as the principal sees them: a masked column has the type of its mask."""
-        return visible_schema(self._source.schema, self._policy())
+        return mask_schema(self._source.schema, self._policy())
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -185,7 +182,7 @@ class ProtectedTable:
         self._refuse("its files")
 
     def _policy(self) -> BoundPolicy:
-        found = self._policies.find_policy(policy_names_of(self._source), self._principal, self._around(self._source))
+        found = self._policies.find_policy(list_policy_names(self._source), self._principal, self._around(self._source))
         if found is None:
             return BoundPolicy()
         return bind_policy(found, self._source.schema, self._source.name, self._principal)
@@ -200,6 +197,6 @@ class ProtectedTable:
         return repr(self._table)
 
 
-def unprotected_source(table: Table | ProtectedTable) -> TableSource:
+def get_unprotected_source(table: Table | ProtectedTable) -> TableSource:
     """Return the format's implementation of a table, for a session that applies its own policies."""
-    return table._source if isinstance(table, ProtectedTable) else source_of(table)
+    return table._source if isinstance(table, ProtectedTable) else get_source(table)

@@ -2,8 +2,8 @@
 
 Engines have functions that bypass the session: Spark's `IDENTIFIER('parquet.`path`')` reads the files of a table
 without its policy, `reflect` calls any code, DuckDB's `enable_logging` shows the queries of others. Table functions are
-therefore allowed by a list, whatever an engine adds later. Scalar functions see only their arguments, and the few
-exceptions are denied by a list.
+therefore allowed by a list, so a function that an engine adds later is denied. Scalar functions see only their
+arguments, and the few exceptions are denied by a list.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ DENIED_FUNCTIONS = frozenset((
 
 
 def refuse_outside_access(text: str, tree: exp.Expr) -> None:
-    """Raise AccessDenied where a query, as text and as tree, names something that policies do not cover."""
+    """Raise AccessDenied if a query names something that policies do not cover. It is checked as text and as a tree."""
     _refuse_unquoted_names(text)
     for node in tree.find_all(exp.Table, exp.Lateral, exp.Anonymous):
         match node:
             case exp.Anonymous():
                 if node.name.casefold() in DENIED_FUNCTIONS:
-                    raise _denied(node.name)
+                    raise _make_denied_error(node.name)
             case exp.Table():
                 if not all(isinstance(part, exp.Identifier) for part in node.parts):
                     _check_table_function(node.this)
@@ -87,7 +87,7 @@ def refuse_other_tables(read: Iterable[str], given: Collection[str]) -> None:
     """Raise AccessDenied where a text for an engine reads from anything but its inputs."""
     others = sorted(set(read) - set(given))
     if others:
-        raise _denied(others[0])
+        raise _make_denied_error(others[0])
 
 
 _SYSTEM_SCHEMAS = re.compile(r"pg_catalog|information_schema|pg_toast(_temp_\d+)?|pg_temp_\d+", re.IGNORECASE)
@@ -110,10 +110,10 @@ def refuse_system_tables(database: str, names: Sequence[str], prefix: str | None
 def _check_table_function(tree: exp.Expr) -> None:
     name = tree.name if isinstance(tree, exp.Anonymous) else tree.sql("spark")
     if name.casefold() not in ALLOWED_TABLE_FUNCTIONS:
-        raise _denied(name)
+        raise _make_denied_error(name)
 
 
-def _denied(name: str) -> AccessDenied:
+def _make_denied_error(name: str) -> AccessDenied:
     return AccessDenied(
         f"{name} may look at more than the tables of the session, which has policies: read from tables by their names"
     )

@@ -1,4 +1,14 @@
-"""The optimizer rules, in the order in which they run in each round."""
+"""The optimizer rules, in the order in which they run in each round (`ALL`). Each rule is a module of its name.
+
+Reading order:
+
+- `filters`           predicate pushdown
+- `columns`           projection pushdown and column pruning
+- `limits`            limits and top-n
+- `joins`             joins in one connector, and dynamic filters
+- `aggregates`        aggregations
+- `scan_expressions`  column ids of a plan as column names of a handle, and back
+"""
 
 from __future__ import annotations
 

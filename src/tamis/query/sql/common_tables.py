@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tamis.expr.sql.refusals import unsupported_syntax_error
+from tamis.expr.sql.refusals import make_unsupported_syntax_error
 from tamis.query.sql.grouping import has_aggregate
 
 
@@ -13,7 +13,7 @@ def check_commons(clause: exp.With) -> None:
     for each in clause.expressions:
         name = each.alias.casefold()
         if name in names:
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 each, f"WITH has two common table expressions called {each.alias}", "Give one another name"
             )
         names.add(name)
@@ -35,7 +35,7 @@ def split_recursive_query(common: exp.CTE) -> tuple[exp.Expr, exp.Expr]:
     while isinstance(body, exp.Subquery) and not body.alias:
         body = body.this
     if not isinstance(body, exp.Union) or any(body.args.get(key) for key in ("order", "limit", "offset")):
-        raise unsupported_syntax_error(
+        raise make_unsupported_syntax_error(
             common, f"the recursive query {common.alias} must be a query, UNION ALL, and a query that refers to it"
         )
     return body.this, body.expression
@@ -44,16 +44,16 @@ def split_recursive_query(common: exp.CTE) -> tuple[exp.Expr, exp.Expr]:
 def _check_recursive(common: exp.CTE, name: str) -> None:
     first, rest = split_recursive_query(common)
     if common.this.unnest().args.get("distinct"):
-        raise unsupported_syntax_error(
+        raise make_unsupported_syntax_error(
             common, f"the recursive query {common.alias} has UNION DISTINCT, which is not supported", "Write UNION ALL"
         )
     if find_references_to(first, name):
-        raise unsupported_syntax_error(
+        raise make_unsupported_syntax_error(
             common, f"the first part of the recursive query {common.alias} must not refer to it"
         )
     for table in find_references_to(rest, name):
         if reason := _find_wrong_reference(table, rest):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 table, f"{common.alias} refers to itself {reason}", "Refer to it in FROM or in an inner join"
             )
 

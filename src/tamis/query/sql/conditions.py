@@ -19,7 +19,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.expr.sql.refusals import unsupported_syntax_error
+from tamis.expr.sql.refusals import make_unsupported_syntax_error
 from tamis.query.sql.scopes import Scope, UnsupportedSql, get_name_parts
 from tamis.types import is_number, is_text
 
@@ -71,7 +71,7 @@ def _check_call(call: exp.Anonymous, kind: Callable[[exp.Expr], Kind | None]) ->
         value = value.expressions[0] if isinstance(value, exp.Distinct) else value
         if (found := kind(value)) in ("boolean", "time"):
             assert found is not None
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 value, f"{call.name} takes a number, not {_KIND_NAMES[found]}", "Write count_if(x), or a cast"
             )
 
@@ -82,7 +82,7 @@ def _refuse_kinds(
     found = kind(node)
     if found in refused:
         assert found is not None
-        raise unsupported_syntax_error(
+        raise make_unsupported_syntax_error(
             node, f"{word} takes a condition, not {_KIND_NAMES[found]}", "Compare it, as in id <> 0"
         )
 
@@ -187,7 +187,7 @@ def _check_distinct_order(select: exp.Select) -> None:
         if column.find_ancestor(exp.Select) is not select or column.find_ancestor(exp.AggFunc, exp.Window):
             continue
         if not any(part.name.casefold() in names for part in column.parts):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 column,
                 f"{column.name} is not in the list of SELECT DISTINCT, so it cannot be in ORDER BY",
                 "Select it too, or sort by a selected column",
@@ -212,7 +212,7 @@ def _check_duplicate_names(select: exp.Select, source: exp.Expr) -> None:
         is_of_source = not column.table or column.table.casefold() == source.alias_or_name.casefold()
         is_above = column.find_ancestor(exp.Order, exp.Having) is not None and column.name.casefold() in own
         if is_of_source and not is_above:
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 column, f"{column.name} is ambiguous: the subquery has two columns of that name", "Rename one of them"
             )
 

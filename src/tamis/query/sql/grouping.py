@@ -13,7 +13,7 @@ from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Column, Expr, find_columns, fold, get_operands, replace_args
-from tamis.expr.sql.refusals import AGGREGATES, unsupported_syntax_error
+from tamis.expr.sql.refusals import AGGREGATES, make_unsupported_syntax_error
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
 from tamis.query.plan.nodes import AggregateCall, Named
 from tamis.query.sql.function_kinds import is_aggregate
@@ -219,13 +219,15 @@ def check_positions(select: exp.Select) -> None:
     items = select.expressions
     order, group = select.args.get("order"), select.args.get("group")
     if group is not None and any(map(_is_star, items)) and any(parse_position(each) for each in group.expressions):
-        raise unsupported_syntax_error(group, "a position in GROUP BY cannot be combined with a *", "Name the columns")
+        raise make_unsupported_syntax_error(
+            group, "a position in GROUP BY cannot be combined with a *", "Name the columns"
+        )
     if any(map(_is_star, items)) or any(isinstance(_drop_alias(each), exp.Anonymous | exp.Aliases) for each in items):
         return  # a function may have several columns
     for each in order.expressions if order is not None else ():
         position = parse_position(each.this)
         if position is not None and not 0 < position <= len(items):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 each, f"ORDER BY {position} is not a column position: the SELECT has {len(items)} columns"
             )
 
@@ -238,11 +240,11 @@ def normalise_groups(select: exp.Select) -> None:
         _expand_group_by_all(select, group)
         return
     if group.args.get("all") is not None or group.args.get("totals"):
-        raise unsupported_syntax_error(group, "GROUP BY accepts ALL, expressions, or grouping sets")
+        raise make_unsupported_syntax_error(group, "GROUP BY accepts ALL, expressions, or grouping sets")
     kinds = (exp.GroupingSets, exp.Rollup, exp.Cube)
     has_sets = any(isinstance(each, kinds) for each in group.expressions)
     if any(isinstance(each, exp.Tuple) and not each.expressions for each in group.expressions):
-        raise unsupported_syntax_error(group, "GROUP BY needs expressions", "Write GROUPING SETS (())")
+        raise make_unsupported_syntax_error(group, "GROUP BY needs expressions", "Write GROUPING SETS (())")
     if has_sets or any(group.args.get(key) for key in ("grouping_sets", "rollup", "cube")):
         _GroupingSets(select, group).write()
 
@@ -280,7 +282,7 @@ class _GroupingSets:
                     named = [expand([single[0] for single in named])]
             sets = _combine_sets(named)
         if len(sets) > MAX_GROUPING_SETS:
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 group, f"GROUP BY has {len(sets)} grouping sets, and at most {MAX_GROUPING_SETS} are supported"
             )
         used = {_canonicalise(key) for each in sets for key in each}
@@ -308,12 +310,14 @@ class _GroupingSets:
         if position is not None:
             items = self._select.expressions
             if not 0 < position <= len(items) or any(map(_is_star, items[:position])):
-                raise unsupported_syntax_error(
+                raise make_unsupported_syntax_error(
                     tree, f"GROUP BY {position} is not a column position: the SELECT has {len(items)} columns"
                 )
             tree = _drop_alias(items[position - 1])
             if has_aggregate(tree):
-                raise unsupported_syntax_error(tree, f"GROUP BY {position} is the position of an aggregate function")
+                raise make_unsupported_syntax_error(
+                    tree, f"GROUP BY {position} is the position of an aggregate function"
+                )
         return self._keys.setdefault(_canonicalise(tree), tree)
 
     def _replace_keys(self, used: set[str]) -> None:
@@ -338,11 +342,11 @@ class _GroupingSets:
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("grouping", "grouping_id"):
             for each in node.expressions:
                 if _canonicalise(each) not in self._keys:
-                    raise unsupported_syntax_error(
+                    raise make_unsupported_syntax_error(
                         node, f"{node.name} needs grouping expressions, and {to_sql_text(each)} is not one"
                     )
             if not all(_canonicalise(each) in used for each in node.expressions):
-                raise unsupported_syntax_error(node, f"{node.name} needs expressions that are in a grouping set")
+                raise make_unsupported_syntax_error(node, f"{node.name} needs expressions that are in a grouping set")
             return
         if isinstance(node, exp.Identifier | exp.Literal) or self._is_in_call(node):
             return
@@ -380,7 +384,7 @@ class _GroupingSets:
         return exp.Paren(this=found)
 
     def _is_in_call(self, node: exp.Expr) -> bool:
-        """Return whether a value is an argument of an aggregate function, so that it is over rows, not groups."""
+        """Return whether a value is inside an aggregate function: it is then computed for rows, not for groups."""
         parent = node.parent
         while parent is not None and parent is not self._select:
             if isinstance(parent, exp.Anonymous) and parent.name.lower() in AGGREGATES:

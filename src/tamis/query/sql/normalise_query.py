@@ -25,7 +25,7 @@ from tamis.expr.evaluate import can_evaluate, evaluate_constant
 from tamis.expr.nodes import find_columns
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.pipes import GENERATED
-from tamis.expr.sql.refusals import find_position, refuse_foreign_value, unsupported_syntax_error
+from tamis.expr.sql.refusals import find_position, make_unsupported_syntax_error, refuse_foreign_value
 from tamis.query.sql.common_tables import check_commons
 from tamis.query.sql.conditions import check_conditions, check_names
 from tamis.query.sql.grouping import check_positions, normalise_groups
@@ -89,56 +89,58 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
     refuse_foreign_value(node)
     for kind, (message, hint) in _FOREIGN_SYNTAX.items():
         if isinstance(node, kind):
-            raise unsupported_syntax_error(node, message, hint)
+            raise make_unsupported_syntax_error(node, message, hint)
     match node:
         case exp.Select():
             for key, value in node.args.items():
                 if value and key not in _SELECT_CLAUSES:
-                    raise unsupported_syntax_error(node, f"Spark's SELECT has no {key.strip('_').upper()}")
+                    raise make_unsupported_syntax_error(node, f"Spark's SELECT has no {key.strip('_').upper()}")
             distinct = node.args.get("distinct")
             if distinct is not None and distinct.args.get("on"):
-                raise unsupported_syntax_error(
+                raise make_unsupported_syntax_error(
                     node, "Spark's SQL has no DISTINCT ON", "Write QUALIFY row_number() OVER (…) = 1"
                 )
             if node.args.get("kind"):
-                raise unsupported_syntax_error(node, f"Spark's SQL has no SELECT AS {node.args['kind']}")
+                raise make_unsupported_syntax_error(node, f"Spark's SQL has no SELECT AS {node.args['kind']}")
         case exp.Star():
             if (node.args.get("replace") or node.args.get("rename")) and not node.meta.get(GENERATED):
-                raise unsupported_syntax_error(
+                raise make_unsupported_syntax_error(
                     node, "* does not accept REPLACE or RENAME", "Write * EXCEPT (x), and add the column"
                 )
             if isinstance(node.parent, exp.Binary) or node.args.get("ilike"):
-                raise unsupported_syntax_error(node, "* is not a value", "Name the column")
+                raise make_unsupported_syntax_error(node, "* is not a value", "Name the column")
         case exp.Join():
             method, name = node.args.get("method") or "", node.args.get("kind") or ""
             if method not in ("", "NATURAL") or name not in _JOIN_KINDS:
-                raise unsupported_syntax_error(node, f"Spark's SQL has no {method or name} JOIN")
+                raise make_unsupported_syntax_error(node, f"Spark's SQL has no {method or name} JOIN")
         case exp.SetOperation() if any(node.args.get(key) for key in ("by_name", "side", "kind", "on")):
-            raise unsupported_syntax_error(node, "Spark's set operations match columns by position", "Remove BY NAME")
+            raise make_unsupported_syntax_error(
+                node, "Spark's set operations match columns by position", "Remove BY NAME"
+            )
         case exp.WindowSpec() if node.args.get("exclude"):
-            raise unsupported_syntax_error(node, "Spark's windows have no EXCLUDE")
+            raise make_unsupported_syntax_error(node, "Spark's windows have no EXCLUDE")
         case exp.WindowSpec() if str(node.args.get("kind")).upper() == "GROUPS":
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 node, "Spark's windows have no GROUPS", "Write ROWS BETWEEN or RANGE BETWEEN"
             )
         case exp.Order() if isinstance(node.parent, exp.Anonymous):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 node,
                 f"{node.parent.name} does not accept ORDER BY among its arguments",
                 "Sort the rows in a subquery, or the list with array_sort",
             )
         case exp.Alias() if not isinstance(node.args.get("alias"), exp.Identifier):
-            raise unsupported_syntax_error(node, "an alias must be a name", "Write a field as a.b")
+            raise make_unsupported_syntax_error(node, "an alias must be a name", "Write a field as a.b")
         case exp.CTE() if any(node.args.get(key) for key in ("scalar", "materialized", "key_expressions")):
-            raise unsupported_syntax_error(node, "a common table expression must be NAME AS (query)")
+            raise make_unsupported_syntax_error(node, "a common table expression must be NAME AS (query)")
         case exp.Pivot() if any(node.args.get(key) for key in ("using", "into", "group")) or not node.args.get(
             "fields"
         ):
-            raise unsupported_syntax_error(node, "Spark's PIVOT must be PIVOT (sum(x) FOR y IN (…))")
+            raise make_unsupported_syntax_error(node, "Spark's PIVOT must be PIVOT (sum(x) FOR y IN (…))")
         case exp.Table() if any(node.args.get(key) for key in ("only", "partition", "changes", "rows_from")):
-            raise unsupported_syntax_error(node, "a table must be a plain name")
+            raise make_unsupported_syntax_error(node, "a table must be a plain name")
         case exp.WithinGroup() if _find_function_name(node.this) not in _ORDERED_SETS:
-            raise unsupported_syntax_error(node, f"{_find_function_name(node.this)} does not accept WITHIN GROUP")
+            raise make_unsupported_syntax_error(node, f"{_find_function_name(node.this)} does not accept WITHIN GROUP")
         case exp.DataType() if isinstance(node.this, exp.DType):
             _normalise_type(node, node.this)
         case exp.Window():
@@ -148,15 +150,15 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
         case exp.Order() if isinstance(node.parent, exp.Select):
             _check_order(node, node.parent)
         case exp.TableSample(args={"percent": exp.Literal() as share}) if float(share.name) > 100:
-            raise unsupported_syntax_error(node, f"a sample has at most 100 percent of the rows, not {share.name}")
+            raise make_unsupported_syntax_error(node, f"a sample has at most 100 percent of the rows, not {share.name}")
         case exp.Anonymous() if node.name.lower() == "nth_value" and _parse_nth_position(node) == 0:
-            raise unsupported_syntax_error(node, "nth_value counts from 1")
+            raise make_unsupported_syntax_error(node, "nth_value counts from 1")
         case exp.Subquery() if isinstance(node.parent, exp.From | exp.Join):
             _check_lateral_reference(node)
         case exp.Interval() if (
             isinstance(node.unit, exp.Var) and node.unit.name.upper().removesuffix("S") not in _UNITS
         ):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 node, f"invalid unit of time {node.unit.name.lower()!r}", f"Units: {', '.join(_UNITS).lower()}"
             )
         case _:
@@ -180,13 +182,13 @@ def _normalise_type(node: exp.DataType, kind: exp.DType) -> None:
         # DuckDB's default would be DECIMAL(18, 3).
         node.set("expressions", [exp.DataTypeParam(this=exp.Literal.number(number)) for number in (10, 0)])
     elif name.upper() == "VOID":
-        raise unsupported_syntax_error(node, "a cast to VOID is always NULL", "Write NULL")
+        raise make_unsupported_syntax_error(node, "a cast to VOID is always NULL", "Write NULL")
     elif kind is exp.DType.USERDEFINED and is_type_name(name):
         if pa.types.is_time(type_from_name(name)):  # DuckDB has one name for all times of day
             node.set("this", exp.DType.TIME)
             node.set("kind", None)
     elif kind.name not in _TYPES:
-        raise unsupported_syntax_error(node, f"Spark's SQL has no type '{name.lower()}'")
+        raise make_unsupported_syntax_error(node, f"Spark's SQL has no type '{name.lower()}'")
 
 
 def _check_pivot(pivot: exp.Pivot) -> None:
@@ -195,11 +197,11 @@ def _check_pivot(pivot: exp.Pivot) -> None:
         for each in field.expressions if isinstance(field, exp.In) else ():
             value = each.this if isinstance(each, exp.Alias | exp.PivotAlias) else each
             if next(value.find_all(exp.Column), None) is not None:
-                raise unsupported_syntax_error(
+                raise make_unsupported_syntax_error(
                     each, "the values of PIVOT must be constants", "Write a string as 'text'"
                 )
             if any(call.name.lower() == "map" for call in value.find_all(exp.Anonymous)):
-                raise unsupported_syntax_error(each, "PIVOT compares values, and maps cannot be compared")
+                raise make_unsupported_syntax_error(each, "PIVOT compares values, and maps cannot be compared")
 
 
 def _check_order(order: exp.Order, select: exp.Select) -> None:
@@ -208,7 +210,7 @@ def _check_order(order: exp.Order, select: exp.Select) -> None:
     known = {to_sql_text(each.unalias()) for each in (*select.expressions, *(group.expressions if group else ()))}
     for test in order.find_all(exp.In, exp.Exists):
         if (isinstance(test, exp.Exists) or test.args.get("query")) and to_sql_text(test) not in known:
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 test, "ORDER BY does not accept IN or EXISTS with a subquery", "Select it under an alias"
             )
 
@@ -230,7 +232,7 @@ def _check_lateral_reference(subquery: exp.Subquery) -> None:
     for column in inner.find_all(exp.Column):
         own = column.find_ancestor(exp.Select) is inner and column.find_ancestor(exp.Lambda) is None
         if own and (column.table or column.name.casefold() not in aliases):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 column, f"no column {to_sql_text(column)}: the subquery has no FROM", "Write LATERAL before it"
             )
 
@@ -258,7 +260,7 @@ def _check_window(window: exp.Window) -> None:
         spec = known.get(named.name.lower())
     for each in (window, spec):
         if each is not None and (each.args.get("order") is not None or each.args.get("spec") is not None):
-            raise unsupported_syntax_error(
+            raise make_unsupported_syntax_error(
                 window, f"{name} needs a whole partition: its window cannot have ORDER BY or a frame"
             )
 
@@ -291,13 +293,13 @@ _PARAMETERS: dict[str, tuple[tuple[str, exp.Expr | None], ...]] = {
 def _resolve_named_arguments(argument: exp.Kwarg) -> None:
     call = argument.parent
     if not isinstance(call, exp.Anonymous):
-        raise unsupported_syntax_error(argument, "only arguments of functions can be named")
+        raise make_unsupported_syntax_error(argument, "only arguments of functions can be named")
     names = [each.this.name.lower() for each in call.expressions if isinstance(each, exp.Kwarg)]
     if not names:
         return
     known = _PARAMETERS.get(call.name.lower())
     if known is None:
-        raise unsupported_syntax_error(
+        raise make_unsupported_syntax_error(
             argument, f"{call.name} does not accept named arguments", "Pass them by position"
         )
     values: dict[str, exp.Expr] = {}
@@ -305,21 +307,21 @@ def _resolve_named_arguments(argument: exp.Kwarg) -> None:
         if isinstance(each, exp.Kwarg):
             name = each.this.name.lower()
             if name not in dict(known):
-                raise unsupported_syntax_error(each, f"{call.name} has no parameter {name}")
+                raise make_unsupported_syntax_error(each, f"{call.name} has no parameter {name}")
             value = each.expression
         elif any(isinstance(before, exp.Kwarg) for before in call.expressions[:index]) or index >= len(known):
-            raise unsupported_syntax_error(each, f"{call.name}: positional arguments must precede named ones")
+            raise make_unsupported_syntax_error(each, f"{call.name}: positional arguments must precede named ones")
         else:
             name, value = known[index][0], each
         if name in values:
-            raise unsupported_syntax_error(each, f"{call.name} has two values for {name}")
+            raise make_unsupported_syntax_error(each, f"{call.name} has two values for {name}")
         values[name] = value
     last = max(index for index, (name, _) in enumerate(known) if name in values)
     arguments: list[exp.Expr] = []
     for name, default in known[: last + 1]:
         given = values.get(name, default)
         if given is None:
-            raise unsupported_syntax_error(argument, f"{call.name} needs {name}")
+            raise make_unsupported_syntax_error(argument, f"{call.name} needs {name}")
         arguments.append(given.copy())
     call.set("expressions", arguments)
 
@@ -335,7 +337,7 @@ def _make_row_count(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Limit) and given.name.upper() == "ALL" and isinstance(given, exp.Column | exp.Var):
         return given
     if any(value for key, value in node.args.items() if key != "expression"):
-        raise unsupported_syntax_error(node, f"{node.key.upper()} must be a number of rows")
+        raise make_unsupported_syntax_error(node, f"{node.key.upper()} must be a number of rows")
     value = _evaluate_integer(given)
     if value is None or not 0 <= value < 2**31:
         raise ParseError(
@@ -419,14 +421,14 @@ def check_arity(call: exp.Anonymous) -> None:
     fewest, most = _ARITIES.get(name, (0, _ANY))
     args = [each for arg in call.expressions for each in (arg.expressions if isinstance(arg, exp.Distinct) else [arg])]
     if name == "count" and any(isinstance(arg, exp.Column) and isinstance(arg.this, exp.Star) for arg in args):
-        raise unsupported_syntax_error(call, "count does not accept t.*", "Write count(*), or name the columns")
+        raise make_unsupported_syntax_error(call, "count does not accept t.*", "Write count(*), or name the columns")
     if any(isinstance(arg, exp.Star) or isinstance(arg.this, exp.Star) for arg in args):
         # A star has an unknown number of columns.
         return
     if not fewest <= len(args) <= most:
         raise _make_error(call, fewest, most, len(args))
     if name in _FLAGGED and len(args) == 2 and not isinstance(args[1], exp.Boolean):
-        raise unsupported_syntax_error(call, f"the second argument of {call.name} must be TRUE or FALSE")
+        raise make_unsupported_syntax_error(call, f"the second argument of {call.name} must be TRUE or FALSE")
 
 
 def _make_error(call: exp.Anonymous, fewest: int, most: int, given: int) -> ParseError:
@@ -437,4 +439,4 @@ def _make_error(call: exp.Anonymous, fewest: int, most: int, given: int) -> Pars
     else:
         wanted = f"{fewest} to {most} arguments"
     hint = "Write count(*)" if call.name.lower() == "count" else None
-    return unsupported_syntax_error(call, f"{call.name} takes {wanted}, not {given}", hint)
+    return make_unsupported_syntax_error(call, f"{call.name} takes {wanted}, not {given}", hint)

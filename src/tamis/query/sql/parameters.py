@@ -38,7 +38,7 @@ def number_parameters(text: str) -> str:
     try:
         tokens = SparkCalls().tokenize(text)
     except SqlglotError:
-        # The parser reports what is wrong.
+        # The parser reports this error, with a position.
         return text
     marks = [token for token in tokens if token.token_type in _MARKS]
     parts, position = [], 0

@@ -28,8 +28,7 @@ def to_sql_text(tree: exp.Expr) -> str:
 def refuse_engine_syntax(tree: exp.Expr) -> None:
     """Raise ParseError for syntax that the embedded engine accepts with another meaning.
 
-    It rounds a fractional LIMIT. Its COLUMNS expands to the columns of its input, which only has those that the query
-    mentions.
+    DuckDB rounds a fractional LIMIT, and its COLUMNS would expand to the columns that the pruned scan returns.
     """
     for call in tree.find_all(exp.Anonymous, exp.Columns):
         if isinstance(call, exp.Columns) or call.name.casefold() == "columns":

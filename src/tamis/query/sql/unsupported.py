@@ -111,7 +111,8 @@ class UnsupportedSqlPlanner:
     def write_partial_select(
         self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
     ) -> tuple[str, tuple[tuple[str, Node], ...], tuple[str, ...]]:
-        """Return the text of a SELECT over one plan of its FROM and WHERE, that plan, and the names of its columns."""
+        """Return the text of a SELECT over one plan of its FROM and WHERE, the plan, and the names of the plan's
+        columns."""
         inputs = self._make_inputs()
         # The text needs the name before the plan exists.
         table = inputs.add(_NO_PLAN)

@@ -1,5 +1,9 @@
 """Metadata-only aggregation and top-n pruning.
 
-`measures` defines what can be aggregated, `metadata_answers` answers it from metadata of fully matched units,
-`aggregate_scan` reads the other units, `top_n` reads units in the order of their bounds.
+Reading order:
+
+- `measures`          what can be aggregated
+- `metadata_answers`  answers from the metadata of fully matched units
+- `aggregate_scan`    the driver: it reads the other units
+- `top_n`             units in the order of their bounds
 """

@@ -88,7 +88,7 @@ class _Aggregator:
                 else:
                     rest = self._answer_files(listing)
                     boundaries = list(self._answer_row_groups(rest, run))
-                    self._read(group for each in boundaries for group in run.group_tasks(self._tasks(each, run)))
+                    self._read(group for each in boundaries for group in run.group_tasks(self._plan_tasks(each, run)))
             finally:
                 run.finish()
         return self._partials.finish(self._partials.merge(self._found))
@@ -96,7 +96,7 @@ class _Aggregator:
     # --- Files -----------------------------------------------------------------------------------------------------
 
     def _answer_files(self, listing: FileListing) -> FileListing:
-        """Return the files that the format's metadata cannot answer for, those with the best bounds first."""
+        """Return the files that the format's metadata cannot answer for, the best bounds first."""
         count = listing.files.num_rows
         if not count:
             return listing
@@ -108,7 +108,7 @@ class _Aggregator:
 
     def _drop_beaten(self, listing: FileListing) -> FileListing:
         """Return the files that may still change the best values."""
-        beaten = self._file_units(listing).cannot_change(self._partials.measures, self._best())
+        beaten = self._file_units(listing).cannot_change(self._partials.measures, self._find_best_values())
         return _take_files(listing, np.flatnonzero(~beaten))
 
     def _file_units(self, listing: FileListing) -> MetadataAnswers:
@@ -117,7 +117,7 @@ class _Aggregator:
         return MetadataAnswers(
             rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows,
             read_file_metadata(listing, self._measured),
-            self._constants(listing, np.arange(files.num_rows)),
+            self._find_constants(listing, np.arange(files.num_rows)),
         )
 
     # --- Row groups ------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class _Aggregator:
         left = self._planner.exclude_deleted_rows(listing.files, row_groups)
         rows = _count_rows_left(row_groups, left)
         metadata = {name: row_groups.metadata.column(name) for name in row_groups.metadata.schema.names}
-        known = MetadataAnswers(pa.array(rows), metadata, self._constants(listing, units.file))
+        known = MetadataAnswers(pa.array(rows), metadata, self._find_constants(listing, units.file))
         matched: Bits = ~np.any(row_groups.residual, axis=1)
         is_answered = self._answer(known, matched, listing, units.file) | (rows == 0)
         run.add_answered_rows(int(rows[is_answered].sum()))
@@ -181,10 +181,10 @@ class _Aggregator:
                 waiting = [self._partials.merge(waiting)]
         self._found += waiting
 
-    def _tasks(self, boundary: _Boundary, run: Run) -> Iterator[ScanTask]:
+    def _plan_tasks(self, boundary: _Boundary, run: Run) -> Iterator[ScanTask]:
         row_groups = boundary.row_groups
         if self._may_skip:
-            needed = ~boundary.units.cannot_change(self._partials.measures, self._best())
+            needed = ~boundary.units.cannot_change(self._partials.measures, self._find_best_values())
             row_groups = _filter_row_groups(row_groups, needed)
         if not len(row_groups.units):
             return
@@ -224,7 +224,7 @@ class _Aggregator:
             )
         return is_answered
 
-    def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
+    def _find_constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
         """Return the measured columns that are constant in each file."""
         indices = pa.array(files)
         partitions = listing.partitions
@@ -234,7 +234,7 @@ class _Aggregator:
             if column.path[0] in partitions.column_names
         }
 
-    def _best(self) -> list[pa.Scalar]:
+    def _find_best_values(self) -> list[pa.Scalar]:
         """Return the best value of each measure so far."""
         found = self._partials.finish(self._partials.merge(self._found))
         if not found.num_rows:
@@ -243,7 +243,7 @@ class _Aggregator:
 
 
 def _read_constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
-    """Return the constant value of a column in each file, and where it is known."""
+    """Return the constant value of a column in each file, and a mask of the files in which it is known."""
     indices = pa.array(files)
     (name,) = key.path
     if name in listing.partitions.column_names:

@@ -1,7 +1,7 @@
 """Measures (count, min, max, sum) of the rows of a scan, and their partial results.
 
 A *partial result* is a table: the group keys, then for each measure the columns that are needed to merge it with
-others. NaN is larger than every number, but Arrow's minima and maxima ignore it, so that it is counted separately:
+others. NaN is larger than every number, but Arrow's minima and maxima ignore it, so NaN is counted separately:
 
 | measure         | columns                                   | merged by | result                            |
 |-----------------|-------------------------------------------|-----------|-----------------------------------|
@@ -11,8 +11,8 @@ others. NaN is larger than every number, but Arrow's minima and maxima ignore it
 | `max` of floats | and `n0`: the NaN count                   | and sum   | NaN if there is one, else `m0`    |
 | `sum`           | `m0`: the sum, NULL if there is none      | sum       | `m0`                              |
 
-Sums have DuckDB's types. Those of integers and decimals are exact, with 38 digits, and cannot overflow: see `can_sum`.
-Arrow adds integers in 64 bits and overflows silently, so that a batch of large ones is widened first.
+Sums have DuckDB's types. Sums of integers and decimals are exact, with 38 digits, and cannot overflow: see `can_sum`.
+Arrow adds integers in 64 bits and overflows silently, so a batch of large integers is widened first.
 """
 
 from __future__ import annotations

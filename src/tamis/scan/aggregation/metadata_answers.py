@@ -147,7 +147,7 @@ class MetadataAnswers:
         return _to_bits(self._has_no_value(column))
 
     def cannot_change(self, measures: Sequence[Measure], best: Sequence[pa.Scalar]) -> Bits:
-        """Return the units that cannot change the minima and maxima, whichever of their rows match.
+        """Return the units that cannot change the minima and maxima, regardless of which of their rows match.
 
         `best` are the values so far: NULL for none yet, NaN for a maximum that no value exceeds.
         """
@@ -157,7 +157,7 @@ class MetadataAnswers:
         return found
 
     def sort_best_first(self, measures: Sequence[Measure]) -> npt.NDArray[np.int64]:
-        """Return the units in an order in which those come first that may have the minimum or maximum of a measure."""
+        """Return the units in an order that starts with the units that may have the minimum or maximum of a measure."""
         ranks = np.full(len(self.rows), len(self.rows), np.int64)
         for measure in measures:
             assert measure.column is not None

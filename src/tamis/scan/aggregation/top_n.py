@@ -105,16 +105,16 @@ class _TopRowsReader:
         rows = pa.nulls(len(files), types.LONG) if listing.rows is None else listing.rows
         metadata = read_file_metadata(listing, [self._order.column])
         return UnitPositions.from_metadata(
-            self._order, MetadataAnswers(_combine(rows), metadata, self._constants(listing, files))
+            self._order, MetadataAnswers(_combine(rows), metadata, self._find_constants(listing, files))
         )
 
     def _plan_groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
         row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
         run.add_level(row_groups.report)
         units = row_groups.units
-        described = row_groups.metadata
-        metadata = {name: described.column(name) for name in described.schema.names}
-        known = MetadataAnswers(pa.array(units.row_count), metadata, self._constants(listing, units.file))
+        batch = row_groups.metadata
+        metadata = {name: batch.column(name) for name in batch.schema.names}
+        known = MetadataAnswers(pa.array(units.row_count), metadata, self._find_constants(listing, units.file))
         bounds = UnitPositions.from_metadata(self._order, known)
         narrowed, below = self._slice_planner.plan_pages(listing.files, row_groups)
         for level in below:
@@ -141,7 +141,7 @@ class _TopRowsReader:
     def _may_reach(self, bounds: UnitPositions) -> npt.NDArray[np.bool_]:
         return bounds.may_reach(self._limit, with_ties=self._with_ties)
 
-    def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
+    def _find_constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
         column = self._order.column
         if column.path[0] not in listing.partitions.column_names:
             return {}

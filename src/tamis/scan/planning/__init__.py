@@ -1,5 +1,11 @@
-"""From files to tasks: `scan_planner` drives, `row_groups` and `slices` apply the levels, `projection` chooses columns,
-`plan` and `tasks` are the result.
+"""From files to tasks.
 
-`task_data` serialises tasks for other processes, `physical_names` finds the column names in files for native scans.
+Reading order:
+
+- `scan_planner`          the driver
+- `projection`            the columns that a scan returns
+- `slices`, `row_groups`  the levels inside of files, for some files at a time
+- `plan`, `tasks`         the result
+- `task_data`             tasks for other processes
+- `physical_names`        physical column names in files, for native scans
 """

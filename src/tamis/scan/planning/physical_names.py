@@ -18,7 +18,7 @@ from tamis.parquet.footer.statistics import has_short_chunks
 from tamis.scan.planning.projection import Path
 
 NamesInFile = tuple[str | None, ...]
-"""The physical names of columns in one file, in order; None for a column that the file lacks and that is NULL there."""
+"""The physical names of columns in one file, in order; None if the file has no such column, and its values are NULL."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class NativeScanColumns:
         )
 
     def read_names(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> NamesInFile | None:
-        """Return the physical names of the columns in a file, from its footer; None as for `names_in`."""
+        """Return the physical names of the columns in a file, from its footer; None as for `find_names`."""
         footer = load_footer(storage, path, size, modified_ns)[0]
         # Not all readers support column chunks that are longer than the footer records.
         return None if has_short_chunks(footer.metadata) else self.find_names(footer.schema, storage.format_path(path))
 
     def find_names(self, own: FileSchema, location: str) -> NamesInFile | None:
-        """Return the physical names of the columns in a file; None where another reader would return other values."""
+        """Return the physical names of the columns in a file; None if another reader would return other values."""
         if self.names is None:
             fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_timestamps_to_rebase(own, own)
             return tuple(self.schema.names) if fits else None

@@ -45,7 +45,7 @@ class PlannedFiles:
                 wanted.tolist(),
                 *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
                 self._partition_values(wanted),
-                *_optional_columns(files),
+                *_list_optional_columns(files),
                 strict=True,
             )
         }
@@ -85,7 +85,7 @@ class PlannedFiles:
         )
 
 
-def _optional_columns(files: pa.Table) -> list[list[Any]]:
+def _list_optional_columns(files: pa.Table) -> list[list[Any]]:
     """Return the formats of files and their `where_absent`; nothing where all files are Parquet with all columns."""
     if FILE_FORMAT not in files.column_names:
         return []
@@ -130,7 +130,7 @@ class ScanPlan:
 
     @cached_property
     def tasks(self) -> list[ScanTask]:
-        """The row groups to read; none where the plan stops at files."""
+        """The row groups to read; none if the plan stops at files."""
         return [] if self._planned is None else list(self._planned.tasks())
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnsupportedFeature, wrong_argument
+from tamis.errors import InvalidArgument, UnsupportedFeature, make_argument_error
 from tamis.expr.builder import Expression, col
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
@@ -23,7 +23,7 @@ def resolve_projection(columns: Sequence[object] | None, schema: pa.Schema, tabl
         names = [name.strip() for name in columns.split(",")]
         raise InvalidArgument(f"columns is a list of names, not one string: columns={names!r}")
     if not isinstance(columns, Iterable) or isinstance(columns, Mapping):
-        raise wrong_argument("columns", "a list of names", columns)
+        raise make_argument_error("columns", "a list of names", columns)
     columns = list(columns)
     if not columns:
         raise InvalidArgument("columns is empty: omit it for all columns, or use count()")

@@ -90,7 +90,7 @@ def take_rows(table: pa.Table, rows: Numbers) -> pa.Table:
 class RowGroups:
     """The row groups to read from some files, in file order.
 
-    `unmatched[i, j]`: conjunct j is in the residual filter of unit i.
+    `residual[i, j]`: conjunct j is in the residual filter of unit i.
     """
 
     units: Units

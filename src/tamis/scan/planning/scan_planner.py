@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, MissingFile, wrong_argument
+from tamis.errors import InvalidArgument, MissingFile, make_argument_error
 from tamis.expr.nodes import FALSE, Column, Expr
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource
 from tamis.io.counters import IoCounters
@@ -32,7 +32,7 @@ MAX_LIMIT = 2**62
 
 
 def check_limit(limit: object) -> int | None:
-    """Return the limit of a scan; None for no limit, or for one that no table reaches."""
+    """Return the limit of a scan; None if there is no limit, or if no table has as many rows."""
     if limit is None:
         return None
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
@@ -44,7 +44,7 @@ def _check_levels(levels: object) -> None:
     if isinstance(levels, str):
         raise InvalidArgument(f"levels is a list of names, not one string: levels=[{levels!r}]")
     if not isinstance(levels, Iterable):
-        raise wrong_argument("levels", f"a list of {', '.join(LEVELS)}", levels)
+        raise make_argument_error("levels", f"a list of {', '.join(LEVELS)}", levels)
     for level in levels:
         if level not in LEVELS:
             raise InvalidArgument(f"no level {level!r}. Levels: {', '.join(LEVELS)}")
@@ -81,7 +81,7 @@ class ScanPlanner:
         )  # fmt: skip
         self.projection: tuple[Path, ...] = resolve_projection(columns, source.schema, source.name)
         reject_unsupported_types(source.schema, [column.path for column in self.predicate.mentioned])
-        # Counters of its own, so that a report shows what this scan cost.
+        # The scan has its own counters, so that a report shows what this scan cost.
         self.storage = replace(source.storage, counters=IoCounters())
         self.reader = TaskReader(
             self.storage,
@@ -93,7 +93,7 @@ class ScanPlanner:
             may_filter_first="pages" in self.levels,
         )
         self.report: Report | None = None
-        """The report of what was read last; None until something was."""
+        """The report of the last read; None before the first one."""
         self.reported_counts = self.storage.counters.counts()
         """The requests and bytes in the reports of earlier runs."""
         self._given_listing = listing
@@ -125,7 +125,7 @@ class ScanPlanner:
         return self.source.list_files(self.predicate, self.levels, self.limit)
 
     def list_with_rows(self) -> FileListing:
-        """List the files with their row counts, where the format knows them."""
+        """List the files with their row counts, if the format records them."""
         if self._given_listing is not None:
             return self._given_listing(True)
         return self.source.list_files(self.predicate, self.levels, self.limit, with_rows=True)
@@ -142,7 +142,7 @@ class ScanPlanner:
 
     @contextmanager
     def name_version_of_missing_file(self) -> Iterator[None]:
-        """Add the version of the table to the error for a file that is gone, where the table has versions."""
+        """Add the version of the table, if it has versions, to the error for a file that is gone."""
         try:
             yield
         except MissingFile as error:
@@ -210,7 +210,7 @@ class ScanPlanner:
         units = row_groups.units
         wanted, first = np.unique(units.file, return_index=True)
         kept = np.split(units.row_group, first[1:])
-        deleted = self.source.deleted_rows(self.storage, take_rows(files, wanted), kept)
+        deleted = self.source.read_deleted_rows(self.storage, take_rows(files, wanted), kept)
         if not deleted:
             return row_groups
         numbers = wanted.tolist()

@@ -346,7 +346,9 @@ class PageLevels:
     ) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
         schema = source.footer.schema
         names = {
-            column.path: found for column in self._data_columns() if (found := schema.find(column.path)) is not None
+            column.path: found
+            for column in self._list_data_columns()
+            if (found := schema.find(column.path)) is not None
         }
         paths = [
             found
@@ -354,15 +356,15 @@ class PageLevels:
             if path[0] not in self.partition_columns and (found := schema.find(path)) is not None
         ]
         units, metadata = row_groups.units.take(own), row_groups.metadata
-        described = metadata if len(own) == metadata.num_rows else metadata.take(pa.array(own))
-        before = Remaining.from_row_groups(units.row_group.tolist(), described, row_groups.residual[own])
+        units_metadata = metadata if len(own) == metadata.num_rows else metadata.take(pa.array(own))
+        before = Remaining.from_row_groups(units.row_group.tolist(), units_metadata, row_groups.residual[own])
         sizes = dict(zip(units.row_group.tolist(), units.bytes.tolist(), strict=True))
         with source.open() as opened:
             narrower = RowRangePruner(source, opened, self.given, schema.find_leaves_at(paths), names, sizes)
             after, reports = narrower.narrow(before, self.levels)
             return after, narrower.count_remaining_bytes(after), reports
 
-    def _data_columns(self) -> list[Column]:
+    def _list_data_columns(self) -> list[Column]:
         return [column for column in self.given.columns if column.path[0] not in self.partition_columns]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.formats.jobs import Arguments, storage_to_arguments
-from tamis.formats.source import absent_column_name, parse_absent_column_name
+from tamis.formats.source import format_absent_column, parse_absent_column_name
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.selection.row_selection import RowSelection
@@ -37,7 +37,7 @@ _FIELDS = (
 def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Table:
     """Return tasks of a scan as rows. The contents of small files are left out: the reader reads the files again."""
     values = pa.struct([pa.field(name, schema.field(name).type) for name in partition_columns])
-    absent = {_absent_column_name(key): value.type for task in tasks for key, value in task.where_absent.items()}
+    absent = {_format_absent_column(key): value.type for task in tasks for key, value in task.where_absent.items()}
     # As lists, so that NULL differs from a missing value.
     lists = pa.struct([pa.field(name, pa.list_(data_type)) for name, data_type in absent.items()])
     table_schema = pa.schema([*_FIELDS, ("partition_values", values), ("where_absent", lists)])
@@ -55,7 +55,7 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
             "partition_values": {
                 each.name: cast_partition_value(task.partition_values[each.name], each.type) for each in values
             },
-            "where_absent": {_absent_column_name(key): [value] for key, value in task.where_absent.items()},
+            "where_absent": {_format_absent_column(key): [value] for key, value in task.where_absent.items()},
         }
         for task in tasks
     ]
@@ -86,8 +86,8 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
     ]
 
 
-def _absent_column_name(key: str | FieldPath) -> str:
-    return absent_column_name((key,) if isinstance(key, str) else key)
+def _format_absent_column(key: str | FieldPath) -> str:
+    return format_absent_column((key,) if isinstance(key, str) else key)
 
 
 def _selection_to_dict(selection: RowSelection) -> dict[str, Any]:

@@ -1,2 +1,10 @@
-"""From tasks to batches: `run` drives, `task_reader` reads, `residual` filters, `pipeline` runs threads,
-`bloom_join_filter` drops rows without a join partner, `results` converts rows for other libraries."""
+"""From tasks to rows.
+
+Reading order:
+
+- `run`                            the driver
+- `task_reader`                    the rows of a task
+- `residual`, `bloom_join_filter`  filters of rows: the residual filter, and the keys of a join
+- `pipeline`                       tasks in threads, with bounded memory
+- `results`                        rows for pandas, polars and DuckDB
+"""

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 BYTES_PER_KEY = 8
-MIN_ROWS_TO_JUDGE = 100_000
+MIN_ROWS_TO_DECIDE = 100_000
 MAX_SELECTIVITY = 0.5
-"""If a larger share of the first `ENOUGH_ROWS` rows passes, the filter does not pay and stops."""
+"""If a larger share of the first `MIN_ROWS_TO_DECIDE` rows passes, the filter does not pay and stops."""
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 """Odd 64-bit multipliers: the upper bits of the product depend on all bits of the key."""
@@ -75,7 +75,7 @@ def apply_join_filter(
         seen, passed = seen + len(mask), passed + count
         if count:
             yield batch if count == len(mask) else batch.filter(pa.array(mask))
-        if seen >= MIN_ROWS_TO_JUDGE and passed > MAX_SELECTIVITY * seen:
+        if seen >= MIN_ROWS_TO_DECIDE and passed > MAX_SELECTIVITY * seen:
             break
     yield from batches
 

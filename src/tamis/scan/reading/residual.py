@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tamis.expr.evaluate import Evaluator, can_evaluate, may_fail
 from tamis.expr.nodes import Column, Expr, and_, find_columns
-from tamis.scan.engine import embedded_engine
+from tamis.scan.engine import get_embedded_engine
 
 
 class Residual:
@@ -25,18 +25,18 @@ class Residual:
         safe = [conjunct for conjunct in by_arrow if not may_fail(conjunct)]
         risky = [conjunct for conjunct in by_arrow if may_fail(conjunct)]
         self._evaluators = [Evaluator(each) for each in ([and_(*safe)] if safe else []) + risky]
-        self._engine = embedded_engine().compile_predicate(and_(*others)) if others else None
+        self._engine = get_embedded_engine().compile_predicate(and_(*others)) if others else None
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which every conjunct is TRUE."""
-        for mask in self._masks():
+        for mask in self._compute_masks():
             batch = batch.filter(mask(batch))
         return batch
 
     def find_matches(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """Return the rows for which every conjunct is TRUE, and their positions in the batch."""
         positions: npt.NDArray[np.int64] | None = None
-        for mask in self._masks():
+        for mask in self._compute_masks():
             kept = pc.indices_nonzero(mask(batch))
             if len(kept) < batch.num_rows:
                 batch = batch.take(kept)
@@ -44,7 +44,7 @@ class Residual:
             positions = own if positions is None else positions[own]
         return batch, np.arange(batch.num_rows) if positions is None else positions
 
-    def _masks(self) -> Iterator[Callable[[pa.RecordBatch], pa.BooleanArray]]:
+    def _compute_masks(self) -> Iterator[Callable[[pa.RecordBatch], pa.BooleanArray]]:
         # Arrow first: then fewer rows reach the engine, whose functions are the expensive ones.
         yield from self._evaluators
         if self._engine is not None:
@@ -57,4 +57,4 @@ def check_functions(predicate: Expr, schema: pa.Schema) -> None:
     Without this check the error would come with the first row, or never for an empty table.
     """
     if not can_evaluate(predicate):
-        embedded_engine().compile_predicate(predicate).check(schema)
+        get_embedded_engine().compile_predicate(predicate).check(schema)

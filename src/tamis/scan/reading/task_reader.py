@@ -4,7 +4,7 @@ Each step has a fixed cost, which many small row groups would pay many times. So
 opened once for all its row groups, what depends on a file's schema is computed once, and the rows of small row groups
 are coalesced before they are filtered.
 
-The last part, `PagedRowReader`, reads selected rows through pages, those of the filter's columns first.
+The last part, `PagedRowReader`, reads selected rows through pages, the pages of the filter's columns first.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class TaskReader:
         }
         rows = PagedRowReader(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
-            yield from rows.read(file, task.selection, source.rows_of_a_batch(task.row_group, leaves))
+            yield from rows.read(file, task.selection, source.choose_batch_rows(task.row_group, leaves))
 
     def _read_whole_file(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of a file that is not Parquet."""
@@ -262,7 +262,7 @@ class TaskReader:
         ranges = [
             found
             for task in tasks
-            for found in find_chunk_ranges(footer.metadata, task.row_group, leaves, size=first.size, place=location)
+            for found in find_chunk_ranges(footer.metadata, task.row_group, leaves, size=first.size, location=location)
         ]
         whole = first.content or content
         if whole is not None:

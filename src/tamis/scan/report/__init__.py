@@ -1,2 +1,8 @@
-"""Reports: the metrics of all levels (`report`), the `funnel` as text and HTML, and the chart of page bounds
-(`draw_page_ranges`)."""
+"""Reports of scans.
+
+Reading order:
+
+- `report`           the metrics of all levels
+- `funnel`           the report as text and as HTML
+- `page_ranges_svg`  the chart of page bounds
+"""

@@ -50,7 +50,7 @@ def draw_page_ranges(found: FileInspection, column: ColumnInspection) -> str:
     clustering = column.clustering
     if clustering is None or not known.any():
         raise InvalidArgument(
-            f"no bounds to draw for column {_shorten(column.name, 80)!r} of '{found.place}': it was written without "
+            f"no bounds to draw for column {_shorten(column.name, 80)!r} of '{found.location}': it was written without "
             "statistics, has only NULL, or has a type without an order"
         )
     chosen = pa.array(known)
@@ -279,7 +279,7 @@ def _describe_extent(found: FileInspection, column: ColumnInspection) -> str:
 
 
 def _make_title(found: FileInspection, column: ColumnInspection, longest: int) -> str:
-    name = found.place.rstrip("/").rpartition("/")[2]
+    name = found.location.rstrip("/").rpartition("/")[2]
     return f"{_shorten(column.name, longest // 2)} in {_shorten(name, longest // 2)}"
 
 
@@ -308,13 +308,13 @@ def _draw_text(
 
 
 def _make_document(found: FileInspection, column: ColumnInspection, clustering: Clustering, body: Iterable[str]) -> str:
-    described = f"{_describe_overlap(clustering)}. {_describe_extent(found, column)}."
+    description = f"{_describe_overlap(clustering)}. {_describe_extent(found, column)}."
     content = "\n".join(part for part in body if part)
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" \
 height="{_HEIGHT}" role="img" aria-labelledby="title description" \
 font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">
 <title id="title">{_escape_xml(f"Ranges of the column {_make_title(found, column, longest=400)}")}</title>
-<desc id="description">{_escape_xml(described)}</desc>
+<desc id="description">{_escape_xml(description)}</desc>
 <rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>
 {content}
 </svg>

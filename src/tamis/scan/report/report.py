@@ -23,7 +23,7 @@ class Report:
     """Text instead of levels, where a policy hides them."""
 
     def level(self, name: str) -> LevelReport | None:
-        """Return the metrics of a level; None where the scan does not have it."""
+        """Return the metrics of a level; None if the scan does not have it."""
         return next((level for level in self.levels if level.level == name), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Report:
 
 
 def add_level(report: Report, level: LevelReport) -> None:
-    """Add the metrics of some units to their level, which is appended where the report does not have it."""
+    """Add the metrics of some units to their level. A level that is not in the report is appended."""
     known = report.level(level.level)
     if known is None:
         report.levels.append(level)

@@ -1,10 +1,10 @@
 """Queries in DuckDB SQL: `c.sql(text, dialect="duckdb")`.
 
-The text reaches the engine unchanged, over views with the names of the tables. Reading order:
+The text reaches the engine unchanged, over views with the names of the tables.
 
-- `syntax`      the tables, columns and conditions of a text, from DuckDB's own parser
-- `conditions`  the conditions that a scan evaluates as DuckDB does
-- `constants`   the constants in those conditions
-- `running`     the run of a query on its own engine, with a view for each table
-- `query`       the query that a session returns
+Reading order:
+
+- `syntax`        the tables, columns and conditions of a text, from DuckDB's own parser
+- `conditions`    the conditions that a scan evaluates as DuckDB does, and their constants
+- `duckdb_query`  the query that a session returns: it runs on its own engine, with a view for each table
 """

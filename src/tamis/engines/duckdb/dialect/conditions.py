@@ -13,7 +13,7 @@ a stronger one would lose rows. The following are pushed down:
 | `AND`, `OR`, `NOT`                                    | their operands are; NOT only if its operand is exact        |
 
 Everything else (casts and functions of columns, strings against numbers, collations, NULL in a list) stays in the query
-alone. In both, NaN is above all numbers and equal to itself, and -0.0 equals 0.0.
+alone. In a scan as in DuckDB, NaN is above all numbers and equal to itself, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_pushable_conditions(
 ) -> dict[Reference, Expr]:
     """Return for each table of a SELECT the predicate that its rows must satisfy, from conditions on that table alone.
 
-    `infer_interval_fields` returns the columns of a table, and None for other sources.
+    `fields_of` returns the columns of a table, and None for other sources.
     """
     known = {reference: fields_of(reference) for reference in block.references}
     found: dict[Reference, list[Expr]] = {}

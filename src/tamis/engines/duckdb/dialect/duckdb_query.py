@@ -1,8 +1,8 @@
 """Queries in DuckDB SQL over the tables of a session.
 
 The plan of a query is its text over one plan for each table. Such a plan has the columns that the text names, and the
-conditions that a scan evaluates as DuckDB does. Those are copied, never moved, so that the result is that of DuckDB
-over all rows.
+conditions that a scan evaluates as DuckDB does. These conditions are copied into the scans and also stay in the text,
+so DuckDB's own evaluation decides.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from tamis.query.connectors.connector import Connector
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.plan.nodes import Filter, Named, Node, Project, Sql, TableScan, get_outputs, walk_plan
 from tamis.query.plan.optimizer import Context, Optimized
-from tamis.query.query import CompiledQuery, Rules, disabled_rules
+from tamis.query.query import CompiledQuery, Rules, find_disabled_rules
 from tamis.query.sql.parameters import Arguments
 from tamis.query.sql.planner import PlannedQuery
 from tamis.query.sql.scopes import Field
@@ -96,7 +96,7 @@ class DuckdbQuery(CompiledQuery):
         self.text = text
         self._tables = tables
         self._context = Context(connectors, tuning=tuning)
-        self._switched_off = disabled_rules(rules)
+        self._switched_off = find_disabled_rules(rules)
         with open_parser_connection() as connection:
             self._syntax = read_syntax(text, connection)
             also_read = _find_table_names(text, connection) if self._syntax.is_opaque else []
@@ -123,7 +123,9 @@ class DuckdbQuery(CompiledQuery):
             running = self.run()
             running.close()
             return running.schema
-        return find_result_columns(self.text, self._views, self._context.connectors, self._parameters, self._refusal)
+        return find_result_columns(
+            self.text, self._views, self._context.connectors, self._parameters, self._make_rejection_error
+        )
 
     def on_spark(self, zone: object = None, *, is_ansi: bool = True) -> NoReturn:
         raise InvalidArgument("a query in DuckDB's dialect runs on the embedded engine only: do not call to_spark()")
@@ -141,7 +143,9 @@ class DuckdbQuery(CompiledQuery):
         assert isinstance(plan, Sql)
         pairs = zip(self._views, plan.inputs, strict=True)
         views = [TableView(view.name, node, view.fields) for view, (_, node) in pairs]
-        return RunningDuckdbQuery(self.text, views, self._context.connectors, self._parameters, self._refusal)
+        return RunningDuckdbQuery(
+            self.text, views, self._context.connectors, self._parameters, self._make_rejection_error
+        )
 
     # --- Errors -------------------------------------------------------------------------------------------------------
 
@@ -150,7 +154,7 @@ class DuckdbQuery(CompiledQuery):
         if not self._syntax.has_data_columns:
             _ = self.schema
 
-    def _refusal(self, error: BaseException) -> TamisError:
+    def _make_rejection_error(self, error: BaseException) -> TamisError:
         message = format_duckdb_error(error)
         match error:
             case duckdb.ParserException():
@@ -373,7 +377,7 @@ _BUILT_IN_DATABASES = frozenset(("memory", "temp", "system"))
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table of a query: its name there, the plan of its rows, and its columns over that plan."""
+    """A table of a query: its name, its plan, and the columns of the plan that the view has."""
 
     name: tuple[str, ...]
     plan: Node

@@ -3,8 +3,8 @@
 `MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
 and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 
-This module includes the entries of `spark_lambdas` (functions that take lambda functions), `spark_json` and
-`spark_items` (subscripts).
+This module includes the entries of `lambdas` (functions that take lambda functions), `json_functions` and `items`
+(subscripts).
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.engines.duckdb.functions import items as spark_items
-from tamis.engines.duckdb.functions import json_functions as spark_json
-from tamis.engines.duckdb.functions import lambdas as spark_lambdas
+from tamis.engines.duckdb.functions import items, json_functions, lambdas
 from tamis.engines.duckdb.functions.items import IS_LIST, NOT_LIST, SIZE_FUNCTION
 from tamis.engines.duckdb.translate.calls import (
     CallBuilder,
@@ -41,9 +39,9 @@ _SUM = "list_reduce({}, lambda total, e: total + e{})"
 
 
 MACROS: Macros = {
-    **spark_lambdas.MACROS,
-    **spark_json.MACROS,
-    **spark_items.MACROS,
+    **lambdas.MACROS,
+    **json_functions.MACROS,
+    **items.MACROS,
     # --- Lists
     "ordered": (
         ("x",),
@@ -348,9 +346,9 @@ def _build_array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 BUILDERS: dict[str, CallBuilder] = {
-    **spark_lambdas.BUILDERS,
-    **spark_json.BUILDERS,
-    **spark_items.BUILDERS,
+    **lambdas.BUILDERS,
+    **json_functions.BUILDERS,
+    **items.BUILDERS,
     **{
         name: make_fixed_arity_builder(name, 1)
         for name in (

@@ -46,7 +46,8 @@ _FLOOR_SECONDS = "(epoch_us(x) - (epoch_us(x) % 1000000 + 1000000) % 1000000) //
 
 
 def _define_datetime_casts(prefix: str) -> Macros:
-    """Return casts of values of any type. Those of `try_` return NULL for invalid values, but fail for other types."""
+    """Return casts of values of any type. Casts with the prefix `try_` return NULL for invalid values, but fail for
+    other types."""
     cast = "TRY_CAST" if prefix else "CAST"
 
     def no_cast(target: str) -> str:

@@ -3,8 +3,8 @@
 `MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
 and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 
-Read `spark_time_texts` (casts of texts), `spark_formats` (patterns), `spark_time_macros`, then this module;
-`spark_time_casts` translates casts and EXTRACT, `spark_intervals` the arithmetic of intervals.
+The macros are in `engines.duckdb.macros.datetime_macros`. Beside this module, `datetime_patterns` translates patterns,
+`datetime_casts` translates casts and EXTRACT, and `intervals` translates the arithmetic of intervals.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ months, days and microseconds. This module therefore infers the type from the ex
     date + INTERVAL '1' HOUR         a timestamp               CAST(interval AS STRING)     by the fields
     INTERVAL 1 DAY > INTERVAL 1 MONTH   an error               EXTRACT(DAY FROM interval)   a field of the type only
 
-An interval without a known type, such as a column, is computed by DuckDB where that gives the same, and has no text.
+An interval without a known type, such as a column, is computed by DuckDB if the result is the same, and has no text.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class _Reader:
     ignores_case: bool = False
     dot_is_all: bool = False
 
-    def make_refusal(self, what: str) -> UnsupportedPattern:
+    def make_unsupported_pattern_error(self, what: str) -> UnsupportedPattern:
         return UnsupportedPattern(f"the regular expression {self.text!r} has {what}")
 
     def peek(self, count: int = 1) -> str:
@@ -63,7 +63,7 @@ class _Reader:
 
 
 def translate_regexp(text: str) -> Regexp:
-    r"""Translate a regular expression of Java to RE2; raise `UnsupportedPattern` where RE2 lacks its syntax.
+    r"""Translate a regular expression of Java to RE2; raise `UnsupportedPattern` if RE2 lacks its syntax.
 
     >>> print(translate_regexp("^ab$").search_pattern)
     ^ab(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z
@@ -74,16 +74,18 @@ def translate_regexp(text: str) -> Regexp:
     flags = re.findall(r"\(\?([a-zA-Z]*)(?:-[a-zA-Z]+)?[:)]", text)
     for letters in flags:
         if set(letters) - set("ims"):
-            raise reader.make_refusal(f"the flags {letters!r}, which mean something else to the embedded engine")
+            raise reader.make_unsupported_pattern_error(
+                f"the flags {letters!r}, which mean something else to the embedded engine"
+            )
         reader.ignores_case |= "i" in letters
         reader.has_lines |= "m" in letters
         reader.dot_is_all |= "s" in letters
     if reader.dot_is_all and not (text.startswith(f"(?{flags[0]})") and len(flags) == 1):
-        raise reader.make_refusal("the flag s for a part of it")
+        raise reader.make_unsupported_pattern_error("the flag s for a part of it")
     if reader.has_lines and not (text.startswith(f"(?{flags[0]})") and len(flags) == 1):
-        raise reader.make_refusal("the flag m for a part of it")
+        raise reader.make_unsupported_pattern_error("the flag m for a part of it")
     if reader.ignores_case and not text.isascii():
-        raise reader.make_refusal("non-ASCII letters whose case is ignored")
+        raise reader.make_unsupported_pattern_error("non-ASCII letters whose case is ignored")
     searched: list[str] = []
     matched: list[str] = []
     plain: list[str] = []
@@ -122,7 +124,7 @@ def _may_be_empty(reader: _Reader, plain: str) -> bool:
     try:
         return re.fullmatch(plain, "") is not None
     except (re.error, OverflowError):
-        raise reader.make_refusal("syntax that the embedded engine does not support") from None
+        raise reader.make_unsupported_pattern_error("syntax that the embedded engine does not support") from None
 
 
 def _translate_token(reader: _Reader) -> tuple[str, str, str]:
@@ -150,7 +152,7 @@ def _translate_token(reader: _Reader) -> tuple[str, str, str]:
             reader.position -= 1
             found_count = _QUANTIFIER.match(reader.text, reader.position)
             if found_count is None or max(int(count) for count in found_count.group(1, 3) if count) > _MAX_REPETITIONS:
-                raise reader.make_refusal("a { that does not start a repetition count up to 1000")
+                raise reader.make_unsupported_pattern_error("a { that does not start a repetition count up to 1000")
             reader.position = found_count.end()
             return _translate_quantifier(reader, found_count[0])
         case "}" | "]":
@@ -164,12 +166,12 @@ def _translate_token(reader: _Reader) -> tuple[str, str, str]:
 
 def _translate_quantifier(reader: _Reader, quantifier: str) -> tuple[str, str, str]:
     if reader.peek() == "+":
-        raise reader.make_refusal("a possessive quantifier")
+        raise reader.make_unsupported_pattern_error("a possessive quantifier")
     if reader.peek() == "?":
         reader.position += 1
         quantifier += "?"
     if reader.peek() in ("*", "+", "?", "{") and reader.peek():
-        raise reader.make_refusal("two quantifiers side by side")
+        raise reader.make_unsupported_pattern_error("two quantifiers side by side")
     return quantifier, quantifier, quantifier
 
 
@@ -177,7 +179,7 @@ def _translate_end(reader: _Reader) -> tuple[str, str, str]:
     if reader.has_lines:
         return "$", "$", ""
     if reader.peek() not in ("", ")", "|"):
-        raise reader.make_refusal("a $ before its end")
+        raise reader.make_unsupported_pattern_error("a $ before its end")
     reader.has_end = True
     return rf"(?:\r\n|[{_LINE_ENDS}])?\z", r"\z", ""
 
@@ -193,7 +195,9 @@ def _translate_group(reader: _Reader) -> tuple[str, str, str]:
         return "(", "(", "("
     flagged = re.compile(r"\?[ims]*(?:-[ims]+)?([:)])").match(reader.text, reader.position)
     if flagged is None:
-        raise reader.make_refusal("a group that looks ahead or behind, or is of another kind that RE2 does not support")
+        raise reader.make_unsupported_pattern_error(
+            "a group that looks ahead or behind, or is of another kind that RE2 does not support"
+        )
     reader.position = flagged.end()
     found = f"({flagged[0]}"
     return found, found, "(?:" if flagged[1] == ":" else ""
@@ -240,13 +244,13 @@ def _translate_class_escape(reader: _Reader) -> tuple[str, bool]:
     if after in ("x", "u") and after:
         found = re.compile(r"u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]+)\}").match(text, position + 1)
         if found is None:
-            raise reader.make_refusal("a character code that is not hexadecimal")
+            raise reader.make_unsupported_pattern_error("a character code that is not hexadecimal")
         reader.position = found.end()
         return f"\\x{{{found[1] or found[2] or found[3]}}}", False
     if after in ("p", "P") and after:
         return _translate_property(reader, after == "P")
     if not after or after.isalnum():
-        raise reader.make_refusal(f"\\{after}, which RE2 does not support")
+        raise reader.make_unsupported_pattern_error(f"\\{after}, which RE2 does not support")
     return f"\\{after}" if after.isascii() else after, False
 
 
@@ -254,13 +258,13 @@ def _translate_property(reader: _Reader, is_negated: bool) -> tuple[str, bool]:
     found = re.compile(r"\{([A-Za-z_=]+)\}|([LMNPSZ])").match(reader.text, reader.position)
     name = (found[1] or found[2]) if found is not None else ""
     if found is None:
-        raise reader.make_refusal("a property without a name")
+        raise reader.make_unsupported_pattern_error("a property without a name")
     reader.position = found.end()
     if name in _POSIX:
         return _POSIX[name], is_negated
     category = _CATEGORIES.fullmatch(name)
     if category is None:
-        raise reader.make_refusal(f"the property {name!r}, which RE2 does not support")
+        raise reader.make_unsupported_pattern_error(f"the property {name!r}, which RE2 does not support")
     return f"\\{'P' if is_negated else 'p'}{{{category[1]}}}", False
 
 
@@ -272,22 +276,22 @@ def _translate_class(reader: _Reader) -> str:
         parts.append("^")
         reader.position += 1
     if reader.peek() == "]":
-        raise reader.make_refusal("a bracket as the first character of a character class")
+        raise reader.make_unsupported_pattern_error("a bracket as the first character of a character class")
     while True:
         character = reader.peek()
         if not character:
-            raise reader.make_refusal("an unclosed character class")
+            raise reader.make_unsupported_pattern_error("an unclosed character class")
         if character == "]":
             reader.position += 1
             return "".join([*parts, "]"])
         if character == "[" or reader.peek(2) == "&&":
-            raise reader.make_refusal("a nested character class")
+            raise reader.make_unsupported_pattern_error("a nested character class")
         if character == "\\":
             if reader.peek(2) in ("\\Q", "\\b", "\\B"):
-                raise reader.make_refusal("an escape that RE2 does not support in a character class")
+                raise reader.make_unsupported_pattern_error("an escape that RE2 does not support in a character class")
             inner, is_negated = _translate_class_escape(reader)
             if is_negated:
-                raise reader.make_refusal("a negated class in a character class")
+                raise reader.make_unsupported_pattern_error("a negated class in a character class")
             parts.append(inner)
             continue
         reader.position += 1

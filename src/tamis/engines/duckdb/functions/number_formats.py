@@ -1,7 +1,7 @@
 """Formatting and parsing of numbers: `to_char`, `to_number`, `format_number` and `format_string`.
 
-A format is a constant, which is parsed when a query is translated. Where Spark formats without a consistent rule (a
-zero beside a sign, see `_ZERO_ERROR`), the result is an error.
+A format is a constant, which is parsed when a query is translated. If Spark formats without a consistent rule (a zero
+beside a sign, see `_ZERO_ERROR`), the result is an error.
 """
 
 from __future__ import annotations

@@ -166,7 +166,8 @@ MACROS: Macros = {
         # DuckDB computes the sample skewness, which is sqrt(n * (n - 1)) / (n - 2) times as large.
         "CASE WHEN n = 0 OR low = high THEN NULL WHEN n = 2 THEN 0.0 ELSE sampled * (n - 2) / sqrt(n * (n - 1.0)) END",
     ),
-    # The average of decimals has four more digits after the point. `one` is one of the values, `mean` their average.
+    # The average of decimals has four more digits after the point. `one` is any of the values, for its type; `mean` is
+    # their average.
     "mean": (
         ("one", "mean"),
         "CASE WHEN typeof(one) LIKE 'DECIMAL%' "
@@ -201,7 +202,7 @@ def _make_unary_builder(name: str) -> CallBuilder:
 def _build_abs(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 1:
         return None
-    # `spark_intervals` translates the absolute value of an interval.
+    # The module `intervals` translates the absolute value of an interval.
     return call_duckdb("abs", args[0]) if args[0].find(exp.Interval) is not None else call_by_type("absolute", args[0])
 
 

@@ -4,8 +4,8 @@
 and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 
 Spark casts other values to texts (`contains(12, '1')`), and most functions return a text for bytes too: `spark_text` is
-that cast. Where bytes give bytes, a macro has an overload with parameters of type BLOB. It slices and compares bytes by
-their hexadecimal digits, two per byte, because DuckDB has no functions for that.
+that cast. If a function of bytes returns bytes, its macro has an overload with parameters of type BLOB. It slices and
+compares bytes by their hexadecimal digits, two per byte, because DuckDB has no functions for that.
 """
 
 from __future__ import annotations
@@ -512,7 +512,7 @@ BUILDERS: dict[str, CallBuilder] = {
     **dict.fromkeys(("locate", "position"), _build_locate),
     "translate": make_typed_builder("translate", "ttt", own="translate"),
     "replace": _build_replace,
-    # Without arguments it returns the empty text; `spark_nodes` translates all others.
+    # Without arguments it returns the empty text; `translate.nodes` translates all others.
     "concat": lambda args: None if args else exp.Literal.string(""),
     "concat_ws": _build_concat_ws,
     "soundex": make_typed_builder("soundex", "t"),

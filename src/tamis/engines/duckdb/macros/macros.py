@@ -1,7 +1,7 @@
 """Macros for numbers, rounding, casts to integers and the texts of values, with their parameters and bodies.
 
-Their parameters have no types. Where the result depends on a type, `typeof` tests it, and every branch must be valid
-for all types.
+Their parameters have no types. If the result depends on a type, `typeof` tests it, and every branch must be valid for
+all types.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MACROS = FUNCTIONS | {
         "ELSE round_even(x, n) END",
     ),
     "round_single": (("x", "n"), "round(x, n)"),
-    "piece": (
+    "concat_operand": (
         ("x",),
         "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'BLOB', 'TIMESTAMP WITH TIME ZONE') "
         "THEN error('write the text of a float, a timestamp or bytes with CAST AS STRING') ELSE x END",

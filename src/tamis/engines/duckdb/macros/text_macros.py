@@ -59,7 +59,7 @@ MACROS: Macros = {
         (("a", "b VARCHAR"), "spark_text_of(a) || b"),
         (("a BLOB", "b"), "spark_text_of(a) || spark_text_of(b)"),
         (("a", "b BLOB"), "spark_text_of(a) || spark_text_of(b)"),
-        (("a", "b"), "spark_piece(a) || spark_piece(b)"),
+        (("a", "b"), "spark_concat_operand(a) || spark_concat_operand(b)"),
     ],
     "joined_alone": [
         (("x BLOB",), "x"),

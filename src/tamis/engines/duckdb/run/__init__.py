@@ -1,5 +1,9 @@
-"""The embedded connection at work.
+"""Execution on the embedded connection.
 
-`evaluate` filters batches, `run_plan` runs a plan over its scans, `arrow_types` casts what DuckDB has no type for, and
-`errors` turns DuckDB's errors into ours.
+Reading order:
+
+- `evaluate`     filters of batches
+- `run_plan`     plans over their scans
+- `arrow_types`  replacements for types that DuckDB does not have
+- `errors`       DuckDB's errors in the user's terms
 """

@@ -86,7 +86,7 @@ def explain_wrong_arguments(text: str) -> str | None:
     found = _NO_OVERLOAD.search(text)
     if found is None:
         return None
-    types = ", ".join(map(engine_type_name, found[2].split(","))) if found[2] else "no argument"
+    types = ", ".join(map(translate_type_name, found[2].split(","))) if found[2] else "no argument"
     wanted = "DOUBLE" if "string" in types else "STRING"
     name = "LIKE" if found[1] in ("like_escape", "not_like_escape", "~~", "!~~") else found[1]
     return f"{name} does not take {types}. Cast the argument, as in CAST(x AS {wanted})"
@@ -148,10 +148,10 @@ def explain_translation_error(error: SqlglotError) -> str:
     return f"{re.sub(r' for . Line .*$|. Line [0-9]+, Col.*$', '', first).strip().rstrip('.')}. {_ALTERNATIVE}"
 
 
-def engine_type_name(name: str) -> str:
+def translate_type_name(name: str) -> str:
     """Return the name of a type in Spark's SQL.
 
-    >>> engine_type_name("VARCHAR"), engine_type_name("INT64"), engine_type_name("DOUBLE")
+    >>> translate_type_name("VARCHAR"), translate_type_name("INT64"), translate_type_name("DOUBLE")
     ('string', 'bigint', 'double')
     """
     lowered = name.strip().lower()
@@ -160,9 +160,9 @@ def engine_type_name(name: str) -> str:
 
 # --- Error messages for queries that an engine rejects or fails to finish, phrased in terms of the query --------------
 #
-# An engine's message is about the SQL it received: internal table names, its own types, advice about settings that
-# the user cannot change. Tamis replaces it where it knows better: an unresolved name (`sql_names`), or an error that
-# its own binder found in the query (`doubts`). Otherwise the first sentence of the engine's message remains.
+# An engine's message is about the SQL it received: internal table names, its own types, advice about settings that the
+# user cannot change. Tamis replaces it where it knows better: an unresolved name (`query.sql.name_errors`), or an error
+# that its own binder found in the query (`doubts`). Otherwise the first sentence of the engine's message remains.
 
 
 def explain_rejection(
@@ -308,7 +308,7 @@ def _explain_unequal_widths(found: re.Match[str], tree: exp.Expr) -> str:
 
 
 def _explain_invalid_value(found: re.Match[str], tree: exp.Expr) -> str:
-    value, wanted = found[1], engine_type_name(found[2])
+    value, wanted = found[1], translate_type_name(found[2])
     column = re.search(r"source column ([^\s.]+\.)?([^\s.]+)", found.string)
     if column is not None and column[2].startswith(ARGUMENT_PREFIX):
         column = None  # an argument inside of a Tamis macro
@@ -426,7 +426,7 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
         r"Unimplemented type for cast \((\w+) -> (\w+)\)",
         TypeMismatch,
         lambda found, tree: (
-            f"{engine_type_name(found[1])} cannot be cast to {engine_type_name(found[2])}. "
+            f"{translate_type_name(found[1])} cannot be cast to {translate_type_name(found[2])}. "
             "A date is written DATE '2024-01-31', a time TIMESTAMP '2024-01-31 12:00:00'"
         ),
     ),
@@ -434,7 +434,7 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
         r"Cannot (?:compare|mix) values of type (\w+)\b[^A-Z]* (\w+)",
         TypeMismatch,
         lambda found, tree: (
-            f"cannot compare {engine_type_name(found[1])} with {engine_type_name(found[2])}. "
+            f"cannot compare {translate_type_name(found[1])} with {translate_type_name(found[2])}. "
             "Cast one side, as in CAST(x AS STRING)"
         ),
     ),
@@ -473,7 +473,7 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
 
 
 def _check_argument_count(call: exp.Anonymous) -> str | None:
-    """Return a message if a call has more or fewer arguments than sqlglot, which translates it, accepts."""
+    """Return a message if a call has more or fewer arguments than sqlglot's translation accepts."""
     kind = exp.FUNCTION_BY_NAME.get(call.name.upper())
     given = len(call.expressions)
     if kind is None:

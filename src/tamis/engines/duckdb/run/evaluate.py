@@ -120,7 +120,7 @@ class EmbeddedPredicates:
         return self._remaining(pa.record_batch(columns | parts))
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise the errors that evaluation would raise for any values, such as that of an unknown function."""
+        """Raise the errors that do not depend on values, such as the error for an unknown function."""
         names = dict.fromkeys(column.path[0] for part in self._parts for column in find_columns(part))
         empty = {name: pa.array([], schema.field(name).type) for name in names}
         # A batch needs at least one column.
@@ -157,7 +157,7 @@ class EmbeddedPredicates:
 
 
 _ROW_MARKER = "each row"
-"""A column that gives a batch its rows where the expressions use no column."""
+"""A dummy column that carries the row count if no expression uses a column."""
 
 
 class EmbeddedExpressions:
@@ -170,7 +170,7 @@ class EmbeddedExpressions:
         self._connections = threading.local()
 
     def __call__(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        connection = self._connection()
+        connection = self._get_connection()
         given = {_ROW_MARKER: pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names}
         connection.register("rows_of_batch", pa.table(given))
         try:
@@ -179,7 +179,7 @@ class EmbeddedExpressions:
             connection.unregister("rows_of_batch")
         return [column.combine_chunks() for column in found.columns]
 
-    def _connection(self) -> duckdb.DuckDBPyConnection:
+    def _get_connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
             found = self._connections.connection = open_isolated_connection(self._query)
@@ -237,7 +237,7 @@ _NUMBER_OPERATORS = {"%": "spark_remainder", "div": "spark_whole_quotient"}
 
 
 def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """Use DuckDB's plain operator where the types of the operands are known and it computes what Spark's does."""
+    """Use DuckDB's plain operator if the types of the operands are known and it computes what Spark's operator does."""
     if not isinstance(node, Call):
         return node
     if node.function in _COMMON_TYPE_FUNCTIONS:

@@ -40,7 +40,7 @@ from tamis.query.plan.to_sql import PrintedPlan, print_plan
 from tamis.query.policies.protected_reading import (
     check_protected,
     is_protected,
-    protected_schema,
+    make_protected_schema,
     read_protected_batches,
 )
 from tamis.query.policies.reach import refuse_other_tables
@@ -110,7 +110,7 @@ class RunningQuery:
         for name, leaf in leaves:
             key = (leaf.connector, leaf.handle) if isinstance(leaf, TableScan) and not leaf.is_protected else None
             if key is not None and key in held:
-                self._create("VIEW", name, _query_with_names(leaf, *held[key]))
+                self._create("VIEW", name, _write_query_with_names(leaf, *held[key]))
                 continue
             if name in own:
                 is_held = own[name].size <= self._tuning.max_materialised_bytes and beside > 1
@@ -130,8 +130,8 @@ class RunningQuery:
     def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, beside: int) -> bool:
         """Register a leaf that has `beside` other leaves in the plan; return whether the engine materialised its rows.
 
-        A join of two leaves needs to know which is larger. A join of more also needs the distinct counts of columns,
-        which the engine has only for its own tables.
+        A join of two leaves needs to know which is larger. A join of more leaves also needs the distinct counts of
+        columns, and the engine has them only for its own tables.
         """
         relation = _make_relation(leaf, connectors, self._failures)
         rows = _estimate_rows(leaf, connectors) if beside else None
@@ -140,12 +140,12 @@ class RunningQuery:
             self._connection.register(name, relation)
             return False
         self._connection.register(f"{name}_stream", relation)
-        stream = _query_with_integer_sums(f"{name}_stream", sums)
+        stream = _write_query_with_integer_sums(f"{name}_stream", sums)
         is_held = rows is not None and rows <= self._tuning.max_materialised_rows and beside > 1
         if is_held:
             self._create("TABLE", name, stream)
         else:
-            self._create("VIEW", name, stream if rows is None else _query_with_row_estimate(stream, leaf, rows))
+            self._create("VIEW", name, stream if rows is None else _write_query_with_row_estimate(stream, leaf, rows))
         return is_held
 
     def _start(self, text: str) -> pa.RecordBatchReader:
@@ -304,7 +304,7 @@ class _Engine:
 
 
 MAX_ENGINES = 4
-"""The number of cached engines: a new one takes some thirty milliseconds, which matters to a query of a hundred."""
+"""The number of cached engines: a new one takes about 30 ms, much for a query of 100 ms."""
 
 _engines: OrderedDict[tuple[int, tuple[str, ...]], _Engine] = OrderedDict()
 _engines_lock = threading.Lock()
@@ -326,7 +326,7 @@ def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
     It has the macros that `text` uses.
     """
     # The paths must be allowed before external access is disabled, so each set of paths needs its own engine. A forked
-    # process must not share its parent's.
+    # process must not share its parent's engine.
     key = os.getpid(), tuple(paths)
     with _engines_lock:
         engine = _engines.pop(key, None) or _Engine(start_engine(paths))
@@ -431,7 +431,7 @@ def _estimate_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | Non
     )
 
 
-def _query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
+def _write_query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
     """Return a query for a stream for which the engine estimates this number of rows.
 
     DuckDB assumes that a stream has a single row, so it would build a join's hash table from the fact table. The query
@@ -446,7 +446,7 @@ def _query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
     return f"{stream} UNION ALL SELECT {nothing} FROM range({first}) AS numbers(number){others} WHERE number < 0"
 
 
-def _query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
+def _write_query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
     """Return a query that casts integer sums to HUGEINT, the type DuckDB gives them. Arrow has no such type."""
     if not names:
         return f"FROM {stream}"
@@ -454,7 +454,7 @@ def _query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
     return f"SELECT * REPLACE ({replaced}) FROM {stream}"
 
 
-def _query_with_names(leaf: Node, held: str, first: Node) -> str:
+def _write_query_with_names(leaf: Node, held: str, first: Node) -> str:
     """Return a query that gives the columns of a materialised scan the names of another scan of the same handle."""
     pairs = zip(get_outputs(first), get_outputs(leaf), strict=True)
     named = ", ".join(f"{quote_duckdb_name(own.name)} AS {quote_duckdb_name(other.name)}" for own, other in pairs)
@@ -464,7 +464,7 @@ def _query_with_names(leaf: Node, held: str, first: Node) -> str:
 def find_leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
     """Return the columns of a leaf, named by their column ids."""
     if is_protected(leaf):
-        given = protected_schema(leaf, connectors)
+        given = make_protected_schema(leaf, connectors)
     else:
         assert isinstance(leaf, TableScan)
         given = connectors[leaf.connector].columns(leaf.handle)

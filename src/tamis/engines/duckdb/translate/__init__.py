@@ -1,6 +1,9 @@
 """From Spark's SQL to DuckDB's, as sqlglot trees.
 
-`functions` is the entry: it applies the rows of `engines.duckdb.functions` to a tree. `nodes`, `operators` and
-`comparisons` translate syntax that both dialects share with another meaning, `calls` checks and casts arguments.
-`syntax`, `generators` and `set_operations` translate whole queries.
+Reading order:
+
+- `functions`                               the entry: it applies the rows of `engines.duckdb.functions` to a tree
+- `calls`                                   calls of macros and functions, with checked and cast arguments
+- `nodes`, `operators`, `comparisons`       syntax that both dialects have, with another meaning
+- `syntax`, `generators`, `set_operations`  whole queries
 """

@@ -19,8 +19,9 @@ Macro = tuple[tuple[str, ...], str]
 Macros = dict[str, Macro | list[Macro]]
 """Macros by name. A list holds overloads: DuckDB picks one by the types of the arguments when it binds a query.
 
-DuckDB casts an argument to the type of its parameter (a decimal loses digits there). A parameter without a type takes
-what no other overload takes. A literal NULL fits several overloads, which is an error: `macro` returns NULL for it."""
+DuckDB casts an argument to the type of its parameter (a decimal loses digits there). A parameter without a type accepts
+all values that no other overload accepts. A literal NULL fits several overloads, which is an error:
+`make_macro_builder` returns NULL for it."""
 
 MACRO_PREFIX = "spark_"
 _MAX_DUPLICATED_NODES = 40
@@ -98,7 +99,7 @@ def read_string_literal(node: exp.Expr | None) -> str | None:
 
 
 def make_macro_builder(name: str, macros: Macros) -> CallBuilder:
-    """Return a builder that calls a macro where one of its overloads takes as many arguments."""
+    """Return a builder that calls a macro if one of its overloads has as many parameters as there are arguments."""
     found = macros[name]
     overloads = found if isinstance(found, list) else [found]
     arities = {len(parameters) for parameters, _ in overloads}
@@ -157,8 +158,8 @@ _NESTED_KEY = "holds subqueries"
 def is_in_nested_subquery(node: exp.Expr) -> bool:
     """Whether a node is in a LATERAL subquery, or in a scalar subquery that is nested in, or contains, another one.
 
-    DuckDB fails with an internal error, or crashes the process, where it binds columns of outer queries there to pick
-    an overload.
+    DuckDB fails with an internal error, or crashes the process, if it binds columns of outer queries there to pick an
+    overload.
     """
     if node.find_ancestor(exp.Lateral) is not None:
         return True
@@ -270,7 +271,7 @@ def make_typed_builder(
     """Return a builder that calls a macro, or DuckDB's function `own`, with cast arguments.
 
     Each letter of `kinds` is one argument: cast to a text (t), cast to an int (i), or unchanged (a). A literal NULL
-    makes the result NULL. Where all unchanged arguments are texts, the builder calls the macro `of_texts` instead, or
+    makes the result NULL. If all unchanged arguments are texts, the builder calls the macro `of_texts` instead, or
     DuckDB's function of that name if it starts with a dot.
     """
 

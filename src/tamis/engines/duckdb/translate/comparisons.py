@@ -99,7 +99,7 @@ def has_nested_values(tree: exp.Expr) -> bool:
     for node in tree.find_all(*_NESTED_NODES, exp.Anonymous, exp.DataType):
         match node:
             case exp.Anonymous() if not (
-                _unprefixed_name(node) == "row" or _unprefixed_name(node).startswith(_NESTED_PREFIXES)
+                _strip_prefix(node) == "row" or _strip_prefix(node).startswith(_NESTED_PREFIXES)
             ):
                 continue
             case exp.DataType() if not node.args.get("nested"):
@@ -111,7 +111,7 @@ def has_nested_values(tree: exp.Expr) -> bool:
     return False
 
 
-def _unprefixed_name(call: exp.Anonymous) -> str:
+def _strip_prefix(call: exp.Anonymous) -> str:
     return call.name.lower().removeprefix(MACRO_PREFIX).removeprefix(DUCKDB_PREFIX)
 
 

@@ -1,7 +1,7 @@
 """Translation of SQL in Spark's dialect to DuckDB, with Spark's semantics.
 
 DuckDB's function of the same name may differ: `dayofweek` of a Sunday is 1 in Spark and 0 in DuckDB. A function runs
-only if the function table (the modules `spark_text`, `spark_time`, `spark_collections`, `spark_numbers`) lists it:
+only if the function table (`text`, `datetimes`, `collections` and `numbers` of `engines.duckdb.functions`) lists it:
 
     same         sqlglot's translation, or DuckDB's function of that name, computes the same
     macro        a macro of the embedded connection, `spark_<name>`, computes what Spark computes
@@ -21,23 +21,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
-from tamis.engines.duckdb.functions import (
-    collections as spark_collections,
-)
-from tamis.engines.duckdb.functions import (
-    datetimes as spark_time,
-)
-from tamis.engines.duckdb.functions import (
-    numbers as spark_numbers,
-)
-from tamis.engines.duckdb.functions import (
-    text as spark_text,
-)
+from tamis.engines.duckdb.functions import collections, datetimes, numbers, text
 from tamis.engines.duckdb.functions.number_formats import make_to_char_builder
 from tamis.engines.duckdb.macros.macros import FUNCTIONS, UNSUPPORTED_FUNCTIONS
 from tamis.engines.duckdb.macros.macros import MACROS as _PLAIN_MACROS
-from tamis.engines.duckdb.translate import comparisons as spark_comparisons
-from tamis.engines.duckdb.translate import operators as spark_operators
+from tamis.engines.duckdb.translate import comparisons, operators
 from tamis.engines.duckdb.translate.calls import (
     DUCKDB_PREFIX,
     MACRO_PREFIX,
@@ -65,21 +53,21 @@ from tamis.expr.sql.dialect import SparkText
 ARGUMENT_PREFIX = "once"
 """The prefix of the names of arguments that a macro binds."""
 
-_MODULES = (spark_text, spark_time, spark_collections, spark_numbers)
+_MODULES = (text, datetimes, collections, numbers)
 """The modules of the function table, by the type of the values that their functions take."""
 
-MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
+MACROS: Macros = {**_PLAIN_MACROS, **operators.MACROS}
 for _module in _MODULES:
     MACROS |= _module.MACROS
-MACROS |= spark_comparisons.MACROS | reject_operands(MACROS)
+MACROS |= comparisons.MACROS | reject_operands(MACROS)
 
 
 def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:
     """Translate text in Spark's dialect to DuckDB's SQL; raise `EvaluationError` for what is not supported.
 
-    `of_query` says that users see the result of the text: structs keep the names of their fields. Where the columns
-    are not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged:
-    a guard around them would keep DuckDB from its best plans.
+    `of_query` says that users see the result of the text: structs keep the names of their fields. If the columns are
+    not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged: a
+    guard around them would keep DuckDB from its best plans.
     """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkToDuckdb)
     has_nested = has_nested or has_nested_values(tree)
@@ -147,18 +135,18 @@ class _OverloadNesting:
         """
         levels = _count_overload_levels(node)
         if not levels:
-            self._depths[id(node)] = self._depth_below(node)
+            self._depths[id(node)] = self._measure_depth_below(node)
             return node
         is_hoisted = is_in_nested_subquery(at)
         bound_first = [
             value
             for value in node.expressions
-            if self._depth(value) >= self.MAX_DEPTH
+            if self._measure_depth(value) >= self.MAX_DEPTH
             or has_aggregate_or_window(value)
             or (is_hoisted and not isinstance(value, exp.Literal))
         ]
         if not bound_first:
-            self._depths[id(node)] = levels + self._depth_below(node)
+            self._depths[id(node)] = levels + self._measure_depth_below(node)
             return node
         fields = []
         for index, value in enumerate(bound_first):
@@ -175,13 +163,13 @@ class _OverloadNesting:
         self._depths[id(found)] = levels
         return found
 
-    def _depth_below(self, node: exp.Expr) -> int:
-        return max((self._depth(child) for child in node.iter_expressions()), default=0)
+    def _measure_depth_below(self, node: exp.Expr) -> int:
+        return max((self._measure_depth(child) for child in node.iter_expressions()), default=0)
 
-    def _depth(self, node: exp.Expr) -> int:
+    def _measure_depth(self, node: exp.Expr) -> int:
         if id(node) not in self._depths:
             # A node that a rewrite created.
-            self._depths[id(node)] = _count_overload_levels(node) + self._depth_below(node)
+            self._depths[id(node)] = _count_overload_levels(node) + self._measure_depth_below(node)
         return self._depths[id(node)]
 
 
@@ -208,7 +196,7 @@ def write_macro_statements(query: str) -> list[str]:
     stack = _find_macro_names(query)
     while stack:
         name = stack.pop()
-        # A macro that is needed again moves to the end, behind all macros that use it.
+        # Move a macro behind every macro that calls it: the reversed list creates it first.
         needed.pop(name, None)
         needed[name] = None
         stack += _find_macro_names(" ".join(body for _, body in _list_overloads(name)))

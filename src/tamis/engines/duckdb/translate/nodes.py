@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.engines.duckdb.functions import regexps as spark_regexps
-from tamis.engines.duckdb.functions import text as spark_text
 from tamis.engines.duckdb.functions.datetime_casts import translate_datetime
 from tamis.engines.duckdb.functions.intervals import translate_interval
 from tamis.engines.duckdb.functions.items import build_subscript
 from tamis.engines.duckdb.functions.lambdas import let
 from tamis.engines.duckdb.functions.numbers import build_shift
-from tamis.engines.duckdb.translate import calls as spark_arguments
+from tamis.engines.duckdb.functions.regexps import build_rlike
+from tamis.engines.duckdb.functions.text import build_overlay, build_position, build_substring, build_trim
 from tamis.engines.duckdb.translate.calls import (
     MACRO_PREFIX,
     as_text,
@@ -21,6 +20,7 @@ from tamis.engines.duckdb.translate.calls import (
     call_duckdb,
     call_macro,
     has_aggregate_or_window,
+    is_text,
     make_unsupported_error,
     read_string_literal,
 )
@@ -48,13 +48,13 @@ def translate_node(node: exp.Expr) -> exp.Expr:
         case exp.Anonymous() if (plain := resolve_plain_operator(node)) is not None:
             return plain
         case exp.StrPosition():
-            return spark_text.build_position(node.this, node.args["substr"], node.args.get("position"))
+            return build_position(node.this, node.args["substr"], node.args.get("position"))
         case exp.Substring():
-            return spark_text.build_substring(node.this, node.args.get("start"), node.args.get("length"))
+            return build_substring(node.this, node.args.get("start"), node.args.get("length"))
         case exp.Trim():
-            return spark_text.build_trim(node)
+            return build_trim(node)
         case exp.Overlay():
-            return spark_text.build_overlay(node)
+            return build_overlay(node)
         case exp.In() if _has_struct(node.this, *node.expressions):
             node.set("expressions", [_strip_field_names(each) for each in node.expressions])
             node.set("this", _strip_field_names(node.this))
@@ -88,7 +88,7 @@ def translate_node(node: exp.Expr) -> exp.Expr:
         case exp.Window(this=exp.Avg(this=value) | exp.Filter(this=exp.Avg(this=value))):
             return _build_average(value, node, in_window=True)
         case exp.RegexpLike():
-            return spark_regexps.build_rlike(node.this, node.expression)
+            return build_rlike(node.this, node.expression)
         case exp.And() | exp.Or() if _may_fail(node.expression) and not _is_condition(node):
             # DuckDB computes both sides for all rows of a projection.
             decided = exp.false() if isinstance(node, exp.And) else exp.true()
@@ -124,7 +124,7 @@ _FALLIBLE_MACROS = frozenset(
     for name in ("item", "item_of", "element_at", "element_at_of", "divide", "mod", "div", "quotient", "remainder",
                  "whole_quotient", "quotient_once", "remainder_once", "whole_quotient_once")
 )  # fmt: skip
-"""Macros that fail for some values of the types that they take."""
+"""Macros that raise an error for some values of their parameter types."""
 
 
 def _may_fail(node: exp.Expr) -> bool:
@@ -146,7 +146,7 @@ def _is_struct_or_list(node: exp.Expr) -> bool:
 
 
 def _build_average(value: exp.Expr, average: exp.Expr, *, in_window: bool) -> exp.Expr:
-    """Round an average as Spark does. One of the values shows the type of what is averaged."""
+    """Round an average as Spark does. The macro reads the type of the argument from one value of the group."""
     given = value.expressions[0] if isinstance(value, exp.Distinct) else value
     one = given.copy() if in_window else call_duckdb("max", given.copy())
     return call_macro("mean", one, average.copy())
@@ -183,12 +183,12 @@ def _build_operand(node: exp.Expr, *, is_text: bool) -> exp.Expr:
         return node
     if not is_text:
         # The value may be a list: the types of columns are not known here.
-        return call_macro("piece", node)
+        return call_macro("concat_operand", node)
     return call_macro("plain_string" if isinstance(node, exp.Column) else "string", node)
 
 
 def _is_text_call(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and spark_arguments.is_text(node)
+    return isinstance(node, exp.Anonymous) and is_text(node)
 
 
 def _is_text(node: exp.Expr) -> bool:

@@ -185,7 +185,7 @@ MACROS: Macros = CASTS | {
     "add": _define_arithmetic("+"),
     "subtract": _define_arithmetic("-"),
     "multiply": _define_arithmetic("*"),
-    # `i` and `j` are the precisions of the operands where they are literals, whose types differ in DuckDB, else NULL.
+    # `i` and `j` are the precisions of operands that are literals, because their types differ in DuckDB; else NULL.
     "divide": [
         ((*parameters, "i", "j"), body) for parameters, body in _define_arithmetic("/", _QUOTIENT, _QUOTIENT)
     ],
@@ -392,7 +392,7 @@ def cast_operands(name: str, one: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, 
     if _is_float(one) != _is_float(other):
         one, other = (exp.cast(side, "double") if _is_float(side) else side for side in (one, other))
     if name in ("add", "subtract", "multiply"):
-        return _type_literal(name, one, other), _type_literal(name, other, one)
+        return _make_type_literal(name, one, other), _make_type_literal(name, other, one)
     return one, other
 
 
@@ -406,7 +406,7 @@ def _is_float(side: exp.Expr) -> bool:
 _FLOAT_CASTS = frozenset(f"spark_{name}" for name in ("float", "float_of", "try_float", "try_float_of"))
 
 
-def _type_literal(name: str, side: exp.Expr, other: exp.Expr) -> exp.Expr:
+def _make_type_literal(name: str, side: exp.Expr, other: exp.Expr) -> exp.Expr:
     """Cast a literal to the type that it has in Spark, because DuckDB would use the type of the other operand."""
     number = _strip_sign(side)
     if number is None or next(other.find_all(exp.Column, exp.Anonymous, exp.Query), None) is None:

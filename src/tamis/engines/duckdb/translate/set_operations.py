@@ -9,7 +9,8 @@ convert it, and sides without a common type are refused.
     SELECT CAST(`c1` AS bigint) AS `x` FROM (SELECT 9 AS x) AS `side`(`c1`) UNION ALL
     SELECT CAST(`c1` AS bigint) AS `x` FROM (SELECT '10') AS `side`(`c1`)
 
-A recursive query has the types of its first part: the rows of the second part are cast to those, or it is refused.
+A recursive query has the types of its first part: the rows of the second part are cast to these types, or the query is
+refused.
 """
 
 from __future__ import annotations
@@ -108,16 +109,16 @@ class _TypeCaster:
     def _describe_sides(self, sides: Sequence[exp.Expr]) -> None:
         """Describe sides: in one query if the width of each is known and all see the same common table expressions."""
         widths = [_count_columns(side) for side in sides]
-        scopes = {tuple(map(id, _visible_commons(side))) for side in sides}
+        scopes = {tuple(map(id, _find_visible_commons(side))) for side in sides}
         total = sum(width for width in widths if width is not None)
         if len(sides) > 1 and None not in widths and len(scopes) == 1:
-            together = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_subquery(sides[0], "side 1")))
+            together = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_make_subquery(sides[0], "side 1")))
             joins = [
-                exp.Join(this=_subquery(side, f"side {number}"), kind="CROSS")
+                exp.Join(this=_make_subquery(side, f"side {number}"), kind="CROSS")
                 for number, side in enumerate(sides[1:], 2)
             ]
             together.set("joins", joins)
-            found = self._describe_query(together, _visible_commons(sides[0]))
+            found = self._describe_query(together, _find_visible_commons(sides[0]))
             if found is not None and len(found.names) == total:
                 first = 0
                 for side, width in zip(sides, widths, strict=True):
@@ -127,9 +128,9 @@ class _TypeCaster:
                     first = last
                 return
         for side in sides:
-            found = self._describe_query(side, _visible_commons(side))
+            found = self._describe_query(side, _find_visible_commons(side))
             # Conditions may refer to the outer query, and do not affect types.
-            self._known[id(side)] = found or self._describe_query(_drop_conditions(side), _visible_commons(side))
+            self._known[id(side)] = found or self._describe_query(_drop_conditions(side), _find_visible_commons(side))
 
     def _describe_query(self, query: exp.Expr, commons: Sequence[exp.CTE]) -> _Columns | None:
         text = query.sql(SparkText, normalize_functions=False)
@@ -191,7 +192,7 @@ class _TypeCaster:
                 value = exp.Cast(this=value, to=exp.DataType.build(type_name(wanted), dialect=SparkText))
             outputs.append(exp.alias_(value, name, quoted=True))
         side = operation.args[key]
-        source = _subquery(side, "side", inner)
+        source = _make_subquery(side, "side", inner)
         operation.set(key, exp.Select(expressions=outputs, from_=exp.From(this=source)))
 
     def _cast_values(self, values: exp.Values) -> None:
@@ -327,7 +328,7 @@ def _count_columns(side: exp.Expr) -> int | None:
     return None if has_star or side.args.get("with_") else len(side.expressions)
 
 
-def _subquery(side: exp.Expr, alias: str, columns: Sequence[str] = ()) -> exp.Subquery:
+def _make_subquery(side: exp.Expr, alias: str, columns: Sequence[str] = ()) -> exp.Subquery:
     names = [exp.to_identifier(each, quoted=True) for each in columns]
     table = exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=names)
     return exp.Subquery(this=side.copy() if not columns else side, alias=table)
@@ -347,7 +348,7 @@ def _is_recursive(common: exp.CTE) -> bool:
     )
 
 
-def _visible_commons(side: exp.Expr) -> list[exp.CTE]:
+def _find_visible_commons(side: exp.Expr) -> list[exp.CTE]:
     """Return the common table expressions that a side may refer to, those of the outermost query first.
 
     A recursive one is reduced to its first part, which has the same columns.

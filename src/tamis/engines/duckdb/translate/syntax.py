@@ -10,8 +10,7 @@ from sqlglot import exp
 
 from tamis.engines.duckdb.translate.calls import make_unsupported_error
 from tamis.engines.duckdb.translate.generators import GENERATORS, unnest_generators
-from tamis.expr.sql.dialect import MAX_LEVELS as LEVELS_OF_ALIAS
-from tamis.expr.sql.dialect import SparkCalls, SparkText
+from tamis.expr.sql.dialect import MAX_LEVELS_OPTION, SparkCalls, SparkText
 from tamis.query.sql.common_tables import find_references_to, split_recursive_query
 
 # --- Translation of aggregate functions that differ between Spark and DuckDB ------------------------------------------
@@ -180,7 +179,7 @@ def _normalise_keys(group: exp.Group) -> None:
 
 
 def _drop_empty_groups(group: exp.Group) -> None:
-    """Add a HAVING so that no rows give no groups. In Spark even the set () gives none, unless it is the only set."""
+    """Add a HAVING so that no rows give no groups. In Spark even the set () gives no row, unless it is the only set."""
     sets = [each for part in group.expressions if isinstance(part, exp.GroupingSets) for each in part.expressions]
     is_empty = [isinstance(each, exp.Tuple) and not each.expressions for each in sets]
     select = group.parent
@@ -261,10 +260,10 @@ def limit_recursion(clause: exp.With) -> None:
 def _count_levels(common: exp.CTE, name: str) -> list[exp.Expr]:
     first, rest = (part.unnest() for part in split_recursive_query(common))
     inner = exp.to_identifier(f"{common.alias}, counted", quoted=True)
-    given = common.args["alias"].args.get(LEVELS_OF_ALIAS)
+    given = common.args["alias"].args.get(MAX_LEVELS_OPTION)
     _add_counts(rest, name, _CountedQuery(inner, MAX_LEVELS if given is None else int(given.name)))
     columns = [each.copy() for each in common.args["alias"].columns]
-    hidden = _hidden_columns()
+    hidden = _make_hidden_columns()
     # The first rows may be a set operation or VALUES.
     source = exp.Subquery(this=first, alias=exp.TableAlias(this=exp.to_identifier("first rows", quoted=True)))
     around = exp.Select(
@@ -283,7 +282,7 @@ def _count_levels(common: exp.CTE, name: str) -> list[exp.Expr]:
     body = exp.Union(this=around, expression=rest, distinct=False)
     alias = exp.TableAlias(this=inner.copy(), columns=[*columns, *hidden] if columns else [])
     shown = exp.Select(
-        expressions=[exp.Star(except_=_hidden_columns())], from_=exp.From(this=exp.Table(this=inner.copy()))
+        expressions=[exp.Star(except_=_make_hidden_columns())], from_=exp.From(this=exp.Table(this=inner.copy()))
     )
     return [exp.CTE(this=body, alias=alias), exp.CTE(this=shown, alias=exp.TableAlias(this=common.args["alias"].this))]
 
@@ -296,7 +295,7 @@ class _CountedQuery:
     most_levels: int
 
 
-def _hidden_columns() -> list[exp.Identifier]:
+def _make_hidden_columns() -> list[exp.Identifier]:
     return [exp.to_identifier(each, quoted=True) for each in (_LEVEL, _TOTAL)]
 
 
@@ -332,14 +331,14 @@ def _add_counts_to_select(select: exp.Select, name: str, inner: _CountedQuery) -
             table.set("alias", exp.TableAlias(this=table.this.copy()))
         table.set("this", inner.name.copy())
         if table.args["alias"].columns:
-            table.args["alias"].set("columns", [*table.args["alias"].columns, *_hidden_columns()])
+            table.args["alias"].set("columns", [*table.args["alias"].columns, *_make_hidden_columns()])
     for number, source in enumerate(below):
         _add_counts(source.this.unnest(), name, inner)
         alias = source.args.get("alias")
         if alias is None:
             source.set("alias", exp.TableAlias(this=exp.to_identifier(f"rows of level {number}", quoted=True)))
         elif alias.columns:
-            alias.set("columns", [*alias.columns, *_hidden_columns()])
+            alias.set("columns", [*alias.columns, *_make_hidden_columns()])
     carriers = [each.alias for each in (*own, *below)]
     _hide_counts(select, {each.casefold() for each in carriers})
     level, total = (
@@ -373,7 +372,7 @@ def _hide_counts(select: exp.Select, carriers: set[str]) -> None:
     for each in select.expressions:
         star = each.this if isinstance(each, exp.Column) else each
         if isinstance(star, exp.Star) and (star is each or each.table.casefold() in carriers):
-            star.set("except_", [*(star.args.get("except_") or ()), *_hidden_columns()])
+            star.set("except_", [*(star.args.get("except_") or ()), *_make_hidden_columns()])
 
 
 def _make_row_count() -> exp.Expr:

@@ -1,5 +1,8 @@
 """Checkpoints: classic, multi-part and V2 with sidecars.
 
-`checkpoints` finds the parts of one and its protocol and metadata, `checkpoint_rows` reads file actions from a part,
-`row_group_skipping` skips row groups of a part by their own statistics.
+Reading order:
+
+- `checkpoints`         the parts of a checkpoint, its protocol and its metadata
+- `checkpoint_rows`     file actions from a part
+- `row_group_skipping`  row groups of a part, skipped by their own statistics
 """

@@ -49,9 +49,9 @@ def read_checkpoint_part(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the files that a Parquet part of a checkpoint, or a sidecar, adds.
 
-    The requested columns come in the order of `ADD`, followed by the parsed ones, which are left out where the part
-    does not have them. `touched` holds the keys of files that newer commits add or remove: see
-    `tamis.formats.delta.log.replay`. Where `size` is not given, it is looked up.
+    The requested columns come in the order of `ADD`, followed by the parsed ones, if the part has them. `touched` holds
+    the keys of files that newer commits add or remove: see `tamis.formats.delta.log.replay`. If `size` is not given, it
+    is looked up.
     """
     if size is None:
         found = find_file(storage, path)

@@ -64,7 +64,7 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
     for file in files:
         check_columns(file.footer.schema.arrow, file.location)
     own = tuple(file.file for file in files if file.may_have_adds)
-    found = [file.small_actions() for file in files]
+    found = [file.get_small_actions() for file in files]
     sidecars, note = find_sidecars(storage, [row for actions in found for row in actions["sidecar"]], checkpoint)
     protocol, metadata = (_get_only(name, found, files[0].location) for name in ("protocol", "metaData"))
     return OpenedCheckpoint(checkpoint, protocol, metadata, (*own, *sidecars), None, note)
@@ -97,7 +97,7 @@ class _OpenedFile:
         groups = range(self.footer.metadata.num_row_groups)
         return any(not is_all_null(self.footer, group, ("add", "path")) for group in groups)
 
-    def small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
+    def get_small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
         """Return the `protocol`, `metaData` and `sidecar` actions by name, as in JSON; cached with the footer."""
         return self.footer.get_cached("small actions", self._read_small_actions)
 

@@ -3,9 +3,9 @@
 Some checkpoints also have typed partition values and statistics of files (`partitionValues_parsed`, `stats_parsed`),
 and Parquet has min/max bounds of these columns for each row group. They are reliable only for:
 
-- Partition values that are integers, dates or strings, where every file of the row group has one that is not NULL. Not
-  timestamps, which the checkpoint's writer may have parsed in another zone.
-- Statistics of integers and dates, where every file of the row group has them. Those of other types are rounded,
+- Partition values that are integers, dates or strings, where every file of the row group has one that is not NULL.
+  Timestamps are not reliable, because the checkpoint's writer may have parsed them in another time zone.
+- Statistics of integers and dates, where every file of the row group has them. Statistics of other types are rounded,
   truncated, or ignore NaN.
 """
 
@@ -56,7 +56,7 @@ class RowGroupSkipper:
             self.skipped.add(row_group)
         return bool(self._keeps[row_group])
 
-    def skipped_by_conjunct(self) -> list[tuple[str, set[int]]]:
+    def list_skipped_by_conjunct(self) -> list[tuple[str, set[int]]]:
         """Return the text of each conjunct with the skipped row groups that are attributed to it."""
         return [
             (conjunct.text, self.skipped & set(np.flatnonzero(groups).tolist()))
@@ -84,11 +84,11 @@ class RowGroupSkipper:
             if column.path[0] in self._metadata.partition_columns:
                 path = (*_PARTITIONS, *physical)
                 is_safe = is_text(column.type) or _is_integer_or_date(column.type)
-                if self._by_partitions and is_safe and _all_files_have(footer, path):
+                if self._by_partitions and is_safe and _have_all_files(footer, path):
                     found |= _read_bounds(footer, column, path, ("lower", "upper"))
             elif self._by_statistics and _is_integer_or_date(column.type):
                 for path, kind in (((*_MIN_VALUES, *physical), "lower"), ((*_MAX_VALUES, *physical), "upper")):
-                    if _all_files_have(footer, path):
+                    if _have_all_files(footer, path):
                         found |= _read_bounds(footer, column, path, (kind,))
         return found
 
@@ -105,7 +105,7 @@ def _read_bounds(footer: Footer, column: Column, path: FieldPath, kinds: Iterabl
     return {name: units.column(name) for name in names if name in units.schema.names and name != ROW_COUNT.name}
 
 
-def _all_files_have(footer: Footer, path: FieldPath) -> bool:
+def _have_all_files(footer: Footer, path: FieldPath) -> bool:
     """Whether a column is NULL only in rows without an `add` action."""
     nulls, others = _read_null_counts(footer, path), _read_null_counts(footer, ("add", "path"))
     return nulls is not None and others is not None and None not in nulls and nulls == others

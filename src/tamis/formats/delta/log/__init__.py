@@ -1,5 +1,10 @@
 """The Delta log.
 
-`log_segment` lists it and chooses the files that make up a version, `commits` parses JSON lines, `actions` turns add
-and remove actions into columns, `replay` keeps the newest action of each file, `commit_timestamps` answers time travel.
+Reading order:
+
+- `log_segment`        the files of the log, and those that make up a version
+- `commits`            JSON lines
+- `actions`            add and remove actions as columns
+- `replay`             action reconciliation: the newest action of each file
+- `commit_timestamps`  time travel
 """

@@ -2,8 +2,8 @@
 
 One row is one action. All lines go through pyarrow's JSON reader at once, with a schema that holds only the fields that
 are needed and that occur in the bytes. pyarrow rejects a number where the schema has a string, and a string where it
-has a number, but some writers mix them: the files on which pyarrow fails are parsed by Python, line by line, which is
-slow and rare.
+has a number, but some writers mix them: Python parses the files on which pyarrow fails, line by line. This is slow and
+rare.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ BYTES_PER_SLICE = 32 * BLOCK
 def decode_file_actions(lines: ActionLines, partition_names: Sequence[str]) -> pa.Table:
     """Return one row for each line that adds or removes a file, in order, with the columns of `FILE_ACTIONS`.
 
-    `get_physical_partition_names` are the physical names of the partition columns, the keys of `partitionValues` in the
-    log. Other keys are not read.
+    `partition_names` are the physical names of the partition columns, the keys of `partitionValues` in the log. Other
+    keys are not read.
     """
     schema = _build_log_schema(lines.mentioned, partition_names)
     batches = [
@@ -136,7 +136,7 @@ def _get_offsets(lines: pa.LargeStringArray) -> npt.NDArray[np.int64]:
 
 
 def _decode_fast(lines: pa.LargeStringArray, schema: pa.Schema) -> pa.Table | None:
-    """Return the lines as a table; None where pyarrow cannot parse them, or finds another number of objects."""
+    """Return the lines as a table; None if pyarrow cannot parse them, or finds another number of objects."""
     offsets = _get_offsets(lines)
     source = pa.BufferReader(lines.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0]))
     longest = int(np.diff(offsets).max())

@@ -1,8 +1,8 @@
 """Timestamps of versions, and the version at a timestamp.
 
-Where a table has in-commit timestamps, the timestamp of a commit is its `inCommitTimestamp`, from the version on at
-which they were enabled. The timestamp of any other commit is the modification time of its file. Clocks differ and files
-are copied, so modification times may go backwards: each counts as at least a millisecond later than the one before it.
+If a table has in-commit timestamps, the timestamp of a commit is its `inCommitTimestamp`, from the version that enabled
+them on. The timestamp of any other commit is the modification time of its file. Clocks differ and files are copied, so
+modification times may go backwards: each counts as at least a millisecond later than the one before it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 
 COMMIT_INFO_BYTES = 64 * 1024
-"""The number of bytes at the start, or the end, of a large commit in which `commitInfo` is searched first."""
+"""`commitInfo` is searched first in this many bytes at the start and at the end of a large commit."""
 
 
 def timestamp_from_milliseconds(milliseconds: int) -> datetime:
@@ -40,7 +40,7 @@ def timestamp_from_milliseconds(milliseconds: int) -> datetime:
 
 
 def find_in_commit_timestamp_version(configuration: Mapping[str, str]) -> int | None:
-    """Return the first version with in-commit timestamps; None where they are not enabled."""
+    """Return the first version with in-commit timestamps; None if they are not enabled."""
     if str(configuration.get("delta.enableInCommitTimestamps", "false")).lower() != "true":
         return None
     text = configuration.get("delta.inCommitTimestampEnablementVersion", "0")
@@ -57,8 +57,7 @@ def compute_modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
             f"the file system of '{listing.storage.uri}' has no modification times: open the table by version"
         )
     written = pc.divide(listing.modified_ns, 1_000_000).to_numpy()
-    # Each time is at least one more than the one before. So it is the maximum, over all earlier ones, of that time plus
-    # one for each step since.
+    # Each time is at least one more than the previous one: adjusted[i] = max over j <= i of (written[j] + i - j).
     steps = np.arange(len(written))
     return np.maximum.accumulate(written - steps) + steps
 
@@ -82,12 +81,12 @@ def find_version_at(listing: LogListing, configuration: Mapping[str, str], milli
     found = int(np.searchsorted(times, milliseconds, side="right"))
     if found:
         return int(versions[found - 1])
-    raise _too_early(listing, milliseconds, int(times[0]) if split else None)
+    raise _make_too_early_error(listing, milliseconds, int(times[0]) if split else None)
 
 
 def _is_after_latest(listing: LogListing, milliseconds: int) -> bool:
-    """Whether a timestamp is after the newest version, where that has no commit any more but a checkpoint, which is not
-    older than the commit."""
+    """Return whether a timestamp is after the newest version, if only the checkpoint of that version is left. The
+    checkpoint is never older than the commit."""
     if len(listing.versions) and listing.versions[-1] == listing.latest:
         return False
     files = [file for each in listing.checkpoints if each.version == listing.latest for file in each.files]
@@ -101,7 +100,7 @@ def _get_commit(listing: LogListing, position: int) -> LogFile:
     return found
 
 
-def _too_early(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
+def _make_too_early_error(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
     timestamp = format_milliseconds(milliseconds)
     if not len(listing.versions):
         return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: its log has no commits any more")
@@ -112,7 +111,7 @@ def _too_early(listing: LogListing, milliseconds: int, first_time: int | None) -
 
 
 def find_timestamp(listing: LogListing, configuration: Mapping[str, str], version: int) -> int | None:
-    """Return the timestamp of a version in milliseconds; None where its commit no longer exists."""
+    """Return the timestamp of a version in milliseconds; None if its commit no longer exists."""
     commit = listing.get_commit(version)
     if commit is None:
         return None
@@ -135,7 +134,7 @@ def read_in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
 
 
 def parse_in_commit_timestamp(info: Mapping[str, Any]) -> int | None:
-    """Return the in-commit timestamp of a `commitInfo` in milliseconds; None where it is absent or not a number."""
+    """Return the in-commit timestamp of a `commitInfo` in milliseconds; None if it is absent or not a number."""
     found = info.get("inCommitTimestamp")
     try:
         number = None if found is None or isinstance(found, bool) else int(found)

@@ -315,10 +315,10 @@ def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
 
 
 def _split(content: memoryview) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return the lines that are not blank, where each ends, and whether it is odd: it does not start with `{` and end
-    with `}`.
+    """Return the lines that are not blank, their ends, and whether a line is odd: it does not start with `{` or does
+    not end with `}`.
 
-    No JSON value continues from a `}` at the end of a line to a `{` at the start of the next. So where no line is odd,
+    No JSON value continues from a `}` at the end of a line to a `{` at the start of the next. So if no line is odd,
     each line is one object, or the file is damaged.
     """
     data = np.frombuffer(content, np.uint8)

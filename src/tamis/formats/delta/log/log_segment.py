@@ -9,8 +9,8 @@
 | `<version>.checkpoint.<uuid>.{json,parquet}`  | a V2 checkpoint, most of it in files of `_sidecars`              |
 
 A version consists of the newest checkpoint that is not newer than it, and of all commits after that checkpoint. The log
-is always listed whole, since no pyarrow file system can list from a name onwards. So `_last_checkpoint`, which says
-where a listing could start, is never read, and it does no harm if it is stale or damaged.
+is always listed whole, since no pyarrow file system can list from a name onwards. So `_last_checkpoint`, a hint where a
+listing could start, is never read. It may be stale or damaged.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class LogListing:
 
     @property
     def oldest(self) -> int | None:
-        """The oldest version that can be loaded, judged by file names."""
+        """The oldest version that can be loaded, according to the names of log files."""
         starts = [checkpoint.version for checkpoint in self.checkpoints]
         if len(self.versions) and self.versions[0] == 0:
             starts.append(0)
@@ -251,9 +251,8 @@ def _to_checkpoints(rows: Sequence[dict[str, object]]) -> tuple[Checkpoint, ...]
 
 
 def find_candidate_segments(listing: LogListing, version: int | None = None) -> Iterator[LogSegment]:
-    """Yield the log segments that make up a version, the one with the newest checkpoint first: at least one, or raise.
-
-    The others are for the case that a checkpoint is damaged: an older one and more commits hold the same actions.
+    """Yield the log segments that make up a version, the one with the newest checkpoint first; raise if there is none.
+    The others are used if a checkpoint is damaged: an older checkpoint and more commits hold the same actions.
     """
     wanted = _check_version(listing, version)
     usable = [checkpoint for checkpoint in reversed(listing.checkpoints) if checkpoint.version <= wanted]
@@ -270,7 +269,7 @@ def find_candidate_segments(listing: LogListing, version: int | None = None) -> 
     if not is_any:
         assert problem is not None
         if version is not None and not usable and listing.oldest is not None and version < listing.oldest:
-            raise _version_not_found(listing, version) from problem
+            raise _make_version_error(listing, version) from problem
         raise problem
 
 
@@ -285,11 +284,11 @@ def _check_version(listing: LogListing, version: int | None) -> int:
     # A missing version between existing ones is a gap in the log, which is another error.
     oldest = listing.oldest
     if not exists and (oldest is None or not oldest < version < listing.latest):
-        raise _version_not_found(listing, version)
+        raise _make_version_error(listing, version)
     return version
 
 
-def _version_not_found(listing: LogListing, version: int) -> VersionNotFound:
+def _make_version_error(listing: LogListing, version: int) -> VersionNotFound:
     oldest = listing.oldest
     known = f"versions {oldest} to {listing.latest} exist" if oldest is not None else "no version is complete"
     return VersionNotFound(f"no version {version} of '{listing.storage.uri}': {known}")
@@ -313,7 +312,7 @@ def find_deltas(listing: LogListing, version: int, wanted: int) -> tuple[LogFile
     deltas: list[LogFile] = []
     while version < wanted:
         if version + 1 not in following:
-            raise _missing_commit(listing, _find_first_missing(starting, version), wanted)
+            raise _make_missing_commit_error(listing, _find_first_missing(starting, version), wanted)
         file = following[version + 1][1]
         if file.size == 0:
             raise CorruptFile(
@@ -334,7 +333,7 @@ def _find_first_missing(starting: Mapping[int, Sequence[LogFile]], version: int)
     return version + 1
 
 
-def _missing_commit(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
+def _make_missing_commit_error(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
     if missing == 0:
         return CorruptFile(
             f"delta log: version {wanted} needs a complete checkpoint or commit 0, and '{listing.location}' has "

@@ -41,7 +41,7 @@ class FileChanges:
     def none() -> FileChanges:
         return FileChanges(ADD.empty_table(), pa.chunked_array([], pa.binary()), pa.array([], pa.binary()))
 
-    def then(self, newer: FileChanges) -> FileChanges:
+    def merge_newer(self, newer: FileChanges) -> FileChanges:
         """Return these changes followed by newer ones."""
         if not len(newer.touched):
             return self
@@ -189,7 +189,7 @@ def get_bytes(texts: pa.BinaryArray) -> npt.NDArray[np.uint8]:
 
 
 def _decode(texts: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Percent-decode all strings as one array of bytes, in which each escape leaves one byte of three."""
+    """Percent-decode all strings as one array of bytes: each escape of three bytes becomes one byte."""
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     starts = _find_escapes(data, offsets - offsets[0])

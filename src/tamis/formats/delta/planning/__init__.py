@@ -1,7 +1,12 @@
 """The files of a snapshot that a scan needs.
 
-`file_request` says what a scan asks, `log_fragments` where file actions come from, `file_batches` decodes them,
-`partition_values` types their partition values, `prune_files` prunes by partition values and statistics,
-`checkpoint_job` does that for checkpoint parts in executors, and `file_rows` reads all files with their statistics
-there.
+Reading order:
+
+- `file_request`      the request of a scan, and how it is answered
+- `log_fragments`     the parts of the log that hold file actions
+- `file_batches`      file actions, decoded and cached
+- `partition_values`  typed partition values
+- `prune_files`       pruning by partition values and statistics
+- `checkpoint_job`    the same for checkpoint parts, in executors
+- `file_rows`         all files with their statistics, read in executors
 """

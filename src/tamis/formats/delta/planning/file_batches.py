@@ -51,7 +51,7 @@ class DecodedStatistics:
     arrays: Mapping[str, pa.Array]
 
     def select(self, wanted: Rows) -> dict[str, pa.Array] | None:
-        """Return the statistics of the wanted files; None where those of some files are not decoded."""
+        """Return the statistics of the wanted files; None if those of some files are not decoded."""
         if self.rows is None:
             if all(len(array) == len(wanted) for array in self.arrays.values()):
                 return dict(self.arrays)
@@ -100,7 +100,7 @@ class FileBatch:
     def rows(self) -> int:
         return int(self.files.num_rows)
 
-    def live(self, part: FilePart) -> Bits:
+    def find_live(self, part: FilePart) -> Bits:
         """Return a mask of the files that are live in the version of `part`.
 
         `part` has the same source as this batch, but may have other newer commits.
@@ -129,7 +129,7 @@ class FileBatch:
         values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
         return pa.record_batch(get_partition_strings(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
 
-    def statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
+    def read_statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
         """Return the row counts of some files, and their statistics of `columns`."""
         found: dict[str, pa.Array] = {}
         if not len(wanted):
@@ -282,7 +282,7 @@ def _make_key(part: FilePart, metadata: TableMetadata) -> Hashable:
 
 
 def get_cached_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:
-    """Return the cached batches of a part; None where it is not cached."""
+    """Return the cached batches of a part; None if it is not cached."""
     try:
         found: list[FileBatch] = FILE_BATCH_CACHE.get(_make_key(part, metadata))
     except KeyError:

@@ -93,7 +93,7 @@ def _read_files(part: FilePart, metadata: TableMetadata, columns: Sequence[Colum
 
 def _to_files(batch: FileBatch, log: LogColumns, columns: Sequence[Column]) -> FilesWithStatistics:
     rows = np.arange(batch.rows)
-    statistics = batch.statistics(columns, rows, log)
+    statistics = batch.read_statistics(columns, rows, log)
     row_counts = statistics[ROW_COUNT.name]
     chosen = batch.select_files(rows, row_counts)
     files = {name: chosen[name].combine_chunks() for name in ("path", "size", "deletion_vector", "num_records")}

@@ -8,7 +8,7 @@ A string that is invalid for the type of its column (a date of the year 99999999
 column unreadable: queries that do not need it are answered.
 
 Checkpoints may also have typed values, but as their writer parsed the strings: a timestamp without a zone was parsed in
-the zone of that machine. So the strings take precedence wherever they exist.
+the zone of that machine. So strings take precedence if both exist.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class PartPruner:
         return PrunedFiles.concatenate(found)
 
     def _make_skipper(self) -> RowGroupSkipper | None:
-        """Return the skipper for row groups of a checkpoint; None where the filter cannot skip any."""
+        """Return the skipper for row groups of a checkpoint; None if the filter cannot skip any."""
         request = self._request
         conjuncts = request.partition_conjuncts or request.predicate.conjuncts
         if not conjuncts or not (request.by_partitions or request.by_statistics):
@@ -149,7 +149,9 @@ class PartPruner:
     def _count_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> PrunedFiles:
         """Return the counts of the files in skipped row groups; none of these files remains."""
         columns = ("path", "size", "deletion_vector") if part.touched is not None else ("size",)
-        by_conjunct = [(text, _sum_row_groups(part, columns, groups)) for text, groups in skipper.skipped_by_conjunct()]
+        by_conjunct = [
+            (text, _sum_row_groups(part, columns, groups)) for text, groups in skipper.list_skipped_by_conjunct()
+        ]
         total = sum((sizes for _, sizes in by_conjunct), Sizes())
         outcomes = tuple(ConjunctOutcome(text, sizes.files, None) for text, sizes in by_conjunct)
         nothing = self.make_empty()
@@ -178,7 +180,7 @@ class PartPruner:
         starts = np.cumsum([0, *(batch.rows for _, batch, _ in units)])
         sizes = pa.concat_arrays([batch.files.column("size") for _, batch, _ in units])
         partitions = pa.concat_tables([batch.partitions for _, batch, _ in units])
-        keep = np.concatenate([batch.live(part) for part, batch, _ in units])
+        keep = np.concatenate([batch.find_live(part) for part, batch, _ in units])
         total = _sum_sizes(sizes, keep)
         wrong = _collect_wrong_values(units)
         unreadable = self._find_unreadable(wrong, keep)
@@ -261,7 +263,7 @@ class PartPruner:
         def decode(part: list[tuple[Unit, npt.NDArray[np.int64], int]]) -> list[dict[str, pa.Array]]:
             found = []
             for (_, batch, log), rows, start in part:
-                found.append(batch.statistics(columns, rows - start, log))
+                found.append(batch.read_statistics(columns, rows - start, log))
                 # JSON statistics are most of the memory in use.
                 log.done()
             log.close()

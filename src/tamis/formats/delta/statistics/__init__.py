@@ -1,2 +1,7 @@
-"""Statistics of Delta files as metadata for data skipping: `file_statistics` lays them out, `statistics_json` parses
-JSON."""
+"""Statistics of Delta files as metadata for data skipping.
+
+Reading order:
+
+- `file_statistics`  statistics in the layout of `skipping.metadata`
+- `statistics_json`  the parser of statistics in JSON
+"""

@@ -7,8 +7,8 @@ Commits have them as JSON, checkpoints as JSON, as structs, or both, under physi
 Each statistic may be missing, and then only that one is unknown: a file without bounds of one column is still pruned by
 the bounds of another. Statistics do not cover NaN, so the NaN count is unknown, unless a column has only NULLs.
 
-`tightBounds` is false where rows were deleted later: bounds still hold but are not exact, and a null count holds only
-if it is zero or equals the row count.
+`tightBounds` is false if rows were deleted later: bounds still hold but are not exact, and a null count holds only if
+it is zero or equals the row count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.datetime_text import parse_dates, parse_timestamps
 from tamis.expr.nodes import Column
-from tamis.expr.patterns import successor_of_prefix
+from tamis.expr.patterns import find_successor_of_prefix
 from tamis.formats.delta.schema import DeltaField, TableMetadata
 from tamis.formats.delta.statistics.statistics_json import (
     MAX_VALUES,
@@ -300,7 +300,7 @@ def _make_inexact(lower: pa.Array, upper: pa.Array) -> FileBounds:
 
 
 def _drop_inverted(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Replace both bounds by null where the minimum is above the maximum: one of them is wrong, it is unknown which."""
+    """Replace both bounds by null where the minimum is above the maximum: nothing says which of them is wrong."""
     is_wrong = pc.fill_null(pc.greater(low, high), False)
     if not pc.any(is_wrong, min_count=0).as_py():
         return low, high
@@ -424,8 +424,8 @@ def _make_power_of_ten(digits: int, data_type: pa.DataType) -> pa.Scalar:
 
 def _widen_floats(low: pa.Array, high: pa.Array, *, may_be_single: bool) -> FileBounds:
     low, high = (_null_where(each, pc.is_nan(each)) for each in (low, high))
-    # In Spark NaN is the largest value: where it is the minimum, there is no other value. Where another writer treats
-    # NaN as the smallest, its maximum is not reliable either.
+    # In Spark NaN is the largest value: if it is the minimum, there is no other value. If another writer treats NaN as
+    # the smallest value, its maximum is not reliable either.
     low, high = _drop_inverted(low, _null_where(high, low.is_null()))
     if may_be_single:
         # The float 0.1 is written like the double 0.1, and is slightly larger.
@@ -487,6 +487,6 @@ def _compute_successors(prefixes: pa.StringArray) -> pa.StringArray:
     dictionary-encoded first.
     """
     last = pc.dictionary_encode(pc.utf8_slice_codeunits(prefixes, -1))
-    following = pa.array([successor_of_prefix(each) for each in last.dictionary.to_pylist()], types.STRING)
+    following = pa.array([find_successor_of_prefix(each) for each in last.dictionary.to_pylist()], types.STRING)
     head = pc.utf8_slice_codeunits(prefixes, 0, -1)
     return pc.binary_join_element_wise(head, following.take(last.indices), "")

@@ -1,11 +1,10 @@
 """File statistics in JSON: whole columns of strings, parsed to structs like those in checkpoints.
 
 The values buffer of a string column, JSON objects back to back, goes to Arrow's JSON reader without a copy, with a
-schema of the wanted columns only; other fields are skipped. It goes in blocks that end where a string ends, so that the
-reader need not search for line ends, which would be a fifth of its work. Strings that the reader rejects are retried in
-halves, and the last few are parsed one by one: an invalid string loses only the statistics of its own file. Before all
-that, where there are many strings, those with the same layout are read without a parser, in half of the time: see
-`tamis.formats.delta.statistics.statistics_json`.
+schema of the wanted columns only; other fields are skipped. Blocks end at string boundaries, so the reader does not
+search for line ends (a fifth of the time). Strings that the reader rejects are retried in halves, and the last few are
+parsed one by one: an invalid string loses only the statistics of its own file. If there are many strings, those with
+the same layout are first read without a parser, in half of the time (`read_same_layout`).
 
 | column                   | read as                       | because                                                   |
 |--------------------------|-------------------------------|-----------------------------------------------------------|
@@ -155,7 +154,7 @@ def _read_all(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArray
 
 
 def _read_with_arrow(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArray | None:
-    """Parse strings that are one JSON object each; None where one of them is not."""
+    """Parse strings that are one JSON object each; None if one of them is not."""
     objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
     if not pc.all(objects, min_count=0).as_py():
         # Several objects in one string and none in another would shift the rows between them.
@@ -224,7 +223,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _convert(value: Any, data_type: pa.DataType, statistic: str) -> Any:
-    """Convert a JSON value to a type; None where it is not valid."""
+    """Convert a JSON value to a type; None if it is not valid."""
     if not pa.types.is_struct(data_type):
         return _CONVERTERS[data_type.id](value, data_type, statistic)
     if not isinstance(value, dict):
@@ -268,7 +267,7 @@ def _to_decimal(value: Any, data_type: pa.DataType, statistic: str) -> Decimal |
 
 
 def _parse_number(value: Any) -> Decimal | None:
-    """Return a number, given as a number or a string; None where it is out of the range of any column."""
+    """Return a number, given as a number or a string; None if it is out of the range of any column."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         return None
     try:
@@ -346,7 +345,7 @@ class _Member:
 def read_same_layout(texts: pa.StringArray, schema: pa.Schema) -> tuple[pa.StructArray, Bits] | None:
     """Return the values of a schema in the strings with the layout of the first, and a mask of those strings.
 
-    No string may be null. A leaf is an integer, a float, a decimal, a boolean or a string. The result is None where no
+    No string may be null. A leaf is an integer, a float, a decimal, a boolean or a string. The result is None if no
     string can be read.
     """
     members = _split_members(texts[0].as_buffer().to_pybytes()) if len(texts) else None
@@ -574,7 +573,8 @@ class _SameLayout:
             return found
         if len(self._bytes) < len(expected):
             return ~found
-        # A value too short for the expected bytes is never kept, whatever is compared instead.
+        # Strings that are too short for the expected bytes compare other bytes here; the length check drops them
+        # anyway.
         start = np.minimum(start, len(self._bytes) - len(expected))
         width = next(width for width in (8, 4, 2, 1) if width <= len(expected))
         windows = np.ndarray((len(self._bytes) - width + 1,), f"<u{width}", self._buffer, strides=(1,))

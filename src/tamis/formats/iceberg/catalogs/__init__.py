@@ -1,1 +1,7 @@
-"""Iceberg catalogs through pyiceberg: `load_catalog` makes one from its properties, `open_table` opens its tables."""
+"""Iceberg catalogs, through pyiceberg.
+
+Reading order:
+
+- `load_catalog`  a catalog from its properties
+- `open_table`    the tables of a catalog
+"""

@@ -101,7 +101,8 @@ def format_error(error: BaseException) -> str:
 
 
 def list_catalog_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that a failing catalog may raise: pyiceberg's own, and those of the loaded libraries."""
+    """Return the errors that a failing catalog may raise: pyiceberg's errors, and the errors of the libraries that are
+    loaded."""
     loaded = [getattr(sys.modules[module], name, None) for module, name in _LIBRARY_ERRORS if module in sys.modules]
     known = [each for each in loaded if isinstance(each, type) and issubclass(each, Exception)]
     # pyiceberg raises NotImplementedError for an operation that a REST catalog does not offer.

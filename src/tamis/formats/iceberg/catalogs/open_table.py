@@ -1,7 +1,8 @@
 """Opening Iceberg tables through a pyiceberg catalog.
 
 A catalog returns the location of a table's metadata file, which is then read like that of any other table. pyiceberg
-parses the metadata too, but supports less: where it fails, the location alone is enough if the catalog can return it.
+parses the metadata too, but supports less: if it fails, the location alone is enough, provided that the catalog returns
+it.
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ def _read_metadata(found: _Found, storage_options: Mapping[str, Any] | None) -> 
 
 
 def _find_moved_folder(metadata: Metadata, found: _Found, storage_options: Mapping[str, Any] | None) -> Storage | None:
-    """Return the folder of a table that was moved and registered again; None if it is where its metadata says.
+    """Return the folder of a table that was moved and registered again; None if the table is at the location in its
+    metadata.
 
     Metadata may be stored apart from its table for other reasons. So the manifest list of a snapshot must exist in the
     new folder.

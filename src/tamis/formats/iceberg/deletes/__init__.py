@@ -1,5 +1,9 @@
 """Deletes of Iceberg tables.
 
-`deletes_index` assigns delete files to data files, `deleted_rows` turns them into row positions, with
-`position_deletes` (and deletion vectors in Puffin files) and `equality_deletes`.
+Reading order:
+
+- `deletes_index`     which delete files apply to which data files
+- `deleted_rows`      the positions of the deleted rows of a data file
+- `position_deletes`  position delete files and deletion vectors
+- `equality_deletes`  equality delete files
 """

@@ -60,7 +60,7 @@ class DeleteReader:
     _locks: dict[Hashable, Lock] = field(default_factory=dict, compare=False, repr=False)
     _cache: WeightedCache = field(default_factory=lambda: WeightedCache(CACHE_BYTES), compare=False, repr=False)
 
-    def deleted_rows(
+    def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the positions of deleted rows of some files of a listing, by the indices of the files.

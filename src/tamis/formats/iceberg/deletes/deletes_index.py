@@ -13,7 +13,7 @@ side are adjacent: data files by partition and path for position deletes, equali
 number for data files. Two binary searches find the range, so the work is proportional to the number of matches.
 
 Matches may be many: an upsert stream writes an equality delete with each commit, which applies to all earlier files. So
-a pair is an index of four bytes, and each delete is described only once.
+a pair is an index of four bytes, and each delete is stored only once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DELETE = pa.struct(
 """A delete in a file listing. `offset` and `length` locate the blob of a deletion vector."""
 
 DELETES = pa.list_(pa.dictionary(pa.int32(), DELETE))
-"""The deletes of a data file, dictionary-encoded: each delete is described once for all files."""
+"""The deletes of a data file, dictionary-encoded: each delete is stored once for all files."""
 
 MAX_PAIRS_AT_ONCE = 4 * 1024 * 1024
 """The largest number of pairs of a data file and a delete that are processed at a time."""
@@ -220,7 +220,7 @@ class _Groups:
 
 
 def _match_paths(data: pa.Table, deletes: pa.Table, chosen: Indices, paths: pa.Array) -> _Pairs:
-    """Pair deletes that reference one data file with that file, if it is no newer."""
+    """Pair each delete that references a data file with that file, unless the file is newer than the delete."""
     locations = to_single_array(data["location"])
     distinct = pc.unique(locations)
     codes = pc.index_in(locations, value_set=distinct).to_numpy()
@@ -326,7 +326,7 @@ def _match_equality_deletes(
     groups: _Groups,
     columns: Mapping[int, Column],
 ) -> list[_Lists]:
-    """Find the equality deletes that apply to all partitions, and those that apply to their own partition."""
+    """Find the equality deletes that apply to all partitions, and the ones that apply to their own partition only."""
     if not len(chosen):
         return []
     files = np.arange(data.num_rows, dtype=np.int32)

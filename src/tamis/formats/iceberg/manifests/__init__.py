@@ -1,5 +1,9 @@
 """Manifest lists and manifests.
 
-`manifest_list` reads the manifests of a snapshot, `manifest_pruning` prunes them by partition summaries,
-`manifest_entries` reads one, `single_values` decodes bounds.
+Reading order:
+
+- `manifest_list`     the manifests of a snapshot
+- `manifest_pruning`  pruning of manifests by their partition summaries
+- `manifest_entries`  the entries of one manifest
+- `single_values`     the binary encoding of bounds
 """

@@ -213,7 +213,7 @@ def _check_inherited(has_none: pa.BooleanArray, status: pa.Array, location: str)
 
 
 def _check_deletes(files: pa.Table, location: str) -> None:
-    """Raise for deletes that do not say what they delete."""
+    """Raise for delete files without the fields that say what they delete."""
     content = files["content"]
     if not pc.any(pc.not_equal(content, DATA), min_count=0).as_py():
         return

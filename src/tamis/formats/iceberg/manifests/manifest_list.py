@@ -136,7 +136,7 @@ def _read_summaries(fields: Fields) -> pa.Array:
 
 
 def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocation: Relocation) -> pa.Table:
-    """Describe manifests that are listed in the table metadata (format version 1), which has only their locations."""
+    """Return the manifests that the table metadata lists (format version 1). Only their locations are known."""
     storage = relocation.storage
     found = []
     for location in locations:

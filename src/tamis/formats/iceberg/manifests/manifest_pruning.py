@@ -61,7 +61,7 @@ def get_spec(specs: Mapping[int, Spec], spec_id: int, location: str) -> Spec:
 def _prune_under_spec(manifests: pa.Table, spec: Spec, request: Request) -> tuple[Bits, ManifestMetrics]:
     summaries = manifests["summaries"].combine_chunks()
     units = pa.record_batch(compute_summary_bounds(spec, summaries))
-    conjuncts = request.conjuncts(spec)
+    conjuncts = request.get_conjuncts(spec)
     pruned = prune(units, conjuncts, with_matches=False)
     selection = np.asarray(pruned.selection)
     outcomes = explain_unused_conjuncts(pruned.outcomes, spec, request)

@@ -1,2 +1,9 @@
-"""Table metadata: `open_metadata` finds the file, `table_metadata` reads it, `snapshots` chooses a snapshot,
-`relocation` maps paths."""
+"""Table metadata.
+
+Reading order:
+
+- `open_metadata`   the metadata file of a table
+- `table_metadata`  its contents
+- `snapshots`       the choice of a snapshot
+- `relocation`      the files of a table that was moved
+"""

@@ -151,7 +151,7 @@ def _get_update_order(metadata: Metadata) -> tuple[int, int]:
 
 
 def _find_hinted(storage: Storage, names: Mapping[str, str]) -> str | None:
-    """Return the file that the version hint refers to; None if it refers to none, because it is only a hint."""
+    """Return the file that the version hint refers to; None if that file does not exist, because it is only a hint."""
     if HINT not in names:
         return None
     hint = read_bytes(storage, names[HINT]).decode(errors="replace").strip()

@@ -85,7 +85,7 @@ class Relocation:
         return f"moved: the metadata records '{self.recorded_location}', files are read from '{self.storage.uri}'"
 
     def resolve_inside(self, location: str) -> str | None:
-        """Return the path of a file below the table's folder; None if it is not below it."""
+        """Return the path of a file below the table's folder; None if the location is not below it."""
         given = Location.of(location)
         found = (given.relative_to(folder) for folder in (self._recorded, self._opened))
         return next((f"{self.storage.root.rstrip('/')}/{each}" for each in found if each is not None), None)
@@ -174,7 +174,7 @@ class Relocation:
         return f"{format_count(count, 'file')} outside the table's folder, such as '{first}'"
 
     def resolve_all(self, locations: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Resolve many locations; those with the table's own prefix, nearly all of them, are vectorized."""
+        """Resolve many locations; paths with the table's own prefix, nearly all paths, are vectorized."""
         if isinstance(locations, pa.ChunkedArray):
             locations = to_single_array(locations)
         locations = locations.cast(pa.string())

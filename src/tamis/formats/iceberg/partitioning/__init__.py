@@ -1,5 +1,10 @@
 """Partition specs and transforms.
 
-`specs` and `transforms` model them, `partition_bounds` derives bounds of source columns from partition values (and
-projects predicates that bounds cannot answer), `partition_keys` compares and shows partition tuples.
+Reading order:
+
+- `specs`             partition specs and their fields
+- `transforms`        what a partition value says about its source column
+- `partition_bounds`  bounds of source columns from partition values, and projected predicates
+- `partition_keys`    partition tuples as comparable keys, and as text
+- `partition_fields`  partition values as columns that users see
 """

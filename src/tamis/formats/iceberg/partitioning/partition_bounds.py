@@ -141,7 +141,7 @@ def normalize_float_bounds(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, 
 def tighten_bounds(one: Metadata, other: Metadata, columns: tuple[Column | None, ...]) -> Metadata:
     """Intersect two sets of bounds: the larger lower bound, the smaller upper bound, and the first known counts.
 
-    Where the two contradict each other, one of them is wrong, so neither is used.
+    If the two contradict each other, one of them is wrong, so neither is used.
     """
     found = one | other
     for column in columns:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.formats.iceberg.partitioning.specs import PartitionField, Spec
-from tamis.formats.source import IDENTITY_VALUES, absent_column_name
+from tamis.formats.source import IDENTITY_VALUES, format_absent_column
 from tamis.types import is_bytes, is_text
 
 
@@ -69,7 +69,7 @@ def _read_identity(files: pa.Table, field: PartitionField) -> pa.Array | None:
     if IDENTITY_VALUES not in files.column_names or field.source is None:
         return None
     given = files[IDENTITY_VALUES].combine_chunks()
-    index = given.type.get_field_index(absent_column_name(field.source.path))
+    index = given.type.get_field_index(format_absent_column(field.source.path))
     return None if index < 0 else given.flatten()[index].flatten()[0]
 
 

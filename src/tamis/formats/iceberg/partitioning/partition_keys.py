@@ -1,7 +1,7 @@
 """Partition tuples as comparable keys, and as text.
 
-Deletes apply to files of the same partition and spec, so tuples are compared: as bytes that are equal exactly if all
-values are, in the current types, whichever types the manifest was written with. The type of a field whose source column
+Deletes apply to files of the same partition and spec, so tuples are compared. Their bytes are equal exactly if all
+values are equal in the current types, regardless of the types in the manifest. The type of a field whose source column
 was dropped is unknown, and some writers omit its values too: see `encode_dropped_keys`. As text, a tuple is JSON with
 values as Iceberg writes them into paths: `{"day": "2024-03-01", "bucket": "7"}`.
 """
@@ -111,9 +111,9 @@ class PartitionTexts:
 
 
 def _find_first_indices(codes: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    places = np.zeros(count, np.int64)
-    places[codes[::-1]] = np.arange(len(codes))[::-1]
-    return places
+    positions = np.zeros(count, np.int64)
+    positions[codes[::-1]] = np.arange(len(codes))[::-1]
+    return positions
 
 
 def _format_values(field: PartitionField, values: pa.Array | None, rows: np.ndarray[Any, Any]) -> list[str | None]:

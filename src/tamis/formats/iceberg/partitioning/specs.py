@@ -92,7 +92,7 @@ class Spec:
             if field.transform.kind == "identity" and field.former is not None
         )
 
-    def former_values(self, values: Mapping[int, pa.Array], location: str) -> dict[str, pa.StructArray]:
+    def read_former_values(self, values: Mapping[int, pa.Array], location: str) -> dict[str, pa.StructArray]:
         """Return the values of dropped columns, by field id: structs with the field `value`, null where unknown."""
         found = {}
         for field, column in self.former_identity:
@@ -105,7 +105,7 @@ class Spec:
     def convert_values(self, values: Mapping[int, pa.Array], location: str) -> dict[int, pa.Array]:
         """Convert the values of partition tuples to their types, by field id; raise if the fields differ from the spec.
 
-        A value that is invalid for its type becomes NULL, and `wrong` returns which.
+        Values that are invalid for their types become NULL; `find_invalid` returns a mask of them.
         """
         expected, found = {field.field_id for field in self.fields}, set(values)
         if expected != found:

@@ -11,12 +11,12 @@ pruning rules for bounds apply without further rules for predicates:
 | truncate[w]            | a string shorter than w | [v, v]                                        | x is always NULL |
 | truncate[w]            | a string                | [v, the successor of all strings that start   | x is always NULL |
 |                        |                         | with v]                                       |                  |
-| bucket[n]              | a number                | no bounds: see `projection`                   | x is always NULL |
+| bucket[n]              | a number                | no bounds: see `partition_bounds`             | x is always NULL |
 | void, unknown          |                         | unknown                                       | unknown          |
 
 A non-null v means that x is never NULL. For a range of values, as in manifest summaries, the smallest value gives the
-lower bound and the largest the upper bound. Truncated numbers that overflowed are at the wrong end of the range: where
-that is possible, there is no lower bound.
+lower bound and the largest the upper bound. truncate(x) can overflow and wrap to the largest values of the type. If
+that is possible, the lower bound is unknown.
 
 Old writers rounded times before 1970 towards 1970, so a period up to number 0 may contain values of the previous one.
 """
@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.expr.patterns import successor_of_bytes, successor_of_prefix
+from tamis.expr.patterns import find_successor_of_bytes, find_successor_of_prefix
 from tamis.formats.iceberg.manifests.single_values import SECONDS_PER_DAY
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
 
@@ -223,11 +223,11 @@ def _compute_prefix_upper(values: pa.Array, width: int) -> pa.Array:
 def _compute_next_texts(values: pa.StringArray) -> pa.StringArray:
     """Return the successor of each string's prefix. Distinct strings are as many as partitions, mostly fewer."""
     encoded = pc.dictionary_encode(values)
-    after = [None if each is None else successor_of_prefix(each) for each in encoded.dictionary.to_pylist()]
+    after = [None if each is None else find_successor_of_prefix(each) for each in encoded.dictionary.to_pylist()]
     return pa.array(after, values.type).take(encoded.indices)
 
 
 def _compute_next_bytes(values: pa.BinaryArray) -> pa.BinaryArray:
     encoded = pc.dictionary_encode(values)
-    after = [None if each is None else successor_of_bytes(each) for each in encoded.dictionary.to_pylist()]
+    after = [None if each is None else find_successor_of_bytes(each) for each in encoded.dictionary.to_pylist()]
     return pa.array(after, values.type).take(encoded.indices)

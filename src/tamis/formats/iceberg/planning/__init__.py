@@ -1,2 +1,10 @@
-"""The plan of a scan: `plan_files` drives it, `file_request` says what is asked, `manifest_files` prunes entries,
-`plan_metrics` counts. `file_rows` reads all files with their statistics in executors."""
+"""The files of a snapshot that a scan needs.
+
+Reading order:
+
+- `plan_files`      the driver: manifests, then files, then deletes
+- `file_request`    the request of a scan
+- `manifest_files`  pruning of the entries of manifests
+- `plan_metrics`    the metrics of the levels
+- `file_rows`       all files with their statistics, read in executors
+"""

@@ -21,7 +21,7 @@ from tamis.formats.iceberg.partitioning.specs import (
     resolve_filter,
 )
 from tamis.formats.iceberg.schema import arrow_schema
-from tamis.formats.source import absent_column_name
+from tamis.formats.source import format_absent_column
 from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
 from tamis.skipping.rewrite import Conjunct
 
@@ -34,7 +34,8 @@ class Layout:
 
     schema: Mapping[str, Any]
     """The schema as JSON of the metadata file."""
-    described_specs: Sequence[Mapping[str, Any]]
+    specs_json: Sequence[Mapping[str, Any]]
+    """The partition specs as JSON of the metadata file."""
     former: Sequence[Mapping[str, Any]] = ()
     """Dropped columns that are partition sources, each from the newest schema that has it."""
 
@@ -64,7 +65,7 @@ class Layout:
         return Layout(schemas[0], specs, former)
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": dict(self.schema), "specs": list(self.described_specs), "former": list(self.former)}
+        return {"schema": dict(self.schema), "specs": list(self.specs_json), "former": list(self.former)}
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> Layout:
@@ -89,12 +90,14 @@ class Layout:
         former = {
             given["id"]: pa.field(str(given["id"]), own.type) for given, own in zip(self.former, dropped, strict=True)
         }
-        return make_specs(self.described_specs, self.columns, former)
+        return make_specs(self.specs_json, self.columns, former)
 
     @cached_property
     def identity_columns(self) -> dict[str, Column]:
-        """The columns, also inside structs, that are identity-partitioned in some spec: by `absent_column_name`."""
-        return {absent_column_name(column.path): column for spec in self.specs.values() for _, column in spec.identity}
+        """The columns, also inside structs, that are identity-partitioned in some spec: by `format_absent_column`."""
+        return {
+            format_absent_column(column.path): column for spec in self.specs.values() for _, column in spec.identity
+        }
 
     @cached_property
     def former_columns(self) -> dict[str, pa.Field]:
@@ -111,7 +114,7 @@ class Request:
     by_manifests: bool
     by_partitions: bool
     by_statistics: bool
-    described: tuple[Column, ...] = ()
+    statistics_columns: tuple[Column, ...] = ()
     """Columns whose statistics are returned with the kept files. They are not serialized."""
 
     @staticmethod
@@ -139,10 +142,10 @@ class Request:
         return {ids[column.path]: column for column in self.predicate.columns if column.path in ids}
 
     @cached_property
-    def described_ids(self) -> dict[int, Column]:
-        """The described columns that may have statistics, by field id."""
+    def statistics_ids(self) -> dict[int, Column]:
+        """The columns among `statistics_columns` that may have statistics, by field id."""
         ids = self.layout.ids
-        return {ids[column.path]: column for column in self.described if column.path in ids}
+        return {ids[column.path]: column for column in self.statistics_columns if column.path in ids}
 
     @cached_property
     def partition_filters(self) -> Mapping[int, PartitionFilter]:
@@ -154,6 +157,6 @@ class Request:
     def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:
         return {spec_id: project_conjuncts(self.predicate, spec) for spec_id, spec in self.layout.specs.items()}
 
-    def conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
+    def get_conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
         """Return the conjuncts of the filter, projected to the partition values of a spec."""
         return self._conjuncts[spec.spec_id]

@@ -85,7 +85,8 @@ class IcebergFileRows:
         )
 
     def split_conjuncts(self, predicate: Predicate) -> tuple[Sequence[Conjunct], Sequence[Conjunct]]:
-        """Return all conjuncts as those that prune by statistics, in which partition values are columns."""
+        """Return every conjunct as one that prunes by statistics: here partition values are ordinary metadata
+        columns."""
         return (), project_conjuncts(predicate, Spec(-1, self._fields))
 
     def resolve_paths(self, files: pa.Table) -> pa.Table:

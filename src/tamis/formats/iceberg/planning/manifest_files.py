@@ -33,7 +33,7 @@ from tamis.formats.iceberg.partitioning.partition_keys import PartitionTexts, en
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, Outcomes, Sizes
-from tamis.formats.source import IDENTITY_VALUES, absent_column_name, to_single_array
+from tamis.formats.source import IDENTITY_VALUES, format_absent_column, to_single_array
 from tamis.io.storage import Storage
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -41,13 +41,13 @@ from tamis.skipping.prune import ConjunctOutcome, prune
 MAX_FILES_PER_GROUP = 16 * 1024
 """The largest number of files in a group, unless one manifest has more: small arrays have a high overhead."""
 
-FORMER_VALUES = "former_values"
+FORMER_VALUES = "read_former_values"
 """Like `identity_values`, but of dropped columns: equality deletes may still compare them."""
 
 UNREADABLE = "unreadable"
 """The columns of a file whose partition value is invalid for their type: see `FileListing.unreadable`."""
 
-DESCRIBED = "described:"
+STATISTICS_PREFIX = "statistics:"
 """The prefix of columns with statistics that are returned with files on request."""
 
 Bits = npt.NDArray[np.bool_]
@@ -135,14 +135,14 @@ class FilePruner:
     @property
     def _needs_nan_counts(self) -> bool:
         """Whether NaN counts are read: only floats have them, and they are rarely needed."""
-        of_filter = (*self._request.tested.values(), *self._request.described_ids.values())
+        of_filter = (*self._request.tested.values(), *self._request.statistics_ids.values())
         return bool(self._more) or any(each.type is None or pa.types.is_floating(each.type) for each in of_filter)
 
     def prune(self, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
         """Return the kept files of a group of manifests, and the metrics of all its files."""
         spec = get_spec(self._request.layout.specs, group[0].spec_id, f"'{storage.format_path(group[0].path)}'")
         tested = self._request.tested if self._request.by_statistics else ()
-        wanted = (*self._more, *tested, *self._request.described_ids)
+        wanted = (*self._more, *tested, *self._request.statistics_ids)
         entries = [read_entries(storage, each, wanted, with_nans=self._needs_nan_counts) for each in group]
         tuples = join_entries(spec, entries, storage.format_path(group[0].path))
         _check_data_files(tuples.files, storage.format_path(group[0].path))
@@ -151,7 +151,7 @@ class FilePruner:
 
     def _prune_entries(self, spec: Spec, given: PartitionedFiles) -> tuple[pa.Table, FileMetrics]:
         request = self._request
-        conjuncts = request.conjuncts(spec)
+        conjuncts = request.get_conjuncts(spec)
         files, typed = given.files, given.typed
         self._check_filter_values(spec, given)
         if "dropped_key" in self.schema.names:
@@ -189,10 +189,10 @@ class FilePruner:
             files = files.filter(pruned.selection)
         metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
         found = self._describe_files(spec, files, given, chosen, matched)
-        if self._request.described:
+        if self._request.statistics_columns:
             rows = to_single_array(files["record_count"])
-            for name, values in compute_statistics_bounds(files, self._request.described_ids, rows).items():
-                found = found.append_column(DESCRIBED + name, values)
+            for name, values in compute_statistics_bounds(files, self._request.statistics_ids, rows).items():
+                found = found.append_column(STATISTICS_PREFIX + name, values)
         return found, metrics
 
     def _apply_partition_filter(
@@ -237,7 +237,7 @@ class FilePruner:
         if IDENTITY_VALUES in self.schema.names:
             wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
             identity = {
-                absent_column_name(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
+                format_absent_column(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
                 for field, column in spec.identity
             }
             columns[UNREADABLE] = _describe_unreadable(spec, wrong, given.location, len(chosen))
@@ -356,8 +356,8 @@ class PartitionedFiles:
 
     @cached_property
     def former(self) -> Mapping[str, pa.StructArray]:
-        """The identity partition values of dropped columns: see `Spec.former_values`."""
-        each = [self._spec.former_values(own.partition, self.location) for _, own in self._parts]
+        """The identity partition values of dropped columns: see `Spec.read_former_values`."""
+        each = [self._spec.read_former_values(own.partition, self.location) for _, own in self._parts]
         return {
             column.name: pa.concat_arrays([own[column.name] for own in each])
             for _, column in self._spec.former_identity

@@ -28,8 +28,8 @@ from tamis.formats.iceberg.manifests.manifest_pruning import get_spec, prune_man
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.planning.file_request import Request
 from tamis.formats.iceberg.planning.manifest_files import (
-    DESCRIBED,
     FORMER_VALUES,
+    STATISTICS_PREFIX,
     UNREADABLE,
     FilePruner,
     Manifest,
@@ -76,7 +76,9 @@ def plan_files(
     compared = _find_compared_ids(deletes, request)
     groups = group_manifests(Manifest.from_table(data.table))
     size = sum(max(manifest.length, 0) for group in groups for manifest in group)
-    engine = None if planning is None or request.described else planning.choose_engine(storage, len(groups), size)
+    engine = (
+        None if planning is None or request.statistics_columns else planning.choose_engine(storage, len(groups), size)
+    )
     if engine is None:
         pruner = FilePruner(request, compared)
         found = run_in_threads(lambda group: _prune_group(pruner, storage, group), groups, _choose_concurrency(storage))
@@ -213,7 +215,11 @@ def make_listing(plan: Plan, relocation: Relocation, note: str | None = None) ->
             )
             if name in files.column_names
         },
-        **{name.removeprefix(DESCRIBED): files[name] for name in files.column_names if name.startswith(DESCRIBED)},
+        **{
+            name.removeprefix(STATISTICS_PREFIX): files[name]
+            for name in files.column_names
+            if name.startswith(STATISTICS_PREFIX)
+        },
     }
     listed = pa.table(dict(columns))
     notes = [each for each in (note, relocation.describe_outside_files(paths)) if each is not None]

@@ -152,7 +152,7 @@ def describe_levels(
 
 
 def with_reason(outcomes: Sequence[ConjunctOutcome], reason: str, applies: Sequence[bool]) -> Outcomes:
-    """Return the outcomes; those for which `applies` is true get a reason why they skipped nothing."""
+    """Return the outcomes; if `applies` is true for a conjunct, it gets a reason why it skipped nothing."""
     return tuple(
         replace(outcome, unused_because=reason) if applies_here else outcome
         for outcome, applies_here in zip(outcomes, applies, strict=True)

@@ -200,7 +200,7 @@ def _narrow_aggregate(aggregate: Aggregate, wanted: list[Path]) -> Narrowed | No
     names = {path[0] for path in wanted}
     kept = tuple(each for each in aggregate.aggregates if each.name in names)
     if not kept and not aggregate.keys:
-        # The result is one row: any single aggregate keeps it.
+        # Without keys the result is one row. One aggregate must stay, so that the row exists.
         kept = aggregate.aggregates[:1]
     if len(kept) == len(aggregate.aggregates):
         return None

@@ -45,7 +45,8 @@ def _may_push(conjunct: Expr, scan: TableScan, context: Context, of_policy: bool
     if not is_deterministic(conjunct):
         return False
     if of_policy:
-        # The error of a row filter that fails reveals which rows it was evaluated on: above the scan, all of them.
+        # If a row filter fails, the error shows which rows it saw. Above the scan it sees all rows, so the error
+        # reveals nothing about the user's filter.
         return not policy_may_fail(conjunct)
     return context.is_equivalent_on_engine(conjunct) and (not scan.is_protected or is_leakproof(conjunct))
 

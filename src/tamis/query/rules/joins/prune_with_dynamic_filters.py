@@ -148,7 +148,8 @@ class _DynamicFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Descent:
-    """The sources of a node (by index) into which a filter on one of its columns may go, and the column there."""
+    """For a column of a node: the sources (by index) that a filter on it may be pushed into, with the source's
+    column."""
 
     into: tuple[tuple[int, Column], ...]
 
@@ -307,7 +308,7 @@ def build_key_predicate(
         items = tuple(_to_literal(value) for value in ordered)
         return Call("=", (column, items[0])) if len(items) == 1 else Call("in", (column, *items))
     ranges = _split_into_ranges(ordered, tuning.max_key_ranges)
-    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in ranges))
+    return or_(*(_make_range_predicate(column, ordered[first], ordered[last]) for first, last in ranges))
 
 
 def build_bloom_filter(
@@ -349,7 +350,7 @@ def _to_literal(value: pa.Scalar) -> Literal:
     return Literal(to_physical_value(value), value.type)
 
 
-def _between(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
+def _make_range_predicate(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
     if first == last:
         return Call("=", (column, _to_literal(first)))
     return and_(Call(">=", (column, _to_literal(first))), Call("<=", (column, _to_literal(last))))
