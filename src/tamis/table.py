@@ -16,6 +16,7 @@ from tamis.errors import (
     UnsupportedFeature,
     add_article,
     suggest_arguments,
+    suggest_method_arguments,
     wrong_argument,
 )
 from tamis.expr.nodes import FALSE, NULL
@@ -70,6 +71,7 @@ class TableDescription:
         return "\n".join([*lines, "columns", *(f"  {name:<16} {kind}" for name, kind in columns.items())])
 
 
+@suggest_method_arguments("Table")
 class Table:
     """A table at one version. `tamis.open` opens it."""
 
@@ -126,7 +128,6 @@ class Table:
         """
         return Table(self._source.refresh())
 
-    @suggest_arguments("Table.at")
     def at(self, version: int | None = None, timestamp: datetime | str | None = None, ref: str | None = None) -> Table:
         """Return the table at another version.
 
@@ -180,7 +181,6 @@ class Table:
             int(pc.sum(files["num_records"]).as_py() or 0) if known else None,
         )
 
-    @suggest_arguments("Table.files")
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
         """Return all files of the table, or those that may hold a row for which `where` is TRUE. No file is opened.
 
@@ -195,7 +195,6 @@ class Table:
         # A constant filter has no column that a level could prune by.
         return found.slice(0, 0) if predicate.expr in (FALSE, NULL) else found
 
-    @suggest_arguments("Table.scan")
     def scan(
         self,
         where: object = None,

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tamis.errors import InvalidArgument, wrong_argument
+from tamis.errors import InvalidArgument, suggest_method_arguments, wrong_argument
 
 KIB = 1024
 MIB = 1024 * 1024
 
 
+@suggest_method_arguments("Tuning")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """Thresholds of planning and reading; none changes a result.

@@ -174,7 +174,7 @@ class _PartitionNames:
         if given is None:
             return _PartitionNames.of_metadata(Snapshot.load(storage).metadata, f"'{storage.uri}'")
         if not isinstance(given, SnapshotInfo):
-            raise InvalidArgument(f"snapshot is what tamis.delta.snapshot_info(…) returns, not {type(given).__name__}")
+            raise wrong_argument("snapshot", "the result of tamis.delta.snapshot_info(…)", given)
         physical = {name: given.physical_names[name] for name in given.partition_columns}
         return _PartitionNames(f"'{storage.uri}'", physical)
 

@@ -107,7 +107,7 @@ class Snapshot:
         if version is not None and timestamp is not None:
             raise InvalidArgument("expected a version or a timestamp, found both: give one of them")
         if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
-            raise InvalidArgument(f"a version is an integer >= 0, not {version!r}")
+            raise InvalidArgument(f"a version must be an integer >= 0, found {version!r}")
         try:
             return _load_wanted(storage, version, timestamp)
         except MissingFile:

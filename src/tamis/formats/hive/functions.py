@@ -82,13 +82,13 @@ def table_info(
 
 def _check_int96(int96: object) -> None:
     if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
+        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
 
 
 def _check_filter(filter: object) -> None:
     if filter is not None and not isinstance(filter, PartitionFilter):
         raise InvalidArgument(
-            f"filter is {add_article(type(filter).__name__)}, not a PartitionFilter: give "
+            f"filter must be a PartitionFilter, found {add_article(type(filter).__name__)}: give "
             "tamis.PartitionFilter.eq('region', 'eu'), for example; tamis.open(…).scan(where=…) takes SQL text"
         )
 

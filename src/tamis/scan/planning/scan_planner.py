@@ -36,13 +36,13 @@ def check_limit(limit: object) -> int | None:
     if limit is None:
         return None
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
+        raise InvalidArgument(f"limit must be a number of rows, 0 or more, found {limit!r}")
     return limit if limit <= MAX_LIMIT else None
 
 
 def _check_levels(levels: object) -> None:
     if isinstance(levels, str):
-        raise InvalidArgument(f"levels is a list of names, not one string: levels=[{levels!r}]")
+        raise InvalidArgument(f"levels must be a list of names, found one string: write levels=[{levels!r}]")
     if not isinstance(levels, Iterable):
         raise wrong_argument("levels", f"a list of {', '.join(LEVELS)}", levels)
     for level in levels:
