@@ -135,8 +135,11 @@ class Table:
         `timestamp` chooses the version that was current then; `ref` is a branch or a tag of an Iceberg table.
         """
         given = {"version": version, "timestamp": timestamp, "ref": ref}
-        if sum(value is not None for value in given.values()) != 1:
-            raise InvalidArgument(f"at() takes one of {', '.join(f'{name}=' for name in given)}")
+        found = [f"{name}=" for name, value in given.items() if value is not None]
+        if len(found) != 1:
+            raise InvalidArgument(
+                f"at() takes one of {', '.join(f'{name}=' for name in given)}, found {' and '.join(found) or 'none'}"
+            )
         source = self._versioned("at")
         if ref is not None:
             if not isinstance(source, HasRefs):
