@@ -146,7 +146,8 @@ def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None)
     decompress = _CODECS.get(codec)
     if decompress is None:
         raise UnsupportedFeature(
-            f"'{location}' is compressed with the unsupported codec {codec!r}. Write it again with one of: {', '.join(_CODECS)}"
+            f"'{location}' is compressed with the unsupported codec {codec!r}. Write it again with one of: "
+            f"{', '.join(_CODECS)}"
         )
     count, size, blocks = 0, 0, []
     while not reader.is_at_end:

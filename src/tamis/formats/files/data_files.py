@@ -103,7 +103,7 @@ class DataFile:
                 return self._read_avro(wanted)
             case other:
                 raise UnsupportedFeature(
-                    f"'{self.location}' has the unsupported file format {other!r}. Write it again as parquet, orc or avro"
+                    f"'{self.location}' has the unsupported file format {other!r}. Write it as parquet, orc or avro"
                 )
 
     # --- Parquet --------------------------------------------------------------------------------------------------

@@ -95,8 +95,8 @@ def _read_newest(storage: Storage) -> Metadata:
         listing = list_directory(storage, folder)
     except MissingFile as error:
         raise TableNotFound(
-            f"no Iceberg table at '{storage.uri}': the folder '{FOLDER}' is missing. Give the folder of the table, or its "
-            "name and catalog="
+            f"no Iceberg table at '{storage.uri}': the folder '{FOLDER}' is missing. Give the folder of the table, or "
+            "its name and catalog="
         ) from error
     names = {path.rsplit("/", 1)[-1]: path for path in listing.file_paths.to_pylist()}
     hinted_path = _find_hinted(storage, names)
@@ -112,8 +112,8 @@ def _read_newest(storage: Storage) -> Metadata:
         return _find_by_content(storage, [*([] if numbered is None else [numbered]), *sorted(others)])
     if numbered is None:
         raise TableNotFound(
-            f"no Iceberg table at '{storage.uri}': '{FOLDER}' has no file *.metadata.json. Open the table by its metadata "
-            "file, or by its name with catalog="
+            f"no Iceberg table at '{storage.uri}': '{FOLDER}' has no file *.metadata.json. Open the table by its "
+            "metadata file, or by its name with catalog="
         )
     return _read_metadata(storage, numbered)
 

@@ -145,8 +145,8 @@ def _decompress(content: bytes, location: str) -> bytes:
         raise make_corrupt_metadata_error(f"'{location}' has invalid gzip data: {error}") from error
     if not inflater.eof:
         raise CorruptFile(
-            f"'{location}' is compressed, and either truncated or larger than {_MAX_BYTES} bytes. Restore it, or expire "
-            "old snapshots to make it smaller"
+            f"'{location}' is compressed, and either truncated or larger than {_MAX_BYTES} bytes. Restore it, or "
+            "expire old snapshots to make it smaller"
         )
     return found
 
