@@ -422,7 +422,9 @@ class _Opener:
     def open_path(self, path: str, format: str) -> TableSource:
         """Open the table that a query names as delta.`path`."""
         if self._has_policies:
-            raise AccessDenied("a session with policies queries tables by their names, not by their locations")
+            raise AccessDenied(
+                "a session with policies queries tables by their names, not by their locations: register the table"
+            )
         if format != "parquet":
             return self._open_source(path, format)
         # For `open` that is a single file; for queries, as in Spark, also a folder of files.
@@ -438,7 +440,10 @@ class _Opener:
         """Open the version that a query names with VERSION AS OF."""
         if self._has_policies:
             # A policy is about the table as it was registered: an older version may have other columns.
-            raise AccessDenied("a session with policies queries tables as they were registered, not at other versions")
+            raise AccessDenied(
+                "a session with policies queries tables as they were registered, not at other versions: register the "
+                "other version under a name"
+            )
         return source.at(state.version, state.timestamp)
 
 

@@ -124,13 +124,13 @@ def translate_error(text: str, title: str) -> TamisError:
     >>> translate_error("An error occurred while calling o7.x.\\n: java.io.IOException: No space left", "plan").args[0]
     "the Spark job 'plan' failed: java.io.IOException: No space left"
     >>> translate_error("[PATH_NOT_FOUND] Path does not exist: file:/t/a.parquet. SQLSTATE: 42K03", "read").args[0]
-    "the file 'file:/t/a.parquet' is gone: open the table again, or restore the file"
+    "the file 'file:/t/a.parquet' is gone"
     """
     if _STOPPED.search(text):
         return EngineError(STOPPED)
     gone = _GONE.search(text)
     if gone is not None:
-        return MissingFile(f"the file '{gone[1]}' is gone: open the table again, or restore the file")
+        return MissingFile(f"the file '{gone[1]}' is gone")
     missing = _NO_MODULE.search(text)
     if missing is not None:
         package = missing[1].split(".")[0]

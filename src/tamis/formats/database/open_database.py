@@ -35,7 +35,8 @@ def open_database(target: str | os.PathLike[str] | Any) -> Database:
         )
     file = _find_file(unquote(rest)) if sign else Path(text).expanduser()
     if not file.is_file():
-        raise TableNotFound(f"database file not found: '{file}'")
+        hint = ". An absolute path has four slashes, as in sqlite:////data/shop.db" if sign else ". Check the path"
+        raise TableNotFound(f"database file not found: '{file}'{hint}")
     return _open_duckdb(str(file)) if known == "duckdb" else _open_sqlite(str(file))
 
 

@@ -33,7 +33,7 @@ def resolve_projection(columns: Sequence[object] | None, schema: pa.Schema, tabl
         paths.append(resolve(node, schema, table, where="columns").path)
     repeated = [".".join(path) for index, path in enumerate(paths) if path in paths[:index]]
     if repeated:
-        raise InvalidArgument(f"the column {repeated[0]!r} is listed twice in columns")
+        raise InvalidArgument(f"the column {repeated[0]!r} is listed twice in columns: name it once")
     return tuple(paths)
 
 

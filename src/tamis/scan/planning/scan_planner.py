@@ -142,13 +142,15 @@ class ScanPlanner:
 
     @contextmanager
     def name_version_of_missing_file(self) -> Iterator[None]:
-        """Add the version of the table to the error for a file that is gone, where the table has versions."""
+        """Add the version of the table, and what to do, to the error for a file that is gone."""
         try:
             yield
         except MissingFile as error:
             version = self.source.version
             if version is None:
-                raise
+                raise MissingFile(
+                    f"{error}. Open the table again, or call refresh(), which lists its files as they are now"
+                ) from error
             table = f"version {version} of '{self.source.storage.uri}'"
             raise MissingFile(
                 f"{error}, and {table} needs it. If it was vacuumed, open a newer version; if this is the newest, "
