@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import getattr_static, isfunction, isroutine, signature
+from inspect import getattr_static, isfunction, signature
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pandas
@@ -112,11 +113,11 @@ CALLS: dict[str, tuple[Call, str]] = {
     "the policies' path": (lambda at: tamis.connect(policies="a\0b"), "the policies in .* cannot be read"),
     "an unknown rule": (
         lambda at: tamis.connect().sql("SELECT 1", rules={"push_everything": True}),
-        "no rule 'push_everything'; there are ",
+        "no rule 'push_everything'. Rules:  ",
     ),
     "a rule by text": (
         lambda at: tamis.connect().sql("SELECT 1", rules={"push_limit_into_scan": "no"}),
-        "the rule 'push_limit_into_scan' to True or False, not to 'no'",
+        "the rule 'push_limit_into_scan' to True or False, found 'no'",
     ),
 }
 
@@ -202,7 +203,7 @@ METHODS = {
     f"{each.__name__}.{name}": getattr(each, name)
     for each in CLASSES
     for name in dir(each)
-    if not name.startswith("_") and isroutine(getattr_static(each, name))
+    if not name.startswith("_") and isinstance(getattr_static(each, name), FunctionType | classmethod | staticmethod)
 }
 PUBLIC = (
     FUNCTIONS | {each.__name__: each for each in (*CLASSES, tamis.parquet.Pruner, tamis.parquet.PruneRequest)} | METHODS

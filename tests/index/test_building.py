@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_read_is_left_out_and_reported(tmp_path: Path) -> 
         ({"count_nan": ["id"]}, InvalidArgument, "has no NaN"),
         ({"false_positives": 1.5}, InvalidArgument, "between 0 and 1"),
         ({"engine": "moon"}, InvalidArgument, "engine must be 'local', 'spark', .*, found 'moon'"),
-        ({"engine": 5}, InvalidArgument, "a Spark session or an engine, not an int"),
+        ({"engine": 5}, InvalidArgument, "a Spark session or an engine, found an int"),
         ({"version": 3}, UnknownArgument, "has no argument 'version'"),
     ],
 )

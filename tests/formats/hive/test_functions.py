@@ -227,5 +227,5 @@ def test_a_filter_that_is_no_partition_filter_is_refused(table: Path) -> None:
         InvalidArgument, match=r"filter must be a PartitionFilter, found a str: give tamis\.PartitionFilter\.eq"
     ):
         table_info(table, "region='eu'")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="not a PartitionFilter"):
+    with pytest.raises(InvalidArgument, match="must be a PartitionFilter, found a dict"):
         list_partition_files(table, "region=eu/day=01", {"op": "eq"})  # type: ignore[arg-type]
