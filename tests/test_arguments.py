@@ -113,7 +113,7 @@ CALLS: dict[str, tuple[Call, str]] = {
     "the policies' path": (lambda at: tamis.connect(policies="a\0b"), "the policies in .* cannot be read"),
     "an unknown rule": (
         lambda at: tamis.connect().sql("SELECT 1", rules={"push_everything": True}),
-        "no rule 'push_everything'. Rules:  ",
+        "no rule 'push_everything'. Rules: ",
     ),
     "a rule by text": (
         lambda at: tamis.connect().sql("SELECT 1", rules={"push_limit_into_scan": "no"}),

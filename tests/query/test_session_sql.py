@@ -108,7 +108,7 @@ def test_rules_are_switched_off_by_name(tmp_path: Path) -> None:
     query = "SELECT id FROM t WHERE id > 1"
     assert "Filter" in session.explain(query, rules={"push_filter_into_scan": False}).split("Optimized plan")[1]
     assert "none applied" in session.explain(query, rules=False)
-    with pytest.raises(InvalidArgument, match="no rule 'push_it'. Rules: "):
+    with pytest.raises(InvalidArgument, match=r"no rule 'push_it'\. Rules: "):
         session.sql(query, rules={"push_it": False}).to_arrow()
 
 
