@@ -195,7 +195,7 @@ def test_other_invalid_input_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match=r"shapes are \(1,\) and \(2,\)"):
         RowSelection([0], [1, 2], 10)
     for total in (-1, 2**63):
-        with pytest.raises(InvalidArgument, match=f"rows, not {total}"):
+        with pytest.raises(InvalidArgument, match=f"rows, found {total}"):
             RowSelection.none(total)
 
 
