@@ -13,7 +13,11 @@ def make_corrupt_metadata_error(problem: str) -> CorruptFile:
 
 
 def make_corrupt_snapshot_error(problem: str) -> CorruptFile:
-    """Return the error for a damaged file of a snapshot: a manifest list, a manifest or a delete file."""
+    """Return the error for a damaged file of a snapshot: a manifest list, a manifest or a delete file.
+
+    >>> str(make_corrupt_snapshot_error("'m.avro' is a data manifest, but contains delete files"))[-74:]
+    'Restore the file from a backup, or open another snapshot with snapshot_id='
+    """
     return CorruptFile(
         f"{problem.rstrip('.')}. Restore the file from a backup, or open another snapshot with snapshot_id="
     )
