@@ -49,13 +49,13 @@ def test_planning_on_spark_needs_a_session() -> None:
 
 def test_something_that_is_no_spark_session_is_refused() -> None:
     pytest.importorskip("pyspark")
-    with pytest.raises(InvalidArgument, match="spark must be a SparkSession, not a str"):
+    with pytest.raises(InvalidArgument, match="spark must be a SparkSession, found a str"):
         tamis.connect(spark="local[2]")
 
 
 def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyspark", None)
-    with pytest.raises(MissingDependency, match=r"pip install 'tamis\[spark\]'"):
+    with pytest.raises(MissingDependency, match=r"pip install pyspark pandas"):
         tamis.connect(spark=object())
 
 

@@ -81,7 +81,7 @@ def test_a_table_without_versions_has_no_other_one(hive: Path) -> None:
 def test_another_version_is_named_once(delta: Path, given: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=r"at\(\) takes one of version=, timestamp=, ref="):
         tamis.open(delta).at(**given)
-    with pytest.raises(InvalidArgument, match="version is a whole number, not a str"):
+    with pytest.raises(InvalidArgument, match="version must be a whole number, found a str"):
         tamis.open(delta).at(version="0")  # type: ignore[arg-type]
 
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_made_of_a_scan_is_an_error(hive: Path) -> None:
         scan.select("day")
     with pytest.raises(InvalidArgument, match="partition filters with expressions"):
         scan.filter(tamis.PartitionFilter.eq("day", "2024-03-01"))
-    with pytest.raises(tamis.TamisError, match="limit is a number of rows"):
+    with pytest.raises(tamis.TamisError, match="limit must be a number of rows"):
         scan.limit(-1)
 
 

@@ -39,7 +39,7 @@ from tamis.formats.jobs import Arguments, storage_to_arguments
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
 from tamis.query.plan.nodes import TableScan, walk_plan
-from tamis.query.query import compiled_query
+from tamis.query.query import get_compiled_query
 from tamis.scan.scan import get_planner
 from tamis.tuning import _STEPS, DEFAULT_TUNING, Tuning, check_tuning
 
@@ -247,11 +247,11 @@ def test_tables_named_by_their_location_in_sql_have_the_tuning_of_the_session(wr
     session.register("t", place).register("u", tamis.open(place, tuning=OTHER))
     query = session.sql("SELECT t.id FROM t JOIN u ON t.id = u.id")
     assert {scan.storage.tuning.max_batch_rows for scan in lake_sources(query)} == {7, 3}
-    assert compiled_query(query).context.tuning is SOME
+    assert get_compiled_query(query).context.tuning is SOME
 
 
 def lake_sources(query: Any) -> list[Any]:
-    return [node.handle.source for node in walk_plan(compiled_query(query).plan) if isinstance(node, TableScan)]
+    return [node.handle.source for node in walk_plan(get_compiled_query(query).plan) if isinstance(node, TableScan)]
 
 
 def test_the_session_of_a_principal_has_the_tuning_of_the_session(tmp_path: Path) -> None:

@@ -33,11 +33,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
-from typing import ParamSpec, TypeVar
+from inspect import Parameter, getattr_static, signature
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Class = TypeVar("_Class", bound=type)
 
 
 def add_article(noun: str) -> str:
@@ -53,16 +55,25 @@ def make_argument_error(argument: str, expected: str, found: object) -> InvalidA
     """Return the error for an argument of the wrong type. It names only the type, because the value may be a secret.
 
     >>> str(make_argument_error("merge_schema", "True or False", "yes"))
-    'merge_schema is True or False, not a str'
+    'merge_schema must be True or False, found a str'
     """
-    return InvalidArgument(f"{argument} is {expected}, not {add_article(type(found).__name__)}")
+    return InvalidArgument(f"{argument} must be {expected}, found {add_article(type(found).__name__)}")
 
 
 def check_flags(**flags: object) -> None:
     """Raise if a flag is neither True nor False: any non-empty text is truthy, even 'no'."""
     for name, value in flags.items():
         if not isinstance(value, bool):
-            raise InvalidArgument(f"{name} is True or False, not {value!r}")
+            raise InvalidArgument(f"{name} must be True or False, found {value!r}")
+
+
+def make_missing_package_error(what: str, *packages: str, otherwise: str = "") -> MissingDependency:
+    """Return the error for optional packages that are not installed. It says how to install them.
+
+    >>> str(make_missing_package_error("an Iceberg table", "pyiceberg", "polars"))
+    'an Iceberg table needs pyiceberg and polars: pip install pyiceberg polars'
+    """
+    return MissingDependency(f"{what} needs {' and '.join(packages)}: pip install {' '.join(packages)}{otherwise}")
 
 
 def format_count(count: int, noun: str) -> str:
@@ -232,17 +243,20 @@ _OTHER_NAMES = {
     "filter": ("where", "predicate", "partition_filter"),
     "columns": ("select", "projection", "fields", "selected_fields"),
     "limit": ("head", "nrows", "n_rows", "rows", "n"),
+    "count": ("limit", "head", "nrows", "n_rows", "rows", "n"),
     "uri": ("path", "location", "table", "url"),
-    "version": ("version_as_of", "as_of_version"),
-    "timestamp": ("timestamp_as_of", "as_of", "datetime"),
     "snapshot_id": ("snapshot", "version"),
+    "version": ("version_as_of", "as_of_version", "snapshot_id", "snapshot"),
+    "timestamp": ("timestamp_as_of", "as_of", "datetime"),
     "ref": ("branch", "tag"),
     "storage_options": ("options", "filesystem", "storage"),
     "args": ("arguments", "parameters", "params"),
     "engine": ("on", "spark"),
     "location": ("to", "path", "place"),
 }
-"""The names that other libraries, and earlier versions, have for an argument."""
+"""What other libraries, and earlier versions, call an argument. The first argument that a function has is suggested."""
+
+_KEYWORDS = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
@@ -256,13 +270,13 @@ def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callab
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        known = [name for name in signature(function).parameters if name != "self"]
+        parameters = [each for each in signature(function).parameters.values() if each.name not in ("self", "cls")]
+        keywords = frozenset(each.name for each in parameters if each.kind in _KEYWORDS)
 
         @wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            for name in kwargs:
-                if name not in known:
-                    raise _make_unknown_argument_error(function_name, name, known)
+            if not kwargs.keys() <= keywords:
+                raise _make_unknown_argument_error(function_name, min(kwargs.keys() - keywords), parameters)
             return function(*args, **kwargs)
 
         return call
@@ -270,10 +284,37 @@ def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callab
     return decorate
 
 
-def _make_unknown_argument_error(function_name: str, name: str, known: list[str]) -> UnknownArgument:
+def suggest_method_arguments(class_name: str) -> Callable[[_Class], _Class]:
+    """Apply `suggest_arguments` to the constructor and to all public methods of a class."""
+
+    def decorate(decorated: _Class) -> _Class:
+        for name in dir(decorated):
+            if name.startswith("_") and name != "__init__":
+                continue
+            method: Any = getattr_static(decorated, name)
+            check = suggest_arguments(class_name if name == "__init__" else f"{class_name}.{name}")
+            if isinstance(method, FunctionType):
+                setattr(decorated, name, check(method))
+            elif isinstance(method, classmethod | staticmethod):
+                setattr(decorated, name, type(method)(check(method.__func__)))
+        return decorated
+
+    return decorate
+
+
+def _make_unknown_argument_error(function_name: str, name: str, parameters: list[Parameter]) -> UnknownArgument:
     # Few calls fail, and it takes a while to import.
     from difflib import get_close_matches
 
-    meant = [other for other in known if name in _OTHER_NAMES.get(other, ())] or get_close_matches(name, known, 1)
-    hint = f": did you mean {meant[0]}=?" if meant else "."
-    return UnknownArgument(f"{function_name}() has no argument {name!r}{hint} Arguments: {', '.join(known)}")
+    unknown = f"{function_name}() has no argument {name!r}"
+    if not parameters:
+        return UnknownArgument(f"{unknown}: call it without arguments")
+    known = [each.name for each in parameters]
+    aliases = [other for other, names in _OTHER_NAMES.items() if other in known and name in names]
+    meant = next(iter([name] if name in known else aliases or get_close_matches(name, known, 1)), None)
+    by_position = [each.name for each in parameters if each.kind not in _KEYWORDS]
+    hint = "."
+    if meant is not None:
+        hint = f": pass {meant} by position." if meant in by_position else f": did you mean {meant}=?"
+    shown = [f"*{each.name}" if each.kind == Parameter.VAR_POSITIONAL else each.name for each in parameters]
+    return UnknownArgument(f"{unknown}{hint} Arguments: {', '.join(shown)}")

@@ -23,9 +23,10 @@ from tamis.errors import (
     add_article,
     check_flags,
     suggest_arguments,
+    suggest_method_arguments,
 )
 from tamis.formats.catalogs import attach_catalog, is_catalog
-from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode, job_engines
+from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode, get_job_engines
 from tamis.formats.open_source import open_source
 from tamis.formats.source import Versioned
 from tamis.index.finding import find_index
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from tamis.query.sql.parameters import Arguments
     from tamis.query.sql.table_versions import TableState
 
-_CATALOG_OPTIONS = ("storage_options", "relocate", "allow_outside")
+_CATALOG_OPTIONS = {"storage_options": None, "relocate": True, "allow_outside": False}
+"""Arguments of `Session.attach` that apply to catalogs only, with their defaults."""
 
 
 SPARK_DIALECT, DUCKDB_DIALECT = "spark", "duckdb"
@@ -70,6 +72,7 @@ else:
             return cls
 
 
+@suggest_method_arguments("Session")
 class Session(_Answering[Answer]):
     """Opens tables, and runs SQL over registered tables. `tamis.connect` makes it."""
 
@@ -87,7 +90,7 @@ class Session(_Answering[Answer]):
             raise InvalidArgument(
                 "planning='spark' needs a Spark session: tamis.connect(spark=spark, planning='spark')"
             )
-        self._spark = None if spark is None else job_engines().make_spark(spark)
+        self._spark = None if spark is None else get_job_engines().make_spark(spark)
         self._spark_session = spark
         self._mode = LOCAL if spark is None else planning
         self._policies = _load_policies(policies)
@@ -107,7 +110,7 @@ class Session(_Answering[Answer]):
     @property
     def engine(self) -> Engine:
         """The engine that runs jobs: Spark where the session has it, unless `planning` is `local`."""
-        return job_engines().make_local() if self._spark is None or self._mode == LOCAL else self._spark
+        return get_job_engines().make_local() if self._spark is None or self._mode == LOCAL else self._spark
 
     @property
     def principal(self) -> str | None:
@@ -117,7 +120,7 @@ class Session(_Answering[Answer]):
     def as_principal(self, name: str) -> Session[Answer]:
         """Return the session for a principal: the same tables, under the policies for that principal."""
         if not isinstance(name, str) or not name:
-            raise InvalidArgument(f"a principal is a non-empty text, not {name!r}")
+            raise InvalidArgument(f"a principal must be a non-empty text, found {name!r}")
         other: Session[Answer] = Session.__new__(Session)
         other.__dict__.update(self.__dict__)
         other._principal = name
@@ -125,7 +128,6 @@ class Session(_Answering[Answer]):
 
     # --- Tables -------------------------------------------------------------------------------------------------------
 
-    @suggest_arguments("Session.open")
     def open(
         self,
         uri: str | os.PathLike[str],
@@ -203,12 +205,23 @@ class Session(_Answering[Answer]):
         self._catalog.register_source(name, source, list_policy_names(source))
         return self
 
-    def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session[Answer]:
+    def attach(
+        self,
+        name: str,
+        database: Any = None,
+        *,
+        catalog: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        relocate: bool = True,
+        allow_outside: bool = False,
+    ) -> Session[Answer]:
         """Attach a database, with tables `name.table`, or a catalog, with tables `name.namespace.table`.
 
         `database` is a URI or a connector (`tamis.Connector`). `catalog` is an Iceberg catalog: one of pyiceberg's, or
-        the properties or the name of one. `options` are those of the database, or for opening tables of the catalog.
+        the properties or the name of one. `storage_options`, `relocate` and `allow_outside` are those of `tamis.open`
+        for the tables of the catalog.
         """
+        options = {"storage_options": storage_options, "relocate": relocate, "allow_outside": allow_outside}
         if (database is None) == (catalog is None):
             raise InvalidArgument(
                 "attach a database by its URI, c.attach('pg', 'postgresql://…'), or an Iceberg catalog, "
@@ -216,21 +229,22 @@ class Session(_Answering[Answer]):
             )
         if catalog is not None or is_catalog(database):
             self._attach_catalog(name, database if catalog is None else catalog, options)
-        elif hasattr(database, "push_filter") and hasattr(database, "read"):
+            return self
+        for option, default in _CATALOG_OPTIONS.items():
+            if options[option] is not default:
+                raise InvalidArgument(f"{option}= applies to a catalog, and {name!r} is a database: leave it out")
+        if hasattr(database, "push_filter") and hasattr(database, "read"):
             self._catalog.attach(name, database)
         else:
             from tamis.formats.database import open_database
             from tamis.query.connectors.database_connector import DatabaseConnector
 
-            self._catalog.attach(name, DatabaseConnector(name, open_database(database, **options)))
+            self._catalog.attach(name, DatabaseConnector(name, open_database(database)))
         return self
 
     def _attach_catalog(self, name: str, catalog: Any, options: Mapping[str, Any]) -> None:
         from tamis.query.policies.protected_table import list_policy_names, redact_catalog_errors
 
-        unknown = [each for each in options if each not in _CATALOG_OPTIONS]
-        if unknown:
-            raise InvalidArgument(f"a catalog has no option {unknown[0]}=. Options: {', '.join(_CATALOG_OPTIONS)}")
         check_storage_options(options.get("storage_options"))
         check_flags(**{name: given for name, given in options.items() if name != "storage_options"})
 
@@ -283,7 +297,6 @@ class Session(_Answering[Answer]):
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
-    @suggest_arguments("Session.sql")
     def sql(
         self, query: str, args: Arguments | None = None, *, rules: Rules = True, dialect: str = SPARK_DIALECT
     ) -> Answer:
@@ -325,7 +338,6 @@ class Session(_Answering[Answer]):
 
         return spark_queries().make_text_dataframe(self._spark_session, query, find_frame)
 
-    @suggest_arguments("Session.explain")
     def explain(
         self,
         query: str,
@@ -411,7 +423,9 @@ class _Opener:
     def open_path(self, path: str, format: str) -> TableSource:
         """Open the table that a query names as delta.`path`."""
         if self._has_policies:
-            raise AccessDenied("a session with policies queries tables by their names, not by their locations")
+            raise AccessDenied(
+                "a session with policies queries tables by their names, not by their locations: register the table"
+            )
         if format != "parquet":
             return self._open_source(path, format)
         # For `open` that is a single file; for queries, as in Spark, also a folder of files.
@@ -427,7 +441,10 @@ class _Opener:
         """Open the version that a query names with VERSION AS OF."""
         if self._has_policies:
             # A policy is about the table as it was registered: an older version may have other columns.
-            raise AccessDenied("a session with policies queries tables as they were registered, not at other versions")
+            raise AccessDenied(
+                "a session with policies queries tables as they were registered, not at other versions: register the "
+                "other version under a name"
+            )
         return source.at(state.version, state.timestamp)
 
 

@@ -17,6 +17,7 @@ from tamis.errors import (
     add_article,
     make_argument_error,
     suggest_arguments,
+    suggest_method_arguments,
 )
 from tamis.expr.nodes import FALSE, NULL
 from tamis.formats.open_source import check_timestamp, open_source
@@ -70,6 +71,7 @@ class TableDescription:
         return "\n".join([*lines, "columns", *(f"  {name:<16} {kind}" for name, kind in columns.items())])
 
 
+@suggest_method_arguments("Table")
 class Table:
     """A table at one version. `tamis.open` opens it."""
 
@@ -124,7 +126,6 @@ class Table:
         """
         return Table(self._source.refresh())
 
-    @suggest_arguments("Table.at")
     def at(self, version: int | None = None, timestamp: datetime | str | None = None, ref: str | None = None) -> Table:
         """Return the table at another version.
 
@@ -132,8 +133,11 @@ class Table:
         `timestamp` chooses the version that was current then; `ref` is a branch or a tag of an Iceberg table.
         """
         given = {"version": version, "timestamp": timestamp, "ref": ref}
-        if sum(value is not None for value in given.values()) != 1:
-            raise InvalidArgument(f"at() takes one of {', '.join(f'{name}=' for name in given)}")
+        found = [f"{name}=" for name, value in given.items() if value is not None]
+        if len(found) != 1:
+            raise InvalidArgument(
+                f"at() takes one of {', '.join(f'{name}=' for name in given)}, found {' and '.join(found) or 'none'}"
+            )
         source = self._get_versioned_source("at")
         if ref is not None:
             if not isinstance(source, HasRefs):
@@ -178,7 +182,6 @@ class Table:
             int(pc.sum(files["num_records"]).as_py() or 0) if known else None,
         )
 
-    @suggest_arguments("Table.files")
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
         """Return all files of the table, or those that may hold a row for which `where` is TRUE. No file is opened.
 
@@ -193,7 +196,6 @@ class Table:
         # A constant filter has no column that a level could prune by.
         return found.slice(0, 0) if predicate.expr in (FALSE, NULL) else found
 
-    @suggest_arguments("Table.scan")
     def scan(
         self,
         where: object = None,

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tamis.errors import InvalidArgument, make_argument_error
+from tamis.errors import InvalidArgument, make_argument_error, suggest_method_arguments
 
 KIB = 1024
 MIB = 1024 * 1024
 
 
+@suggest_method_arguments("Tuning")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """Thresholds of planning and reading; none changes a result.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,6 +45,12 @@ def test_an_index_is_built_used_shown_and_dropped(root: Path) -> None:
     assert run(root, "index", "drop", "orders") == "dropped\n"
     assert json.loads(run(root, "index", "drop", "orders", "--json")) == {"dropped": False}
     assert run(root, "index", "status", "orders") == f"no index at {place}\n"
+
+
+def test_the_page_lists_the_keys_of_a_build(root: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+    listed = page.split("An interrupted build continues where it stopped. `--json`")[1].split("\n\n")[0]
+    assert re.findall(r"`(\w+)`", listed) == list(json.loads(run(root, "index", "build", "orders", "--json")))
 
 
 @pytest.mark.interop

@@ -73,7 +73,7 @@ def test_shared_state_is_prepared_once() -> None:
     ],
 )
 def test_X9_only_module_level_functions_of_tamis_run_in_a_job(name: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"a job runs a function of this package|there is no function"):
+    with pytest.raises(InvalidArgument, match=r"a job must be a function of this package|there is no function"):
         find_function(name)
     assert find_function(FUNCTION).__name__ == "list_call"
 

@@ -441,7 +441,7 @@ def test_error_position_counts_characters_over_lines() -> None:
 
 
 def test_only_text_is_parsed() -> None:
-    with pytest.raises(InvalidArgument, match="must be a string, not an int"):
+    with pytest.raises(InvalidArgument, match="must be a string, found an int"):
         parse_sql(5)  # type: ignore[arg-type]
 
 

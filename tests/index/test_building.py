@@ -198,15 +198,15 @@ def test_a_file_that_cannot_be_read_is_left_out_and_reported(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"columns": "id"}, InvalidArgument, "columns is a list of names"),
+        ({"columns": "id"}, InvalidArgument, "columns must be a list of names"),
         ({"columns": ["nope"]}, UnknownColumn, "no column 'nope'"),
         ({"bloom": ["day"]}, InvalidArgument, "'day' is a partition column"),
         ({"columns": ["l"]}, InvalidArgument, "column 'l' has a type without bounds"),
         ({"bloom": ["b"]}, InvalidArgument, "a boolean, which needs no Bloom filter"),
         ({"count_nan": ["id"]}, InvalidArgument, "has no NaN"),
         ({"false_positives": 1.5}, InvalidArgument, "between 0 and 1"),
-        ({"engine": "moon"}, InvalidArgument, "engine is 'local', 'spark', .*, not 'moon'"),
-        ({"engine": 5}, InvalidArgument, "a Spark session or an engine, not an int"),
+        ({"engine": "moon"}, InvalidArgument, "engine must be 'local', 'spark', .*, found 'moon'"),
+        ({"engine": 5}, InvalidArgument, "a Spark session or an engine, found an int"),
         ({"version": 3}, UnknownArgument, "has no argument 'version'"),
     ],
 )

@@ -254,7 +254,7 @@ def test_an_index_elsewhere_is_used_where_it_is_named(tmp_path: Path) -> None:
     assert tamis.index.status(root, location=location).is_complete
     with pytest.raises(tamis.TamisError, match="no index at"):
         tamis.open(root, index=tmp_path / "nowhere")
-    with pytest.raises(tamis.TamisError, match="index is the location of an index"):
+    with pytest.raises(tamis.TamisError, match="index must be the location of an index"):
         tamis.open(root, index=5)  # type: ignore[arg-type]
     assert tamis.index.drop(root, location=location)
     assert not tamis.index.status(root, location=location).exists

@@ -47,7 +47,7 @@ def test_an_unknown_scheme_names_the_known_ones() -> None:
 
 
 def test_bytes_are_no_place() -> None:
-    with pytest.raises(InvalidArgument, match="not a bytes"):
+    with pytest.raises(InvalidArgument, match="found a bytes"):
         open_storage(b"table")  # type: ignore[arg-type]
 
 

@@ -85,7 +85,7 @@ def test_T3_an_index_holds_for_both_readings(path: Path) -> None:
 
 
 def test_T3_values_of_the_option(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="int96 is 'instant' or 'local', not 'UTC'"):
+    with pytest.raises(InvalidArgument, match="int96 must be 'instant' or 'local', found 'UTC'"):
         open_table(path, int96="UTC")
     log = DeltaLog(path.parent / "t", {"at": "timestamp"})
     log.commit()

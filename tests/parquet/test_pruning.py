@@ -243,9 +243,9 @@ def test_reading_a_selection_rejects_mismatched_arguments(file: Path) -> None:
         read_selection(file, [1, 2], everything)
     with pytest.raises(InvalidArgument, match=r"no row group 5 in .*, which has 4"):
         read_selection(file, [5], everything)
-    with pytest.raises(InvalidArgument, match=r"selection must be a RowSelection, .* not a NoneType"):
+    with pytest.raises(InvalidArgument, match=r"selection must be a RowSelection, .* found a NoneType"):
         read_selection(file, [1], None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match=r"file must be a path, a URI or .* not an int"):
+    with pytest.raises(InvalidArgument, match=r"file must be a path, a URI or .* found an int"):
         request(5, "id = 1").prune()  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="columns is empty"):
         read_selection(file, [1], everything, [])

@@ -195,7 +195,7 @@ def test_other_invalid_input_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match=r"shapes are \(1,\) and \(2,\)"):
         RowSelection([0], [1, 2], 10)
     for total in (-1, 2**63):
-        with pytest.raises(InvalidArgument, match=f"rows, not {total}"):
+        with pytest.raises(InvalidArgument, match=f"rows, found {total}"):
             RowSelection.none(total)
 
 
@@ -501,7 +501,7 @@ def test_bitmaps_out_of_range_are_rejected() -> None:
             RowSelection.from_roaring(bitmap, 10)
     with pytest.raises(InvalidArgument, match="row 18446744073709551615 of the bitmap"):
         RowSelection.from_roaring(BitMap64([2**64 - 1]), LARGEST)
-    with pytest.raises(InvalidArgument, match=r"not set"):
+    with pytest.raises(InvalidArgument, match=r"found set"):
         RowSelection.from_roaring({1, 2}, 10)  # type: ignore[arg-type]
 
 

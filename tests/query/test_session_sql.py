@@ -77,7 +77,7 @@ def test_an_invalid_table_name_is_refused(name: object) -> None:
 
 
 def test_an_unsupported_table_object_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="anything Arrow can read, not an int"):
+    with pytest.raises(InvalidArgument, match="anything Arrow can read, found an int"):
         tamis.connect().register("t", 5)
 
 
@@ -108,7 +108,7 @@ def test_rules_are_switched_off_by_name(tmp_path: Path) -> None:
     query = "SELECT id FROM t WHERE id > 1"
     assert "Filter" in session.explain(query, rules={"push_filter_into_scan": False}).split("Optimized plan")[1]
     assert "none applied" in session.explain(query, rules=False)
-    with pytest.raises(InvalidArgument, match="no rule 'push_it'; there are"):
+    with pytest.raises(InvalidArgument, match=r"no rule 'push_it'\. Rules: "):
         session.sql(query, rules={"push_it": False}).to_arrow()
 
 
@@ -188,7 +188,7 @@ def test_a_database_needs_a_unique_name(tmp_path: Path) -> None:
 
 def test_invalid_rules_are_reported() -> None:
     session = tamis.connect()
-    with pytest.raises(InvalidArgument, match="rules= is True, False, or as in"):
+    with pytest.raises(InvalidArgument, match="rules= must be True, False, or as in"):
         session.sql("SELECT 1", rules="none")  # type: ignore[arg-type]
 
 

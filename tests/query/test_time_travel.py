@@ -147,7 +147,7 @@ def test_explain_shows_the_version(session: tamis.Session) -> None:
     ("query", "kind", "message"),
     [
         ("SELECT * FROM orders VERSION AS OF 9", VersionNotFound, "no version 9 .*versions 0 to 2"),
-        ("SELECT * FROM orders VERSION AS OF 'main'", InvalidArgument, "is a number, not 'main'"),
+        ("SELECT * FROM orders VERSION AS OF 'main'", InvalidArgument, "must be a number, found 'main'"),
         ("SELECT * FROM orders VERSION AS OF id", InvalidArgument, "expected a version number"),
         ("SELECT * FROM orders TIMESTAMP AS OF '2001-01-01'", VersionNotFound, "the oldest version, 0"),
         ("SELECT * FROM orders TIMESTAMP AS OF 'soon'", InvalidArgument, "invalid timestamp 'soon'"),

@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import InvalidArgument, MisusedExpression, TypeMismatch, make_argument_error
+from tamis.errors import (
+    InvalidArgument,
+    MisusedExpression,
+    TypeMismatch,
+    make_argument_error,
+    suggest_arguments,
+    suggest_method_arguments,
+)
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_
 from tamis.expr.sql.printer import to_display_sql, to_sql
@@ -26,6 +33,7 @@ _NAME_PART = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|\Z)")
 _PARENTHESES = "Put each comparison in parentheses, as in (col('a') > 1) & (col('b') < 2)"
 
 
+@suggest_method_arguments("Expression")
 class Expression:
     """A value computed for each row: a column, a constant, or an operator or a function applied to such values."""
 
@@ -133,7 +141,7 @@ class Expression:
         if escape is None or escape == "\\":
             return Expression(Call("like", (self.node, _to_node(pattern))))
         if not isinstance(escape, str) or len(escape) != 1:
-            raise InvalidArgument(f"the escape of a pattern is one character, not {escape!r}")
+            raise InvalidArgument(f"the escape of a pattern must be one character, found {escape!r}")
         return Expression(Call("like", (self.node, _to_node(pattern), Literal(escape, types.STRING))))
 
     # --- Numbers and times
@@ -182,7 +190,7 @@ class Expression:
         if not isinstance(self.node, Column):
             raise InvalidArgument(f"only a column has fields, and {to_display_sql(self.node)} is not a column")
         if not isinstance(name, str) or not name:
-            raise InvalidArgument(f"the name of a field is a text, not {name!r}")
+            raise InvalidArgument(f"the name of a field must be a text, found {name!r}")
         return Expression(Column((*self.node.path, name), exact=self.node.exact))
 
     # --- Python protocols that an expression does not support
@@ -197,6 +205,7 @@ class Expression:
         raise MisusedExpression(f"the expression {to_display_sql(self.node)} holds no values to go through")
 
 
+@suggest_arguments("tamis.col")
 def col(name: str) -> Expression:
     """Return a column by name; a dot selects a struct field, and back-ticks quote a name with dots.
 
@@ -204,10 +213,11 @@ def col(name: str) -> Expression:
     (('a', 'b'), ('a.b', 'c'))
     """
     if not isinstance(name, str):
-        raise InvalidArgument(f"the name of a column is a text, not {name!r}")
+        raise InvalidArgument(f"the name of a column must be a text, found {name!r}")
     return Expression(Column(split_name(name), exact="`" in name))
 
 
+@suggest_arguments("tamis.lit")
 def lit(value: Any) -> Expression:
     """Return a constant."""
     return Expression(literal(value))

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, suggest_arguments
 
 UNKNOWN = -1
 """The value of an unknown record count, size or modification time."""
@@ -59,6 +59,7 @@ def _quote(texts: pa.StringArray) -> pa.StringArray:
 # Within Python this is not needed: record batches have `__arrow_c_array__` and `__arrow_c_stream__`.
 
 
+@suggest_arguments("tamis.delta.export_batch")
 def export_batch(batch: pa.RecordBatch, array_address: int, schema_address: int | None = None) -> None:
     """Write a batch to the structs `ArrowArray` and `ArrowSchema` at these addresses, without copying its data.
 
@@ -71,7 +72,9 @@ def export_batch(batch: pa.RecordBatch, array_address: int, schema_address: int 
         if address is None and name == "schema_address":
             continue
         if not isinstance(address, int) or isinstance(address, bool) or not 0 < address < 2**64:
-            raise InvalidArgument(f"{name} is the address of a struct of Arrow's C Data Interface, not {address!r}")
+            raise InvalidArgument(
+                f"{name} must be the address of a struct of Arrow's C Data Interface, found {address!r}"
+            )
     if schema_address is None:
         batch._export_to_c(array_address)
     else:

@@ -166,7 +166,7 @@ def find_function(name: str) -> JobFunction:
     """
     module, _, function = name.partition(":")
     if not module.startswith(MODULE_PREFIX) or not function.isidentifier():
-        raise InvalidArgument(f"a job runs a function of this package, as tamis.module:function, not {name!r}")
+        raise InvalidArgument(f"a job must be a function of this package, as tamis.module:function, found {name!r}")
     found = getattr(import_module(module), function, None)
     if not callable(found) or getattr(found, "__module__", None) != module:
         raise InvalidArgument(f"there is no function {function!r} in {module}")

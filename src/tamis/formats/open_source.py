@@ -74,7 +74,7 @@ def open_source(
     check_flags(merge_schema=merge_schema, allow_outside=allow_outside, relocate=relocate)
     check_storage_options(storage_options)
     if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
+        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
     if not isinstance(uri, str | os.PathLike):
         raise make_argument_error("uri", "the path or the URI of a table", uri)
     chosen = _Snapshot(version, timestamp, snapshot_id, ref)
@@ -186,4 +186,4 @@ def _refuse_index(index: object) -> None:
 def check_timestamp(timestamp: object) -> datetime | str | None:
     if timestamp is None or isinstance(timestamp, datetime | str):
         return timestamp
-    raise InvalidArgument(f"timestamp is a datetime or a text such as '2024-03-01T12:00:00Z', not {timestamp!r}")
+    raise InvalidArgument(f"timestamp must be a datetime or a text such as '2024-03-01T12:00:00Z', found {timestamp!r}")

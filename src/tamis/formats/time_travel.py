@@ -24,7 +24,7 @@ def to_milliseconds(timestamp: datetime | str) -> int:
                 f"invalid timestamp {timestamp!r}: write it as 2024-03-01T12:30:00Z (without a zone it is UTC)"
             ) from error
     if not isinstance(parsed, datetime):
-        raise InvalidArgument(f"a timestamp is a datetime or a string, not {type(timestamp).__name__}")
+        raise InvalidArgument(f"a timestamp must be a datetime or a string, found {type(timestamp).__name__}")
     if parsed.tzinfo is None:
         parsed = parsed.replace(tzinfo=UTC)
     return (parsed - EPOCH) // timedelta(milliseconds=1)

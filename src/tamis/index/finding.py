@@ -86,7 +86,7 @@ def find_index(
         return TableIndex(open_store(table, None), table, table_id=table_id)
     if not isinstance(location, str | os.PathLike):
         kind = add_article(type(location).__name__)
-        raise InvalidArgument(f"index is the location of an index, or False for none, not {kind}")
+        raise InvalidArgument(f"index must be the location of an index, or False for none, found {kind}")
     found = TableIndex(open_store(table, location, storage_options), table, table_id=table_id, is_required=True)
     if found.get_current() is None:
         raise TableNotFound(f"no index at '{found.store.location}': build it with tamis.index.build(…, location=…)")

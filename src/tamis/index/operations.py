@@ -231,7 +231,7 @@ def _make_engine(given: object) -> Engine:
     if given == "spark":
         return get_job_engines().make_spark(None)
     if isinstance(given, str):
-        raise InvalidArgument(f"engine is 'local', 'spark', a Spark session or an engine, not {given!r}")
+        raise InvalidArgument(f"engine must be 'local', 'spark', a Spark session or an engine, found {given!r}")
     if hasattr(given, "run") and hasattr(given, "name"):
         return given
     if type(given).__module__.startswith("pyspark."):

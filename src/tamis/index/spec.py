@@ -177,7 +177,7 @@ def choose_columns(
     if not isinstance(asked.false_positives, int | float) or isinstance(asked.false_positives, bool):
         raise make_argument_error("false_positives", "a share between 0 and 1", asked.false_positives)
     if not 0.0 < asked.false_positives < 1.0:
-        raise InvalidArgument(f"false_positives is a share between 0 and 1, not {asked.false_positives!r}")
+        raise InvalidArgument(f"false_positives must be a share between 0 and 1, found {asked.false_positives!r}")
     paths = dict.fromkeys([*chosen, *bloom, *counted])
     if not paths:
         raise InvalidArgument(f"'{table}' has no column whose type has an order: there is nothing to index")
@@ -224,7 +224,7 @@ def _resolve_column(
     table: str,
 ) -> FieldPath:
     if not isinstance(name, str):
-        raise InvalidArgument(f"{where} takes column names, not {name!r}")
+        raise InvalidArgument(f"{where} takes column names, found {name!r}")
     node = col(name).node
     assert isinstance(node, Column)
     path = resolve(node, schema, table, where=where).path
@@ -238,7 +238,7 @@ def _resolve_column(
 def check_names(names: Sequence[str] | str | None, what: str) -> tuple[str, ...] | None:
     """Return column names as a tuple. A single string is an error: its letters would be names."""
     if isinstance(names, str):
-        raise InvalidArgument(f"{what} is a list of names, not one string: {what}=[{names!r}]")
+        raise InvalidArgument(f"{what} must be a list of names, found one string: write {what}=[{names!r}]")
     if names is None:
         return None
     if not isinstance(names, Iterable) or isinstance(names, Mapping):

@@ -20,7 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import InvalidArgument, TableNotFound, UnknownColumn, add_article
+from tamis.errors import (
+    InvalidArgument,
+    TableNotFound,
+    UnknownColumn,
+    add_article,
+    suggest_arguments,
+    suggest_method_arguments,
+)
 from tamis.expr.nodes import TRUE
 from tamis.io.listing import find_file
 from tamis.io.storage import open_storage
@@ -80,6 +87,7 @@ class PruneResult:
     levels: tuple[LevelReport, ...]
 
 
+@suggest_method_arguments("PruneRequest")
 @dataclass(frozen=True)
 class PruneRequest:
     """A file, a predicate and the levels to apply; each method returns a new request.
@@ -121,6 +129,7 @@ class PruneRequest:
         return replace(self, levels=self.levels | {level} if enabled else self.levels - {level})
 
 
+@suggest_method_arguments("Pruner")
 @dataclass(frozen=True)
 class Pruner:
     """A predicate bound once, for many files of one schema. It is thread-safe."""
@@ -202,7 +211,7 @@ def _open(file: object, storage_options: Mapping[str, Any] | None, tuning: Tunin
         return footer_from_bytes(written.getvalue()[len(MAGIC) : -2 * len(MAGIC)], "the metadata")
     if not isinstance(file, (str, os.PathLike)):
         kind = add_article(type(file).__name__)
-        raise InvalidArgument(f"file must be a path, a URI or pyarrow's FileMetaData, not {kind}")
+        raise InvalidArgument(f"file must be a path, a URI or pyarrow's FileMetaData, found {kind}")
     return open_file(file, storage_options, tuning)
 
 
@@ -225,6 +234,7 @@ def open_file(
     return ParquetFile.load(storage, found.path, found.size, found.modified_ns)
 
 
+@suggest_arguments("tamis.parquet.read_selection")
 def read_selection(
     file: str | os.PathLike[str],
     row_groups: Sequence[int],
@@ -279,7 +289,7 @@ def read_selection(
 def _check_selection(selection: object) -> None:
     if not isinstance(selection, RowSelection):
         kind = add_article(type(selection).__name__)
-        raise InvalidArgument(f"selection must be a RowSelection, such as RowSelection.all(…), not {kind}")
+        raise InvalidArgument(f"selection must be a RowSelection, such as RowSelection.all(…), found {kind}")
 
 
 def _read_batches(

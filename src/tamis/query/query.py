@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.errors import EvaluationError, InvalidArgument, TamisError
+from tamis.errors import EvaluationError, InvalidArgument, TamisError, suggest_method_arguments
 from tamis.expr.sql.refusals import refuse_reserved
 from tamis.query.connectors.connector import Connector
 from tamis.query.engine import Running, UntranslatableQuery, query_engine, spark_queries
@@ -70,7 +70,7 @@ class CompiledQuery:
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         if not isinstance(text, str):
-            raise InvalidArgument(f"a query is a text in SQL, not {text!r}")
+            raise InvalidArgument(f"a query must be a text in SQL, found {text!r}")
         self.text = text
         self._tables = tables
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi, tuning=tuning)
@@ -280,6 +280,7 @@ def _count_of(planned: PlannedQuery) -> PlannedQuery:
     return replace(planned, plan=Aggregate(planned.plan, (), (counted,)), names=("count",))
 
 
+@suggest_method_arguments("Query")
 class Query(Rows):
     """A query over the tables of a session. It reads nothing before one of its methods asks for rows.
 
@@ -350,11 +351,13 @@ def find_disabled_rules(rules: Rules) -> frozenset[str]:
     if isinstance(rules, bool):
         return frozenset() if rules else frozenset(rule.name for rule in ALL)
     if not isinstance(rules, Mapping):
-        raise InvalidArgument(f"rules= is True, False, or as in {{'push_limit_into_scan': False}}, not {rules!r}")
+        raise InvalidArgument(
+            f"rules= must be True, False, or as in {{'push_limit_into_scan': False}}, found {rules!r}"
+        )
     known = [rule.name for rule in ALL]
     for name, is_on in rules.items():
         if name not in known:
-            raise InvalidArgument(f"no rule {name!r}; there are {', '.join(known)}")
+            raise InvalidArgument(f"no rule {name!r}. Rules: {', '.join(known)}")
         if not isinstance(is_on, bool):
-            raise InvalidArgument(f"rules= switches the rule {name!r} to True or False, not to {is_on!r}")
+            raise InvalidArgument(f"rules= must switch the rule {name!r} to True or False, found {is_on!r}")
     return frozenset(name for name, is_on in rules.items() if not is_on)

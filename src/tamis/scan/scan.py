@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnknownColumn
+from tamis.errors import InvalidArgument, UnknownColumn, suggest_method_arguments
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.wire.partition_filter import PartitionFilter
@@ -120,6 +120,7 @@ class LazyScan(Rows):
         )
 
 
+@suggest_method_arguments("Scan")
 class Scan(LazyScan):
     """A lazy scan of a table: it reads only when a method needs rows or metadata.
 

@@ -231,7 +231,7 @@ def test_options_are_checked() -> None:
         ({}, "needs the path"),
         ({"path": "t", "version": "two"}, "version must be a nonnegative integer"),
         ({"path": "t", "filtr": "x"}, "no option 'filtr'. Options: path, filter"),
-        ({"path": "t", "pushdown": "yes"}, "pushdown must be true or false, not 'yes'"),
+        ({"path": "t", "pushdown": "yes"}, "pushdown must be true or false, found 'yes'"),
     ):
         with pytest.raises(InvalidArgument, match=message):
             SourceOptions.of(given)

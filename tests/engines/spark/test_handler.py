@@ -200,7 +200,7 @@ def test_both_handlers_keep_the_contract(connect_spark: Any) -> None:
 
 
 def test_a_session_is_needed() -> None:
-    with pytest.raises(InvalidArgument, match="spark must be a SparkSession, not an int"):
+    with pytest.raises(InvalidArgument, match="spark must be a SparkSession, found an int"):
         SparkExpressionHandler(5)
 
 

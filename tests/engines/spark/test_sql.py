@@ -281,7 +281,7 @@ def test_windows_of_time(spark: Any, on_spark: tamis.Session) -> None:
 
 def test_none_is_not_a_spark_session(places: dict[str, Path]) -> None:
     query = sql_tables.session(places).sql("SELECT id FROM orders")
-    with pytest.raises(tamis.TamisError, match="spark must be a SparkSession, not a NoneType"):
+    with pytest.raises(tamis.TamisError, match="spark must be a SparkSession, found a NoneType"):
         query.to_spark(None)
 
 

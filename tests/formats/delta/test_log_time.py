@@ -93,7 +93,7 @@ def test_an_invalid_timestamp(log: DeltaLog, text: str) -> None:
 
 
 def test_a_number_is_not_a_timestamp(log: DeltaLog) -> None:
-    with pytest.raises(InvalidArgument, match="a timestamp is a datetime or a string, not int"):
+    with pytest.raises(InvalidArgument, match="a timestamp must be a datetime or a string, found int"):
         version_at(log, 1_700_000_000_000)  # type: ignore[arg-type]
 
 

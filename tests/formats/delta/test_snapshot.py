@@ -79,7 +79,7 @@ def test_D13_a_timestamp_before_an_unsupported_feature_can_be_read(tmp_path: Pat
 
 @pytest.mark.parametrize("version", [-1, "3", 1.0, True])
 def test_a_version_is_an_integer(log: DeltaLog, version: Any) -> None:
-    with pytest.raises(InvalidArgument, match="a version is an integer >= 0"):
+    with pytest.raises(InvalidArgument, match="a version must be an integer >= 0"):
         load(log, version)
 
 

@@ -224,8 +224,8 @@ def test_a_table_without_data_or_with_something_else_is_told(tmp_path: Path) -> 
 
 def test_a_filter_that_is_no_partition_filter_is_refused(table: Path) -> None:
     with pytest.raises(
-        InvalidArgument, match=r"filter is a str, not a PartitionFilter: give tamis\.PartitionFilter\.eq"
+        InvalidArgument, match=r"filter must be a PartitionFilter, found a str: give tamis\.PartitionFilter\.eq"
     ):
         table_info(table, "region='eu'")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="not a PartitionFilter"):
+    with pytest.raises(InvalidArgument, match="must be a PartitionFilter, found a dict"):
         list_partition_files(table, "region=eu/day=01", {"op": "eq"})  # type: ignore[arg-type]

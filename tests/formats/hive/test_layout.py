@@ -435,7 +435,7 @@ def test_missing_empty_and_hidden_only_directories_are_not_tables(tmp_path: Path
         discover(tmp_path)
     (tmp_path / "_SUCCESS").write_text("x")
     (tmp_path / "empty.parquet").touch()
-    with pytest.raises(TableNotFound, match=r"no data files in .*Empty files .* are ignored"):
+    with pytest.raises(TableNotFound, match=r"no data files in .*empty files .* are ignored"):
         discover(tmp_path)
     with pytest.raises(TableNotFound, match=r"empty\.parquet' is empty: it has 0 bytes.*write it again"):
         discover(tmp_path / "empty.parquet")

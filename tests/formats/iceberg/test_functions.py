@@ -163,7 +163,7 @@ def test_a_manifest_of_an_older_snapshot_describes_itself(table: IcebergFolder) 
 
 
 def test_an_invalid_manifest_path_is_an_error(table: IcebergFolder) -> None:
-    with pytest.raises(InvalidArgument, match="manifest is a path"):
+    with pytest.raises(InvalidArgument, match="manifest must be a path"):
         iceberg.read_manifest_file(table.folder, "")
     with pytest.raises(MissingFile, match=r"other.avro"):
         iceberg.read_manifest_file(table.folder, f"{table.folder}/metadata/other.avro")

@@ -297,14 +297,14 @@ _BOOLEANS = {"true": True, "false": False}
 def _parse_boolean(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
     found = _BOOLEANS.get(str(given.get(name, default)).strip().lower())
     if found is None:
-        raise InvalidArgument(f"the option {name} must be true or false, not {given[name]!r}")
+        raise InvalidArgument(f"the option {name} must be true or false, found {given[name]!r}")
     return found
 
 
 def _parse_number(given: Mapping[str, Any], name: str) -> int | None:
     value = given.get(name)
     if value is not None and not str(value).strip().isdigit():
-        raise InvalidArgument(f"the option {name} must be a nonnegative integer, not {value!r}")
+        raise InvalidArgument(f"the option {name} must be a nonnegative integer, found {value!r}")
     return None if value is None else int(value)
 
 

@@ -54,7 +54,7 @@ class SparkEngine:
 
     def __init__(self, spark: Any, *, tasks: int | None = None) -> None:
         if tasks is not None and (not isinstance(tasks, int) or isinstance(tasks, bool) or tasks < 1):
-            raise InvalidArgument(f"tasks must be an integer of 1 or more, not {tasks!r}")
+            raise InvalidArgument(f"tasks must be an integer of 1 or more, found {tasks!r}")
         self.spark = check_session(spark)
         self._most_tasks = tasks
         self._known_parallelism: int | None = None

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tamis.engines.spark.sessions import check_session, translate_errors
+from tamis.errors import suggest_arguments
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 logger = logging.getLogger("tamis")
 
 
+@suggest_arguments("tamis.spark.register")
 def register(spark: Any) -> None:
     """Enable `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis` in a classic or Connect session.
 
@@ -45,6 +47,7 @@ _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 """The modification time of all zip entries, so that the same files result in the same bytes."""
 
 
+@suggest_arguments("tamis.spark.ship")
 def ship(spark: Any) -> str:
     """Send this version of Tamis to the workers of a session, and return the name of the artifact.
 

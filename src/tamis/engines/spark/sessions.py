@@ -16,6 +16,7 @@ from tamis.errors import (
     TamisError,
     UnsupportedFeature,
     add_article,
+    make_missing_package_error,
 )
 
 MIN_PYSPARK_VERSION = (4, 1)
@@ -27,9 +28,9 @@ def check_session(spark: object) -> Any:
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingDependency("a Spark session needs pyspark: pip install 'tamis[spark]'") from error
+        raise make_missing_package_error("a Spark session", "pyspark", "pandas") from error
     if not isinstance(spark, SparkSession) and not is_connect(spark):
-        raise InvalidArgument(f"spark must be a SparkSession, not {add_article(type(spark).__name__)}")
+        raise InvalidArgument(f"spark must be a SparkSession, found {add_article(type(spark).__name__)}")
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < MIN_PYSPARK_VERSION:
         raise UnsupportedFeature(f"PySpark {pyspark.__version__} is too old: pip install 'pyspark>=4.1'")
@@ -43,7 +44,7 @@ def get_active_session() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingDependency("engine='spark' needs pyspark: pip install 'tamis[spark]'") from error
+        raise make_missing_package_error("engine='spark'", "pyspark", "pandas") from error
     found = SparkSession.getActiveSession()
     if found is None:
         # Without the progress bar of Spark on the same terminal.

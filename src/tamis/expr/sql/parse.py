@@ -481,7 +481,7 @@ def parse_sql(text: str) -> Expr:
     Call<ts >= DATE '2024-01-01' AND a.b NOT IN (1, 2)>
     """
     if not isinstance(text, str):
-        raise InvalidArgument(f"SQL must be a string, not {add_article(type(text).__name__)}: {text!r}")
+        raise InvalidArgument(f"SQL must be a string, found {add_article(type(text).__name__)}: {text!r}")
     return parse_expression(text, _check_and_convert)
 
 

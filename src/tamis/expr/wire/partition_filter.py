@@ -37,7 +37,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import AmbiguousColumn, FilterFormatError, InvalidArgument, TypeMismatch, UnknownColumn, add_article
+from tamis.errors import (
+    AmbiguousColumn,
+    FilterFormatError,
+    InvalidArgument,
+    TypeMismatch,
+    UnknownColumn,
+    add_article,
+    suggest_method_arguments,
+)
 from tamis.expr.functions.kernels import look_up_key
 from tamis.expr.functions.partition_values import format_partition_value, parse_double, parse_long, partition_text
 
@@ -62,6 +70,7 @@ _OPERANDS = {
 """The minimum and maximum number of values, or filters, of an operation."""
 
 
+@suggest_method_arguments("PartitionFilter")
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionFilter:
     """A filter on partition values, built with the named constructors below or with `from_json`.
@@ -324,7 +333,7 @@ def check_partition_filter(given: object) -> None:
     if given is not None and not isinstance(given, PartitionFilter):
         kind = add_article(type(given).__name__)
         raise InvalidArgument(
-            f"the filter must be a PartitionFilter, such as PartitionFilter.eq('day', '1'), not {kind}"
+            f"the filter must be a PartitionFilter, such as PartitionFilter.eq('day', '1'), found {kind}"
         )
 
 

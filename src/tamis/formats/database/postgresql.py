@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import MissingDependency, StorageError, TableError, to_one_line
+from tamis.errors import StorageError, TableError, make_missing_package_error, to_one_line
 from tamis.formats.database.connection import conform, redact_password
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
 from tamis.formats.database.dialects import POSTGRESQL, find_type_family, quote_identifier
@@ -255,5 +255,5 @@ def _load_driver() -> Any:
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:
-        raise MissingDependency("PostgreSQL is read through ADBC: pip install 'tamis[database]'") from error
+        raise make_missing_package_error("a PostgreSQL database", "adbc-driver-postgresql") from error
     return dbapi

@@ -27,7 +27,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import MissingDependency, TableError, to_one_line
+from tamis.errors import TableError, make_missing_package_error, to_one_line
 from tamis.formats.database.connection import conform, identify_file
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query, find_evaluated_columns
 from tamis.formats.database.dialects import SQLITE, quote_identifier
@@ -206,7 +206,7 @@ def _load_driver() -> Any:
     try:
         from adbc_driver_sqlite import dbapi
     except ImportError as error:
-        raise MissingDependency("SQLite is read through ADBC: pip install 'tamis[database]'") from error
+        raise make_missing_package_error("a SQLite database", "adbc-driver-sqlite") from error
     return dbapi
 
 

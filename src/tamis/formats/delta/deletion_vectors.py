@@ -38,6 +38,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tamis.errors import CorruptFile, UnsupportedFeature, format_count
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.paths import join_below_root, resolve_path
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
@@ -71,7 +72,9 @@ def parse_descriptors(column: pa.StructArray | pa.ChunkedArray) -> list[Deletion
     found = [None if each is None else DeletionVectorDescriptor(**each) for each in column.to_pylist()]
     for each in found:
         if each is not None and None in (each.storage_type, each.path_or_inline, each.size, each.cardinality):
-            raise CorruptFile(f"the log has a deletion vector without storage type, path, size or cardinality: {each}")
+            raise make_corrupt_log_error(
+                f"the log has a deletion vector without storage type, path, size or cardinality: {each}"
+            )
     return found
 
 
@@ -111,7 +114,10 @@ def resolve_deletion_vector_path(
         case "u":
             prefix, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
             if len(encoded) != _UUID_CHARACTERS:
-                raise _make_corrupt_error(storage, f"expected a UUID of {_UUID_CHARACTERS} characters, found {text!r}")
+                raise make_corrupt_log_error(
+                    f"a deletion vector of '{storage.format_path(storage.root)}' is damaged: expected a UUID of "
+                    f"{_UUID_CHARACTERS} characters, found {text!r}"
+                )
             name = f"deletion_vector_{uuid.UUID(bytes=decode_z85(encoded, storage.format_path(storage.root)))}.bin"
             return join_below_root(storage, f"{prefix}/{name}" if prefix else name)
         case "p":
@@ -120,7 +126,7 @@ def resolve_deletion_vector_path(
             raise UnsupportedFeature(
                 f"a deletion vector of '{storage.format_path(storage.root)}' has the storage type {other!r}: "
                 "supported are "
-                "'u' (relative path), 'p' (absolute path) and 'i' (inline); a newer Tamis may read it"
+                "'u' (relative path), 'p' (absolute path) and 'i' (inline). A newer Tamis may read it"
             )
 
 
@@ -134,7 +140,9 @@ def decode_z85(text: str, location: str) -> bytes:
     values = digits.reshape(-1, 5).astype(np.uint64) @ _POWERS if digits.size % 5 == 0 else None
     if values is None or (digits == 255).any() or (values >= 2**32).any():
         shown = text if len(text) <= 40 else f"{text[:40]}…"
-        raise CorruptFile(f"a deletion vector of '{location}' has a damaged log entry: {shown!r} is not valid Z85")
+        raise make_corrupt_log_error(
+            f"a deletion vector of '{location}' has a damaged log entry: {shown!r} is not valid Z85"
+        )
     return values.astype(">u4").tobytes()
 
 
@@ -143,8 +151,9 @@ def _decode_inline(storage: Storage, descriptor: DeletionVectorDescriptor) -> Bi
     content = decode_z85(descriptor.path_or_inline, location)
     # Z85 encodes groups of four bytes, so up to three bytes of padding may follow the bitmap.
     if not len(content) - 4 < descriptor.size <= len(content):
-        raise _make_corrupt_error(
-            storage, f"it has {len(content)} bytes inline, expected {descriptor.size} by its descriptor"
+        raise make_corrupt_log_error(
+            f"a deletion vector of '{location}' is damaged: it has {len(content)} bytes inline, expected "
+            f"{descriptor.size} by its descriptor"
         )
     return _decode(content[: descriptor.size], descriptor, f"an inline deletion vector of '{location}'")
 
@@ -170,10 +179,10 @@ def _check_start(storage: Storage, path: str, file_size: int, descriptor: Deleti
     start = descriptor.offset or 0
     end = start + descriptor.size + 2 * _FRAME
     if start < 1 or descriptor.size < 0 or end > file_size:
-        raise CorruptFile(
+        raise _make_vector_error(
             f"the deletion vector of {descriptor.size} bytes at offset {start} is not within "
             f"'{storage.format_path(path)}', "
-            f"which has {file_size} bytes: the file is truncated or its log entry is damaged; {_REMEDY}"
+            f"which has {file_size} bytes: the file is truncated or its log entry is damaged"
         )
     return start
 
@@ -185,10 +194,10 @@ def _decode_frame(
     content = frame.slice(_FRAME, descriptor.size)
     (size,) = struct.unpack(">I", frame.slice(0, _FRAME))
     if size != descriptor.size:
-        raise CorruptFile(f"{where} has {size} bytes, expected {descriptor.size} by the log; {_REMEDY}")
+        raise _make_vector_error(f"{where} has {size} bytes, expected {descriptor.size} by the log")
     (checksum,) = struct.unpack(">I", frame.slice(_FRAME + descriptor.size, _FRAME))
     if (found := zlib.crc32(content)) != checksum:
-        raise CorruptFile(f"{where} is damaged: its checksum is {found:08x}, expected {checksum:08x}; {_REMEDY}")
+        raise _make_vector_error(f"{where} is damaged: its checksum is {found:08x}, expected {checksum:08x}")
     return _decode(content.to_pybytes(), descriptor, where)
 
 
@@ -197,13 +206,12 @@ def _decode(content: bytes, descriptor: DeletionVectorDescriptor, where: str) ->
         bitmap = BitMap64.deserialize(_to_portable(content, where))
     except ValueError as error:
         # Deserialising checks every length and the order of the rows, so a returned bitmap is valid.
-        raise CorruptFile(f"{where} is not a valid Roaring bitmap ({error}); {_REMEDY}") from error
+        raise _make_vector_error(f"{where} is not a valid Roaring bitmap ({error})") from error
     if bitmap and bitmap.max() >= 2**63:
-        raise CorruptFile(f"{where} deletes row {bitmap.max()}, which no file can have; {_REMEDY}")
+        raise _make_vector_error(f"{where} deletes row {bitmap.max()}, which no file can have")
     if len(bitmap) != descriptor.cardinality:
-        raise CorruptFile(
-            f"{where} deletes {format_count(len(bitmap), 'row')}, expected {descriptor.cardinality} by the log; "
-            f"{_REMEDY}"
+        raise _make_vector_error(
+            f"{where} deletes {format_count(len(bitmap), 'row')}, expected {descriptor.cardinality} by the log"
         )
     return bitmap
 
@@ -216,9 +224,8 @@ def _to_portable(content: bytes, where: str) -> bytes:
     for order in "<>":
         if magic == struct.pack(f"{order}I", _NATIVE):
             return _to_portable_from_native(content, order, where)
-    raise CorruptFile(
-        f"{where} has the unknown magic number {magic.hex(' ')}, expected {_PORTABLE} (portable) or {_NATIVE} "
-        f"(native); {_REMEDY}"
+    raise _make_vector_error(
+        f"{where} has the unknown magic number {magic.hex(' ')}, expected {_PORTABLE} (portable) or {_NATIVE} (native)"
     )
 
 
@@ -231,14 +238,11 @@ def _to_portable_from_native(content: bytes, order: str, where: str) -> bytes:
         (length,) = struct.unpack(f"{order}I", content[offset : offset + 4].ljust(4, b"\xff"))
         bitmap = content[offset + 4 : offset + 4 + length]
         if len(bitmap) != length or length == 0:
-            raise CorruptFile(f"{where} ends within the bitmap of group {group} of {count}; {_REMEDY}")
+            raise _make_vector_error(f"{where} ends within the bitmap of group {group} of {count}")
         parts += [struct.pack("<I", group), bitmap]
         offset += 4 + length
     return b"".join(parts)
 
 
-_REMEDY = "restore the file, or open a version of the table that does not need it"
-
-
-def _make_corrupt_error(storage: Storage, problem: str) -> CorruptFile:
-    return CorruptFile(f"a deletion vector of '{storage.format_path(storage.root)}' is damaged: {problem}")
+def _make_vector_error(problem: str) -> CorruptFile:
+    return CorruptFile(f"{problem}. Restore the file, or open a version of the table that does not need it")

@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile, make_argument_error, suggest_arguments
+from tamis.errors import InvalidArgument, MissingFile, make_argument_error, suggest_arguments
 from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part as read_part
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.actions import decode_file_actions
 from tamis.formats.delta.log.commits import ActionLines, parse_action, read_actions
 from tamis.formats.delta.log.log_segment import LOG_DIRECTORY, LogFile
@@ -174,7 +175,7 @@ class _PartitionNames:
         if given is None:
             return _PartitionNames.of_metadata(Snapshot.load(storage).metadata, f"'{storage.uri}'")
         if not isinstance(given, SnapshotInfo):
-            raise InvalidArgument(f"snapshot is what tamis.delta.snapshot_info(…) returns, not {type(given).__name__}")
+            raise make_argument_error("snapshot", "the result of tamis.delta.snapshot_info(…)", given)
         physical = {name: given.physical_names[name] for name in given.partition_columns}
         return _PartitionNames(f"'{storage.uri}'", physical)
 
@@ -214,7 +215,7 @@ def _describe_files(batch: pa.RecordBatch, filter: PartitionFilter | None, names
     values = names.logical(_replace_empty_texts(batch.column("partition_values")))
     if filter is not None:
         if values.null_count:
-            raise CorruptFile(
+            raise make_corrupt_log_error(
                 f"the log adds {batch.column('path')[values.is_null().index(True).as_py()]} without partition "
                 "values, which a PartitionFilter compares"
             )

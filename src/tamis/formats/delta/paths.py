@@ -14,7 +14,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import UnsupportedFeature
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.replay import get_bytes, percent_decode
 from tamis.io.storage import Storage
 
@@ -60,7 +61,9 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
         paths.validate(full=True)
     except pa.ArrowInvalid as error:
         location = storage.format_path(storage.root)
-        raise CorruptFile(f"the log of '{location}' has a path that is not UTF-8: a checkpoint is damaged") from error
+        raise make_corrupt_log_error(
+            f"the log of '{location}' has a path that is not UTF-8: a checkpoint is damaged"
+        ) from error
     if _are_plain(paths):
         return pc.binary_join_element_wise(root, paths, "/")
     try:
@@ -96,7 +99,7 @@ def _are_plain(paths: pa.StringArray) -> bool:
 def join_below_root(storage: Storage, path: str) -> str:
     """Join a decoded relative path to the table's directory, which it must not leave."""
     if _PARENT & set(path.split("/")):
-        raise CorruptFile(
+        raise make_corrupt_log_error(
             f"the log of '{storage.format_path(storage.root)}' has the path {path!r}: a path in a log must not "
             "contain '..'"
         )
@@ -145,10 +148,10 @@ def _decode(storage: Storage, text: str) -> str:
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError as error:
-        raise CorruptFile(
+        raise make_corrupt_log_error(
             f"the log of '{storage.format_path(storage.root)}' has the path {text!r}, which is not percent-encoded "
             "UTF-8"
         ) from error
     if not decoded or "\0" in decoded:
-        raise CorruptFile(f"the log of '{storage.format_path(storage.root)}' has the invalid path {text!r}")
+        raise make_corrupt_log_error(f"the log of '{storage.format_path(storage.root)}' has the invalid path {text!r}")
     return decoded

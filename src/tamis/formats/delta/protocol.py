@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import UnsupportedFeature
+from tamis.formats.delta.errors import make_corrupt_log_error
 
 COLUMN_MAPPING = "columnMapping"
 
@@ -66,7 +67,7 @@ class Protocol:
                 f"versions 1 to {_FIRST_VERSION_WITH_FEATURES}. Look for a newer Tamis"
             )
         if self.min_reader_version == _FIRST_VERSION_WITH_FEATURES and self.reader_features is None:
-            raise CorruptFile(
+            raise make_corrupt_log_error(
                 f"the protocol of the Delta table {location} has reader version {self.min_reader_version}, but no list "
                 "readerFeatures"
             )
@@ -99,7 +100,7 @@ def _parse_version(action: Mapping[str, Any], key: str, location: str) -> int:
             pass
         case int() as version:
             return version
-    raise CorruptFile(f"the protocol action of {location} has an invalid {key}: found {action.get(key)!r}")
+    raise make_corrupt_log_error(f"the protocol action of {location} has an invalid {key}: found {action.get(key)!r}")
 
 
 def _parse_features(action: Mapping[str, Any], key: str, location: str) -> frozenset[str] | None:
@@ -109,4 +110,6 @@ def _parse_features(action: Mapping[str, Any], key: str, location: str) -> froze
         case list() | tuple() as names if all(isinstance(name, str) for name in names):
             return frozenset(names)
         case other:
-            raise CorruptFile(f"{key} in the protocol action of {location} is not a list of names: found {other!r}")
+            raise make_corrupt_log_error(
+                f"{key} in the protocol action of {location} is not a list of names: found {other!r}"
+            )

@@ -23,6 +23,7 @@ from tamis.expr.bind import format_expression_position
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Call, Column, Expr, get_operands, walk
 from tamis.expr.sql.printer import to_display_sql
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.types import is_text
 
 MappingMode = Literal["none", "id", "name"]
@@ -102,14 +103,20 @@ def parse_metadata(action: Mapping[str, Any], location: str, *, has_column_mappi
     configuration = parse_configuration(action.get("configuration"), location)
     data_format = action.get("format") or {}
     if not isinstance(data_format, Mapping):
-        raise CorruptFile(f"the format of the Delta table {location} is not an object: {str(data_format)[:80]!r}")
+        raise make_corrupt_log_error(
+            f"the format of the Delta table {location} is not an object: {str(data_format)[:80]!r}"
+        )
     provider = data_format.get("provider", "parquet")
     if provider != "parquet":
-        raise UnsupportedFeature(f"the Delta table {location} has {provider!r} data files; Tamis supports parquet")
+        raise UnsupportedFeature(
+            f"the Delta table {location} has {provider!r} data files; Tamis supports parquet. "
+            "Convert the table to parquet"
+        )
     mode = configuration.get("delta.columnMapping.mode", "none").lower() if has_column_mapping else "none"
     if mode not in ("none", "id", "name"):
         raise UnsupportedFeature(
-            f"the Delta table {location} has the column mapping mode {mode!r}; Tamis supports none, id and name"
+            f"the Delta table {location} has the column mapping mode {mode!r}; Tamis supports none, id and name. "
+            "Look for a newer Tamis"
         )
     text = action.get("schemaString")
     fields = parse_fields(text, location, is_mapped=mode != "none", by_id=mode == "id")
@@ -135,7 +142,7 @@ def parse_configuration(given: Any, location: str) -> dict[str, str]:
     try:
         return {str(key): str(value) for key, value in pairs if value is not None}
     except (TypeError, ValueError) as error:
-        raise CorruptFile(
+        raise make_corrupt_log_error(
             f"the configuration of the Delta table {location} is not a map of strings: {given!r}"
         ) from error
 
@@ -144,13 +151,17 @@ def _parse_partition_columns(
     given: Any, fields: tuple[DeltaField, ...], location: str, *, is_mapped: bool
 ) -> tuple[str, ...]:
     if not isinstance(given, list | None):
-        raise CorruptFile(f"the partitionColumns of the Delta table {location} are not a list: {str(given)[:80]!r}")
+        raise make_corrupt_log_error(
+            f"the partitionColumns of the Delta table {location} are not a list: {str(given)[:80]!r}"
+        )
     found = []
     for name in given or ():
         match = next((each for each in fields if each.name == name), None)
         match = match or next((each for each in fields if each.name.lower() == str(name).lower()), None)
         if match is None:
-            raise CorruptFile(f"the Delta table {location} is partitioned by {name!r}, which is not in its schema")
+            raise make_corrupt_log_error(
+                f"the Delta table {location} is partitioned by {name!r}, which is not in its schema"
+            )
         if match.name != name and not is_mapped:
             # The log has the values under one of the two spellings; under the other one all of them would be NULL.
             raise CorruptFile(
@@ -158,7 +169,9 @@ def _parse_partition_columns(
                 f"{match.name!r}: write its metadata again with one spelling"
             )
         if match.kind != "value":
-            raise CorruptFile(f"the Delta table {location} is partitioned by {name!r}, which is a {match.kind}")
+            raise make_corrupt_log_error(
+                f"the Delta table {location} is partitioned by {name!r}, which is a {match.kind}"
+            )
         found.append(match.name)
     return tuple(found)
 
@@ -275,13 +288,17 @@ class _SchemaParser:
             # Delta on Spark writes no schema for a table without columns.
             return ()
         if not isinstance(text, str):
-            raise CorruptFile(f"the schemaString of the Delta table {self.location} is not a string: {str(text)[:80]}")
+            raise make_corrupt_log_error(
+                f"the schemaString of the Delta table {self.location} is not a string: {str(text)[:80]}"
+            )
         try:
             root = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise CorruptFile(f"the schema of the Delta table {self.location} is not valid JSON: {error}") from error
+            raise make_corrupt_log_error(
+                f"the schema of the Delta table {self.location} is not valid JSON: {error}"
+            ) from error
         if not (isinstance(root, dict) and root.get("type") == "struct"):
-            raise CorruptFile(f"the schema of the Delta table {self.location} is not a struct")
+            raise make_corrupt_log_error(f"the schema of the Delta table {self.location} is not a struct")
         return self._parse_fields(root, ())
 
     def _parse_fields(self, struct: Mapping[str, Any], path: tuple[str, ...]) -> tuple[DeltaField, ...]:
@@ -344,7 +361,7 @@ class _SchemaParser:
         if len(path) > _DEEPEST:
             raise UnsupportedFeature(
                 f"the schema of the Delta table {self.location} is nested more than {_DEEPEST} levels deep at "
-                f"{'.'.join(path[:4])}…"
+                f"{'.'.join(path[:4])}…. Store the column as JSON text, or split it into several columns"
             )
         if isinstance(given, dict) and given.get("type") == "variant":
             given = "variant"
@@ -400,7 +417,7 @@ class _SchemaParser:
 
     def _make_corrupt_error(self, what: str, path: tuple[str, ...]) -> CorruptFile:
         where = f"column {'.'.join(path)}" if path else "the schema"
-        return CorruptFile(f"{where} of the Delta table {self.location} {what}")
+        return make_corrupt_log_error(f"{where} of the Delta table {self.location} {what}")
 
 
 def _find_duplicates(values: Sequence[Value]) -> list[Value]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, VersionNotFound
 from tamis.formats.delta.checkpoint.checkpoints import OpenedCheckpoint, open_checkpoint
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.actions import decode_file_actions
 from tamis.formats.delta.log.commit_timestamps import (
     find_timestamp,
@@ -107,7 +108,7 @@ class Snapshot:
         if version is not None and timestamp is not None:
             raise InvalidArgument("expected a version or a timestamp, found both: give one of them")
         if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
-            raise InvalidArgument(f"a version is an integer >= 0, not {version!r}")
+            raise InvalidArgument(f"a version must be an integer >= 0, found {version!r}")
         try:
             return _load_wanted(storage, version, timestamp)
         except MissingFile:
@@ -306,7 +307,7 @@ def _check_present(
 ) -> dict[str, Any]:
     if action is None:
         since = "" if segment.checkpoint is None else f", from checkpoint {segment.checkpoint.version} on,"
-        raise CorruptFile(
+        raise make_corrupt_log_error(
             f"the log '{listing.location}'{since} has no {name} action up to version {segment.version}: expected one"
         )
     return action

@@ -200,7 +200,7 @@ class DeltaTable:
 
     def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> DeltaTable:
         if version is not None and not version.isdecimal():
-            raise InvalidArgument(f"the version of a Delta table is a number, not {version!r}")
+            raise InvalidArgument(f"the version of a Delta table must be a number, found {version!r}")
         wanted = None if version is None else int(version)
         return replace(self, snapshot=Snapshot.load(self.storage, wanted, timestamp))
 

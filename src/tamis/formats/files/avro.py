@@ -22,9 +22,10 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import CorruptFile, UnsupportedFeature, format_count, to_one_line
+from tamis.errors import UnsupportedFeature, format_count, to_one_line
 from tamis.formats.files.avro_rows import decode_rows
 from tamis.formats.files.avro_schema import arrow_type, resolve, to_polars_schema, unwrap_nullable
+from tamis.formats.files.errors import make_corrupt_file_error
 from tamis.formats.source import to_single_array
 
 _MAGIC = b"Obj\x01"
@@ -54,7 +55,9 @@ class AvroFile:
         try:
             return resolve(json.loads(self.metadata["avro.schema"]))
         except (KeyError, ValueError, RecursionError) as error:
-            raise CorruptFile(f"'{self.location}' has an invalid Avro schema: {to_one_line(error)}") from error
+            raise make_corrupt_file_error(
+                f"'{self.location}' has an invalid Avro schema: {to_one_line(error)}"
+            ) from error
 
     def text(self, name: str) -> str | None:
         """Return an entry of the file metadata as text, or None."""
@@ -67,7 +70,7 @@ class AvroFile:
         if found is None:
             return None
         if not (found.isascii() and found.isdecimal() and len(found) <= _MAX_DIGITS):
-            raise CorruptFile(
+            raise make_corrupt_file_error(
                 f"'{self.location}' has the {name} {found[:80]!r}, expected a number: the file is damaged"
             )
         return int(found)
@@ -115,7 +118,7 @@ class AvroFile:
         try:
             return pa.schema(list(arrow_type(self.schema)))
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFile(
+            raise make_corrupt_file_error(
                 f"'{self.location}' has an Avro schema with invalid types: {to_one_line(error)}"
             ) from error
 
@@ -133,7 +136,9 @@ def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None)
     """
     data = memoryview(content).cast("B")
     if bytes(data[:4]) != _MAGIC:
-        raise CorruptFile(f"'{location}' is not an Avro file: its magic bytes are wrong")
+        raise make_corrupt_file_error(
+            f"'{location}' is not an Avro file: expected the magic bytes {_MAGIC!r}, found {bytes(data[:4])!r}"
+        )
     reader = _Reader(data, 4, location)
     metadata = reader.metadata()
     sync_marker = reader.take(_SYNC_MARKER_SIZE)
@@ -141,7 +146,8 @@ def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None)
     decompress = _CODECS.get(codec)
     if decompress is None:
         raise UnsupportedFeature(
-            f"'{location}' is compressed with the unsupported codec {codec!r}. Codecs: {', '.join(_CODECS)}"
+            f"'{location}' is compressed with the unsupported codec {codec!r}. Write it again with one of: "
+            f"{', '.join(_CODECS)}"
         )
     count, size, blocks = 0, 0, []
     while not reader.is_at_end:
@@ -150,14 +156,19 @@ def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None)
         try:
             body = decompress(block, MOST_BYTES - size)
         except (zlib.error, pa.ArrowException, OSError, ValueError, EOFError) as error:
-            raise CorruptFile(f"'{location}' has a block with invalid {codec} data: {to_one_line(error)}") from error
+            raise make_corrupt_file_error(
+                f"'{location}' has a block with invalid {codec} data: {to_one_line(error)}"
+            ) from error
         size += len(body)
         if records < 0 or size > MOST_BYTES:
-            raise CorruptFile(
-                f"'{location}' claims more data than an Avro file of {len(data)} bytes can hold: the file is damaged"
+            raise make_corrupt_file_error(
+                f"'{location}' has a block of {records} records, or more than {MOST_BYTES} bytes without compression: "
+                "the file is damaged, or too large"
             )
         if reader.take(_SYNC_MARKER_SIZE) != sync_marker:
-            raise CorruptFile(f"'{location}' has a block without a sync marker: the file is damaged or truncated")
+            raise make_corrupt_file_error(
+                f"'{location}' has a block without a sync marker: the file is damaged or truncated"
+            )
         count += records
         blocks.append(body)
         if most is not None and size >= most and not reader.is_at_end:
@@ -170,7 +181,9 @@ def _make_part(location: str, metadata: Mapping[str, bytes], count: int, blocks:
     file = AvroFile(location, metadata, count, b"".join(blocks))
     if count > len(file.body) and count > 0:
         # Records without any bytes carry no data, and a damaged file could claim any number of them.
-        raise CorruptFile(f"'{location}' claims {count} records in {len(file.body)} bytes: the file is damaged")
+        raise make_corrupt_file_error(
+            f"'{location}' claims {count} records in {len(file.body)} bytes: the file is damaged"
+        )
     return file
 
 
@@ -189,7 +202,7 @@ class _Reader:
     def take(self, length: int) -> memoryview:
         end = self._position + length
         if length < 0 or end > len(self._data):
-            raise CorruptFile(
+            raise make_corrupt_file_error(
                 f"'{self._location}' claims {length} bytes at offset {self._position}, but has {len(self._data)}: "
                 "the file is damaged or truncated"
             )
@@ -208,7 +221,9 @@ class _Reader:
                 self._position = position
                 return (value >> 1) ^ -(value & 1)
             shift += 7
-        raise CorruptFile(f"'{self._location}' has an invalid number at offset {self._position}: the file is damaged")
+        raise make_corrupt_file_error(
+            f"'{self._location}' has an invalid number at offset {self._position}: the file is damaged"
+        )
 
     def metadata(self) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -217,7 +232,9 @@ class _Reader:
                 count = -count
                 self.number()  # the size of the block in bytes, only needed to skip it
             if count > len(self._data):
-                raise CorruptFile(f"'{self._location}' claims {count} metadata entries: the file is damaged")
+                raise make_corrupt_file_error(
+                    f"'{self._location}' claims {count} metadata entries: the file is damaged"
+                )
             for _ in range(count):
                 name = bytes(self.take(self.number())).decode(errors="replace")
                 found[name] = bytes(self.take(self.number()))
@@ -445,7 +462,7 @@ def _take_symbols(indices: pa.Array, symbols: list[str], location: str) -> pa.Ar
     try:
         return pa.array(symbols, types.STRING).take(indices)
     except pa.ArrowIndexError as error:
-        raise CorruptFile(
+        raise make_corrupt_file_error(
             f"'{location}' has an enumeration value outside its {format_count(len(symbols), 'symbol')}: the file is "
             "damaged"
         ) from error

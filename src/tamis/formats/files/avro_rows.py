@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import CorruptFile
 from tamis.formats.files.avro_schema import to_physical_type, unwrap_nullable
+from tamis.formats.files.errors import make_corrupt_file_error
 
 Decode = Callable[["_Bytes"], Any]
 
@@ -55,16 +55,18 @@ def decode_rows(body: bytes, count: int, schema: Any, location: str) -> pa.Table
     """Decode records of a resolved schema, which must be a record, in the types of `to_physical_type`."""
     kind = to_physical_type(schema)
     if not pa.types.is_struct(kind):
-        raise CorruptFile(f"'{location}' holds {schema['type']} values, expected records")
+        raise make_corrupt_file_error(f"'{location}' holds {schema['type']} values, expected records")
     decode = _make_decoder(schema)
     data = _Bytes(body)
     try:
         rows = [decode(data) for _ in range(count)]
         found = pa.array(rows, kind)
     except (_Damaged, UnicodeDecodeError, OverflowError, pa.ArrowInvalid) as error:
-        raise CorruptFile(f"'{location}' is damaged: its records do not match its schema ({error})") from error
+        raise make_corrupt_file_error(
+            f"'{location}' is damaged: its records do not match its schema ({error})"
+        ) from error
     if data.left:
-        raise CorruptFile(f"'{location}' is damaged: {data.left} bytes are left after its {count} records")
+        raise make_corrupt_file_error(f"'{location}' is damaged: {data.left} bytes are left after its {count} records")
     return pa.Table.from_struct_array(found)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature, format_count, to_one_line
+from tamis.formats.files.errors import make_corrupt_file_error
 from tamis.io.ranges import IMMUTABLE, MIB, BufferedFile, RangedFile, make_prefetched_file, read_ranges
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
@@ -38,10 +39,9 @@ _READ_AHEAD_BYTES = 4 * MIB
 
 def make_row_count_error(location: str, rows: int, recorded: int) -> CorruptFile:
     """Return the error for a file whose row count differs from the one in the table metadata."""
-    return CorruptFile(
+    return make_corrupt_file_error(
         f"'{location}' has {format_count(rows, 'row')}, but the table metadata says {recorded}: the file was "
-        "replaced, or "
-        "the metadata is wrong"
+        "replaced, or the metadata is wrong"
     )
 
 
@@ -103,7 +103,7 @@ class DataFile:
                 return self._read_avro(wanted)
             case other:
                 raise UnsupportedFeature(
-                    f"'{self.location}' has the unsupported file format {other!r}. Formats: parquet, orc, avro"
+                    f"'{self.location}' has the unsupported file format {other!r}. Write it as parquet, orc or avro"
                 )
 
     # --- Parquet --------------------------------------------------------------------------------------------------
@@ -139,7 +139,9 @@ class DataFile:
             tuning = self.storage.tuning
             yield from decode_row_group(reader, footer, group, leaves, source, self.size, self.location, tuning)
         except (pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"row group {group} of '{self.location}' cannot be decoded: {error}") from error
+            raise make_corrupt_file_error(
+                f"row group {group} of '{self.location}' cannot be decoded: {error}"
+            ) from error
 
     # --- ORC ------------------------------------------------------------------------------------------------------
 
@@ -155,7 +157,7 @@ class DataFile:
                 yield from wanted.conform(_add_positions(rows), own, self.location)
             except (pa.ArrowException, OSError, ValueError) as error:
                 # This includes column names that are not text, and field ids that are not numbers.
-                raise CorruptFile(f"'{self.location}' cannot be decoded: {to_one_line(error)}") from error
+                raise make_corrupt_file_error(f"'{self.location}' cannot be decoded: {to_one_line(error)}") from error
 
     def _read_orc_stripes(self, file: orc.ORCFile, own: pa.Schema, wanted: _Projection) -> Iterator[pa.RecordBatch]:
         columns = [index for index, name in enumerate(own.names) if name in wanted.schema.names]
@@ -225,7 +227,7 @@ class _Projection:
         known = self.rename(own, location)
         for path in self.must_have:
             if find_path(known, path, exact=self.names is not None) is None:
-                raise CorruptFile(f"'{location}' lacks the required column {'.'.join(path)!r}")
+                raise make_corrupt_file_error(f"'{location}' lacks the required column {'.'.join(path)!r}")
         # Values of fields inside structs are used where the structs lack the fields.
         constants = {
             key: value for key, value in self.where_absent.items() if not isinstance(key, str) or key not in known.names
@@ -334,7 +336,9 @@ def as_type(values: pa.Array, target: pa.DataType, location: str) -> pa.Array:
     try:
         return values.cast(target)
     except pa.ArrowException as error:
-        raise CorruptFile(f"'{location}' has values that are not valid as {target}: {to_one_line(error)}") from error
+        raise make_corrupt_file_error(
+            f"'{location}' has values that are not valid as {target}: {to_one_line(error)}"
+        ) from error
 
 
 def _as_list(values: pa.Array, target: pa.DataType, location: str) -> pa.Array:
@@ -356,7 +360,9 @@ def _as_decimal(values: pa.Array, target: pa.DataType, location: str) -> pa.Arra
     starts = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
     data = np.frombuffer(given.buffers()[2] or b"", np.uint8)
     if len(lengths) and int(lengths.max()) > _DECIMAL_BYTES:
-        raise CorruptFile(f"'{location}' has a decimal of {lengths.max()} bytes, expected at most {_DECIMAL_BYTES}")
+        raise make_corrupt_file_error(
+            f"'{location}' has a decimal of {lengths.max()} bytes, expected at most {_DECIMAL_BYTES}"
+        )
     whole = np.zeros((len(given), _DECIMAL_BYTES), np.uint8)
     # There is one step per length, at most 16.
     for length in np.unique(lengths).tolist():
@@ -371,4 +377,4 @@ def _as_decimal(values: pa.Array, target: pa.DataType, location: str) -> pa.Arra
     try:
         return wide.cast(target)
     except pa.ArrowInvalid as error:
-        raise CorruptFile(f"'{location}' has a decimal that does not fit into {target}: {error}") from error
+        raise make_corrupt_file_error(f"'{location}' has a decimal that does not fit into {target}: {error}") from error

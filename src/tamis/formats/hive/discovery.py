@@ -109,7 +109,7 @@ def check_partitioning(partitioning: object) -> Mapping[str, str | pa.DataType]:
         return {}
     if not isinstance(partitioning, Mapping):
         raise InvalidArgument(
-            f"partitioning is a mapping of columns to types, as in {{'day': 'date'}}, not {partitioning!r}"
+            f"partitioning must be a mapping of columns to types, as in {{'day': 'date'}}, found {partitioning!r}"
         )
     for name, given in partitioning.items():
         if not isinstance(name, str):

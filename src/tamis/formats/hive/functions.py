@@ -24,6 +24,7 @@ from tamis.formats.hive.layout import (
     list_leaf_files,
     make_file_table,
     make_level_filter,
+    make_no_files_error,
     make_not_found_error,
 )
 from tamis.formats.hive.names import split_directory_name
@@ -67,7 +68,7 @@ def table_info(
     layout = HiveLayout.discover(storage, partitioning)
     sample = layout.sample_file
     if sample is None:
-        raise TableNotFound(f"no data files in '{storage.uri}'")
+        raise make_no_files_error(storage)
     data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.get_arrow_schema(int96)
     layout = layout.adopt_stored_types(data_schema)
     columns = tuple(layout.partition_schema.names)
@@ -82,13 +83,13 @@ def table_info(
 
 def _check_int96(int96: object) -> None:
     if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
+        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
 
 
 def _check_filter(filter: object) -> None:
     if filter is not None and not isinstance(filter, PartitionFilter):
         raise InvalidArgument(
-            f"filter is {add_article(type(filter).__name__)}, not a PartitionFilter: give "
+            f"filter must be a PartitionFilter, found {add_article(type(filter).__name__)}: give "
             "tamis.PartitionFilter.eq('region', 'eu'), for example; tamis.open(…).scan(where=…) takes SQL text"
         )
 

@@ -229,6 +229,14 @@ class HiveLayout:
         return children.partitions
 
 
+def make_no_files_error(storage: Storage, hint: str = "") -> TableNotFound:
+    """Return the error for a folder without data files."""
+    return TableNotFound(
+        f"no data files in '{storage.uri}'{hint}. Give a folder with Parquet files: empty files and names that start "
+        "with _ or . are ignored"
+    )
+
+
 def make_not_found_error(storage: Storage) -> TableNotFound:
     """Return the error for a location without a table."""
     plain = re.match(r"[^*?\[]*(?=[*?\[])", storage.uri)
@@ -318,9 +326,7 @@ def _check_flat(storage: Storage, root: Children) -> None:
             table = find_nested_format(storage, first)
             what = f"is {table}: open that" if table else "is not named column=value"
             hint = f": the directory '{storage.format_path(first)}' {what}"
-        raise TableNotFound(
-            f"no data files in '{storage.uri}'{hint}. Empty files and names that start with _ or . are ignored"
-        )
+        raise make_no_files_error(storage, hint)
     if len(plain):
         logger.warning(
             "'%s' is a directory of files: its subdirectories are ignored, such as '%s' (%d in all)",

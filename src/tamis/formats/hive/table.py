@@ -12,10 +12,17 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.errors import TableNotFound, UnsupportedFeature
+from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import Column, find_columns
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
-from tamis.formats.hive.layout import FILE_COLUMNS, HiveLayout, Keep, PartitionDirectories, make_level_filter
+from tamis.formats.hive.layout import (
+    FILE_COLUMNS,
+    HiveLayout,
+    Keep,
+    PartitionDirectories,
+    make_level_filter,
+    make_no_files_error,
+)
 from tamis.formats.hive.partition_types import add_partition_columns
 from tamis.formats.jobs import Planning
 from tamis.formats.source import FileIndex, FileListing, IndexSupport
@@ -68,7 +75,7 @@ class HiveTable:
         layout = HiveLayout.discover(storage, partitioning, planning)
         sample = layout.sample_file
         if sample is None:
-            raise TableNotFound(f"no data files in '{storage.uri}'")
+            raise make_no_files_error(storage)
         index = None if find_index is None or layout.is_single_file else find_index()
         # An index has the schema without physical types, so it does not show which columns are INT96.
         data_schema = None if index is None or int96 != "instant" else index.find_schema(sample)

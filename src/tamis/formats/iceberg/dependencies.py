@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from tamis.errors import MissingDependency
+from tamis.errors import make_missing_package_error
 
 _PACKAGES = ("pyiceberg", "polars")
 
@@ -13,4 +13,4 @@ def check_installed() -> None:
     """Raise an error that names the missing packages and how to install them."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise MissingDependency(f"an Iceberg table needs {' and '.join(missing)}: pip install 'tamis[iceberg]'")
+        raise make_missing_package_error("an Iceberg table", *missing)

@@ -121,7 +121,7 @@ def read_manifest_file(
     """
     check_partition_filter(filter)
     if not isinstance(manifest, str) or not manifest:
-        raise InvalidArgument(f"manifest is a path in snapshot_info(…).manifests, not {manifest!r}")
+        raise InvalidArgument(f"manifest must be a path in snapshot_info(…).manifests, found {manifest!r}")
     table = _open(uri, storage_options, catalog, relocate, allow_outside)
     return _concat_batches([_read_manifest(table, _find_manifest(table, manifest), _resolve_filters(table, filter))])
 

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.formats.iceberg.errors import make_corrupt_metadata_error
 from tamis.parquet.footer.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
 
 Json = Mapping[str, Any]
@@ -68,15 +69,20 @@ def check_schema(schema: Any, location: str) -> None:
     while pending:
         kind, depth = pending.pop()
         if depth > _MAX_DEPTH:
-            raise CorruptFile(f"'{location}' has a schema whose types are nested more than {_MAX_DEPTH} levels deep")
+            raise CorruptFile(
+                f"'{location}' has a schema whose types are nested more than {_MAX_DEPTH} levels deep. "
+                "Store such a column as JSON text, or split it into several columns"
+            )
         if isinstance(kind, str):
             continue
         if not isinstance(kind, dict):
-            raise CorruptFile(f"'{location}' has a schema with an invalid type: {str(kind)[:80]!r}")
+            raise make_corrupt_metadata_error(f"'{location}' has a schema with an invalid type: {str(kind)[:80]!r}")
         if kind.get("type", "struct") == "struct":
             fields = kind.get("fields")
             if not isinstance(fields, list) or not all(map(_is_field, fields)):
-                raise CorruptFile(f"'{location}' has a schema with invalid struct fields: {str(fields)[:80]!r}")
+                raise make_corrupt_metadata_error(
+                    f"'{location}' has a schema with invalid struct fields: {str(fields)[:80]!r}"
+                )
             pending += [(field["type"], depth + 1) for field in fields]
         else:
             pending += [(kind[part], depth + 1) for part in ("element", "key", "value") if part in kind]
@@ -99,7 +105,9 @@ def arrow_field(given: Json, location: str = "the table") -> pa.Field:
     try:
         name, kind, required = given["name"], given["type"], bool(given["required"])
     except (KeyError, TypeError) as error:
-        raise CorruptFile(f"the schema of {location} has an invalid field: {str(given)[:80]!r}") from error
+        raise make_corrupt_metadata_error(
+            f"the schema of {location} has an invalid field: {str(given)[:80]!r}"
+        ) from error
     return pa.field(name, arrow_type(kind, name, location), nullable=not required)
 
 
@@ -121,9 +129,13 @@ def arrow_type(given: Any, name: str = "", location: str = "the table") -> pa.Da
                     pa.field("value", value, nullable=not given["value-required"]),
                 )
             case other:
-                raise UnsupportedFeature(f"column '{name}' of {location} has the unsupported type {other!r}")
+                raise UnsupportedFeature(
+                    f"column '{name}' of {location} has the unsupported type {other!r}. Look for a newer Tamis"
+                )
     except (KeyError, TypeError) as error:
-        raise CorruptFile(f"column '{name}' of {location} has an invalid type: {str(given)[:80]!r}") from error
+        raise make_corrupt_metadata_error(
+            f"column '{name}' of {location} has an invalid type: {str(given)[:80]!r}"
+        ) from error
 
 
 def _convert_primitive(given: str, name: str, location: str) -> pa.DataType:
@@ -139,7 +151,9 @@ def _convert_primitive(given: str, name: str, location: str) -> pa.DataType:
         return pa.binary(length) if length <= _MAX_FIXED_BYTES else types.UnsupportedType(text)
     if text.partition("(")[0] in _UNSUPPORTED:
         return types.UnsupportedType(given)
-    raise UnsupportedFeature(f"column '{name}' of {location} has the type {given!r}, which is not an Iceberg type")
+    raise UnsupportedFeature(
+        f"column '{name}' of {location} has the type {given!r}, which is not an Iceberg type. Look for a newer Tamis"
+    )
 
 
 # --- Column mapping of data files: by field id, or by a name mapping; with the initial-default of fields that files
@@ -263,7 +277,7 @@ def parse_default(value: Any, kind: Any, data_type: pa.DataType, name: str) -> p
     try:
         return pa.scalar(_to_python(value, kind, data_type), data_type)
     except (ValueError, TypeError, KeyError, OverflowError, InvalidOperation, pa.ArrowException) as error:
-        raise CorruptFile(
+        raise make_corrupt_metadata_error(
             f"column '{name}' has the default {str(value)[:80]!r}, which is not a valid {kind}: the table metadata is "
             "damaged"
         ) from error

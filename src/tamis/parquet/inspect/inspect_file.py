@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import AmbiguousColumn, TableNotFound, UnknownColumn
+from tamis.errors import AmbiguousColumn, TableNotFound, UnknownColumn, suggest_arguments
 from tamis.expr.builder import split_name
 from tamis.io.listing import find_file, has_directory
 from tamis.io.storage import open_storage
@@ -247,6 +247,7 @@ def _to_plain_rows(table: pa.Table) -> list[dict[str, Any]]:
 # --- Reading the metadata --------------------------------------------------------------------------------------------
 
 
+@suggest_arguments("tamis.parquet.inspect")
 def inspect(
     uri: str | os.PathLike[str], column: str | None = None, *, storage_options: Mapping[str, Any] | None = None
 ) -> FileInspection:

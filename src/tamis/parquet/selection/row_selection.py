@@ -99,7 +99,7 @@ class RowSelection:
         values = np.asarray(mask)
         if values.ndim != 1 or (values.size and values.dtype != np.bool_):
             raise InvalidArgument(
-                f"a mask of rows must be one dimension of booleans, not {values.ndim} of {values.dtype}"
+                f"a mask of rows must be one dimension of booleans, found {values.ndim} of {values.dtype}"
             )
         values = values.astype(np.bool_, copy=False)
         changes = np.flatnonzero(values[1:] != values[:-1]) + 1
@@ -112,7 +112,7 @@ class RowSelection:
         """Select single rows, in any order; duplicates count once."""
         limit, rows = _check_total(total), runs.as_row_array(indices, "rows")
         if rows.ndim != 1:
-            raise InvalidArgument(f"rows must have one dimension, not {rows.ndim}")
+            raise InvalidArgument(f"rows must have one dimension, found {rows.ndim}")
         if (rows[1:] < rows[:-1]).any():
             rows = np.sort(rows)
         if rows.size and (rows[0] < 0 or rows[-1] >= limit):
@@ -392,5 +392,5 @@ class RowSelection:
 def _check_total(total: SupportsIndex) -> int:
     rows = index(total)
     if not 0 <= rows <= runs.LARGEST:
-        raise InvalidArgument(f"the total of a selection must be 0 to {runs.LARGEST} rows, not {rows}")
+        raise InvalidArgument(f"the total of a selection must be 0 to {runs.LARGEST} rows, found {rows}")
     return rows

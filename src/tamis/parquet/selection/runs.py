@@ -31,9 +31,9 @@ def as_row_array(values: object, what: str) -> Rows:
     if array.size == 0:
         return np.empty(array.shape, np.int64)
     if array.dtype.kind not in "iu":
-        raise InvalidArgument(f"{what} must be whole numbers of at most 63 bits, not {array.dtype}")
+        raise InvalidArgument(f"{what} must be whole numbers of at most 63 bits, found {array.dtype}")
     if array.dtype == np.uint64 and array.max() > LARGEST:
-        raise InvalidArgument(f"{what} must be at most {LARGEST}, not {array.max()}")
+        raise InvalidArgument(f"{what} must be at most {LARGEST}, found {array.max()}")
     return array.astype(np.int64, copy=False)
 
 
@@ -65,7 +65,7 @@ def validate_pairs(ranges: Iterable[tuple[int, int]] | npt.NDArray[np.integer], 
     if pairs.size == 0:
         pairs = pairs.reshape(0, 2)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise InvalidArgument(f"ranges must be pairs (start, end), not an array of the shape {pairs.shape}")
+        raise InvalidArgument(f"ranges must be pairs (start, end), found an array of the shape {pairs.shape}")
     return validate_ranges(pairs[:, 0], pairs[:, 1], total)
 
 
@@ -73,7 +73,7 @@ def compute_edges(row_group_rows: object) -> Rows:
     """Return the first row of each row group in the file, followed by the total number of rows."""
     rows = as_row_array(row_group_rows, "rows of row groups")
     if rows.ndim != 1 or (rows < 0).any():
-        raise InvalidArgument(f"rows of row groups must be a list of non-negative numbers, not {row_group_rows}")
+        raise InvalidArgument(f"rows of row groups must be a list of non-negative numbers, found {row_group_rows}")
     edges = np.concatenate(([0], np.cumsum(rows)))
     if (edges < 0).any():
         raise InvalidArgument(f"the row groups have more than {LARGEST} rows in total")
@@ -85,7 +85,7 @@ def locate_row_groups(kept_row_groups: object, row_group_rows: object) -> tuple[
     edges, kept = compute_edges(row_group_rows), as_row_array(kept_row_groups, "kept row groups")
     count = edges.size - 1
     if kept.ndim != 1 or (kept < 0).any() or (kept >= count).any() or (kept[1:] <= kept[:-1]).any():
-        raise InvalidArgument(f"kept row groups must be ascending numbers below {count}, not {kept.tolist()}")
+        raise InvalidArgument(f"kept row groups must be ascending numbers below {count}, found {kept.tolist()}")
     return edges[kept], edges[kept + 1] - edges[kept], int(edges[-1])
 
 
@@ -206,7 +206,7 @@ _MIN_CONTAINERS_WITH_OFFSETS = 4
 def runs_from_bitmap(bitmap: AbstractBitMap | AbstractBitMap64, total: int) -> Runs:
     """Return the normalised runs of a bitmap of either width over `total` rows."""
     if not isinstance(bitmap, AbstractBitMap | AbstractBitMap64):
-        raise InvalidArgument(f"a Roaring bitmap is a pyroaring.BitMap or BitMap64, not {type(bitmap).__name__}")
+        raise InvalidArgument(f"a Roaring bitmap must be a pyroaring.BitMap or BitMap64, found {type(bitmap).__name__}")
     if bitmap and bitmap.max() >= total:
         raise InvalidArgument(f"row {bitmap.max()} of the bitmap is out of range: the selection has {total} rows")
     either: Any = bitmap  # the two widths have the same methods and no common type

@@ -114,5 +114,5 @@ def _to_arrow_table(rows: Any) -> pa.Table:
     if hasattr(rows, "to_table"):
         return _to_arrow_table(rows.to_table())
     raise InvalidArgument(
-        f"expected a table from tamis.open, or anything Arrow can read, not {add_article(type(rows).__name__)}"
+        f"expected a table from tamis.open, or anything Arrow can read, found {add_article(type(rows).__name__)}"
     )

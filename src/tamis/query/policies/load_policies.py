@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tamis.errors import InvalidArgument, MissingDependency, TamisError, add_article, to_one_line
+from tamis.errors import InvalidArgument, TamisError, add_article, make_missing_package_error, to_one_line
 from tamis.expr.builder import Expression
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
 from tamis.expr.sql.parse import parse_sql
@@ -48,7 +48,7 @@ def load_policies(given: PolicySource | None) -> Policies | None:
             return Policies(lookup=given, read=lambda found, table: _parse_policy(found, f"the policy of {table}"))
         case _:
             raise InvalidArgument(
-                f"policies are a path, a mapping or a function, not {add_article(type(given).__name__)}"
+                f"policies must be a path, a mapping or a function, found {add_article(type(given).__name__)}"
             )
 
 
@@ -56,7 +56,7 @@ def _from_document(document: object, where: str) -> Policies:
     found = _check_mapping(document, where, ("tables", "groups", "default"))
     default = found.get("default", DENY)
     if default not in (ALLOW, DENY):
-        raise InvalidArgument(f"{where}: default is allow or deny, not {default!r}")
+        raise InvalidArgument(f"{where}: default must be allow or deny, found {default!r}")
     if "tables" not in found:
         raise InvalidArgument(f"{where}: tables is missing: name each table, as in tables: {{orders: [...]}}")
     groups = {
@@ -73,7 +73,7 @@ def _from_document(document: object, where: str) -> Policies:
 def _parse_rules(given: object, where: str, groups: Mapping[str, frozenset[str]]) -> tuple[PolicyRule, ...]:
     rules = [given] if isinstance(given, Mapping) else given
     if not isinstance(rules, Sequence) or isinstance(rules, str):
-        raise InvalidArgument(f"{where} is a list of rules, not {add_article(type(given).__name__)}")
+        raise InvalidArgument(f"{where} must be a list of rules, found {add_article(type(given).__name__)}")
     return tuple(_parse_rule(rule, f"{where}[{index}]", groups) for index, rule in enumerate(rules))
 
 
@@ -115,13 +115,15 @@ def _parse_expression(given: object, where: str) -> Expr:
         case Column() | Literal() | Call():
             return given
         case _:
-            raise InvalidArgument(f"{where} is SQL text or an expression, not {given!r}; NULL is the text 'NULL'")
+            raise InvalidArgument(
+                f"{where} must be SQL text or an expression, found {given!r}; NULL is the text 'NULL'"
+            )
 
 
 def _check_names(given: object, where: str) -> frozenset[str]:
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, Sequence | set | frozenset) or not all(isinstance(name, str) and name for name in names):
-        raise InvalidArgument(f"{where} is a list of names, not {given!r}")
+        raise InvalidArgument(f"{where} must be a list of names, found {given!r}")
     return frozenset(names)
 
 
@@ -129,7 +131,7 @@ def _check_mapping(given: object, where: str, known: Sequence[str] | None = None
     if given is None:
         raise InvalidArgument(f"{where} is empty: it is a mapping, as docs/explanation/security.md shows")
     if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{where} is a mapping, not {add_article(type(given).__name__)}")
+        raise InvalidArgument(f"{where} must be a mapping, found {add_article(type(given).__name__)}")
     for key in given:
         if not isinstance(key, str):
             raise InvalidArgument(f"{where}: the name {key!r} is not a text: write it between quotes")
@@ -168,8 +170,8 @@ def _from_yaml(text: str, path: Path) -> object:
     try:
         import yaml
     except ImportError as error:
-        raise MissingDependency(
-            "policies in YAML need PyYAML: pip install 'tamis[policies]', or write them as .json"
+        raise make_missing_package_error(
+            "a policy file in YAML", "pyyaml", otherwise=", or write it as .json"
         ) from error
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, suggest_method_arguments
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Column, Expr, and_, find_columns, split_conjuncts
 from tamis.formats.source import TableSource
@@ -36,6 +36,7 @@ def mask_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
     )
 
 
+@suggest_method_arguments("Scan")
 class ProtectedScan(LazyScan):
     """A scan that applies a policy first. The user's filter sees visible rows and masked values only.
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from tamis.errors import AccessDenied, TableError, suggest_arguments
+from tamis.errors import AccessDenied, TableError, suggest_method_arguments
 from tamis.expr.nodes import TRUE
 from tamis.expr.normalise import normalise
 from tamis.formats.source import LEVELS, HasCatalogNames, TableSource
@@ -84,6 +84,7 @@ def protect_table(
     return ProtectedTable(table, policies, principal, around)
 
 
+@suggest_method_arguments("Table")
 class ProtectedTable:
     """A table under a policy, which is looked up for each scan. It has a table, and exposes only the methods below: see
     `tests/test_protected_interface.py`.
@@ -126,7 +127,6 @@ class ProtectedTable:
         """The version that was opened; of an Iceberg table the snapshot."""
         return self._table.version
 
-    @suggest_arguments("Table.scan")
     def scan(
         self,
         where: object = None,

@@ -341,7 +341,7 @@ def _make_row_count(node: exp.Expr) -> exp.Expr:
     value = _evaluate_integer(given)
     if value is None or not 0 <= value < 2**31:
         raise ParseError(
-            f"{node.key.upper()} must be a constant whole number of rows, not {to_sql_text(given)}",
+            f"{node.key.upper()} must be a constant whole number of rows, found {to_sql_text(given)}",
             position=find_position(given),
         )
     return exp.Literal.number(value)

@@ -96,7 +96,7 @@ def _index_by_name(arguments: Arguments | None) -> dict[str, Any]:
         case Sequence():
             return {_NUMBERED.format(number): value for number, value in enumerate(arguments, 1)}
     raise InvalidArgument(
-        f"args= must be a mapping for :name, or a list for ?, not {add_article(type(arguments).__name__)}"
+        f"args= must be a mapping for :name, or a list for ?, found {add_article(type(arguments).__name__)}"
     )
 
 

@@ -39,7 +39,7 @@ def refuse_engine_syntax(tree: exp.Expr) -> None:
         is_number = isinstance(given, exp.Literal) and given.name.isdecimal() and int(given.name) < 2**63
         if isinstance(given, exp.Literal | exp.Neg) and (given.is_string or not is_number):
             raise ParseError(
-                f"{node.key.upper()} must be a whole number of rows, not {to_sql_text(given)}",
+                f"{node.key.upper()} must be a whole number of rows, found {to_sql_text(given)}",
                 position=find_position(given),
             )
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import InvalidArgument, PlanBudgetExceeded, format_count
+from tamis.errors import InvalidArgument, PlanBudgetExceeded, format_count, suggest_method_arguments
 from tamis.formats.source import FILE_FORMAT, HasPartitionFields, TableSource, read_absent_values
 from tamis.scan.planning.row_groups import Numbers, RowGroups, take_rows
 from tamis.scan.planning.tasks import ScanTask, read_partition_values
@@ -116,9 +116,10 @@ def describe_files(
 
 def _check_budget(most: object) -> None:
     if not isinstance(most, int) or isinstance(most, bool):
-        raise InvalidArgument(f"the budget of a plan is a whole number, not {most!r}")
+        raise InvalidArgument(f"the budget of a plan must be a whole number, found {most!r}")
 
 
+@suggest_method_arguments("ScanPlan")
 @dataclass(repr=False)
 class ScanPlan:
     """The plan of a scan: the `files` to read, one row each, their row groups as `tasks`, and the `report`."""

@@ -21,7 +21,7 @@ def resolve_projection(columns: Sequence[object] | None, schema: pa.Schema, tabl
         return tuple((field.name,) for field in schema)
     if isinstance(columns, str):
         names = [name.strip() for name in columns.split(",")]
-        raise InvalidArgument(f"columns is a list of names, not one string: columns={names!r}")
+        raise InvalidArgument(f"columns must be a list of names, found one string: write columns={names!r}")
     if not isinstance(columns, Iterable) or isinstance(columns, Mapping):
         raise make_argument_error("columns", "a list of names", columns)
     columns = list(columns)
@@ -33,7 +33,7 @@ def resolve_projection(columns: Sequence[object] | None, schema: pa.Schema, tabl
         paths.append(resolve(node, schema, table, where="columns").path)
     repeated = [".".join(path) for index, path in enumerate(paths) if path in paths[:index]]
     if repeated:
-        raise InvalidArgument(f"the column {repeated[0]!r} is listed twice in columns")
+        raise InvalidArgument(f"the column {repeated[0]!r} is listed twice in columns: name it once")
     return tuple(paths)
 
 
@@ -51,7 +51,7 @@ def reject_unsupported_types(schema: pa.Schema, paths: Iterable[Path]) -> None:
 def _to_column(name: object) -> Column:
     node = col(name).node if isinstance(name, str) else name.node if isinstance(name, Expression) else name
     if not isinstance(node, Column):
-        raise InvalidArgument(f"columns takes column names, not {name!r}")
+        raise InvalidArgument(f"columns takes column names, found {name!r}")
     return node
 
 

@@ -36,13 +36,13 @@ def check_limit(limit: object) -> int | None:
     if limit is None:
         return None
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
+        raise InvalidArgument(f"limit must be a number of rows, 0 or more, found {limit!r}")
     return limit if limit <= MAX_LIMIT else None
 
 
 def _check_levels(levels: object) -> None:
     if isinstance(levels, str):
-        raise InvalidArgument(f"levels is a list of names, not one string: levels=[{levels!r}]")
+        raise InvalidArgument(f"levels must be a list of names, found one string: write levels=[{levels!r}]")
     if not isinstance(levels, Iterable):
         raise make_argument_error("levels", f"a list of {', '.join(LEVELS)}", levels)
     for level in levels:
@@ -142,13 +142,15 @@ class ScanPlanner:
 
     @contextmanager
     def name_version_of_missing_file(self) -> Iterator[None]:
-        """Add the version of the table, if it has versions, to the error for a file that is gone."""
+        """Add the version of the table, and what to do, to the error for a file that is gone."""
         try:
             yield
         except MissingFile as error:
             version = self.source.version
             if version is None:
-                raise
+                raise MissingFile(
+                    f"{error}. Open the table again, or call refresh(), which lists its files as they are now"
+                ) from error
             table = f"version {version} of '{self.source.storage.uri}'"
             raise MissingFile(
                 f"{error}, and {table} needs it. If it was vacuumed, open a newer version; if this is the newest, "

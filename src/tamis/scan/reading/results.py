@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import MissingDependency, UnsupportedFeature, to_one_line
+from tamis.errors import UnsupportedFeature, make_missing_package_error, to_one_line
 from tamis.types import type_name_with_article
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def to_pandas_frame(rows: pa.Table) -> pandas.DataFrame:
     try:
         import pandas  # noqa: F401  # pyarrow's own error does not say how to install it
     except ImportError as error:
-        raise MissingDependency("to_pandas() needs pandas: pip install 'tamis[pandas]'") from error
+        raise make_missing_package_error("to_pandas()", "pandas") from error
     # Values or time zones that Python lacks: a day in the year 10000, a nanosecond of a time.
     conversion_errors = (pa.ArrowException, ValueError, OverflowError, LookupError)
     try:
@@ -49,7 +49,7 @@ def to_polars_frame(rows: pa.Table) -> polars.DataFrame:
     try:
         import polars
     except ImportError as error:
-        raise MissingDependency("to_polars() needs polars: pip install 'tamis[polars]'") from error
+        raise make_missing_package_error("to_polars()", "polars") from error
     repeated = [name for index, name in enumerate(rows.column_names) if name in rows.column_names[:index]]
     if repeated:
         raise UnsupportedFeature(

@@ -311,7 +311,9 @@ def _decode_row_groups(file: _Fetched, location: str, tuning: Tuning) -> Iterato
             )
             yield from decoded if task.selection is None else _select(decoded, task.selection)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"row group {row_group} of '{location}' cannot be decoded: {to_one_line(error)}") from error
+        raise CorruptFile(
+            f"row group {row_group} of '{location}' cannot be decoded: {to_one_line(error)}; write the file again"
+        ) from error
 
 
 def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Iterator[pa.RecordBatch]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tamis.errors import suggest_method_arguments
 from tamis.skipping.metrics import LevelReport
 
 
+@suggest_method_arguments("Report")
 @dataclass(slots=True)
 class Report:
     """The metrics of each level of a scan, in order, and the bytes and requests once it was read."""

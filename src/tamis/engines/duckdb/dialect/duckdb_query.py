@@ -317,13 +317,13 @@ def _check_parameters(wanted: frozenset[str], arguments: Arguments | None) -> Pa
             given = {str(name): _to_python(value) for name, value in arguments.items()}
         case str() | bytes():
             raise InvalidArgument(
-                f"args= must be a mapping for $name, or a list for ?, not {add_article(type(arguments).__name__)}"
+                f"args= must be a mapping for $name, or a list for ?, found {add_article(type(arguments).__name__)}"
             )
         case Sequence():
             given = {str(number): _to_python(value) for number, value in enumerate(arguments, 1)}
         case _:
             raise InvalidArgument(
-                f"args= must be a mapping for $name, or a list for ?, not {add_article(type(arguments).__name__)}"
+                f"args= must be a mapping for $name, or a list for ?, found {add_article(type(arguments).__name__)}"
             )
     missing = sorted(wanted - given.keys())
     if missing:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, MissingFile, to_one_line
+from tamis.errors import to_one_line
+from tamis.formats.delta.errors import make_corrupt_log_error, make_missing_log_file_error
 from tamis.formats.delta.log.actions import ADD, LOGGED_NAMES, extract_deletion_vectors, get_field_or_nulls
 from tamis.formats.delta.log.replay import is_untouched, make_action_keys
 from tamis.io.listing import find_file
@@ -56,7 +57,7 @@ def read_checkpoint_part(
     if size is None:
         found = find_file(storage, path)
         if found is None:
-            raise MissingFile(f"the checkpoint part '{storage.format_path(path)}' is gone")
+            raise make_missing_log_file_error(f"the checkpoint part '{storage.format_path(path)}' is gone")
         size, modified_ns = found.size, found.modified_ns
     footer, content = load_footer(storage, path, size, modified_ns)
     check_columns(footer.schema.arrow, storage.format_path(path))
@@ -200,7 +201,7 @@ def check_columns(schema: pa.Schema, location: str) -> None:
     for path, (kind, is_kind) in _KINDS.items():
         found = _find_type(schema, path)
         if found is not None and not is_kind(found):
-            raise CorruptFile(
+            raise make_corrupt_log_error(
                 f"the checkpoint '{location}' has the column {'.'.join(path)} of type {types.type_name(found)}, "
                 f"expected a {kind}"
             )
@@ -212,7 +213,7 @@ def translate_cast_errors(location: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise CorruptFile(
+        raise make_corrupt_log_error(
             f"the checkpoint '{location}' has values that do not convert to the type of an action: {to_one_line(error)}"
         ) from error
 

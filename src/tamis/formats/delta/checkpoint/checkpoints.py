@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, MissingFile
 from tamis.formats.delta.checkpoint.checkpoint_rows import check_columns, is_all_null
+from tamis.formats.delta.errors import make_corrupt_log_error, make_missing_log_file_error
 from tamis.formats.delta.log.commits import ActionLines, read_actions
 from tamis.formats.delta.log.log_segment import LOG_DIRECTORY, Checkpoint, LogFile
 from tamis.io.listing import list_directory
@@ -93,7 +93,7 @@ class _OpenedFile:
     def may_have_adds(self) -> bool:
         schema = self.footer.schema.arrow
         if "add" in schema.names and self.footer.schema.lacks(("add", "path")):
-            raise CorruptFile(f"the checkpoint '{self.location}' has no column add.path")
+            raise make_corrupt_log_error(f"the checkpoint '{self.location}' has no column add.path")
         groups = range(self.footer.metadata.num_row_groups)
         return any(not is_all_null(self.footer, group, ("add", "path")) for group in groups)
 
@@ -116,7 +116,7 @@ class _OpenedFile:
                     try:
                         found[action] += map(drop_null_fields, rows.to_pylist(maps_as_pydicts="lossy"))
                     except (ValueError, OverflowError) as error:  # invalid UTF-8, or a time out of Python's range
-                        raise CorruptFile(
+                        raise make_corrupt_log_error(
                             f"the checkpoint '{self.location}' has a damaged {action} action: {error}"
                         ) from error
         return found
@@ -136,7 +136,9 @@ def _get_only(
 ) -> dict[str, Any] | None:
     rows = [row for actions in found for row in actions[action]]
     if any(row != rows[0] for row in rows):
-        raise CorruptFile(f"the checkpoint '{location}' has {len(rows)} different {action} actions, expected one")
+        raise make_corrupt_log_error(
+            f"the checkpoint '{location}' has {len(rows)} different {action} actions, expected one"
+        )
     return rows[0] if rows else None
 
 
@@ -162,14 +164,14 @@ def find_sidecars(
     for action in actions:
         name, size = action.get("path"), action.get("sizeInBytes")
         if not isinstance(name, str):
-            raise CorruptFile(f"the checkpoint '{location}' has a sidecar action without a path")
+            raise make_corrupt_log_error(f"the checkpoint '{location}' has a sidecar action without a path")
         file = known.get(posixpath.basename(unquote(name)))
         if file is None:
-            raise MissingFile(
+            raise make_missing_log_file_error(
                 f"the sidecar '{storage.format_path(folder)}/{name}' of the checkpoint '{location}' is gone"
             )
         if size is not None and size != file[1]:
-            raise CorruptFile(
+            raise make_corrupt_log_error(
                 f"the sidecar '{storage.format_path(file[0])}' has {file[1]} bytes, expected {size} by the checkpoint "
                 f"'{location}'"
             )

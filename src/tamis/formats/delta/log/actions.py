@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from tamis.errors import CorruptFile
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.commits import KNOWN_NAMES, ActionLines, load_json
 from tamis.formats.file_rows import DELETION_VECTOR
 
@@ -157,11 +157,13 @@ def _decode_slowly(lines: pa.LargeStringArray, schema: pa.Schema, location: str)
             parsed = load_json(line)
             rows.append({field.name: _coerce(parsed.get(field.name), field.type) for field in schema})
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
-            raise CorruptFile(f"'{location}' has a damaged action: {' '.join(str(error).split())}") from error
+            raise make_corrupt_log_error(
+                f"'{location}' has a damaged action: {' '.join(str(error).split())}"
+            ) from error
     try:
         return pa.Table.from_pylist(rows, schema)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise CorruptFile(f"'{location}' has a damaged action: {' '.join(str(error).split())}") from error
+        raise make_corrupt_log_error(f"'{location}' has a damaged action: {' '.join(str(error).split())}") from error
 
 
 def _coerce(value: Any, data_type: pa.DataType) -> Any:
@@ -228,7 +230,7 @@ def _to_file_actions(
 def _raise_if_any(is_wrong: pa.BooleanArray, problem: str, origins: npt.NDArray[np.int32], lines: ActionLines) -> None:
     found = is_wrong.index(pa.scalar(True)).as_py()
     if found >= 0:
-        raise CorruptFile(f"'{lines.location(int(origins[found]))}' has {problem}")
+        raise make_corrupt_log_error(f"'{lines.location(int(origins[found]))}' has {problem}")
 
 
 def get_field_or_nulls(values: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, UnsupportedFeature, VersionNotFound
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.commits import load_json_stream, read_whole
 from tamis.formats.delta.log.log_segment import LogFile, LogListing
 from tamis.formats.time_travel import EPOCH, format_milliseconds
@@ -36,7 +37,7 @@ def timestamp_from_milliseconds(milliseconds: int) -> datetime:
     try:
         return EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
-        raise CorruptFile(f"a commit has the timestamp {milliseconds} ms, which is out of range") from error
+        raise make_corrupt_log_error(f"a commit has the timestamp {milliseconds} ms, which is out of range") from error
 
 
 def find_in_commit_timestamp_version(configuration: Mapping[str, str]) -> int | None:
@@ -47,7 +48,9 @@ def find_in_commit_timestamp_version(configuration: Mapping[str, str]) -> int | 
     try:
         return int(text)
     except ValueError as error:
-        raise CorruptFile(f"delta.inCommitTimestampEnablementVersion is {text!r}, expected a version number") from error
+        raise make_corrupt_log_error(
+            f"delta.inCommitTimestampEnablementVersion is {text!r}, expected a version number"
+        ) from error
 
 
 def compute_modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
@@ -103,11 +106,14 @@ def _get_commit(listing: LogListing, position: int) -> LogFile:
 def _make_too_early_error(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
     timestamp = format_milliseconds(milliseconds)
     if not len(listing.versions):
-        return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: its log has no commits any more")
+        return VersionNotFound(
+            f"no version of '{listing.storage.uri}' at {timestamp}: its log has no commits any more. "
+            "Open it by version, or restore the log from a backup"
+        )
     if first_time is None:
         first_time = read_in_commit_timestamp(listing.storage, _get_commit(listing, 0))
     oldest = f"the oldest version, {listing.versions[0]}, has the timestamp {format_milliseconds(first_time)}"
-    return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: {oldest}")
+    return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: {oldest}. Choose a later one")
 
 
 def find_timestamp(listing: LogListing, configuration: Mapping[str, str], version: int) -> int | None:

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from tamis.errors import CorruptFile
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
@@ -102,7 +103,9 @@ class ActionLines:
         twice = np.flatnonzero(np.diff(origins) == 0)
         if len(twice):
             location = self.location(int(origins[twice[0]]))
-            raise CorruptFile(f"'{location}' has the action {name} twice, so it is not clear which one holds")
+            raise make_corrupt_log_error(
+                f"'{location}' has the action {name} twice, so it is not clear which one holds"
+            )
         return self._parse(int(found[-1]), name)
 
     def all(self, name: str) -> Iterator[dict[str, Any]]:
@@ -153,9 +156,9 @@ def parse_action(line: str, name: str, location: str) -> dict[str, Any]:
     try:
         action = load_json(line)[name]
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"'{location}' has a damaged line with the action {name}: {error}") from error
+        raise make_corrupt_log_error(f"'{location}' has a damaged line with the action {name}: {error}") from error
     if not isinstance(action, dict):
-        raise CorruptFile(f"'{location}' has an action {name} that is not a JSON object")
+        raise make_corrupt_log_error(f"'{location}' has an action {name} that is not a JSON object")
     return action
 
 
@@ -220,7 +223,7 @@ def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[m
     try:
         texts = lines.cast(pa.large_string())
     except pa.ArrowInvalid as error:
-        raise CorruptFile(_describe_invalid_utf8(storage, files, content, ends_of_files)) from error
+        raise make_corrupt_log_error(_describe_invalid_utf8(storage, files, content, ends_of_files)) from error
     origins = np.searchsorted(ends_of_files, ends, side="left") + first
     return content, Lines(texts, origins.astype(np.int32))
 
@@ -237,14 +240,16 @@ def _rewrite_one_action_per_line(content: pa.Buffer, location: str) -> pa.Buffer
     try:
         values = list(load_json_stream(str(memoryview(content), "utf-8-sig")))
     except UnicodeDecodeError as error:
-        raise CorruptFile(f"'{location}' is damaged: invalid UTF-8 at byte {error.start}") from error
+        raise make_corrupt_log_error(f"'{location}' is damaged: invalid UTF-8 at byte {error.start}") from error
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(
+        raise make_corrupt_log_error(
             f"'{location}' is truncated or damaged: expected a sequence of JSON objects, one for each action: {error}"
         ) from error
     for value in values:
         if not isinstance(value, dict):
-            raise CorruptFile(f"'{location}' has a line that is not a JSON object, but {type(value).__name__}")
+            raise make_corrupt_log_error(
+                f"'{location}' has a line that is not a JSON object, but {type(value).__name__}"
+            )
     # Written with escapes: JSON can hold half of a surrogate pair, which UTF-8 cannot encode.
     return pa.py_buffer("".join(f"{json.dumps(value)}\n" for value in values).encode())
 
@@ -288,17 +293,19 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
         try:
             parsed = load_json(texts[position])
         except (ValueError, RecursionError) as error:
-            raise CorruptFile(f"'{location}' has a line that is not a JSON object: {error}") from error
+            raise make_corrupt_log_error(f"'{location}' has a line that is not a JSON object: {error}") from error
         if not isinstance(parsed, dict):
-            raise CorruptFile(f"'{location}' has a line that is not a JSON object, but {type(parsed).__name__}")
+            raise make_corrupt_log_error(
+                f"'{location}' has a line that is not a JSON object, but {type(parsed).__name__}"
+            )
         actions = {name: action for name, action in parsed.items() if action is not None}
         known = sorted(KNOWN_NAMES & actions.keys())
         if len(known) > 1:
-            raise CorruptFile(
+            raise make_corrupt_log_error(
                 f"'{location}' has a line with the actions {' and '.join(known)}: expected one action per line"
             )
         if known and not isinstance(actions[known[0]], dict):
-            raise CorruptFile(f"'{location}' has an action {known[0]} that is not a JSON object")
+            raise make_corrupt_log_error(f"'{location}' has an action {known[0]} that is not a JSON object")
         chosen = known or list(actions)[:1]
         # Written with escapes: JSON can hold half of a surrogate pair, which UTF-8 cannot encode.
         texts[position] = json.dumps({name: actions[name] for name in chosen}) + "\n"
@@ -308,7 +315,8 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
 def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
     if file.size > MOST_COMMIT_BYTES:
         raise CorruptFile(
-            f"'{storage.format_path(file.path)}' has {file.size} bytes, expected at most {MOST_COMMIT_BYTES}"
+            f"'{storage.format_path(file.path)}' has {file.size} bytes, expected at most {MOST_COMMIT_BYTES}. Write a "
+            "checkpoint of its version or a later one, so that it is not read"
         )
     with RangedFile(storage, file.path, file.size) as opened:
         return opened.read([(0, file.size)])[0]
@@ -385,4 +393,4 @@ def _check_last_line(lines: ActionLines) -> None:
         json.loads(lines.other_actions.texts[-1].as_py())
     except (ValueError, RecursionError) as error:
         location = lines.location(len(lines.files) - 1)
-        raise CorruptFile(f"'{location}' is truncated or damaged in its last line: {error}") from error
+        raise make_corrupt_log_error(f"'{location}' is truncated or damaged in its last line: {error}") from error

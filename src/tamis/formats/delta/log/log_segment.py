@@ -290,8 +290,11 @@ def _check_version(listing: LogListing, version: int | None) -> int:
 
 def _make_version_error(listing: LogListing, version: int) -> VersionNotFound:
     oldest = listing.oldest
-    known = f"versions {oldest} to {listing.latest} exist" if oldest is not None else "no version is complete"
-    return VersionNotFound(f"no version {version} of '{listing.storage.uri}': {known}")
+    if oldest is None:
+        advice = "no version is complete. Restore the log from a backup"
+    else:
+        advice = f"versions {oldest} to {listing.latest} exist. Choose one of them, or omit version= for the newest"
+    return VersionNotFound(f"no version {version} of '{listing.storage.uri}': {advice}")
 
 
 def find_deltas(listing: LogListing, version: int, wanted: int) -> tuple[LogFile, ...]:

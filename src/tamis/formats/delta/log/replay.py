@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
+from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.actions import ADD
 from tamis.formats.delta.log.commits import ActionLines
 
@@ -119,7 +120,7 @@ def _check_duplicate_adds(actions: pa.Table, keys: pa.Array, lines: ActionLines)
     twice = counts.filter(pc.greater(counts["path_count"], 1))
     if twice.num_rows:
         first = twice.sort_by("origin").slice(0, 1).to_pylist()[0]
-        raise CorruptFile(
+        raise make_corrupt_log_error(
             f"'{lines.location(first['origin'])}' adds the file {first['path_min']!r} {first['path_count']} times, "
             "so it "
             "is not clear which of its entries holds"

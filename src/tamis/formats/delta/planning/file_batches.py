@@ -266,7 +266,10 @@ class LazyLogColumns:
         self._number = number
         if self._batch is None or self._batch.num_rows != rows:
             # Cached statistics belong to files by position, so the batches must be the same as before.
-            raise CorruptFile(f"'{self._part.location}' changed while it was in use: it lists other files than before")
+            raise CorruptFile(
+                f"'{self._part.location}' changed while it was in use: it lists other files than before. "
+                "Open the table again"
+            )
         return self._batch
 
     def done(self) -> None:

@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile
 from tamis.formats.files.data_files import DataFile
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.partitioning.specs import find_field_chain
 from tamis.formats.iceberg.schema import Json, arrow_schema, make_field_names
 from tamis.parquet.footer.field_names import ColumnMapping
@@ -75,14 +75,14 @@ class EqualityColumns:
     def _find_chain(self, number: int) -> list[Json]:
         chain = find_field_chain(self.schemas, number)
         if chain is None:
-            raise CorruptFile(
+            raise make_corrupt_snapshot_error(
                 f"equality deletes of {self.table_name} compare the field {number}, which no schema of the table has: "
                 "its metadata is damaged"
             )
         kind = chain[-1]["type"]
         if not isinstance(kind, str):
             name = ".".join(each["name"] for each in chain)
-            raise CorruptFile(
+            raise make_corrupt_snapshot_error(
                 f"equality deletes of {self.table_name} compare the column '{name}' of the type {kind['type']}, "
                 "expected a primitive type: the metadata is damaged"
             )

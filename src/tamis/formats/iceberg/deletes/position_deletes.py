@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.errors import CorruptFile, format_count
+from tamis.errors import format_count
 from tamis.formats.files.data_files import DataFile
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -48,12 +49,12 @@ class PositionDeletes:
         batches = list(file.read(_SCHEMA, _NAMES, must_have_all=True))
         table = pa.Table.from_batches(batches, _SCHEMA)
         if table["pos"].null_count or table["file_path"].null_count:
-            raise CorruptFile(
+            raise make_corrupt_snapshot_error(
                 f"'{file.location}' has position deletes without a path or a position: the file is damaged"
             )
         positions = np.asarray(table["pos"].combine_chunks())
         if len(positions) and positions.min() < 0:
-            raise CorruptFile(f"'{file.location}' deletes row {positions.min()}: the file is damaged")
+            raise make_corrupt_snapshot_error(f"'{file.location}' deletes row {positions.min()}: the file is damaged")
         encoded = table["file_path"].combine_chunks().dictionary_encode()
         codes = np.asarray(encoded.indices)
         counts = np.bincount(codes, minlength=len(encoded.dictionary))
@@ -90,8 +91,6 @@ VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 _NUMBER_SIZE = 4
 _MIN_BLOB_SIZE = 3 * _NUMBER_SIZE
 
-_ADVICE = "restore the file, or read a snapshot of the table without it"
-
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
@@ -127,13 +126,13 @@ def _read_file(storage: Storage, vectors: Sequence[DeletionVector]) -> list[BitM
         for vector in vectors:
             # Checked first, so that nothing beyond the file is read.
             if vector.length < _MIN_BLOB_SIZE or vector.offset < 0 or vector.offset + vector.length > file.size:
-                raise CorruptFile(
+                raise make_corrupt_snapshot_error(
                     f"invalid deletion vector of {vector.length} bytes at offset {vector.offset} of '{location}': the "
-                    f"file has {file.size} bytes, so it is truncated, or the manifest is damaged; {_ADVICE}"
+                    f"file has {file.size} bytes, so it is truncated, or the manifest is damaged"
                 )
         magic, *blobs = file.read([(0, len(FILE_MAGIC)), *((each.offset, each.length) for each in vectors)])
     if magic.to_pybytes() != FILE_MAGIC:
-        raise CorruptFile(f"'{location}' is not a Puffin file: its magic bytes are wrong; {_ADVICE}")
+        raise make_corrupt_snapshot_error(f"'{location}' is not a Puffin file: its magic bytes are wrong")
     return [
         _decode(blob, vector, f"the deletion vector at offset {vector.offset} of '{location}'")
         for blob, vector in zip(blobs, vectors, strict=True)
@@ -143,24 +142,26 @@ def _read_file(storage: Storage, vectors: Sequence[DeletionVector]) -> list[BitM
 def _decode(blob: pa.Buffer, vector: DeletionVector, where: str) -> BitMap64:
     (length,) = struct.unpack(">I", blob.slice(0, _NUMBER_SIZE))
     if length != blob.size - 2 * _NUMBER_SIZE:
-        raise CorruptFile(
-            f"{where} has {length} bytes, but the manifest says {blob.size - 2 * _NUMBER_SIZE}; {_ADVICE}"
+        raise make_corrupt_snapshot_error(
+            f"{where} has {length} bytes, but the manifest says {blob.size - 2 * _NUMBER_SIZE}"
         )
     content = blob.slice(_NUMBER_SIZE, length)
     if content[: len(VECTOR_MAGIC)].to_pybytes() != VECTOR_MAGIC:
-        raise CorruptFile(f"{where} has wrong magic bytes; {_ADVICE}")
+        raise make_corrupt_snapshot_error(f"{where} has wrong magic bytes")
     (checksum,) = struct.unpack(">I", blob.slice(_NUMBER_SIZE + length, _NUMBER_SIZE))
     if (found := zlib.crc32(content)) != checksum:
-        raise CorruptFile(f"{where} is damaged: expected the checksum {checksum:08x}, found {found:08x}; {_ADVICE}")
+        raise make_corrupt_snapshot_error(
+            f"{where} is damaged: expected the checksum {checksum:08x}, found {found:08x}"
+        )
     try:
         bitmap = BitMap64.deserialize(content.slice(len(VECTOR_MAGIC)).to_pybytes() or b"\0")
     except ValueError as error:
         # Deserializing checks every length and the order of the rows, so a returned bitmap is valid.
-        raise CorruptFile(f"{where} is not a valid Roaring bitmap ({error}); {_ADVICE}") from error
+        raise make_corrupt_snapshot_error(f"{where} is not a valid Roaring bitmap ({error})") from error
     if bitmap and bitmap.max() >= 2**63:
-        raise CorruptFile(f"{where} deletes row {bitmap.max()}, which no file can have; {_ADVICE}")
+        raise make_corrupt_snapshot_error(f"{where} deletes row {bitmap.max()}, which no file can have")
     if vector.cardinality is not None and len(bitmap) != vector.cardinality:
-        raise CorruptFile(
-            f"{where} deletes {format_count(len(bitmap), 'row')}, but the manifest says {vector.cardinality}; {_ADVICE}"
+        raise make_corrupt_snapshot_error(
+            f"{where} deletes {format_count(len(bitmap), 'row')}, but the manifest says {vector.cardinality}"
         )
     return bitmap

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.formats.files.avro import AvroFile, open_avro
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.manifest_list import Fields, find_map_values, read_file_bytes, reject_encrypted
 from tamis.io.storage import Storage
 
@@ -135,7 +136,7 @@ def read_manifest(
             if found is not None:
                 columns[f"{name}:{field_id}"] = found
     if not pc.all(pc.is_in(columns["content"], _CONTENTS), min_count=0).as_py():
-        raise CorruptFile(
+        raise make_corrupt_snapshot_error(
             f"'{file.location}' has a file with unsupported content, expected data or deletes: it is damaged, or "
             "too new"
         )
@@ -176,7 +177,7 @@ def _read_partition_ids(file: AvroFile) -> dict[str, int]:
 def _check_spec(file: AvroFile, spec_id: int | None) -> None:
     own = file.text("partition-spec-id")
     if spec_id is not None and own is not None and own != str(spec_id):
-        raise CorruptFile(
+        raise make_corrupt_snapshot_error(
             f"'{file.location}' was written with the partition spec {own}, but the manifest list says {spec_id}: "
             "its partition values cannot be read"
         )
@@ -189,14 +190,14 @@ def _check_complete(recorded: int, size: int, recorded_live: int | None, live: i
     between two Avro blocks is shorter, and has fewer live entries than the manifest list records.
     """
     if recorded_live is not None and recorded_live != live:
-        raise CorruptFile(
+        raise make_corrupt_snapshot_error(
             f"'{location}' has {size} bytes and {live} live files, but the manifest list says {recorded} bytes and "
-            f"{recorded_live} files: the manifest was replaced or truncated; restore it from a backup"
+            f"{recorded_live} files: the manifest was replaced or truncated"
         )
     if recorded_live is None and size < recorded:
         raise CorruptFile(
             f"'{location}' has {size} bytes, but the manifest list says {recorded} and does not count its files: the "
-            "manifest may be truncated; restore it from a backup, or rewrite the table's manifests"
+            "manifest may be truncated. Restore it from a backup, or rewrite the table's manifests"
         )
 
 
@@ -207,8 +208,8 @@ def _check_inherited(has_none: pa.BooleanArray, status: pa.Array, location: str)
     """
     if pc.any(pc.and_(has_none, pc.not_equal(status, _ADDED)), min_count=0).as_py():
         raise CorruptFile(
-            f"'{location}' has an existing file without a sequence number, so its deletes cannot be assigned: rewrite "
-            "the table's manifests"
+            f"'{location}' has an existing file without a sequence number, so its deletes cannot be assigned. "
+            "Rewrite the table's manifests"
         )
 
 
@@ -227,4 +228,4 @@ def _check_deletes(files: pa.Table, location: str) -> None:
 
 def _check_present(has_it: pa.ChunkedArray, must_have: pa.ChunkedArray, message: str) -> None:
     if pc.any(pc.and_not(must_have, has_it), min_count=0).as_py():
-        raise CorruptFile(f"{message}: it is damaged, so the deleted rows are unknown")
+        raise make_corrupt_snapshot_error(f"{message}: it is damaged, so the deleted rows are unknown")

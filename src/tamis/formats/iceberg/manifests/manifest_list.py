@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from pyiceberg.table.snapshots import Snapshot
 
 from tamis import types
-from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
+from tamis.errors import MissingFile, UnsupportedFeature
 from tamis.formats.files.avro import open_avro
 from tamis.formats.files.avro_schema import unwrap_nullable
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, to_signed
 from tamis.formats.source import to_single_array
@@ -109,7 +110,7 @@ def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation
         MANIFESTS,
     )
     if not pc.all(pc.is_in(found["content"], _CONTENTS), min_count=0).as_py():
-        raise CorruptFile(
+        raise make_corrupt_snapshot_error(
             f"'{file.location}' has a manifest with unsupported content, expected data or deletes: it is damaged, or "
             "too new"
         )
@@ -143,7 +144,10 @@ def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocatio
         path = relocation.resolve(location)
         entry = find_file(storage, path)
         if entry is None:
-            raise MissingFile(f"the manifest '{storage.format_path(path)}' does not exist")
+            raise MissingFile(
+                f"the manifest '{storage.format_path(path)}' does not exist. Restore it from a backup, or open another "
+                "snapshot with snapshot_id="
+            )
         spec = open_avro(read_file_bytes(storage, path), storage.format_path(path)).number("partition-spec-id")
         found.append(
             {
@@ -204,7 +208,7 @@ class Fields:
         """Return the fields of a struct that is never null."""
         column, schema = self.columns.get(field_id), self.schemas.get(field_id)
         if column is None or not pa.types.is_struct(column.type) or column.null_count:
-            raise CorruptFile(
+            raise make_corrupt_snapshot_error(
                 f"'{self.location}' is not a manifest or manifest list: it has no record with the field id {field_id}"
             )
         return _collect_fields(column.flatten(), unwrap_nullable(schema)[0], self.rows, self.location, names)
@@ -213,7 +217,7 @@ class Fields:
         """Return a column without nulls."""
         found = self.get_optional(field_id, data_type)
         if found.null_count:
-            raise CorruptFile(f"'{self.location}' lacks a required value of the field {field_id}")
+            raise make_corrupt_snapshot_error(f"'{self.location}' lacks a required value of the field {field_id}")
         return found
 
     def get_optional(self, field_id: int, data_type: pa.DataType, default: object = None) -> pa.Array:
@@ -224,7 +228,7 @@ class Fields:
         try:
             found = found.cast(data_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise CorruptFile(
+            raise make_corrupt_snapshot_error(
                 f"'{self.location}' has the type {found.type} for the field {field_id}, expected {data_type}"
             ) from error
         return found if default is None or not found.null_count else found.fill_null(default)
@@ -237,7 +241,9 @@ class Fields:
         inner = found.type.value_type if pa.types.is_large_list(found.type) or pa.types.is_list(found.type) else None
         names = [each.name for each in inner] if inner is not None and pa.types.is_struct(inner) else []
         if names != ["key", "value"]:
-            raise CorruptFile(f"'{self.location}' has the type {found.type} for the field {field_id}, expected a map")
+            raise make_corrupt_snapshot_error(
+                f"'{self.location}' has the type {found.type} for the field {field_id}, expected a map"
+            )
         return found
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile
 from tamis.expr.nodes import find_columns
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.partitioning.partition_bounds import compute_summary_bounds
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Request
@@ -54,7 +54,9 @@ def get_spec(specs: Mapping[int, Spec], spec_id: int, location: str) -> Spec:
     """Return the partition spec with an id."""
     found = specs.get(spec_id)
     if found is None:
-        raise CorruptFile(f"{location} was written with the partition spec {spec_id}, which the table metadata lacks")
+        raise make_corrupt_snapshot_error(
+            f"{location} was written with the partition spec {spec_id}, which the table metadata lacks"
+        )
     return found
 
 

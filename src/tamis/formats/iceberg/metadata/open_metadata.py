@@ -94,7 +94,10 @@ def _read_newest(storage: Storage) -> Metadata:
     try:
         listing = list_directory(storage, folder)
     except MissingFile as error:
-        raise TableNotFound(f"no Iceberg table at '{storage.uri}': the folder '{FOLDER}' is missing") from error
+        raise TableNotFound(
+            f"no Iceberg table at '{storage.uri}': the folder '{FOLDER}' is missing. Give the folder of the table, or "
+            "its name and catalog="
+        ) from error
     names = {path.rsplit("/", 1)[-1]: path for path in listing.file_paths.to_pylist()}
     hinted_path = _find_hinted(storage, names)
     if hinted_path is not None:
@@ -108,7 +111,10 @@ def _read_newest(storage: Storage) -> Metadata:
     if others:
         return _find_by_content(storage, [*([] if numbered is None else [numbered]), *sorted(others)])
     if numbered is None:
-        raise TableNotFound(f"no Iceberg table at '{storage.uri}': '{FOLDER}' has no file *.metadata.json")
+        raise TableNotFound(
+            f"no Iceberg table at '{storage.uri}': '{FOLDER}' has no file *.metadata.json. Open the table by its "
+            "metadata file, or by its name with catalog="
+        )
     return _read_metadata(storage, numbered)
 
 
@@ -182,7 +188,9 @@ def _open_file(storage: Storage, path: str, allow_outside: bool) -> OpenedTable:
     try:
         content = read_bytes(storage, path)
     except MissingFile as error:
-        raise TableNotFound(f"no metadata file at '{storage.uri}'") from error
+        raise TableNotFound(
+            f"no metadata file at '{storage.uri}'. Give the folder of the table, whose newest metadata is read"
+        ) from error
     metadata = parse_metadata(content, storage.format_path(path))
     at_root = find_table_root(storage, metadata)
 

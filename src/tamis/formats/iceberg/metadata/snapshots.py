@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
+from tamis.errors import InvalidArgument, VersionNotFound
+from tamis.formats.iceberg.errors import make_corrupt_metadata_error
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, to_signed
 from tamis.formats.time_travel import format_milliseconds, to_milliseconds
 
@@ -102,7 +103,7 @@ def _select_with_own_schema(metadata: Metadata, snapshot: Snapshot) -> SelectedS
 def _get_schema(metadata: Metadata, schema_id: int) -> Mapping[str, Any]:
     found = metadata.schemas.get(schema_id)
     if found is None:
-        raise CorruptFile(
+        raise make_corrupt_metadata_error(
             f"'{metadata.file_location}' lacks the schema {schema_id}, which one of its snapshots refers to"
         )
     return found
@@ -132,7 +133,8 @@ def _find_at(metadata: Metadata, milliseconds: int) -> Snapshot:
         earliest = min((entry.timestamp_ms for entry in log), default=None)
         first = "it has none" if earliest is None else f"the first known one is from {format_milliseconds(earliest)}"
         raise VersionNotFound(
-            f"'{metadata.file_location}' had no snapshot at {format_milliseconds(milliseconds)}: {first}"
+            f"'{metadata.file_location}' had no snapshot at {format_milliseconds(milliseconds)}: {first}. "
+            "Choose another timestamp, or a snapshot_id= of history()"
         )
     return _get_snapshot(metadata, before[-1].snapshot_id)
 

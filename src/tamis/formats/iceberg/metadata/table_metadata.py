@@ -12,7 +12,8 @@ from typing import Any
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, add_article, to_one_line
+from tamis.formats.iceberg.errors import make_corrupt_metadata_error
 from tamis.formats.iceberg.partitioning.transforms import UNKNOWN, Transform
 from tamis.formats.iceberg.schema import NAME_MAPPING, check_schema
 
@@ -81,7 +82,9 @@ def parse_metadata(content: bytes, location: str) -> Metadata:
     version = given.get("format-version")
     if version not in FORMAT_VERSIONS:
         known = ", ".join(map(str, FORMAT_VERSIONS))
-        raise UnsupportedFeature(f"'{location}' has the unsupported format version {version!r}; Tamis reads {known}")
+        raise UnsupportedFeature(
+            f"'{location}' has the unsupported format version {version!r}; Tamis reads {known}. Look for a newer Tamis"
+        )
     snapshots = _read_snapshots(given, location)
     embedded: dict[int, tuple[str, ...]] = {}
     for number, snapshot in snapshots.items():
@@ -95,7 +98,7 @@ def parse_metadata(content: bytes, location: str) -> Metadata:
     try:
         table = TableMetadataUtil.parse_obj(given)
     except (ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptFile(
+        raise make_corrupt_metadata_error(
             f"'{location}' is not Iceberg table metadata that pyiceberg can parse: {to_one_line(error)[:500]}"
         ) from error
     return Metadata(table, location, embedded, schemas, encrypted)
@@ -105,11 +108,15 @@ def _read_snapshots(given: Mapping[str, Any], location: str) -> dict[int, dict[s
     """Return the snapshots by id."""
     found = given.get("snapshots") or []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise CorruptFile(f"'{location}' is not valid Iceberg table metadata: 'snapshots' must be a list of objects")
+        raise make_corrupt_metadata_error(
+            f"'{location}' is not valid Iceberg table metadata: 'snapshots' must be a list of objects"
+        )
     numbers = [(name, value) for each in found for name, value in each.items() if isinstance(value, int)]
     # Some writers use ids of 64 bits. They are only names, and nothing is computed with them.
     if not all(-(2**63) <= number < 2 ** (64 if name in _IDS else 63) for name, number in numbers):
-        raise CorruptFile(f"'{location}' has a snapshot with a number of more than 64 bits: the file is damaged")
+        raise make_corrupt_metadata_error(
+            f"'{location}' has a snapshot with a number of more than 64 bits: the file is damaged"
+        )
     return {each["snapshot-id"]: each for each in found if isinstance(each.get("snapshot-id"), int)}
 
 
@@ -120,7 +127,9 @@ def _read_schemas(given: Mapping[str, Any], location: str) -> dict[int, Mapping[
     for each in listed if isinstance(listed, list) else (None,):
         number = each.get("schema-id", 0) if isinstance(each, dict) else None
         if each is None or not isinstance(number, int) or isinstance(number, bool):
-            raise CorruptFile(f"'{location}' is not valid Iceberg table metadata: a schema is missing or invalid")
+            raise make_corrupt_metadata_error(
+                f"'{location}' is not valid Iceberg table metadata: a schema is missing or invalid"
+            )
         check_schema(each, location)
         found[number] = dict(each)
     return found
@@ -133,9 +142,12 @@ def _decompress(content: bytes, location: str) -> bytes:
     try:
         found = inflater.decompress(content, _MAX_BYTES)
     except zlib.error as error:
-        raise CorruptFile(f"'{location}' has invalid gzip data: {error}") from error
+        raise make_corrupt_metadata_error(f"'{location}' has invalid gzip data: {error}") from error
     if not inflater.eof:
-        raise CorruptFile(f"'{location}' is compressed, and either truncated or larger than {_MAX_BYTES} bytes")
+        raise CorruptFile(
+            f"'{location}' is compressed, and either truncated or larger than {_MAX_BYTES} bytes. Restore it, or "
+            "expire old snapshots to make it smaller"
+        )
     return found
 
 
@@ -143,9 +155,11 @@ def _parse_json(content: bytes, location: str) -> dict[str, Any]:
     try:
         found = json.loads(content, object_pairs_hook=_make_object)
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"'{location}' is not valid JSON: {to_one_line(error)}") from error
+        raise make_corrupt_metadata_error(f"'{location}' is not valid JSON: {to_one_line(error)}") from error
     if not isinstance(found, dict):
-        raise CorruptFile(f"'{location}' is not table metadata: expected a JSON object")
+        raise make_corrupt_metadata_error(
+            f"'{location}' is not table metadata: expected a JSON object, found {add_article(type(found).__name__)}"
+        )
     return found
 
 

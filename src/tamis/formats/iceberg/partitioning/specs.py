@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import AmbiguousColumn, CorruptFile
+from tamis.errors import AmbiguousColumn
 from tamis.expr.nodes import Column
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_column
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.single_values import SECONDS_PER_DAY, decode_values
 from tamis.formats.iceberg.partitioning.transforms import Transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
@@ -109,7 +110,7 @@ class Spec:
         """
         expected, found = {field.field_id for field in self.fields}, set(values)
         if expected != found:
-            raise CorruptFile(
+            raise make_corrupt_snapshot_error(
                 f"'{location}' has partition tuples with the fields {sorted(found)}, but its partition spec "
                 f"{self.spec_id} has {sorted(expected)}: its partition values cannot be read"
             )
@@ -246,7 +247,7 @@ def _convert_values(values: pa.Array, result: pa.DataType, location: str, name: 
         return values.cast(result)
     if is_bytes(source) and (is_bytes(result) or pa.types.is_decimal(result)):
         return decode_values(values, result)
-    raise CorruptFile(
+    raise make_corrupt_snapshot_error(
         f"{location} has partition values of the type {source} in '{name}', expected {types.type_name(result)}: "
         "they are incompatible with its partition spec"
     )

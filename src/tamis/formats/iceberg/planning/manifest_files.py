@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.manifest_entries import Entries, read_manifest
 from tamis.formats.iceberg.manifests.manifest_pruning import explain_unused_conjuncts, get_spec
 from tamis.formats.iceberg.manifests.single_values import decode_values
@@ -395,7 +396,7 @@ def _stack_columns(matched: Sequence[pa.BooleanArray], rows: int) -> Bits:
 
 def _check_data_files(files: pa.Table, location: str) -> None:
     if pc.any(pc.not_equal(files["content"], 0), min_count=0).as_py():
-        raise CorruptFile(f"'{location}' is a data manifest, but contains delete files")
+        raise make_corrupt_snapshot_error(f"'{location}' is a data manifest, but contains delete files")
 
 
 # --- File statistics as metadata of units: bounds and counts of the columns of a filter -------------------------------

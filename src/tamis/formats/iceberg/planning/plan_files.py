@@ -23,6 +23,7 @@ from tamis import types
 from tamis.errors import CorruptFile, TableError, format_count
 from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
+from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
 from tamis.formats.iceberg.manifests.manifest_pruning import get_spec, prune_manifests
 from tamis.formats.iceberg.metadata.relocation import Relocation
@@ -135,7 +136,7 @@ def _count_remaining_rows(files: pa.Table, deleted: pa.Array) -> pa.Array:
     if pc.any(is_wrong, min_count=0).as_py():
         first = is_wrong.index(True).as_py()
         location, count = (files[name][first].as_py() for name in ("location", "record_count"))
-        raise CorruptFile(
+        raise make_corrupt_snapshot_error(
             f"the manifests record {format_count(count, 'row')} for '{location}', but {deleted[first].as_py()} deleted "
             "rows: one of the numbers is wrong"
         )
