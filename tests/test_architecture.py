@@ -29,7 +29,7 @@ SOURCE = Path(tamis.__file__).parent
 # below it. The package itself (`__init__`) installs the engines, and so may import all.
 LAYERS = (
     "errors", "types", "tuning", "expr", "skipping", "io", "parquet", "formats", "scan", "index", "table", "query",
-    "engines", "session", "cli",
+    "session", "cli", "engines",
 )  # fmt: skip
 PUBLIC_MODULES = {
     "delta": "formats",
