@@ -10,10 +10,7 @@ import pytest
 
 import tamis
 from tamis.errors import CorruptFile
-from tamis.parquet.footer.leaves import (
-    find_leaf_indices,
-    get_file_schema,
-)
+from tamis.parquet.footer.leaves import find_leaf_indices, get_file_schema
 
 POINT = pa.struct({"x": pa.int32(), "y": pa.float64()})
 

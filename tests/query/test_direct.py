@@ -11,8 +11,7 @@ import pytest
 import tamis
 from tamis.engines.duckdb.run.run_plan import RunningQuery
 from tamis.query.engine import query_engine
-from tamis.query.plan.direct_scan import find_direct_result
-from tamis.query.query import get_compiled_query
+from tamis.query.query import find_direct_result, get_compiled_query
 
 
 @pytest.fixture

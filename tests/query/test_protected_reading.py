@@ -12,6 +12,7 @@ from tamis import types
 from tamis.errors import AccessDenied, TableError
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
 from tamis.query.connectors.connector import Connector, Handle
+from tamis.query.plan.explain import is_redacted, redact_plan
 from tamis.query.plan.nodes import Filter, Limit, Named, Output, Project, Sort, SortKey, TableScan
 from tamis.query.policies.leakproof import is_leakproof
 from tamis.query.policies.protected_reading import (
@@ -20,7 +21,6 @@ from tamis.query.policies.protected_reading import (
     make_protected_schema,
     read_protected_batches,
 )
-from tamis.query.policies.redaction import is_redacted, redact_plan
 
 ROWS = pa.table({"a": [1, 2, 3, 4], "s": ["w", "x", "y", "z"], "place": [{"city": "b"}] * 4})
 

@@ -27,8 +27,7 @@ from tamis.formats.source import LEVELS
 from tamis.scan.aggregation.aggregate_scan import aggregate
 from tamis.scan.aggregation.measures import Measure
 from tamis.scan.aggregation.top_n import read_top_rows
-from tamis.scan.report.funnel import format_funnel
-from tamis.scan.report.report import Report, add_level
+from tamis.scan.report.report import Report, add_level, format_funnel
 from tamis.scan.scan import get_planner
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.prune import ConjunctOutcome

@@ -9,7 +9,7 @@ from threading import Lock, Timer
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tamis.scan.report.funnel import format_bytes
+from tamis.scan.report.report import format_bytes
 from tamis.scan.scan import LazyScan
 
 if TYPE_CHECKING:

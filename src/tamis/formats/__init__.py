@@ -9,6 +9,7 @@ Reading order:
 - `hive`, `delta`, `iceberg`  the formats, the smallest first
 - `files`                     ORC and Avro files
 - `database`                  tables of databases
+- `errors`                    errors about damaged files
 - `file_rows`                 files with their statistics, read in executors
 - `function_results`          the columns that `tamis.delta`, `tamis.iceberg` and `tamis.hive` return
 """

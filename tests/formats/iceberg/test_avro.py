@@ -18,8 +18,7 @@ from builders.iceberg.avro_files import CODECS, write_avro
 from tamis import TamisError
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.files import avro
-from tamis.formats.files.avro import decode_enumerations, open_avro
-from tamis.formats.files.avro_rows import decode_rows
+from tamis.formats.files.avro import decode_enumerations, decode_rows, open_avro
 from tamis.formats.files.avro_schema import resolve, to_polars_schema
 
 PAIR = {

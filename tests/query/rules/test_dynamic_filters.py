@@ -9,10 +9,7 @@ from builders.query.plans import column, context, expr, get_predicates, scan, se
 from tamis import types
 from tamis.expr.nodes import FALSE, Call, Column, Literal
 from tamis.query.plan.nodes import Join, Limit, Output, Sort, SortKey, TopN, Union, get_outputs
-from tamis.query.rules.joins.prune_with_dynamic_filters import (
-    build_key_predicate,
-    push_dynamic_filters,
-)
+from tamis.query.rules.joins.prune_with_dynamic_filters import build_key_predicate, push_dynamic_filters
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
 T = scan("t")

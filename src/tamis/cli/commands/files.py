@@ -10,7 +10,7 @@ from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import format_json_array, is_terminal, print_note, select_columns, write, write_lines
 from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 from tamis.errors import format_count
-from tamis.scan.report.funnel import format_bytes
+from tamis.scan.report.report import format_bytes
 
 
 @click.command(

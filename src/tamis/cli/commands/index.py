@@ -15,7 +15,7 @@ from tamis.cli.output import print_note, write, write_json
 from tamis.cli.progress import Meter, is_interactive, show_progress
 from tamis.errors import format_count
 from tamis.index import operations as indexes
-from tamis.scan.report.funnel import format_bytes
+from tamis.scan.report.report import format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table

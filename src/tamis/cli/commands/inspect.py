@@ -30,8 +30,8 @@ from tamis.cli.text import escape_control_characters, format_cells
 from tamis.errors import InvalidArgument
 from tamis.parquet.inspect.inspect_file import ColumnInspection, FileInspection
 from tamis.parquet.inspect.inspect_file import inspect as inspect_file
-from tamis.scan.report.funnel import format_bytes
 from tamis.scan.report.page_ranges_svg import draw_page_ranges, format_percent
+from tamis.scan.report.report import format_bytes
 from tamis.types import is_number
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from tamis.cli.output import format_json_array, is_terminal, write
 from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 from tamis.cli.text import escape_control_characters
 from tamis.scan.planning.plan import DEPTHS, ScanPlan
-from tamis.scan.report.funnel import describe_outcome, format_bytes
-from tamis.scan.report.report import Report
+from tamis.scan.report.report import Report, describe_outcome, format_bytes
 from tamis.skipping.prune import ConjunctOutcome
 
 

@@ -10,7 +10,7 @@ from tamis.cli.output import align_cells, flush, is_terminal, write, write_json
 from tamis.cli.progress import Meter, is_interactive, show_progress
 from tamis.errors import format_count
 from tamis.formats.source import LEVELS, list_levels
-from tamis.scan.report.funnel import format_bytes
+from tamis.scan.report.report import format_bytes
 from tamis.scan.verify import VerifyResult, assert_same_rows, list_level_subsets, name_levels, verify_each
 
 _UNITS = ("files", "row_groups")

@@ -13,10 +13,9 @@ from tamis.engines.duckdb.functions.datetimes import BUILDERS as _DATETIMES
 from tamis.engines.duckdb.functions.text import BUILDERS as _TEXT
 from tamis.engines.duckdb.macros.macros import FUNCTIONS as _MACROS
 from tamis.engines.duckdb.native_scan import can_round_trip, plan_native_scan
-from tamis.engines.duckdb.run.arrow_types import cast_to_engine_schema, to_engine_schema
 from tamis.engines.duckdb.run.errors import explain_failure, explain_rejection
 from tamis.engines.duckdb.run.evaluate import EmbeddedExpressions, EmbeddedPredicates
-from tamis.engines.duckdb.run.run_plan import RunningQuery, find_result_schema
+from tamis.engines.duckdb.run.run_plan import RunningQuery, cast_to_engine_schema, find_result_schema, to_engine_schema
 from tamis.errors import make_argument_error
 from tamis.expr.nodes import Expr
 from tamis.query.connectors.connector import Connector

@@ -8,9 +8,17 @@ from typing import Any
 
 from tamis.engines.spark.dataframe import ScanRequest, build_frame
 from tamis.engines.spark.files_dataframe import FilesDataFrame
-from tamis.engines.spark.queries import build_frame as query_dataframe
-from tamis.engines.spark.queries import build_text_frame as make_text_dataframe
-from tamis.engines.spark.queries import check_query, find_time_zone, is_ansi
+from tamis.engines.spark.queries import (
+    build_frame as query_dataframe,
+)
+from tamis.engines.spark.queries import (
+    build_text_frame as make_text_dataframe,
+)
+from tamis.engines.spark.queries import (
+    check_query,
+    find_time_zone,
+    is_ansi,
+)
 from tamis.formats.source import TableSource
 from tamis.io.listing import check_unchanged
 from tamis.scan.planning.projection import reject_unsupported_types

@@ -33,7 +33,11 @@ def open_database(target: str | os.PathLike[str] | Any) -> Database:
             "expected postgresql://user@host/name, sqlite:///path or duckdb:///path"
         )
     if not file.is_file():
-        hint = ". An absolute path has four slashes, as in sqlite:////data/shop.db" if "://" in text else ". Check the path"
+        hint = (
+            ". An absolute path has four slashes, as in sqlite:////data/shop.db"
+            if "://" in text
+            else ". Check the path"
+        )
         raise TableNotFound(f"database file not found: '{file}'{hint}")
     return _open_duckdb(str(file)) if known == "duckdb" else _open_sqlite(str(file))
 

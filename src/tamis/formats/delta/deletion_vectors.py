@@ -38,8 +38,8 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tamis.errors import CorruptFile, UnsupportedFeature, format_count
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.paths import join_below_root, resolve_path
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads

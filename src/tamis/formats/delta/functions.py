@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from tamis.errors import InvalidArgument, MissingFile, make_argument_error, suggest_arguments
 from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part as read_part
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.actions import decode_file_actions
 from tamis.formats.delta.log.commits import ActionLines, parse_action, read_actions
 from tamis.formats.delta.log.log_segment import LOG_DIRECTORY, LogFile
@@ -30,6 +29,7 @@ from tamis.formats.delta.log.replay import reconcile
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.delta.statistics.file_statistics import extract_num_records
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN, map_to_json
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import UnsupportedFeature
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.replay import get_bytes, percent_decode
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.io.storage import Storage
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", re.DOTALL)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tamis.errors import UnsupportedFeature
-from tamis.formats.delta.errors import make_corrupt_log_error
+from tamis.formats.errors import make_corrupt_log_error
 
 COLUMN_MAPPING = "columnMapping"
 

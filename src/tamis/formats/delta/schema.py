@@ -23,7 +23,7 @@ from tamis.expr.bind import format_expression_position
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Call, Column, Expr, get_operands, walk
 from tamis.expr.sql.printer import to_display_sql
-from tamis.formats.delta.errors import make_corrupt_log_error
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.types import is_text
 
 MappingMode = Literal["none", "id", "name"]

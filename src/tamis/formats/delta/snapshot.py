@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, VersionNotFound
 from tamis.formats.delta.checkpoint.checkpoints import OpenedCheckpoint, open_checkpoint
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.actions import decode_file_actions
 from tamis.formats.delta.log.commit_timestamps import (
     find_timestamp,
@@ -39,6 +38,7 @@ from tamis.formats.delta.log.replay import FileChanges, reconcile
 from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.protocol import Protocol, parse_protocol
 from tamis.formats.delta.schema import TableMetadata, parse_configuration, parse_metadata
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.formats.time_travel import to_milliseconds
 from tamis.io.storage import Storage
 from tamis.io.weighted_cache import WeightedCache

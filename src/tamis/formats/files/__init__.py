@@ -5,5 +5,4 @@ Reading order:
 - `data_files`   a reader of whole files in any format
 - `avro`         the reader of Avro files, for data and for manifests
 - `avro_schema`  Avro's types as Arrow types
-- `avro_rows`    the decoder for schemas that polars cannot decode
 """

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature, format_count, to_one_line
-from tamis.formats.files.errors import make_corrupt_file_error
+from tamis.formats.errors import make_corrupt_file_error
 from tamis.io.ranges import IMMUTABLE, MIB, BufferedFile, RangedFile, make_prefetched_file, read_ranges
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping

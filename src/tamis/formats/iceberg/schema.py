@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.formats.iceberg.errors import make_corrupt_metadata_error
+from tamis.formats.errors import make_corrupt_metadata_error
 from tamis.parquet.footer.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
 
 Json = Mapping[str, Any]

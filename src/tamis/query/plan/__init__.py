@@ -6,7 +6,6 @@ Reading order:
 - `optimizer`                      the driver of the rules
 - `paths`, `sizes`                 which columns and fields expressions read; estimated sizes
 - `to_sql`                         a plan as SQL text, for an engine
-- `direct_scan`                    plans that need no engine, because they are one scan
 - `explain`                        the output of EXPLAIN
 - `time_zones`, `spark_semantics`  which filters mean the same on Spark
 """

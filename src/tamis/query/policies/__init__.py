@@ -6,7 +6,6 @@ Reading order:
 - `apply_policies`                     policies in plans
 - `reach`                              what a query may name
 - `leakproof`                          conditions that may run on hidden rows
-- `redaction`                          plans without what policies hide
 - `protected_table`, `protected_scan`  tables and scans under a policy
 - `protected_reading`                  their rows
 """

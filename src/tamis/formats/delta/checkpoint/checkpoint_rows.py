@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import to_one_line
-from tamis.formats.delta.errors import make_corrupt_log_error, make_missing_log_file_error
 from tamis.formats.delta.log.actions import ADD, LOGGED_NAMES, extract_deletion_vectors, get_field_or_nulls
 from tamis.formats.delta.log.replay import is_untouched, make_action_keys
+from tamis.formats.errors import make_corrupt_log_error, make_missing_log_file_error
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage
 from tamis.parquet.footer.footer import Footer, load_footer

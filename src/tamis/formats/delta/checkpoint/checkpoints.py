@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.formats.delta.checkpoint.checkpoint_rows import check_columns, is_all_null
-from tamis.formats.delta.errors import make_corrupt_log_error, make_missing_log_file_error
 from tamis.formats.delta.log.commits import ActionLines, read_actions
 from tamis.formats.delta.log.log_segment import LOG_DIRECTORY, Checkpoint, LogFile
+from tamis.formats.errors import make_corrupt_log_error, make_missing_log_file_error
 from tamis.io.listing import list_directory
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.commits import KNOWN_NAMES, ActionLines, load_json
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.formats.file_rows import DELETION_VECTOR
 
 ADD = pa.schema(

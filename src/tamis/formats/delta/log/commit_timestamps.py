@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, UnsupportedFeature, VersionNotFound
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.commits import load_json_stream, read_whole
 from tamis.formats.delta.log.log_segment import LogFile, LogListing
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.formats.time_travel import EPOCH, format_milliseconds
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from tamis.errors import CorruptFile
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.log_segment import LogFile
+from tamis.formats.errors import make_corrupt_log_error
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
-from tamis.formats.delta.errors import make_corrupt_log_error
 from tamis.formats.delta.log.actions import ADD
 from tamis.formats.delta.log.commits import ActionLines
+from tamis.formats.errors import make_corrupt_log_error
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.files.data_files import DataFile
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.partitioning.specs import find_field_chain
 from tamis.formats.iceberg.schema import Json, arrow_schema, make_field_names
 from tamis.parquet.footer.field_names import ColumnMapping

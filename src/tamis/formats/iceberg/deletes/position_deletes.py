@@ -16,8 +16,8 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import format_count
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.files.data_files import DataFile
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads

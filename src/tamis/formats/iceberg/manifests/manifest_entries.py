@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.files.avro import AvroFile, open_avro
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.manifest_list import Fields, find_map_values, read_file_bytes, reject_encrypted
 from tamis.io.storage import Storage
 

@@ -13,9 +13,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tamis import types
 from tamis.errors import MissingFile, UnsupportedFeature
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.files.avro import open_avro
 from tamis.formats.files.avro_schema import unwrap_nullable
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, to_signed
 from tamis.formats.source import to_single_array

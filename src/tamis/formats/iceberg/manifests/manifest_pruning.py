@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.nodes import find_columns
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.partitioning.partition_bounds import compute_summary_bounds
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Request

@@ -17,7 +17,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from tamis.errors import InvalidArgument, VersionNotFound
-from tamis.formats.iceberg.errors import make_corrupt_metadata_error
+from tamis.formats.errors import make_corrupt_metadata_error
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, to_signed
 from tamis.formats.time_travel import format_milliseconds, to_milliseconds
 

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from tamis.errors import CorruptFile, UnsupportedFeature, add_article, to_one_line
-from tamis.formats.iceberg.errors import make_corrupt_metadata_error
+from tamis.formats.errors import make_corrupt_metadata_error
 from tamis.formats.iceberg.partitioning.transforms import UNKNOWN, Transform
 from tamis.formats.iceberg.schema import NAME_MAPPING, check_schema
 

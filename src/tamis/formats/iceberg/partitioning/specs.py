@@ -20,7 +20,7 @@ from tamis import types
 from tamis.errors import AmbiguousColumn
 from tamis.expr.nodes import Column
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_column
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.single_values import SECONDS_PER_DAY, decode_values
 from tamis.formats.iceberg.partitioning.transforms import Transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.manifest_entries import Entries, read_manifest
 from tamis.formats.iceberg.manifests.manifest_pruning import explain_unused_conjuncts, get_spec
 from tamis.formats.iceberg.manifests.single_values import decode_values

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile, TableError, format_count
+from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
-from tamis.formats.iceberg.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
 from tamis.formats.iceberg.manifests.manifest_pruning import get_spec, prune_manifests
 from tamis.formats.iceberg.metadata.relocation import Relocation
