@@ -83,7 +83,7 @@ def test_a_scan_with_other_thresholds_is_under_the_policy(table: Any) -> None:
     assert scan.count() == usual.count() > 0
     assert type(scan.limit(1)) is ProtectedScan
     assert scan.filter("y < 20").to_arrow().equals(usual.filter("y < 20").to_arrow())
-    with pytest.raises(InvalidArgument, match=r"tuning is a tamis\.Tuning, not a dict"):
+    with pytest.raises(InvalidArgument, match=r"tuning must be a tamis\.Tuning, found a dict"):
         table.scan(tuning={})
 
 

@@ -1,8 +1,9 @@
 """The thresholds that decide how tables are planned and read.
 
-No threshold changes the rows of a result. Each one trades requests, bytes, processor time and memory against each
-other; the defaults were measured, see docs/explanation/performance.md. `tamis.open` and `tamis.connect` accept a
-`Tuning`. A table's storage carries it to all code that reads the table, in executors too.
+Thresholds do not change the rows of a result, except for `inference_listings`. Each one trades requests, bytes,
+processor time and memory against each other; the defaults were measured, see docs/explanation/performance.md.
+`tamis.open`, `tamis.connect` and `Table.scan` accept a `Tuning`. A table's storage carries it to all code that reads
+the table, in executors too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MIB = 1024 * 1024
 @suggest_method_arguments("Tuning")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Thresholds of planning and reading; none changes a result.
+    """Thresholds of planning and reading. They do not change results, except for `inference_listings`.
 
     >>> Tuning(min_bytes_to_prune_pages=0).min_bytes_to_prune_pages
     0
@@ -37,7 +38,8 @@ class Tuning:
 
     inference_listings: int = 64
     """The approximate number of directories that are listed to find the partition columns of a Hive-style table. A
-    level with more directories is sampled evenly."""
+    level with more directories is sampled evenly. This is the one threshold that may change a result: the type of a
+    partition column that is not declared with `partitioning=` is inferred from the listed directories."""
 
     directories_per_call: int = 256
     """The number of directories that one call of an engine lists."""
@@ -186,10 +188,11 @@ class Tuning:
         return {name: value for name, value in asdict(self).items() if value != getattr(DEFAULT_TUNING, name)}
 
 
-_STEPS = frozenset(
-    ("files_per_slice", "min_files_per_round", "max_files_per_round", "directories_per_call", "max_batch_rows")
-)
-"""Thresholds by which code advances, so that 0 would never end."""
+_STEPS = frozenset((
+    "files_per_slice", "min_files_per_round", "max_files_per_round", "directories_per_call", "max_batch_rows",
+    "max_key_ranges", "max_files_per_index_item", "max_files_per_index_part", "max_bytes_per_index_part",
+))  # fmt: skip
+"""Thresholds by which code advances or divides, so that they cannot be 0."""
 
 DEFAULT_TUNING = Tuning()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from inspect import signature
 from pathlib import Path
 
@@ -40,3 +41,14 @@ def test_every_spelling_of_a_storage_option_is_listed() -> None:
     listed = section("How do I give credentials?")
     spellings = [each for known in storage_options._SPELLINGS.values() for each in known]
     assert [each for each in spellings if f"`{each}`" not in listed] == []
+
+
+def test_every_threshold_is_listed_with_its_default() -> None:
+    listed = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", section("Which thresholds can I change?"), re.MULTILINE))
+    assert list(listed) == [each.name for each in fields(tamis.Tuning)]
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    for name, text in listed.items():
+        number, _, unit = text.replace(",", "").partition(" ")
+        top, _, bottom = number.partition("/")
+        value = float(top) / float(bottom or 1) * units.get(unit, 1)
+        assert value == getattr(tamis.Tuning(), name), name

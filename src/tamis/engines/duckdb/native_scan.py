@@ -101,7 +101,7 @@ def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool =
         return None
     readable = _find_readable_files(connector, handle, needed, worth, compares_bytes=compares_bytes)
     groups = None if readable is None else _write_queries(source, readable, needed)
-    if readable is None or groups is None:
+    if readable is None or not groups:
         return None
     if (size is None or size >= enough) and not _reads_most(connector, handle):
         return None

@@ -281,7 +281,10 @@ class LazyLogColumns:
 
 
 def _make_key(part: FilePart, metadata: TableMetadata) -> Hashable:
-    return ("files", part.source_key, metadata.schema_text, metadata.partition_columns, metadata.mapping_mode)
+    # Statistics belong to files by their position in a batch, so a cached batch fits only the same sizes of batches.
+    tuning = part.storage.tuning
+    sizes = (tuning.max_batch_rows, tuning.max_batch_bytes, tuning.max_statistics_bytes)
+    return ("files", part.source_key, metadata.schema_text, metadata.partition_columns, metadata.mapping_mode, sizes)
 
 
 def get_cached_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:

@@ -167,7 +167,8 @@ class PartPruner:
         for part, batches in parts:
             log = LazyLogColumns(part, decode_all=decode_all)
             waiting += [(part, batch, log) for batch in batches]
-            if sum(each.rows for _, each, _ in waiting) >= part.storage.tuning.max_cached_files_together:
+            files_waiting = sum(each.rows for _, each, _ in waiting)
+            if waiting and files_waiting >= part.storage.tuning.max_cached_files_together:
                 yield self._prune_together(waiting)
                 waiting = []
         if waiting:
