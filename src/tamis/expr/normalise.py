@@ -295,6 +295,10 @@ def _is_tighter(new: tuple[Literal, bool], old: tuple[Literal, bool], *, lower: 
 
 def _parse_constraint(part: Expr) -> tuple[Column, str, tuple[Literal, ...]] | None:
     match part:
+        case Call(_, (Column(type=None), *_)):
+            # A column of unknown type was not bound, so constants are not in its type yet, and do not compare as its
+            # values do: for an int column, `x >= '9' AND x <= '10'` is TRUE for 9.
+            return None
         case Call(("=" | "<>" | "<" | "<=" | ">" | ">=") as function, (Column() as column, Literal() as item)):
             return None if item.is_null else (column, function, (item,))
         case Call("in", (Column() as column, *items)):
