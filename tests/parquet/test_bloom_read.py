@@ -30,7 +30,7 @@ from tamis.parquet.indexes.bloom_pruning import NO_FILTER, read_bloom_filters
 ROWS, GROUP = 900, 300
 
 
-def every_type() -> dict[str, pa.Array]:
+def make_columns() -> dict[str, pa.Array]:
     """A column of each type that a filter can be made of, with a NULL here and there."""
     generator = np.random.default_rng(7)
     columns: dict[str, pa.Array] = {}
@@ -61,22 +61,22 @@ def every_type() -> dict[str, pa.Array]:
     return {name: pa.compute.if_else(absent, pa.scalar(None, array.type), array) for name, array in columns.items()}
 
 
-TABLE = pa.table(every_type())
+TABLE = pa.table(make_columns())
 
 
-def written_by_pyarrow(path: Path, table: pa.Table = TABLE, ndv: int = GROUP, **options: Any) -> Path:
+def write_with_pyarrow(path: Path, table: pa.Table = TABLE, ndv: int = GROUP, **options: Any) -> Path:
     wanted = {name: {"ndv": ndv, "fpp": 0.01} for name in options.pop("columns", table.column_names)}
     options = {"row_group_size": GROUP} | options
     pq.write_table(table, path, bloom_filter_options=wanted, **options)
     return path
 
 
-def written_by_parquet_rs(path: Path, table: pa.Table = TABLE) -> Path:
+def write_with_parquet_rs(path: Path, table: pa.Table = TABLE) -> Path:
     arro3.io.write_parquet(table, path, bloom_filter_enabled=True, max_row_group_size=GROUP)
     return path
 
 
-def written_by_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
+def write_with_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
     """It makes filters of columns with dictionaries, and dictionaries of values that come several times."""
     rows = pa.concat_tables([table.drop([name for name in ("float16",) if name in table.column_names])] * 4)
     with duckdb.connect() as connection:
@@ -87,11 +87,11 @@ def written_by_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
 
 
 WRITERS: dict[str, Callable[[Path], Path]] = {
-    "pyarrow": written_by_pyarrow,
-    "pyarrow, decimals as integers": lambda path: written_by_pyarrow(path, store_decimal_as_integer=True),
-    "pyarrow, plain, version 2": lambda path: written_by_pyarrow(path, use_dictionary=False, data_page_version="2.0"),
-    "parquet-rs": written_by_parquet_rs,
-    "DuckDB": written_by_duckdb,
+    "pyarrow": write_with_pyarrow,
+    "pyarrow, decimals as integers": lambda path: write_with_pyarrow(path, store_decimal_as_integer=True),
+    "pyarrow, plain, version 2": lambda path: write_with_pyarrow(path, use_dictionary=False, data_page_version="2.0"),
+    "parquet-rs": write_with_parquet_rs,
+    "DuckDB": write_with_duckdb,
 }
 WITHOUT_FILTERS = {"DuckDB": {"decimal_38"}}
 
@@ -148,31 +148,31 @@ def test_filters_of_parquet_java_with_and_without_their_length(golden: Path, nam
 # --- How they are read ------------------------------------------------------------------------------------------------
 
 
-def remote(folder: Path) -> Storage:
+def open_remote(folder: Path) -> Storage:
     """A file system that is not local, though its files are."""
     filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))
     return Storage(filesystem, str(folder), f"remote://{folder}")
 
 
-def one_column(path: Path, rows: int = GROUP, groups: int = 3) -> Path:
+def write_one_column(path: Path, rows: int = GROUP, groups: int = 3) -> Path:
     """Row groups with the numbers 0, 1, 2, … in order."""
     table = pa.table({"k": pa.array(range(rows * groups), pa.int64())})
-    return written_by_pyarrow(path, table, ndv=rows, row_group_size=rows)
+    return write_with_pyarrow(path, table, ndv=rows, row_group_size=rows)
 
 
 LARGE = 60_000  # rows whose filter is many times what a local request is worth
 
 
-def probes(path: Path, *values: int) -> dict[int, Any]:
+def make_probes(path: Path, *values: int) -> dict[int, Any]:
     return {0: hash_stored_values(pa.array(values, pa.int64()), leaves_of(path)["k"])}
 
 
-def without_lengths(path: Path) -> dict[Any, Any]:
+def drop_lengths(path: Path) -> dict[Any, Any]:
     return {chunk: replace(each, bloom_filter=(each.bloom_filter[0], None)) for chunk, each in layouts_of(path).items()}
 
 
 def test_filters_with_known_lengths_are_read_in_one_round(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     layouts, storage = layouts_of(path), open_storage(tmp_path)
     assert all(each.bloom_filter[1] is not None for each in layouts.values())
     filters_of(path, layouts, storage=storage)
@@ -182,29 +182,27 @@ def test_filters_with_known_lengths_are_read_in_one_round(tmp_path: Path) -> Non
 
 
 def test_filters_without_lengths_are_read_completely(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", LARGE)
+    path = write_one_column(tmp_path / "file.parquet", LARGE)
     storage = open_storage(tmp_path)
-    known, unknown = filters_of(path), filters_of(path, without_lengths(path), storage=storage)
+    known, unknown = filters_of(path), filters_of(path, drop_lengths(path), storage=storage)
     for chunk, found in unknown.items():
         assert (found.bits == known[chunk].bits).all()
     assert storage.counters.bytes_read < 1.1 * sum(each.bloom_filter[1] for each in layouts_of(path).values())
 
 
 def test_small_filters_without_lengths_need_no_second_round(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
-    assert all(
-        isinstance(each, BloomFilter) for each in filters_of(path, without_lengths(path), storage=storage).values()
-    )
+    assert all(isinstance(each, BloomFilter) for each in filters_of(path, drop_lengths(path), storage=storage).values())
     assert storage.counters.requests == 1
 
 
-@pytest.mark.parametrize("lengths", [layouts_of, without_lengths])
+@pytest.mark.parametrize("lengths", [layouts_of, drop_lengths])
 def test_only_needed_blocks_of_large_filters_are_read(
     tmp_path: Path, lengths: Callable[[Path], dict[Any, Any]]
 ) -> None:
-    path = one_column(tmp_path / "file.parquet", LARGE)
-    storage, layouts, asked = open_storage(tmp_path), lengths(path), probes(path, 5, 299, LARGE + 1)
+    path = write_one_column(tmp_path / "file.parquet", LARGE)
+    storage, layouts, asked = open_storage(tmp_path), lengths(path), make_probes(path, 5, 299, LARGE + 1)
     whole, some = filters_of(path), filters_of(path, layouts, asked, storage)
     size = layouts_of(path)[0, 0].bloom_filter[1]
     assert size > 10 * LOCAL.gap
@@ -216,23 +214,23 @@ def test_only_needed_blocks_of_large_filters_are_read(
 
 
 def test_many_hashes_read_the_whole_filter(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", LARGE)
-    for found in filters_of(path, hashes=probes(path, *range(1_000))).values():
+    path = write_one_column(tmp_path / "file.parquet", LARGE)
+    for found in filters_of(path, hashes=make_probes(path, *range(1_000))).values():
         assert found.block_numbers is None
 
 
 def test_an_open_file_is_not_opened_again(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    storage = remote(tmp_path)
+    path = write_one_column(tmp_path / "file.parquet")
+    storage = open_remote(tmp_path)
     with RangedFile(storage, str(path)) as file:
         list(read_bloom_filters(storage, str(path), layouts_of(path), file=file))
     assert storage.counters.requests == 2  # to open, to read
 
 
 def test_a_remote_filter_is_read_in_one_round(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", 5 * LARGE, groups=1)
-    storage = remote(tmp_path)
-    assert filters_of(path, layouts_of(path), probes(path, 5), storage)[0, 0].block_numbers is not None
+    path = write_one_column(tmp_path / "file.parquet", 5 * LARGE, groups=1)
+    storage = open_remote(tmp_path)
+    assert filters_of(path, layouts_of(path), make_probes(path, 5), storage)[0, 0].block_numbers is not None
     assert storage.counters.requests <= 3  # to open, the header, the block: the last two together
     assert storage.counters.bytes_read < 1_000
 
@@ -243,7 +241,7 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
     tmp_path: Path, extra: int, has_length: bool
 ) -> None:
     """Where the length of the header was guessed wrong, another round reads the right blocks."""
-    path = one_column(tmp_path / "file.parquet", LARGE, groups=1)
+    path = write_one_column(tmp_path / "file.parquet", LARGE, groups=1)
     layout = layouts_of(path)[0, 0]
     offset, length = layout.bloom_filter
     bitset = path.read_bytes()[offset + length % 32 : offset + length]
@@ -264,24 +262,24 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
 # --- What does not add up ---------------------------------------------------------------------------------------------
 
 
-def with_filter(path: Path, offset: int, length: int | None) -> Any:
+def read_filter(path: Path, offset: int, length: int | None) -> Any:
     layouts = layouts_of(path)
     return filters_of(path, {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, length))})[0, 0]
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 3, 10**6, 2**62])
 def test_X3_a_filter_at_an_invalid_offset_is_unavailable(tmp_path: Path, offset: int) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    assert isinstance(with_filter(path, offset, None), Unavailable)
-    assert isinstance(with_filter(path, offset, 272), Unavailable)
+    path = write_one_column(tmp_path / "file.parquet")
+    assert isinstance(read_filter(path, offset, None), Unavailable)
+    assert isinstance(read_filter(path, offset, 272), Unavailable)
 
 
 @pytest.mark.parametrize("length", [0, -1, 1, 15, 271, 273, 304, 10**6, 2**31 - 1, 2**40])
 def test_X4_B8_a_length_that_contradicts_the_header_or_the_file_is_unavailable(tmp_path: Path, length: int) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     offset, true_length = layouts_of(path)[0, 0].bloom_filter
-    assert isinstance(with_filter(path, offset, true_length), BloomFilter)
-    assert isinstance(with_filter(path, offset, length), Unavailable)
+    assert isinstance(read_filter(path, offset, true_length), BloomFilter)
+    assert isinstance(read_filter(path, offset, length), Unavailable)
 
 
 @pytest.mark.parametrize("declared", [0, -32, 33, 64, 10**6, 2**31 - 32])
@@ -290,15 +288,15 @@ def test_X4_B8_a_length_that_contradicts_the_header_or_the_file_is_unavailable(t
 def test_B8_X4_a_header_with_a_wrong_size_keeps_the_row_group(
     tmp_path: Path, declared: int, has_length: bool, asked: list[int] | None
 ) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     offset, _ = layouts_of(path)[0, 0].bloom_filter
     data = bytearray(path.read_bytes())
     size = encode_integer(declared)
     # The size follows the header of its field. A number of another length shifts the rest of the header.
     data[offset + 1 : offset + 16] = (size + bytes(data[offset + 3 : offset + 16]))[:15].ljust(15, b"\0")
     path.write_bytes(data)
-    layouts = layouts_of(path) if has_length else without_lengths(path)
-    found = filters_of(path, layouts, None if asked is None else probes(path, *asked))
+    layouts = layouts_of(path) if has_length else drop_lengths(path)
+    found = filters_of(path, layouts, None if asked is None else make_probes(path, *asked))
     if declared == 64 and not has_length:
         # A shorter filter without a stated length is undetectable.
         return
@@ -308,8 +306,8 @@ def test_B8_X4_a_header_with_a_wrong_size_keeps_the_row_group(
 
 
 def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    layouts = without_lengths(path)
+    path = write_one_column(tmp_path / "file.parquet")
+    layouts = drop_lengths(path)
     inside = layouts[0, 0].bloom_filter[0] + 100
     shifted = replace(layouts[1, 0], bloom_filter=(inside, None))
     found = filters_of(path, layouts | {(1, 0): shifted})
@@ -319,29 +317,29 @@ def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -
 
 
 def test_B5_a_filter_shared_by_two_chunks_is_unavailable(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     layouts = layouts_of(path)
     found = filters_of(path, layouts | {(1, 0): replace(layouts[1, 0], bloom_filter=layouts[0, 0].bloom_filter)})
     assert [isinstance(found[group, 0], Unavailable) for group in range(3)] == [True, True, False]
 
 
 def test_B5_each_row_group_is_pruned_by_its_own_filter(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     assert kept_row_groups(path, "k = 5") == [0]
     assert kept_row_groups(path, "k = 350") == [1]
     assert kept_row_groups(path, f"k IN (5, {ROWS - 1})") == [0, 2]
 
 
 def test_X4_flipped_bits_yield_a_filter_or_a_reason(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", groups=1)
+    path = write_one_column(tmp_path / "file.parquet", groups=1)
     layouts, original = layouts_of(path), path.read_bytes()
     offset, _ = layouts[0, 0].bloom_filter
     generator = np.random.default_rng(3)
     available = 0
     for _ in range(300):
         data = bytearray(original)
-        place = int(generator.integers(offset, offset + 24))
-        data[place] ^= 1 << int(generator.integers(0, 8))
+        position = int(generator.integers(offset, offset + 24))
+        data[position] ^= 1 << int(generator.integers(0, 8))
         path.write_bytes(data)
         given = layouts if generator.integers(0, 2) else {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, None))}
         found = filters_of(path, given)[0, 0]
@@ -361,15 +359,15 @@ def test_B1_B2_B3_a_row_group_that_holds_the_value_is_kept_for_every_type(writte
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             for name in names:
-                where = f"{name} = {spelled(rows[name].combine_chunks().drop_null()[17])}"
+                where = f"{name} = {format_literal(rows[name].combine_chunks().drop_null()[17])}"
                 assert group in kept_row_groups(path, where), where
         for name in set(names) - without - {"int8", "uint8"}:
-            where = f"{name} = {spelled(nowhere(file.schema_arrow.field(name).type))}"
+            where = f"{name} = {format_literal(make_absent_value(file.schema_arrow.field(name).type))}"
             spurious += kept_row_groups(path, where)
     assert len(spurious) < 0.1 * len(names) * file.num_row_groups
 
 
-def spelled(value: pa.Scalar) -> str:
+def format_literal(value: pa.Scalar) -> str:
     data_type = value.type
     if pa.types.is_timestamp(data_type):
         text = str(np.datetime64(value.value, data_type.unit).astype("datetime64[ns]")).replace("T", " ")
@@ -383,7 +381,7 @@ def spelled(value: pa.Scalar) -> str:
     return f"'{value.as_py()}'" if types.is_text(data_type) else str(value.as_py())
 
 
-def nowhere(data_type: pa.DataType) -> pa.Scalar:
+def make_absent_value(data_type: pa.DataType) -> pa.Scalar:
     if types.is_text(data_type):
         return pa.scalar("nowhere", data_type)
     if types.is_bytes(data_type):
@@ -395,7 +393,7 @@ def nowhere(data_type: pa.DataType) -> pa.Scalar:
 
 
 def test_filters_beyond_the_memory_limit_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
     together = filters_of(path)
     monkeypatch.setattr("tamis.io.ranges.MAX_BATCH_BYTES", 1)

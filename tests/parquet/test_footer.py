@@ -35,13 +35,13 @@ def _empty_cache() -> Iterator[None]:
     FOOTERS.clear()
 
 
-def small_file(folder: Path, name: str = "small.parquet") -> Path:
+def write_small_file(folder: Path, name: str = "small.parquet") -> Path:
     path = folder / name
     pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path, row_group_size=2)
     return path
 
 
-def wide_file(folder: Path) -> Path:
+def write_wide_file(folder: Path) -> Path:
     path = folder / "wide.parquet"
     pq.write_table(pa.table({f"column_{index}": [index] for index in range(1500)}), path)
     return path
@@ -58,7 +58,7 @@ def read(path: Path, storage: Storage | None = None, modified_ns: int | None = 1
 
 
 def test_a_small_footer_takes_one_read(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     metadata = read(path, storage)
     assert (metadata.num_rows, metadata.num_row_groups, metadata.num_columns) == (3, 2, 2)
     assert metadata.equals(pq.read_metadata(path))
@@ -74,7 +74,7 @@ def test_the_tail_of_a_large_file_is_all_that_is_read(tmp_path: Path) -> None:
 
 
 def test_of_a_large_footer_exactly_the_missing_bytes_are_read(tmp_path: Path) -> None:
-    path, storage = wide_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_wide_file(tmp_path), open_storage(tmp_path)
     length = int.from_bytes(path.read_bytes()[-8:-4], "little")
     assert length > TAIL_LENGTH
     assert read(path, storage).equals(pq.read_metadata(path))
@@ -85,7 +85,7 @@ def test_of_a_large_footer_exactly_the_missing_bytes_are_read(tmp_path: Path) ->
 
 
 def test_a_footer_is_read_once_for_a_size_and_a_time(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     first = read(path, storage, modified_ns=5)
     assert read(path, storage, modified_ns=5) is first
     assert storage.counters.requests == 1
@@ -96,14 +96,14 @@ def test_a_footer_is_read_once_for_a_size_and_a_time(tmp_path: Path) -> None:
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     read(path, storage, modified_ns=5)
     pq.write_table(pa.table({"a": [1, 2, 3, 4], "b": ["x", None, "z", "w"]}), path, row_group_size=2)
     assert read(path, storage, modified_ns=6).num_rows == 4
 
 
 def test_a_file_of_unknown_time_is_read_each_time(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     read(path, storage, modified_ns=None)
     read(path, storage, modified_ns=None)
     assert storage.counters.requests == 2
@@ -123,14 +123,14 @@ def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Pat
     assert found == [1, 2, 1]
 
 
-def metadata_of(columns: int) -> pq.FileMetaData:
+def make_metadata(columns: int) -> pq.FileMetaData:
     sink = io.BytesIO()
     pq.write_table(pa.table({f"c{index}": [1] for index in range(columns)}), sink)
     return pq.read_metadata(sink)
 
 
 def test_the_cache_evicts_the_least_recently_used_footer() -> None:
-    metadata, local = metadata_of(3), pafs.LocalFileSystem()
+    metadata, local = make_metadata(3), pafs.LocalFileSystem()
     weight = metadata.serialized_size * FooterCache.MEMORY_PER_BYTE
     cache = FooterCache(capacity=weight * 2)
     keys = [("local", name, 1, 1) for name in "abc"]
@@ -147,7 +147,7 @@ def test_the_cache_evicts_the_least_recently_used_footer() -> None:
 
 
 def test_the_cache_rejects_footers_larger_than_its_capacity() -> None:
-    small, large, local = metadata_of(1), metadata_of(50), pafs.LocalFileSystem()
+    small, large, local = make_metadata(1), make_metadata(50), pafs.LocalFileSystem()
     cache = FooterCache(capacity=small.serialized_size * FooterCache.MEMORY_PER_BYTE)
     cache.put(("local", "small", 1, 1), local, small)
     cache.put(("local", "large", 1, 1), local, large)
@@ -156,7 +156,7 @@ def test_the_cache_rejects_footers_larger_than_its_capacity() -> None:
 
 
 def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) -> None:
-    paths = [small_file(tmp_path, f"{index}.parquet") for index in range(8)]
+    paths = [write_small_file(tmp_path, f"{index}.parquet") for index in range(8)]
     storage = open_storage(tmp_path)
     expected = pq.read_metadata(paths[0])
 
@@ -192,7 +192,7 @@ def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) 
 def test_X1_an_invalid_footer_is_an_error_that_names_the_file(
     tmp_path: Path, change: Any, error: type[TamisError], message: str
 ) -> None:
-    path = small_file(tmp_path)
+    path = write_small_file(tmp_path)
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(error, match=r"small\.parquet") as caught:
         read(path)
@@ -201,7 +201,7 @@ def test_X1_an_invalid_footer_is_an_error_that_names_the_file(
 
 
 def test_a_file_of_another_size_than_listed_was_replaced(tmp_path: Path) -> None:
-    path = small_file(tmp_path)
+    path = write_small_file(tmp_path)
     with pytest.raises(CorruptFile, match=r"was replaced: it has \d+ bytes, expected 5000"):
         load_footer(open_storage(tmp_path), str(path), 5000, 1)
 
@@ -249,12 +249,12 @@ def test_encrypted_files_are_unsupported(tmp_path: Path, plaintext_footer: bool)
 # --- Files that others wrote ------------------------------------------------------------------------------------------
 
 
-def golden_files() -> list[Path]:
+def list_golden_files() -> list[Path]:
     return sorted(GOLDEN.glob("**/*.parquet")) if GOLDEN.is_dir() else []
 
 
 @needs_golden
-@pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", list_golden_files(), ids=lambda path: path.name)
 def test_golden_files_give_a_right_answer_or_a_TamisError(path: Path) -> None:
     if path.name == "PARQUET-1481.parquet":
         with pytest.raises(CorruptFile, match=path.name):

@@ -80,10 +80,10 @@ def test_bad_data_is_a_TamisError_or_read_like_pyarrow(golden: Path, name: str) 
                 found = tamis.open(path, tuning=BY_PAGES).scan(where, columns=[f"`{column}`"]).to_arrow()
             except TamisError:
                 continue
-            assert same_rows(found, _expected(file, column, where)), (column, where)
+            assert same_rows(found, _read_expected(file, column, where)), (column, where)
 
 
-def _expected(file: pq.ParquetFile, column: str, where: str | None) -> pa.Table:
+def _read_expected(file: pq.ParquetFile, column: str, where: str | None) -> pa.Table:
     rows = file.read(columns=[column])
     if where is None:
         return rows

@@ -127,19 +127,19 @@ def values(depth: int = 3) -> st.SearchStrategy[tuple[int, bytes]]:
         lambda fields: (STRUCT, b"".join(bytes([1 << 4 | kind]) + data for kind, data in fields) + b"\x00")
     )
     lists = st.tuples(inner, st.integers(0, 20), st.sampled_from((LIST, thrift.SET))).map(
-        lambda made: (made[2], list_bytes(made[0], made[1]))
+        lambda made: (made[2], encode_list_of(made[0], made[1]))
     )
-    maps = st.tuples(inner, inner, st.integers(0, 5)).map(lambda made: (MAP, map_bytes(*made)))
+    maps = st.tuples(inner, inner, st.integers(0, 5)).map(lambda made: (MAP, encode_map_of(*made)))
     return st.one_of(simple, structs, lists, maps)
 
 
-def list_bytes(element: tuple[int, bytes], size: int) -> bytes:
+def encode_list_of(element: tuple[int, bytes], size: int) -> bytes:
     kind, data = element
     header = bytes([min(size, 15) << 4 | kind]) + (encode_varint(size) if size >= 15 else b"")
     return header + data * size
 
 
-def map_bytes(key: tuple[int, bytes], value: tuple[int, bytes], size: int) -> bytes:
+def encode_map_of(key: tuple[int, bytes], value: tuple[int, bytes], size: int) -> bytes:
     return encode_varint(size) + (bytes([key[0] << 4 | value[0]]) + (key[1] + value[1]) * size if size else b"")
 
 

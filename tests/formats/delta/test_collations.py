@@ -30,11 +30,11 @@ def log(tmp_path: Path) -> DeltaLog:
         field("p", "string", __COLLATIONS={"p": LCASE}),
     ]
     log = DeltaLog(tmp_path, columns, partition_columns=["p"])
-    log.commit(*(_file(log, number, text) for number, text in enumerate(["A", "a", None])))
+    log.commit(*(_make_file(log, number, text) for number, text in enumerate(["A", "a", None])))
     return log
 
 
-def _file(log: DeltaLog, number: int, text: str | None) -> dict[str, object]:
+def _make_file(log: DeltaLog, number: int, text: str | None) -> dict[str, object]:
     rows = pa.table(
         {
             "id": pa.array([number]),
@@ -47,7 +47,7 @@ def _file(log: DeltaLog, number: int, text: str | None) -> dict[str, object]:
     return data_file(log, f"{number}.parquet", rows, {"p": text})
 
 
-def ids(log: DeltaLog, where: object) -> list[int]:
+def find_ids(log: DeltaLog, where: object) -> list[int]:
     return sorted(tamis.open(log.table).scan(where, ["id"]).to_arrow()["id"].to_pylist())
 
 
@@ -108,7 +108,7 @@ def test_S9_comparing_a_string_with_a_collation_is_unsupported(
 def test_S9_predicates_that_compare_no_collated_string_are_supported(
     log: DeltaLog, where: str | None, expected: list[int]
 ) -> None:
-    assert ids(log, where) == expected
+    assert find_ids(log, where) == expected
     assert tamis.open(log.table).scan(where).count() == len(expected)
 
 
@@ -119,4 +119,4 @@ def test_S9_rows_come_back_with_the_column(log: DeltaLog) -> None:
 
 
 def test_a_partition_filter_compares_the_strings_of_the_log(log: DeltaLog) -> None:
-    assert ids(log, PartitionFilter.eq("p", "a")) == [1]
+    assert find_ids(log, PartitionFilter.eq("p", "a")) == [1]

@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def by_path(batch: pa.RecordBatch) -> dict[str, dict[str, Any]]:
+def index_by_path(batch: pa.RecordBatch) -> dict[str, dict[str, Any]]:
     rows = {row["path"]: row for row in batch.to_pylist()}
     assert len(rows) == batch.num_rows
     return rows
@@ -104,8 +104,8 @@ def test_D8_a_v2_checkpoint_without_sidecars(log: DeltaLog, top: str) -> None:
     (part,) = info.checkpoint_parts
     batch = tamis.delta.read_checkpoint_part(log.table, part, PartitionFilter.eq("p", "a"))
     check_columns(batch)
-    assert set(by_path(batch)) == {"a%20b/1", "5"}
-    assert by_path(batch)["5"]["num_records"] == 5
+    assert set(index_by_path(batch)) == {"a%20b/1", "5"}
+    assert index_by_path(batch)["5"]["num_records"] == 5
 
 
 # --- Files ----------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_D8_a_v2_checkpoint_without_sidecars(log: DeltaLog, top: str) -> None:
 def test_the_live_files_of_a_version(log: DeltaLog) -> None:
     batch = tamis.delta.list_files(log.table)
     check_columns(batch)
-    rows = by_path(batch)
+    rows = index_by_path(batch)
     assert set(rows) == {"a%20b/1", "3", "4", "5", "6"}
     assert rows["a%20b/1"] == {
         "path": "a%20b/1",
@@ -129,8 +129,10 @@ def test_the_live_files_of_a_version(log: DeltaLog) -> None:
     values = {path: json.loads(row["partition_values"]) for path, row in rows.items()}
     assert values["3"] == {"p": None, "q": "3"}
     assert values["4"] == {"p": 'say "é"\\', "q": "4"}
-    assert set(by_path(tamis.delta.list_files(log.table, version=0))) == {"a%20b/1", "2"}
-    assert by_path(tamis.delta.list_files(log.table, version=0))["2"]["partition_values"] == '{"p": "b", "q": null}'
+    assert set(index_by_path(tamis.delta.list_files(log.table, version=0))) == {"a%20b/1", "2"}
+    assert (
+        index_by_path(tamis.delta.list_files(log.table, version=0))["2"]["partition_values"] == '{"p": "b", "q": null}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,12 +154,12 @@ def test_a_filter_keeps_files_by_their_partition_values(
 ) -> None:
     batch = tamis.delta.list_files(log.table, filter=filter)
     check_columns(batch)
-    assert set(by_path(batch)) == expected
+    assert set(index_by_path(batch)) == expected
     info = tamis.delta.snapshot_info(log.table)
-    assert set(by_path(_by_hand(log.table, info, filter))) == expected
+    assert set(index_by_path(_plan_by_hand(log.table, info, filter))) == expected
 
 
-def _by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table:
+def _plan_by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table:
     """What an engine does that reads the parts anywhere: of a file of which commits speak, they know best."""
     added, removed = tamis.delta.read_post_checkpoint_changes(table, info.commits, filter)
     known, _ = tamis.delta.read_post_checkpoint_changes(table, info.commits)
@@ -168,13 +170,13 @@ def _by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table
 
 
 def test_an_engine_that_reads_the_parts_by_itself_finds_the_same_files(log: DeltaLog) -> None:
-    whole = by_path(tamis.delta.list_files(log.table))
+    whole = index_by_path(tamis.delta.list_files(log.table))
     for form in ({}, {"parts": 3}, {"sidecars": 2}, {"sidecars": 1, "top": "json"}):
         log.checkpoint(3, **form)
         info = tamis.delta.snapshot_info(log.table)
         assert len(info.commits) == 1
-        assert by_path(_by_hand(log.table, info, None)) == whole
-        assert by_path(tamis.delta.list_files(log.table)) == whole
+        assert index_by_path(_plan_by_hand(log.table, info, None)) == whole
+        assert index_by_path(tamis.delta.list_files(log.table)) == whole
         for path in log.folder.glob("*3.checkpoint*"):
             path.unlink()
 
@@ -185,11 +187,11 @@ def test_what_a_filter_rejects_is_not_even_looked_at(log: DeltaLog, monkeypatch:
     asked: list[int] = []
     plainly = functions.extract_num_records
 
-    def counting(texts: pa.Array | None, parsed: pa.Array | None) -> pa.Array:
+    def count_calls(texts: pa.Array | None, parsed: pa.Array | None) -> pa.Array:
         asked.append(0 if texts is None else len(texts))
         return plainly(texts, parsed)
 
-    monkeypatch.setattr(functions, "extract_num_records", counting)
+    monkeypatch.setattr(functions, "extract_num_records", count_calls)
     assert tamis.delta.list_files(log.table, filter=PartitionFilter.eq("p", "c")).num_rows == 1
     assert sum(asked) == 1
 
@@ -199,13 +201,13 @@ def test_what_commits_add_and_remove(log: DeltaLog) -> None:
     added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits)
     check_columns(added)
     check_columns(removed)
-    assert set(by_path(added)) == {"5", "6"}
-    assert set(by_path(removed)) == {"2"}
+    assert set(index_by_path(added)) == {"5", "6"}
+    assert set(index_by_path(removed)) == {"2"}
     # A removal says little of what it removes.
-    assert by_path(removed)["2"]["num_records"] == -1
+    assert index_by_path(removed)["2"]["num_records"] == -1
     added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits, PartitionFilter.eq("p", "c"))
-    assert set(by_path(added)) == {"6"}
-    assert set(by_path(removed)) == {"2"}
+    assert set(index_by_path(added)) == {"6"}
+    assert set(index_by_path(removed)) == {"2"}
     for batch in tamis.delta.read_post_checkpoint_changes(log.table, []):
         check_columns(batch)
         assert batch.num_rows == 0
@@ -220,9 +222,9 @@ def test_D1_of_what_commits_say_several_times_the_newest_holds(log: DeltaLog) ->
     )
     info = tamis.delta.snapshot_info(log.table)
     added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits)
-    assert {path: row["size"] for path, row in by_path(added).items()} == {"3": 100, "6": 67}
+    assert {path: row["size"] for path, row in index_by_path(added).items()} == {"3": 100, "6": 67}
     assert {"2", "5"} <= set(removed["path"].to_pylist())
-    assert by_path(_by_hand(log.table, info, None)) == by_path(tamis.delta.list_files(log.table))
+    assert index_by_path(_plan_by_hand(log.table, info, None)) == index_by_path(tamis.delta.list_files(log.table))
     assert tamis.delta.list_files(log.table).num_rows == 4
 
 
@@ -257,7 +259,7 @@ def test_D14_rows_out_of_parsed_statistics(tmp_path: Path) -> None:
         0, actions=actions, add_fields=[("stats_parsed", pa.struct([("numRecords", pa.int64())]))], omit=["stats"]
     )
     log.commit(commit_info())
-    rows = by_path(tamis.delta.list_files(tmp_path))
+    rows = index_by_path(tamis.delta.list_files(tmp_path))
     assert {path: row["num_records"] for path, row in rows.items()} == {"1": 12, "2": -1}
 
 
@@ -271,7 +273,7 @@ def test_D6_a_filter_is_by_the_names_of_the_table_where_columns_are_mapped(tmp_p
         configuration={"delta.columnMapping.mode": "name"},
     )
     log.commit(add("1", {"col-1": "a"}), add("2", {"col-1": "b"}))
-    assert set(by_path(tamis.delta.list_files(tmp_path, filter=PartitionFilter.eq("p", "a")))) == {"1"}
+    assert set(index_by_path(tamis.delta.list_files(tmp_path, filter=PartitionFilter.eq("p", "a")))) == {"1"}
 
 
 @pytest.fixture
@@ -294,7 +296,7 @@ def mapped(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def _in_executors(table: Path, info: Any, wanted: PartitionFilter | None, **given: Any) -> dict[str, Any]:
+def _read_in_executors(table: Path, info: Any, wanted: PartitionFilter | None, **given: Any) -> dict[str, Any]:
     parts = [tamis.delta.read_checkpoint_part(table, part, wanted, **given) for part in info.checkpoint_parts]
     added, removed = tamis.delta.read_post_checkpoint_changes(table, info.commits, wanted, **given)
     assert removed["path"].to_pylist() == ["2"]
@@ -308,20 +310,20 @@ def test_D24_executor_functions_take_and_give_the_logical_names_of_mapped_column
     assert dict(info.physical_names) == {"place": "col-1", "id": "col-2"}
     wanted = PartitionFilter.eq("place", "a")
     expected = {"1": {"place": "a"}, "3": {"place": "a"}}
-    assert _in_executors(table, info, wanted) == expected
-    assert _in_executors(table, info, wanted, snapshot=info) == expected
-    assert _in_executors(table, info, PartitionFilter.eq("PLACE", "a"), snapshot=pickle.loads(pickle.dumps(info)))
-    assert set(by_path(tamis.delta.list_files(table, filter=wanted))) == {"1", "3"}
-    assert set(_in_executors(table, info, ~wanted)) == {"4"}
-    assert set(_in_executors(table, info, None)) == {"1", "3", "4"}
+    assert _read_in_executors(table, info, wanted) == expected
+    assert _read_in_executors(table, info, wanted, snapshot=info) == expected
+    assert _read_in_executors(table, info, PartitionFilter.eq("PLACE", "a"), snapshot=pickle.loads(pickle.dumps(info)))
+    assert set(index_by_path(tamis.delta.list_files(table, filter=wanted))) == {"1", "3"}
+    assert set(_read_in_executors(table, info, ~wanted)) == {"4"}
+    assert set(_read_in_executors(table, info, None)) == {"1", "3", "4"}
 
 
 def test_D24_a_version_has_the_logical_names_of_its_own_metadata(mapped: DeltaLog) -> None:
     info = tamis.delta.snapshot_info(mapped.table, version=1)
     assert dict(info.physical_names) == {"p": "col-1", "id": "col-2"}
     wanted = PartitionFilter.eq("p", "a")
-    assert _in_executors(mapped.table, info, wanted, snapshot=info) == {"1": {"p": "a"}, "3": {"p": "a"}}
-    assert set(by_path(tamis.delta.list_files(mapped.table, wanted, version=1))) == {"1", "3"}
+    assert _read_in_executors(mapped.table, info, wanted, snapshot=info) == {"1": {"p": "a"}, "3": {"p": "a"}}
+    assert set(index_by_path(tamis.delta.list_files(mapped.table, wanted, version=1))) == {"1", "3"}
 
 
 @pytest.mark.parametrize("name", ["col-1", "p", "id", "nope"])
@@ -394,11 +396,11 @@ def test_a_batch_is_exported_to_addresses_that_another_runtime_gives(log: DeltaL
     imported = pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema))
     assert imported.equals(batch)
     # Without a copy.
-    places = [
+    locations = [
         [buffer.address for column in each.columns for buffer in column.buffers() if buffer is not None]
         for each in (batch, imported)
     ]
-    assert places[0] == places[1]
+    assert locations[0] == locations[1]
 
 
 def test_the_array_alone_for_who_knows_the_schema(log: DeltaLog) -> None:

@@ -188,16 +188,16 @@ def test_a_directory_that_is_not_there(table: Path) -> None:
 
 
 def test_flat_folders_and_single_files_have_one_directory_without_a_name(table: Path) -> None:
-    for place in (table / "region=eu" / "day=01", table / "region=eu" / "day=01" / "part.parquet"):
-        info = table_info(place)
+    for path in (table / "region=eu" / "day=01", table / "region=eu" / "day=01" / "part.parquet"):
+        info = table_info(path)
         assert (info.partition_columns, info.directories.to_pylist()) == ((), [{"path": ""}])
         assert info.schema == ROWS.schema
-        files = list_partition_files(place, "")
+        files = list_partition_files(path, "")
         assert files["path"].to_pylist() == [f"{table}/region=eu/day=01/part.parquet"]
         assert files["partition_values"].to_pylist() == ["{}"]
         for wanted in (F.eq("day", "01"), F.is_null("day")):
             with pytest.raises(UnknownColumn, match="Partition columns: none"):
-                table_info(place, wanted)
+                table_info(path, wanted)
 
 
 def test_a_table_in_an_fsspec_file_system() -> None:

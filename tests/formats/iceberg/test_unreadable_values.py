@@ -19,7 +19,7 @@ from tamis.formats.jobs import Planning
 from tamis.formats.open_source import open_source
 
 
-def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int, int]) -> IcebergFolder:
+def write_two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int, int]) -> IcebergFolder:
     fields = [field(1, "id", "long"), field(2, "p", kind)]
     table = IcebergFolder(folder, fields, specs=[[(2, "identity", "p")]], version=3)
     for number, value in enumerate(values):
@@ -41,7 +41,7 @@ def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int
 def test_years_beyond_9999_are_supported(
     tmp_path: Path, kind: str, data_type: pa.DataType, value: int, where: str
 ) -> None:
-    two_files(tmp_path, kind, data_type, (value, 1000))
+    write_two_files(tmp_path, kind, data_type, (value, 1000))
     table = tamis.open(tmp_path)
     assert table.scan(where).to_arrow()["id"].to_pylist() == [0]
     assert table.scan(where).count() == table.scan(where).plan("files").num_files == 1
@@ -74,7 +74,7 @@ def open_everywhere(folder: Path) -> list[tamis.Table]:
 
 
 def test_I1_a_date_out_of_range_after_promotion_to_timestamp_loses_no_row(tmp_path: Path) -> None:
-    table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
+    table = write_two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
     table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
     for opened in open_everywhere(tmp_path):
         check(opened, "TIMESTAMP_NTZ '2000-01-01 00:00:00'")
@@ -94,7 +94,7 @@ def test_I1_a_missing_column_with_an_invalid_partition_value(tmp_path: Path) -> 
 
 
 def test_I3_invalid_partition_values_are_distinct_partitions(tmp_path: Path) -> None:
-    table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
+    table = write_two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
     rows = pa.table({"id": pa.array([0, 1])})
     table.commit(equality_deletes(table, "d.parquet", rows, fields=table.fields[:1], partition=(None,)))
     table.commit(equality_deletes(table, "e.parquet", rows, fields=table.fields[:1], partition=(2**31 - 1,)))

@@ -38,7 +38,7 @@ def check(table: tamis.Table, name: str, wheres: list[str]) -> None:
         assert top == ([low.as_py()] if unpruned.num_rows else []), where
 
 
-def wheres_of(values: pa.ChunkedArray, name: str, kind: str) -> list[str]:
+def make_wheres(values: pa.ChunkedArray, name: str, kind: str) -> list[str]:
     """Comparisons with each value, and with what is days away from it."""
     days = values.cast(pa.date32()).cast(pa.int32()).to_pylist()
     around = {day + step for day in days for step in (-10, -1, 0, 2)}
@@ -55,7 +55,7 @@ def test_D21_filters_on_old_dates_find_what_an_unpruned_scan_finds(
     golden: Path, folder: str, name: str, kind: str
 ) -> None:
     table = tamis.open(golden / "delta-unlabelled" / folder)
-    check(table, name, wheres_of(table.scan().to_arrow()[name], name, kind))
+    check(table, name, make_wheres(table.scan().to_arrow()[name], name, kind))
 
 
 def test_D21_a_day_in_the_other_calendar_is_found(golden: Path) -> None:
@@ -82,7 +82,7 @@ def test_D21_old_days_differ_by_less_than_bounds_are_moved() -> None:
     ].to_pylist() == [False]
 
 
-def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
+def write_rebased_log(folder: Path, *, is_recorded: bool) -> tamis.Table:
     """A table whose log names days as its writer did, and whose files hold them as the old calendar counts them."""
     log = DeltaLog(folder, {"d": "date", "ts": "timestamp", "n": "long"})
     stored = [-682_941, -354_285, FIRST_GREGORIAN_DAY - 1, FIRST_GREGORIAN_DAY, 18_262]
@@ -97,7 +97,7 @@ def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
         path = folder / f"{number}.parquet"
         with pq.ParquetWriter(path, rows.schema, store_schema=False) as writer:
             writer.write_table(rows)
-            if is_noted:
+            if is_recorded:
                 writer.add_key_value_metadata({"org.apache.spark.version": "2.4.8", "org.apache.spark.timeZone": "UTC"})
         name = pa.array(rebase_days(np.array([day])), pa.int32()).cast(pa.date32()).cast(pa.string())[0].as_py()
         values = {"d": name, "ts": f"{name}T00:00:00.000Z", "n": number}
@@ -106,20 +106,20 @@ def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
     return tamis.open(folder)
 
 
-@pytest.mark.parametrize("is_noted", [True, False], ids=["noted in the footer", "not noted"])
-def test_D21_whether_or_not_the_footer_names_the_writer(tmp_path: Path, is_noted: bool) -> None:
-    table = log_of_two_calendars(tmp_path, is_noted=is_noted)
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded in the footer", "not recorded"])
+def test_D21_whether_or_not_the_footer_names_the_writer(tmp_path: Path, is_recorded: bool) -> None:
+    table = write_rebased_log(tmp_path, is_recorded=is_recorded)
     rows = table.scan(levels=()).to_arrow()
-    check(table, "d", wheres_of(rows["d"], "d", "DATE"))
-    check(table, "ts", [each.replace("01:02:03Z", "00:00:00Z") for each in wheres_of(rows["ts"], "ts", "TIMESTAMP")])
+    check(table, "d", make_wheres(rows["d"], "d", "DATE"))
+    check(table, "ts", [each.replace("01:02:03Z", "00:00:00Z") for each in make_wheres(rows["ts"], "ts", "TIMESTAMP")])
 
 
-@pytest.mark.parametrize("is_noted", [True, False], ids=["noted in the footer", "not noted"])
-def test_D21_with_an_index_and_after_a_checkpoint(tmp_path: Path, is_noted: bool) -> None:
-    log_of_two_calendars(tmp_path, is_noted=is_noted)
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded in the footer", "not recorded"])
+def test_D21_with_an_index_and_after_a_checkpoint(tmp_path: Path, is_recorded: bool) -> None:
+    write_rebased_log(tmp_path, is_recorded=is_recorded)
     tamis.index.build(tmp_path, bloom=["d"])
     table = tamis.open(tmp_path)
-    check(table, "d", wheres_of(table.scan(levels=()).to_arrow()["d"], "d", "DATE")[::3])
+    check(table, "d", make_wheres(table.scan(levels=()).to_arrow()["d"], "d", "DATE")[::3])
 
 
 def test_D21_D18_partitions_derived_from_old_dates_are_kept(tmp_path: Path) -> None:
