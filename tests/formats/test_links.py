@@ -70,7 +70,7 @@ def test_X14_links_out_of_a_table_are_refused_unless_allowed(
         with pytest.raises(UnsupportedFeature, match=r"leads out of the table's folder.*allow_outside=True"):
             ask()
     assert tamis.open(root, allow_outside=True).scan().to_arrow().num_rows == 2
-    # What the other one has left in memory is not there for this one.
+    # A table opened without permission must not use the cache of a table opened with it.
     with pytest.raises(UnsupportedFeature, match="leads out of the table's folder"):
         tamis.open(root).scan().to_arrow()
 
@@ -93,7 +93,7 @@ def test_X14_links_inside_of_a_table_and_a_root_that_is_a_link_are_followed(
 
 
 @pytest.mark.parametrize("few", [0, 1000])
-def test_X14_many_paths_are_judged_as_each_alone(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_X14_many_paths_are_checked_as_each_alone(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "MAX_PATHS_CHECKED_SINGLY", few)
     root = tmp_path / "t"
     (root / "a").mkdir(parents=True)

@@ -35,7 +35,7 @@ def make_header(
 
 
 def build_filter(hashes: list[int], block_count: int) -> np.ndarray:
-    """A filter made word by word, as the specification tells it."""
+    """Build a filter word by word, as the specification describes."""
     words = np.zeros((block_count, 8), "<u4")
     for each in hashes:
         block = ((each >> 32) * block_count) >> 32
@@ -138,7 +138,7 @@ def test_blocks_that_were_not_read_may_hold_anything() -> None:
 
 @pytest.mark.parametrize(("filters", "hashes"), [(0, 3), (1, 0), (300, 1), (300, 7), (3, 70_000), (2, 200_000)])
 def test_many_filters_and_many_hashes_give_the_same_result(filters: int, hashes: int) -> None:
-    """However the work is cut up, each filter says whether it may contain one of the hashes."""
+    """For any split of the work, each filter reports whether it may contain one of the hashes."""
     given = [
         BloomFilter.from_bytes(build_filter(draw_hashes(4, seed=seed).tolist(), 1 + seed % 5).tobytes())
         for seed in range(filters)
@@ -149,11 +149,11 @@ def test_many_filters_and_many_hashes_give_the_same_result(filters: int, hashes:
     assert might_contain_any(given, asked).tolist() == expected
 
 
-# --- Filters written by others ----------------------------------------------------------------------------------------
+# --- Filters of other writers -----------------------------------------------------------------------------------------
 
 
 def test_the_filter_of_the_format_specification(golden: Path) -> None:
-    """The values that the authors of the format put into their filter."""
+    """The filter holds the values that the authors of the format added."""
     data = (golden / "parquet" / "bloom_filter.xxhash.bin").read_bytes()
     found = parse_header(data)
     assert isinstance(found, BloomHeader)

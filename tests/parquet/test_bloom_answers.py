@@ -21,7 +21,7 @@ from tamis.skipping.predicate import make_predicate
 
 
 def write_file(folder: Path, row_groups: list[dict[str, pa.Array]], without: tuple[str, ...] = ()) -> Path:
-    """A file with a Bloom filter for each column but some."""
+    """Write a file with a Bloom filter for each column except those in `without`."""
     path = folder / "file.parquet"
     tables = [pa.table(columns) for columns in row_groups]
     names = [name for name in tables[0].column_names if name not in without]

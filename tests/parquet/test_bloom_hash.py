@@ -21,7 +21,7 @@ from tamis.parquet.indexes.bloom_filter import Unavailable, hash_stored_values
 
 
 def make_leaf(folder: Path, stored: pa.DataType, **options: Any) -> Leaf:
-    """The leaf of a file in which a column has this type."""
+    """Return the leaf of a file in which a column has this type."""
     path = folder / "stored.parquet"
     pq.write_table(pa.table({"x": pa.array([], stored)}), path, **options)
     return leaves_of(path)["x"]
@@ -39,7 +39,7 @@ def hash_values(values: Sequence[Any], table: pa.DataType, leaf: Leaf) -> list[i
 
 
 def make_decimal(digits: int, scale: int) -> Decimal:
-    """Without rounding to the digits that Python's decimals are computed with."""
+    """Return a decimal without the rounding of Python's decimal context."""
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
 
 
@@ -289,7 +289,7 @@ def test_values_in_a_dictionary_are_hashed_by_value(tmp_path: Path) -> None:
     )
 
 
-# --- What is not asked ------------------------------------------------------------------------------------------------
+# --- Values without hash ----------------------------------------------------------------------------------------------
 
 
 def test_B7_NULL_is_in_no_filter(tmp_path: Path) -> None:

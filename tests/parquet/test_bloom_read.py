@@ -31,7 +31,7 @@ ROWS, GROUP = 900, 300
 
 
 def make_columns() -> dict[str, pa.Array]:
-    """A column of each type that a filter can be made of, with a NULL here and there."""
+    """Return a column of each type that supports Bloom filters, with some NULLs."""
     generator = np.random.default_rng(7)
     columns: dict[str, pa.Array] = {}
     for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
@@ -77,7 +77,7 @@ def write_with_parquet_rs(path: Path, table: pa.Table = TABLE) -> Path:
 
 
 def write_with_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
-    """It makes filters of columns with dictionaries, and dictionaries of values that come several times."""
+    """Repeat the rows: DuckDB writes filters only for dictionary columns, and dictionaries only for repeated values."""
     rows = pa.concat_tables([table.drop([name for name in ("float16",) if name in table.column_names])] * 4)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -103,7 +103,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return path, WITHOUT_FILTERS.get(request.param, set())
 
 
-# --- What writers put in ----------------------------------------------------------------------------------------------
+# --- Filters by writer ------------------------------------------------------------------------------------------------
 
 
 def test_B1_every_value_of_every_type_is_found_and_most_others_are_not(written: tuple[Path, set[str]]) -> None:
@@ -149,13 +149,13 @@ def test_filters_of_parquet_java_with_and_without_their_length(golden: Path, nam
 
 
 def open_remote(folder: Path) -> Storage:
-    """A file system that is not local, though its files are."""
+    """Return a storage over local files that counts as remote."""
     filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))
     return Storage(filesystem, str(folder), f"remote://{folder}")
 
 
 def write_one_column(path: Path, rows: int = GROUP, groups: int = 3) -> Path:
-    """Row groups with the numbers 0, 1, 2, … in order."""
+    """Write row groups with the numbers 0, 1, 2, … in order."""
     table = pa.table({"k": pa.array(range(rows * groups), pa.int64())})
     return write_with_pyarrow(path, table, ndv=rows, row_group_size=rows)
 
@@ -176,7 +176,7 @@ def test_filters_with_known_lengths_are_read_in_one_round(tmp_path: Path) -> Non
     layouts, storage = layouts_of(path), open_storage(tmp_path)
     assert all(each.bloom_filter[1] is not None for each in layouts.values())
     filters_of(path, layouts, storage=storage)
-    # Filters lie one behind the other, so they are one read.
+    # Filters are adjacent, so they take one read.
     assert storage.counters.requests == 1
     assert storage.counters.bytes_read == sum(each.bloom_filter[1] for each in layouts.values())
 
@@ -240,7 +240,7 @@ def test_a_remote_filter_is_read_in_one_round(tmp_path: Path) -> None:
 def test_headers_of_any_length_are_read_with_few_hashes_and_without(
     tmp_path: Path, extra: int, has_length: bool
 ) -> None:
-    """Where the length of the header was guessed wrong, another round reads the right blocks."""
+    """If the guessed length of the header is wrong, another round reads the right blocks."""
     path = write_one_column(tmp_path / "file.parquet", LARGE, groups=1)
     layout = layouts_of(path)[0, 0]
     offset, length = layout.bloom_filter
@@ -259,7 +259,7 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
     assert (some.bits == whole.bits[some.block_numbers]).all()
 
 
-# --- What does not add up ---------------------------------------------------------------------------------------------
+# --- Inconsistent filters ---------------------------------------------------------------------------------------------
 
 
 def read_filter(path: Path, offset: int, length: int | None) -> Any:
@@ -348,7 +348,7 @@ def test_X4_flipped_bits_yield_a_filter_or_a_reason(tmp_path: Path) -> None:
     assert 0 < available < 300
 
 
-# --- What they skip ---------------------------------------------------------------------------------------------------
+# --- Row group skipping -----------------------------------------------------------------------------------------------
 
 
 def test_B1_B2_B3_a_row_group_that_holds_the_value_is_kept_for_every_type(written: tuple[Path, set[str]]) -> None:

@@ -21,7 +21,7 @@ NUMBER, TEXT = 0, 1
 
 
 def write_footer(**options: Any) -> bytes:
-    """The footer of a file in which the bounds of a text grow from row group to row group."""
+    """Return the footer of a file in which the bounds of a string grow from row group to row group."""
     texts = [chr(97 + group) * (1 + group) for group in range(GROUPS) for _ in range(2)]
     table = pa.table({"number": np.arange(2 * GROUPS) * 10**9, "text": texts})
     out = io.BytesIO()

@@ -79,7 +79,7 @@ def check_against_pyarrow(file: OpenedFile) -> None:
 
 
 def check_dictionary_claim(file: OpenedFile, layout: ChunkLayout) -> None:
-    """What `all_dictionary` says, asked of the pages themselves."""
+    """Check `all_dictionary` against the pages themselves."""
     position, end = layout.byte_range[0], sum(layout.byte_range)
     kinds = set()
     while position < end - layout.slack:
@@ -148,7 +148,7 @@ def test_files_without_row_groups_or_rows() -> None:
     assert (nothing.num_row_groups, nothing.footer.rows.tolist()) == (0, [])
     with pytest.raises(CorruptFile, match="0 row groups"):
         read_chunk_layouts(nothing.footer, [0], [0], len(nothing.content), PLACE)
-    # pyarrow notes a place before the magic for chunks without values.
+    # pyarrow records an offset before the magic for chunks without values.
     empty = OpenedFile(parquet_bytes(TABLE.slice(0, 0)))
     assert empty.footer.rows.tolist() == [0]
     assert {layout.byte_range for layout in empty.layouts.values()} == {(4, 0)}
@@ -157,7 +157,7 @@ def test_files_without_row_groups_or_rows() -> None:
 def test_the_pattern_finds_the_same_chunks(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     footers = [footer_of(path.read_bytes()) for path in sorted((golden / "parquet").glob("*.parquet"))]
     footers += [footer_of(parquet_bytes(TABLE, **options)) for options in ({}, {"use_dictionary": False})]
-    # What the pattern leaves: long texts, long lists, deep paths, structs of structs.
+    # The pattern does not match long strings, long lists, deep paths and structs of structs.
     long: Fields = {
         3: (LIST, encode_list(BINARY, [b"x" * 300] * 20)),
         8: (LIST, encode_list(STRUCT, [encode_struct([(1, BINARY, b"key"), (2, BINARY, b"value")])])),
@@ -190,7 +190,7 @@ def test_NaN_counts_where_the_file_has_them(golden: Path) -> None:
         assert layout.nan_count == np.isnan(values).sum()
 
 
-# --- Footers made by hand --------------------------------------------------------------------------------------------
+# --- Footers made by hand ---------------------------------------------------------------------------------------------
 
 Fields = dict[int, tuple[int, Any]]
 
@@ -250,7 +250,7 @@ def make_page_counts(*counts: tuple[int, int, int]) -> tuple[int, bytes]:
 @pytest.mark.parametrize(
     ("encodings", "counted", "expected"),
     [
-        # Counted by page: each data page tells.
+        # With encoding statistics, each data page is counted.
         (
             [PLAIN, RLE, RLE_DICTIONARY],
             make_page_counts((DICTIONARY_PAGE, PLAIN, 1), (DATA_PAGE, RLE_DICTIONARY, 3)),
@@ -269,7 +269,7 @@ def make_page_counts(*counts: tuple[int, int, int]) -> tuple[int, bytes]:
         ([RLE_DICTIONARY], make_page_counts((DATA_PAGE, RLE_DICTIONARY, -3)), False),
         ([RLE_DICTIONARY], make_page_counts((DICTIONARY_PAGE, PLAIN, 1)), False),
         ([PLAIN_DICTIONARY, RLE], make_page_counts(), False),
-        # Not counted: only the first version of the format can tell.
+        # Without encoding statistics, only format version 1 is conclusive.
         ([PLAIN_DICTIONARY], None, True),
         ([PLAIN_DICTIONARY, RLE, BIT_PACKED], None, True),
         ([PLAIN_DICTIONARY, RLE, PLAIN], None, False),

@@ -33,9 +33,9 @@ def compute_overlap(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None
         ([(5, 5), (5, 5)], 1),
         ([(1, 2), (3, 4)], 1 / 2),
         ([(3, 4), (1, 2)], 1 / 2),
-        # Equal neighbours share their value: who looks for 5 reads both.
+        # Neighbours share the value 5: a search for 5 reads both.
         ([(5, 5), (5, 5), (6, 6), (6, 6)], 1 / 2),
-        # A constant page lies inside of a wide one, which has no other crowded place.
+        # A constant page is inside the range of the only other page.
         ([(1, 9), (5, 5)], 1),
         # One outlier adds one page to every value.
         ([(1, 2), (3, 4), (5, 6), (0, 9)], 2 / 4),
@@ -122,6 +122,6 @@ def test_overlap_is_between_one_page_and_all_and_independent_of_page_order(range
     assert 1 / len(ranges) - 1e-9 <= found <= 1
     assert compute_overlap(ranges[::-1]) == pytest.approx(found)
     assert compute_overlap([(-high, -low) for low, high in ranges]) == pytest.approx(found)
-    # No page is ever in the range of more pages than the most crowded place.
+    # The overlap is at most the share of pages that may hold the most common value.
     most = max(sum(low <= value <= high for low, high in ranges) for value in (v / 2 for v in range(42)))
     assert found <= most / len(ranges) + 1e-9

@@ -1,7 +1,7 @@
 """Whole files with damage at every position: the right rows or a TamisError, in bounded memory and time.
 
-See `builders.parquet.damage` for what each place promises. Damage is done in processes of their own, since what is
-feared most is that one ends.
+`builders.parquet.damage` describes what each damaged part must give. The tests run in separate processes, since the
+worst outcome is a crash.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_X1_X3_X4_X5_damage_anywhere_is_an_error_or_harmless(name: str, times: i
         timeout=SECONDS,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
-    # Both outcomes occurred: files that are all refused would prove nothing, nor would files that are all read.
+    # Both outcomes must occur: if all files were refused, or all were read, the test would prove nothing.
     assert "'read'" in done.stdout
     assert "'refused'" in done.stdout
 

@@ -122,7 +122,7 @@ def check_pages(file: OpenedFile, row_group: int, leaf: int, pages: Sequence[int
 
 
 def check_file(file: OpenedFile, seed: int = 0) -> None:
-    """Every leaf of every row group: as a whole, and some of its pages where they are known."""
+    """Check every leaf of every row group: the whole chunk, and some of its pages if there is an offset index."""
     generator = random.Random(seed)
     for (row_group, leaf), layout in file.layouts.items():
         assert same_values(file.decode_chunk(row_group, leaf), file.expected(row_group, leaf)), file.fields[leaf]
@@ -132,7 +132,7 @@ def check_file(file: OpenedFile, seed: int = 0) -> None:
             check_pages(file, row_group, leaf, pages)
 
 
-# --- What pyarrow writes ---------------------------------------------------------------------------------------------
+# --- Files of pyarrow -------------------------------------------------------------------------------------------------
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -228,7 +228,7 @@ def test_chosen_pages_of_any_file_are_the_slices_of_its_columns(
     check_file(OpenedFile(parquet_bytes(table, row_group_size=rows_per_group, **options)), generator.randrange(10**9))
 
 
-# --- What others write -----------------------------------------------------------------------------------------------
+# --- Other writers ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", ["", ", parquet_version v2, codec zstd", ", codec lz4_raw"])
@@ -249,7 +249,7 @@ def test_golden_files(golden: Path) -> None:
         check_file(OpenedFile(path.read_bytes()))
 
 
-# --- Dictionaries ----------------------------------------------------------------------------------------------------
+# --- Dictionaries -----------------------------------------------------------------------------------------------------
 
 
 def decode_leaf_dictionary(file: OpenedFile, leaf: int, page: pa.Buffer | None = None) -> pa.Array:
@@ -338,14 +338,14 @@ def test_X5_inconsistent_dictionaries_are_an_error(change: str) -> None:
     )
     body = page.to_pybytes()[header.length :][: header.compressed_size - (change == "cut off")]
     if change == "count":
-        # Fewer values than there are bytes for: the ones it claims are there.
+        # The page claims fewer values than it has bytes for: the claimed values exist.
         assert len(decode_leaf_dictionary(file, 0, pa.py_buffer(made + body))) == count
         return
     with pytest.raises(CorruptFile, match=r"the dictionary of column 0 in row group 0 of 'f\.parquet'|a page"):
         decode_leaf_dictionary(file, 0, pa.py_buffer(made + body))
 
 
-# --- Pages that are not what they claim ------------------------------------------------------------------------------
+# --- Inconsistent pages -----------------------------------------------------------------------------------------------
 
 
 def decode_with(file: OpenedFile, **changes: Any) -> pa.ChunkedArray:
@@ -397,7 +397,7 @@ def test_X5_pages_larger_than_their_chunk_are_not_decompressed(monkeypatch: pyte
     assert file.layouts[0, 0].byte_range[1] < 10_000
     for claimed in (0, 1000, 160_000 - 1):
         layout = replace(file.layouts[0, 0], total_uncompressed_size=claimed)
-        # So little is no harm, whatever the footer claims.
+        # Such a small page is harmless, whatever the footer claims.
         assert len(decode_with(file, **given, layout=layout)) == 20_000
         with monkeypatch.context() as patch:
             patch.setattr(decode, "MAX_UNSTATED_BYTES", 100_000)
@@ -489,7 +489,7 @@ def test_damaged_dictionaries_give_values_or_CorruptFile() -> None:
             assert decode_leaf_dictionary(file, 0, pa.py_buffer(changed)).type == pa.string()
 
 
-# --- Texts that stay positions in their dictionary -------------------------------------------------------------------
+# --- Strings that stay dictionary encoded -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])

@@ -48,7 +48,7 @@ def write_wide_file(folder: Path) -> Path:
 
 
 def read(path: Path, storage: Storage | None = None, modified_ns: int | None = 1) -> pq.FileMetaData:
-    """The metadata of a file that was last written at some time."""
+    """Return the metadata of a file with the given modification time."""
     if modified_ns is not None:
         os.utime(path, ns=(modified_ns, modified_ns))
     return load_footer(storage or open_storage(path.parent), str(path), path.stat().st_size, modified_ns)[0].metadata
@@ -65,7 +65,7 @@ def test_a_small_footer_takes_one_read(tmp_path: Path) -> None:
     assert (storage.counters.requests, storage.counters.bytes_read) == (1, path.stat().st_size)
 
 
-def test_the_tail_of_a_large_file_is_all_that_is_read(tmp_path: Path) -> None:
+def test_only_the_tail_of_a_large_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.parquet"
     pq.write_table(pa.table({"a": list(range(100_000))}), path, compression="none", use_dictionary=False)
     storage = open_storage(tmp_path)
@@ -73,7 +73,7 @@ def test_the_tail_of_a_large_file_is_all_that_is_read(tmp_path: Path) -> None:
     assert (storage.counters.requests, storage.counters.bytes_read) == (1, LOCAL_TAIL_LENGTH)
 
 
-def test_of_a_large_footer_exactly_the_missing_bytes_are_read(tmp_path: Path) -> None:
+def test_only_the_missing_bytes_of_a_large_footer_are_read(tmp_path: Path) -> None:
     path, storage = write_wide_file(tmp_path), open_storage(tmp_path)
     length = int.from_bytes(path.read_bytes()[-8:-4], "little")
     assert length > TAIL_LENGTH
@@ -89,7 +89,7 @@ def test_a_footer_is_read_once_for_a_size_and_a_time(tmp_path: Path) -> None:
     first = read(path, storage, modified_ns=5)
     assert read(path, storage, modified_ns=5) is first
     assert storage.counters.requests == 1
-    # Another storage of the same place shares it.
+    # Another storage of the same location shares the footer.
     other = open_storage(tmp_path)
     assert read(path, other, modified_ns=5) is first
     assert other.counters.requests == 0
@@ -118,7 +118,7 @@ def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Pat
     for folder in ("one", "two", "one"):
         tree = pafs.SubTreeFileSystem(str(tmp_path / folder), pafs.LocalFileSystem())
         size = (tmp_path / folder / "f.parquet").stat().st_size
-        # The same key but for the file system, also where the sizes happen to agree.
+        # The keys differ only in the file system, even if the sizes are equal.
         found.append(load_footer(Storage(tree, "", "memory"), "f.parquet", size, IMMUTABLE)[0].metadata.num_rows)
     assert found == [1, 2, 1]
 
@@ -169,7 +169,7 @@ def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) 
     assert FOOTERS.weight == 8 * expected.serialized_size * FooterCache.MEMORY_PER_BYTE
 
 
-# --- What is no footer ------------------------------------------------------------------------------------------------
+# --- Invalid footers --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_encrypted_files_are_unsupported(tmp_path: Path, plaintext_footer: bool)
         read(path)
 
 
-# --- Files that others wrote ------------------------------------------------------------------------------------------
+# --- Files of other writers -------------------------------------------------------------------------------------------
 
 
 def list_golden_files() -> list[Path]:

@@ -56,7 +56,7 @@ def test_F_N_P_S_T_rows_of_a_golden_file_read_by_pages_are_those_of_pyarrow(
     golden: Path, name: str, levels: tuple[str, ...]
 ) -> None:
     skipped = check_by_pages(golden / "parquet" / f"{name}.parquet", every=EVERY.get(name, 1))
-    # Levels that had something to go by left something out.
+    # Levels with usable metadata skipped something.
     assert {level for level in ("row_groups", "bloom", "pages", "dictionary") if skipped[level]} >= set(levels)
 
 

@@ -274,7 +274,7 @@ def test_logical_types_are_shown_with_their_parameters(tmp_path: Path) -> None:
     assert get_column(found, "money").physical == "FIXED_LEN_BYTE_ARRAY(6)"
 
 
-# --- Names -----------------------------------------------------------------------------------------------------------
+# --- Names ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_unknown_and_ambiguous_names(tmp_path: Path) -> None:
         inspect(write_file(tmp_path, pa.table({"Ab": [1], "aB": [2]})), "ab")
 
 
-# --- Files of others, and files that are none ------------------------------------------------------------------------
+# --- Files of other writers, and invalid files ------------------------------------------------------------------------
 
 
 def test_files_of_duckdb_and_polars(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_X1_missing_invalid_and_encrypted_files(tmp_path: Path) -> None:
 def test_an_inconsistent_column_index_is_reported_and_ignored(tmp_path: Path) -> None:
     path = write_file(tmp_path, pa.table({"x": pa.array([None, 1, 2, 3], pa.int64())}), max_rows_per_page=2)
     content = path.read_bytes()
-    # The first list of a column index, of two pages without nulls only: both become pages of nulls.
+    # The first list of the column index says that two pages are not null pages: both become null pages.
     old, new = b"\x19\x21\x02\x02", b"\x19\x21\x01\x01"
     assert content.count(old) == 1
     path.write_bytes(content.replace(old, new))

@@ -128,7 +128,7 @@ def test_a_column_is_missing_only_if_nothing_is_at_its_path(path: tuple[str, ...
 def test_files_of_one_schema_share_their_leaves_and_others_do_not() -> None:
     first, second = make_metadata(NESTED), make_metadata(NESTED)
     assert get_file_schema(first).leaves is get_file_schema(second).leaves
-    # The same names and the same Parquet types: only Arrow's own schema tells durations from numbers.
+    # Names and Parquet types are equal: only Arrow's own schema distinguishes durations from numbers.
     numbers, durations = pa.schema({"a": pa.int64()}), pa.schema({"a": pa.duration("us")})
     assert get_file_schema(make_metadata(numbers)).leaves["a",].arrow_type == pa.int64()
     assert get_file_schema(make_metadata(durations)).leaves["a",].arrow_type == pa.duration("us")

@@ -83,7 +83,7 @@ def test_headers_of_golden_files_fill_their_chunks(golden: Path) -> None:
         file = OpenedFile(path.read_bytes())
         for layout in file.layouts.values():
             position, values = layout.byte_range[0], 0
-            # Of some old writers a chunk may be a little longer than its footer says.
+            # Chunks of some old writers are a little longer than the footer says.
             while position < sum(layout.byte_range) - layout.slack or values < layout.num_values:
                 found = decode_page_header(file.content, PLACE, position)
                 values += found.num_values if found.is_data else 0

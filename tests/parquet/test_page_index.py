@@ -68,11 +68,11 @@ LAYOUT = ChunkLayout(
 )
 
 
-# --- Where the pages are ---------------------------------------------------------------------------------------------
+# --- Page locations ---------------------------------------------------------------------------------------------------
 
 
 def check_locations(file: OpenedFile) -> int:
-    """Every offset index, against the headers of the pages. How many there were."""
+    """Check every offset index against the page headers, and return the number of indexes."""
     checked = 0
     for (row_group, leaf), layout in file.layouts.items():
         if layout.offset_index is None:
@@ -214,7 +214,7 @@ def test_P9_the_range_of_the_dictionary() -> None:
     assert find_dictionary_range(plain, pages) is None
 
 
-# --- What is in the pages --------------------------------------------------------------------------------------------
+# --- Metadata of pages ------------------------------------------------------------------------------------------------
 
 
 def read_index(file: OpenedFile, row_group: int, leaf: int) -> ColumnIndex:
@@ -228,7 +228,7 @@ def find_leaf(file: OpenedFile, name: str) -> Leaf:
 
 
 def read_metadata(file: OpenedFile, name: str, target: pa.DataType | None = None) -> pa.Table:
-    """The metadata of the pages of all row groups."""
+    """Return the metadata of the pages of all row groups."""
     leaf = find_leaf(file, name)
     groups = range(file.num_row_groups)
     chunks = [(read_index(file, group, leaf.index), file.locations(group, leaf.index)) for group in groups]
@@ -263,7 +263,7 @@ TYPES: dict[str, pa.Array] = {
     "date": add_nulls([number * 300 for number in NUMBERS], pa.date32()),
     "time": add_nulls([number + 100 for number in NUMBERS], pa.time32("ms")),
     "time_us": add_nulls([number + 100 for number in NUMBERS], pa.time64("us")),
-    "moment": add_nulls([number * 10**14 for number in NUMBERS], pa.timestamp("us", "UTC")),
+    "instant": add_nulls([number * 10**14 for number in NUMBERS], pa.timestamp("us", "UTC")),
     "zoned": add_nulls([number * 10**11 for number in NUMBERS], pa.timestamp("ms", "Europe/Berlin")),
     "clock": add_nulls([number * 10**16 for number in NUMBERS], pa.timestamp("ns")),
     "duration": add_nulls(NUMBERS, pa.duration("us")),
@@ -272,8 +272,8 @@ PROMOTED: list[tuple[str, pa.DataType]] = [
     ("tiny", pa.int64()), ("int", pa.float64()), ("long", pa.float64()), ("long", pa.int32()),
     ("int", pa.decimal128(20, 3)), ("uint", pa.int64()), ("ulong", pa.int64()), ("float", pa.float64()),
     ("half", pa.float32()), ("decimal", pa.decimal128(38, 10)), ("date", pa.timestamp("us")),
-    ("date", pa.timestamp("us", "UTC")), ("moment", pa.timestamp("ns", "UTC")), ("moment", pa.timestamp("ms", "UTC")),
-    ("moment", pa.timestamp("us", "Asia/Tokyo")), ("clock", pa.timestamp("us")), ("clock", pa.timestamp("us", "UTC")),
+    ("date", pa.timestamp("us", "UTC")), ("instant", pa.timestamp("ns", "UTC")), ("instant", pa.timestamp("ms", "UTC")),
+    ("instant", pa.timestamp("us", "Asia/Tokyo")), ("clock", pa.timestamp("us")), ("clock", pa.timestamp("us", "UTC")),
     ("text", pa.binary()), ("text", pa.large_string()), ("text", pa.string_view()), ("bytes", pa.string()),
     ("bytes", pa.large_binary()), ("fixed", pa.binary()), ("bytes", pa.binary(4)), ("time", pa.time64("ns")),
     ("flag", pa.int32()), ("text", pa.int64()), ("int", pa.string()), ("date", pa.date64()),
@@ -307,7 +307,7 @@ def test_bounds_of_pages_are_those_of_their_values() -> None:
         pages = file.locations(0, leaf.index)
         assert pages.num_pages > 10
         if name in ("half", "duration"):
-            # Arrow finds no smallest one of these.
+            # Arrow cannot compute the minimum of these types.
             column = column.cast(pa.float32() if name == "half" else pa.int64())
         for page, (start, rows) in enumerate(zip(pages.first_rows.tolist(), pages.row_counts.tolist(), strict=True)):
             values = column.slice(start, rows)
@@ -350,7 +350,7 @@ def test_NaN_counts_of_pages(golden: Path) -> None:
     assert checked > 5
 
 
-# --- Column indexes made by hand -------------------------------------------------------------------------------------
+# --- Column indexes made by hand --------------------------------------------------------------------------------------
 
 
 def encode_column_index(
@@ -390,7 +390,7 @@ def make_leaf(data_type: pa.DataType, nullable: bool = True) -> Leaf:
 def describe_pages(
     data_type: pa.DataType, bounds: list[tuple[bytes, bytes]], *, target: pa.DataType | None = None, **options: Any
 ) -> dict[str, list[Any]]:
-    """What is known of pages of 10 rows with these bounds."""
+    """Return the metadata of pages of 10 rows with these bounds."""
     count = len(bounds)
     fields = {"null_counts": [1] * count, "nan_counts": None} | {
         name: options.pop(name) for name in ("null_counts", "nan_counts") if name in options
@@ -567,7 +567,7 @@ def test_column_indexes_that_are_used() -> None:
         found = make_page_metadata(index, pages, Column(("c",), type=pa.string()), make_leaf(pa.string()))
         assert found["null_count:c"].to_pylist()[0] == 10
         assert found["lower:c"].to_pylist() == [None, "a"]
-    # A page without rows may be called either.
+    # A page without rows may be marked either way.
     for is_null in (True, False):
         data = encode_column_index([is_null, False], [b"", b"a"], [b"", b"b"], [0, 1])
         assert try_decode_column_index(data, make_locations(0, 10), PLACE)[1] is None
@@ -598,7 +598,7 @@ def test_damaged_column_indexes_give_metadata_or_a_reason() -> None:
     assert min(outcomes.values()) > 100
 
 
-# --- All at once as one by one ---------------------------------------------------------------------------------------
+# --- Vectorised conversion --------------------------------------------------------------------------------------------
 
 COMPARED_TYPES = [
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),

@@ -30,7 +30,7 @@ def make_or_null(random_: random.Random, make: Any, nulls: float = 0.2) -> Any:
 
 
 def make_shapes(seed: int) -> pa.Table:
-    """A column of every shape, with NULLs and empty lists at every level."""
+    """Return a column of every shape, with NULLs and empty lists at every level."""
     r = random.Random(seed)
 
     def draw_text() -> str:
@@ -56,7 +56,7 @@ def make_shapes(seed: int) -> pa.Table:
         "flag": (pa.bool_(), lambda: r.random() < 0.5),
         "amount": (pa.decimal128(12, 3), lambda: Decimal(draw_number()) / 8),
         "fixed": (pa.binary(3), lambda: r.randbytes(3)),
-        "moment": (pa.timestamp("us", "Europe/Berlin"), draw_number),
+        "instant": (pa.timestamp("us", "Europe/Berlin"), draw_number),
         "took": (pa.duration("ms"), draw_number),
         "encoded": (pa.dictionary(pa.int32(), pa.string()), lambda: r.choice(["p", "q"])),
         "nothing": (pa.null(), lambda: None),
@@ -110,7 +110,7 @@ def read_selected(
 
 
 def has_same_rows(found: pa.RecordBatch, expected: pa.Table) -> bool:
-    """Dictionaries count by their values: that of some pages need not be that of all."""
+    """Compare dictionary columns by value: the dictionary of some pages may differ from that of all pages."""
     plain = pa.schema(
         [
             field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field

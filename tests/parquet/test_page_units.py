@@ -11,7 +11,7 @@ from tamis.parquet.indexes.page_units import ColumnPages, split_into_row_ranges
 
 
 def describe_pages(name: str, values: list[int | None], first_rows: list[int]) -> ColumnPages:
-    """The metadata of pages, computed from their rows."""
+    """Return the metadata of pages, computed from their rows."""
     ends = [*first_rows[1:], len(values)]
     pages = [values[start:end] for start, end in zip(first_rows, ends, strict=True)]
     known = [[value for value in page if value is not None] for page in pages]

@@ -227,7 +227,7 @@ def test_requests_are_values(file: Path) -> None:
     assert second.enable_page_index(False).levels == frozenset()
 
 
-def test_P5_what_is_left_is_read_with_the_positions_that_rows_have_in_the_file(file: Path, rows: pa.Table) -> None:
+def test_P5_kept_rows_are_read_with_their_positions_in_the_file(file: Path, rows: pa.Table) -> None:
     result = make_request(file, "id BETWEEN 1490 AND 1510 OR id = 5999").prune()
     batches = read_selection(file, result.row_groups, result.row_selection, ["place", "id"], positions="at")
     found = pa.Table.from_batches(batches)

@@ -30,7 +30,7 @@ from tamis.parquet.reading.page_header import count_values
 
 
 def make_names(rows: int) -> pa.Table:
-    """Texts in dictionaries, whose last rows are not those at the position 0."""
+    """Return strings in dictionaries; the last rows differ from the value at index 0."""
     names = [f"name {number % 50:03}" for number in range(rows)]
     return pa.table({"id": range(rows), "name": names, "other": names[::-1]})
 
@@ -40,7 +40,7 @@ def encode_text_field(text: str) -> Callable[[bytes], bytes]:
 
 
 def write_short_chunks(path: Path, rows: int, created_by: str, missing: int) -> pa.Table:
-    """A file as parquet-mr before 1.2.9 wrote them: the header of the dictionary is not counted, nor where that is."""
+    """Write a file as parquet-mr before 1.2.9 did, without the dictionary offset and with sizes that are too small."""
     table = make_names(rows)
     pq.write_table(table, path, row_group_size=max(rows // 2, 1), data_page_size=2000, compression="none")
     metadata = pq.read_metadata(path)
@@ -68,7 +68,7 @@ def test_P10_the_last_page_is_read_whole(tmp_path: Path, rows: int, created_by: 
     last = expected.slice(rows - 1)
     for where in (f"id = {rows - 1}", f"id >= {rows - 1} AND name = '{last['name'][0]}'"):
         assert table.scan(where).to_arrow().equals(last)
-    # Column by column, so that nothing comes with a neighbour.
+    # Each column is read alone, so that no neighbour brings the missing bytes.
     for name in expected.column_names:
         assert table.scan(columns=[name]).to_arrow().equals(expected.select([name]))
     query = "SELECT name, count(*) n FROM t GROUP BY name"
@@ -106,7 +106,7 @@ def test_P10_golden(golden: Path) -> None:
     assert found.equals(expected)
 
 
-# --- P11: numbers of rows that contradict each other -----------------------------------------------------------------
+# --- P11: numbers of rows that contradict each other ------------------------------------------------------------------
 
 
 def write_rows(path: Path, **options: object) -> Path:

@@ -66,7 +66,7 @@ def mask_pairs(draw: st.DrawFn) -> tuple[Mask, Mask]:
 
 @st.composite
 def row_groups(draw: st.DrawFn) -> tuple[list[int], list[int]]:
-    """The rows of the row groups of a file, some without any, and the places of those that are kept."""
+    """Draw the row counts of the row groups of a file, some of them empty, and the indices of the kept row groups."""
     rows = draw(st.lists(st.one_of(st.integers(0, 5), st.sampled_from((63, 64, 65, 65535, 65536))), max_size=6))
     return rows, [row_group for row_group in range(len(rows)) if draw(st.booleans())]
 
@@ -79,7 +79,7 @@ def make_mask(ranges: list[tuple[int, int]], total: int) -> Mask:
 
 
 def assert_selects(selection: RowSelection, mask: Mask) -> None:
-    """The selection holds these rows, in the one form that there is for them."""
+    """Check that the selection holds these rows, in normal form."""
     ranges = selection.ranges()
     assert selection.total == mask.size
     assert np.array_equal(make_mask(ranges, mask.size), mask)
@@ -93,7 +93,7 @@ def assert_selects(selection: RowSelection, mask: Mask) -> None:
     assert (selection.is_empty, selection.is_all) == (not mask.any(), bool(mask.all()))
 
 
-# --- Making -----------------------------------------------------------------------------------------------------------
+# --- Creation ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.data(), totals)
@@ -146,7 +146,7 @@ def test_all_and_none(total: int) -> None:
     assert ~RowSelection.none(total) == RowSelection.all(total)
 
 
-def test_later_changes_of_the_arrays_given_do_not_reach_a_selection() -> None:
+def test_a_selection_does_not_change_with_the_arrays_it_was_made_of() -> None:
     starts, ends, mask = np.array([3]), np.array([5]), np.array([True, False])
     ranged, masked = RowSelection(starts, ends, 10), RowSelection.from_mask(mask)
     starts[0], mask[0] = 0, False
@@ -338,7 +338,7 @@ def test_mismatched_row_groups_are_rejected() -> None:
 def test_P6_dropped_row_groups_shift_positions(data: st.DataObject, groups: tuple[list[int], list[int]]) -> None:
     rows, kept = groups
     mask = data.draw(masks(sum(rows[row_group] for row_group in kept)))
-    # By hand: each row of the file, and whether its row group is kept.
+    # Computed naively: each row of the file, and whether its row group is kept.
     group_of_row = np.repeat(np.arange(len(rows)), rows)
     is_kept = np.isin(group_of_row, kept)
     in_file = np.zeros(sum(rows), bool)
@@ -428,7 +428,7 @@ def test_roaring_there_and_back(mask: Mask) -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
 def test_random_rows_over_several_containers(share: float) -> None:
-    """As arrays, as bits and as runs, which is how a bitmap holds few, many and nearly all rows."""
+    """A bitmap stores few rows as arrays, many as bits and nearly all as runs."""
     random = np.random.default_rng(5)
     first, second = random.random(200_001) < share, random.random(200_001) < share
     one, other = RowSelection.from_mask(first), RowSelection.from_mask(second)
@@ -474,7 +474,7 @@ def test_32_bits_hold_exactly_2_to_the_32_rows() -> None:
     full = RowSelection.all(2**32).to_roaring()
     assert (len(full), full.max()) == (2**32, 2**32 - 1)
     assert RowSelection.from_roaring(full, 2**32).is_all
-    # Refused by the rows that there are, whichever are selected: else it would depend on the data.
+    # The total decides, not the selected rows: otherwise the error would depend on the data.
     with pytest.raises(InvalidArgument, match=r"4294967297 rows .*: use to_roaring64\(\)"):
         RowSelection.none(2**32 + 1).to_roaring()
     assert len(RowSelection.all(2**32 + 1).to_roaring64()) == 2**32 + 1

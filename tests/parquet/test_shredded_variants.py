@@ -77,7 +77,7 @@ def write(path: Path, name: str, *, has_value: bool = True, is_annotated: bool =
     fields = [pa.field("metadata", pa.binary(), nullable=False)]
     fields += [pa.field("value", pa.binary())] if has_value else []
     parts = [pa.array([METADATA] * 3), *([pa.array([None, None, b"\0"])] if has_value else [])]
-    # Extension types are made of their storage.
+    # Arrays of extension types are built from their storage type.
     storage = data_type.storage_type if isinstance(data_type, pa.BaseExtensionType) else data_type
     values = pa.array([value, None, None], storage).cast(data_type)
     fields.append(pa.field("typed_value", data_type))
@@ -89,7 +89,7 @@ def write(path: Path, name: str, *, has_value: bool = True, is_annotated: bool =
 
 
 def annotate(path: Path) -> None:
-    """Call the group `var` a variant, as writers of variants do."""
+    """Annotate the group `var` as a variant, as writers of variants do."""
     content = path.read_bytes()
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     before, mark, after = content[start:-8].partition(b"\x18\x03var\x15")

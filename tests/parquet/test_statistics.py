@@ -46,7 +46,7 @@ def write_metadata(table: pa.Table, **options: Any) -> pq.FileMetaData:
 
 
 def describe(metadata: pq.FileMetaData, data_type: pa.DataType | None, *path: str, **options: Any) -> dict[str, Any]:
-    """The metadata of one column, without its name: {"lower": array, …}."""
+    """Return the metadata of one column, without its name: {"lower": array, …}."""
     column = Column(path or ("x",), type=data_type)
     batch = read_row_group_metadata(metadata, [column], **options)
     batch.validate(full=True)
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[pa.Array, tuple[Any, Any]]] = {
     "S6_binary": (pa.array([b"\xff", None, b"\x01"], pa.binary()), (b"\x01", b"\xff")),
 }  # fmt: skip
 
-# What only Arrow stores in a type of its own.
+# Only Arrow stores these in their own type.
 ARROW_CASES: dict[str, tuple[pa.Array, tuple[Any, Any]]] = {
     "F6_float16": (pa.array([-1.5, None, 2.5], pa.float16()), (-1.5, 2.5)),
     "date64": (pa.array([-86_400_000, None, 86_400_000], pa.date64()), (-86_400_000, 86_400_000)),
@@ -353,7 +353,7 @@ UNKNOWN = (None, None)
         (pa.array([-5, 5], pa.int8()), pa.int64(), (-5, 5), (True, True)),
         (pa.array([-5, 5], pa.int32()), pa.int64(), (-5, 5), (True, True)),
         (pa.array([1, 2**32 - 1], pa.uint32()), pa.int64(), (1, 2**32 - 1), (True, True)),
-        # The table is narrower than the file: what fits is a bound, what does not is unknown.
+        # The table is narrower than the file: bounds that do not fit are unknown.
         (pa.array([-5, 2**40], pa.int64()), pa.int32(), (-5, None), (True, None)),
         (pa.array([-(2**40), 5], pa.int64()), pa.int32(), (None, 5), (None, True)),
         (pa.array([1, 2**64 - 1], pa.uint64()), pa.int64(), (1, None), (True, None)),
@@ -523,14 +523,14 @@ def test_T5_T11_F1_S1_bounds_bound_every_value(
             assert upper in present
         if "nan_count" in found and found["nan_count"][index].as_py() is not None:
             assert found["nan_count"][index].as_py() == sum(value != value for value in to_plain(group))
-        # A test that could not fail for want of bounds would prove nothing.
+        # Without any bounds this test would prove nothing.
         if present and table_type == values.type and not pa.types.is_floating(table_type):
             assert lower is not None
             assert upper is not None
     assert start == len(values)
 
 
-# --- Sizes and places -------------------------------------------------------------------------------------------------
+# --- Sizes and offsets ------------------------------------------------------------------------------------------------
 
 
 def test_sizes_and_ranges_of_chunks_are_where_the_pages_are(tmp_path: Path) -> None:
@@ -555,7 +555,7 @@ def test_sizes_and_ranges_of_chunks_are_where_the_pages_are(tmp_path: Path) -> N
     assert sum_compressed_sizes(metadata, []) == [0, 0, 0]
 
 
-# --- Files that others wrote ------------------------------------------------------------------------------------------
+# --- Files of other writers -------------------------------------------------------------------------------------------
 
 
 def describe_golden(name: str, data_type: pa.DataType, *path: str) -> dict[str, Any]:
@@ -620,7 +620,7 @@ def test_golden_T2_S4_decimals_of_an_old_writer() -> None:
     assert smallest == Decimal("1.00")
     found = describe_golden("fixed_length_decimal.parquet", pa.decimal128(25, 2), "value")
     assert "lower" not in found or list_bounds(found) == [UNKNOWN]
-    # In 32 bits the same writer is right.
+    # For 32-bit values the same writer is right.
     found = describe_golden("int32_decimal.parquet", pa.decimal128(4, 2), "value")
     assert list_bounds(found) == [(Decimal("1.00"), Decimal("24.00"))]
     assert list_bounds(describe_golden("int32_decimal.parquet", pa.decimal128(10, 4), "value")) == [
@@ -659,7 +659,7 @@ def test_metadata_of_grouped_files_equals_that_of_single_files() -> None:
     assert [footer for run in runs for footer in run] == footers
     for column in (Column(("x",), type=pa.int64()), Column(("y",), type=pa.string())):
         for run in runs:
-            # Twice: what is kept is what was worked out.
+            # Read twice: the cached metadata must be equal.
             for _ in range(2):
                 found = collect_column_metadata(run, column, column.path)
                 one_by_one = [

@@ -56,7 +56,7 @@ def encode_elements(elements: list[Element]) -> bytes:
 
 
 def replace_schema(file: OpenedFile, change: Callable[[list[Element]], list[Element]]) -> OpenedFile:
-    """The same pages under another schema of the same levels."""
+    """Return a file of the same pages with another schema of the same levels."""
     footer, schema = file.footer.footer, file.footer.schema
     return OpenedFile(
         with_footer(file.content, footer.replace(schema, encode_elements(change(decode_elements(schema)))))
@@ -77,7 +77,7 @@ def make_structs(rows: int = 120) -> list[Any]:
 
 
 def write_list_file(element: pa.DataType = PAIR, nullable: bool = True) -> OpenedFile:
-    """A list of structs that are never null, as old writers have them."""
+    """Return a file with a list of structs that are never null, as old writers wrote them."""
     values: list[Any] = [None if row % 9 == 5 and nullable else value for row, value in enumerate(make_structs())]
     if element == ONE:
         values = [value and [{"x": item["x"]} for item in value] for value in values]
@@ -204,7 +204,7 @@ def test_levels_of_leaves() -> None:
         assert b".".join(element.name for element in schema.elements) == column.path.encode()
 
 
-# --- Schemas that cannot be ------------------------------------------------------------------------------------------
+# --- Invalid schemas --------------------------------------------------------------------------------------------------
 
 
 def make_footer(elements: list[Element]) -> FooterMap:
@@ -238,7 +238,7 @@ def test_X2_invalid_schemas_are_an_error(elements: list[Element], message: str) 
     assert "the schema of 'f.parquet' is damaged" in str(error.value)
 
 
-def test_groups_without_children_are_no_leaves() -> None:
+def test_groups_without_children_are_not_leaves() -> None:
     schemas = read_leaf_schemas(
         make_footer([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], PLACE
     )
@@ -254,7 +254,7 @@ def test_damaged_schemas_are_schemas_or_CorruptFile() -> None:
             assert found[0].elements
 
 
-# --- Fields of one leaf ----------------------------------------------------------------------------------------------
+# --- Fields of one leaf -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_fields_narrowed_to_a_leaf(data_type: pa.DataType, leaf: int, expected: 
             narrow_field(field, outside)
 
 
-# --- The file itself -------------------------------------------------------------------------------------------------
+# --- The file itself --------------------------------------------------------------------------------------------------
 
 
 def test_a_file_of_one_column_holds_only_what_it_needs() -> None:

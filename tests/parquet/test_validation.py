@@ -36,7 +36,7 @@ KINDS = {"i32": 5, "i64": 6, "binary": 8, "list": 9, "struct": 12}
 
 @pytest.fixture(params=["patterns", "shapes", "neither"], autouse=True)
 def use_fast_paths(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case with patterns from the first chunk on, with shapes from the second row group on, and without both."""
+    """Run each test with patterns from the first chunk, with shapes from the second row group, and with neither."""
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0 if request.param == "patterns" else 10**9)
     monkeypatch.setattr(vetting, "MANY_ROW_GROUPS", 1 if request.param == "shapes" else 10**9)
 
@@ -155,7 +155,7 @@ def encode_int32(value: int) -> bytes:
     return struct.pack("<i", value)
 
 
-# --- Statistics that would end the process ----------------------------------------------------------------------------
+# --- Statistics that would crash pyarrow ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_footer_truncated_anywhere_is_corrupt() -> None:
 
 
 def test_X1_damaged_footers_never_end_the_process() -> None:
-    """In a process of its own, for the one thing that must not happen cannot be caught."""
+    """Run in a separate process, since a crash cannot be caught."""
     script = """
         import io, random
         import pyarrow as pa, pyarrow.parquet as pq
@@ -321,7 +321,7 @@ def test_mismatched_size_statistics_are_removed(sizes: dict[int, Any]) -> None:
     assert read_bounds(footer, pa.int32()) == (1, 2)
 
 
-# --- The quick way and the walk ---------------------------------------------------------------------------------------
+# --- Patterns and full decoding ---------------------------------------------------------------------------------------
 
 
 def write_footers(tmp_path: Any) -> list[bytes]:
@@ -422,7 +422,7 @@ def add_frame(footer: bytes) -> io.BytesIO:
     return io.BytesIO(footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
-# --- Deprecated statistics, and writers that are not to be believed ---------------------------------------------------
+# --- Deprecated statistics, and writers that are not trusted ----------------------------------------------------------
 
 BIG_ENDIAN_200 = (200).to_bytes(11, "big")
 BIG_ENDIAN_2400 = (2400).to_bytes(11, "big")
@@ -440,7 +440,7 @@ def test_S4_deprecated_bounds_are_used_for_signed_numbers_only(ordered: bool) ->
     unknown = (None, None)
     if not ordered:
         assert read_made_bounds(INT32, encode_int32(-1), encode_int32(5), pa.int32()) == (-1, 5)
-    # As signed bytes 0xC3 is less than "z", so that these would hide every text between.
+    # As a signed byte 0xC3 is less than "z", so these bounds would exclude every string between.
     assert read_made_bounds(BYTE_ARRAY, b"\xc3\xa9", b"z", pa.string(), converted=UTF8) == unknown
     assert read_made_bounds(BYTE_ARRAY, b"a", b"z", pa.string(), converted=UTF8) == unknown
     assert read_made_bounds(BYTE_ARRAY, b"a", b"z", pa.binary()) == unknown
@@ -617,7 +617,7 @@ def test_T3_INT96_and_T9_interval_have_no_bounds_and_keep_their_null_count() -> 
 
 
 def test_T7_timestamps_of_old_files_leave_the_zone_to_the_table() -> None:
-    # A converted type says "microseconds" and nothing of zones.
+    # A converted type says "microseconds" but not whether there is a zone.
     footer = make_footer(
         INT64, [make_bounds(struct.pack("<q", -1500), struct.pack("<q", 1500))], converted=TIMESTAMP_MICROS
     )
@@ -657,7 +657,7 @@ def test_S3_S8_truncated_text_that_is_not_valid(low: bytes, high: bytes, lower: 
     assert read_bounds(footer, pa.binary()) == (low, high)
 
 
-# --- Places of column chunks ------------------------------------------------------------------------------------------
+# --- Offsets of column chunks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ ROWS_PER_PAGE = 10
 
 
 def _add_nulls(values: list[Any]) -> list[Any]:
-    """Some NULLs here and there, and some pages of nothing else."""
+    """Replace some values by NULL, and all values of some pages."""
     return [None if index % 11 == 4 or 150 <= index < 190 else value for index, value in enumerate(values)]
 
 
 def make_rows() -> pa.Table:
-    """Columns of all types: most ascend, so that pages differ; some have few values, for dictionaries."""
+    """Return columns of all types: most ascend, so that pages differ; some have few values, for dictionaries."""
     numbers = list(range(-ROWS // 2, ROWS // 2))
     floats = [each / 2 for each in numbers]
     floats[3], floats[7], floats[200], floats[201] = math.nan, -0.0, math.inf, -math.inf
@@ -124,7 +124,7 @@ def _write_with_duckdb(rows: pa.Table, path: Path, version: str = "V1") -> None:
     with duckdb.connect() as connection:
         connection.execute("SET preserve_insertion_order = true")
         connection.register("rows", rows)
-        # The smallest row group of DuckDB has 2048 rows, so the table follows itself, a little higher each time.
+        # The smallest row group of DuckDB has 2048 rows, so the table is repeated with larger values.
         connection.execute(
             "COPY (SELECT rows.* REPLACE (i32 + 2000 * k AS i32, mixed % 10 AS mixed) FROM range(12) AS r(k), rows "
             f"ORDER BY k, i8) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048, PARQUET_VERSION {version})"

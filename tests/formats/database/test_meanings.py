@@ -62,7 +62,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_all_rows_of_a_table_are_read(case: Case) -> None:
     found = case.read(case.handle).sort_by("id")
     assert found.schema.names == case.rows.schema.names
-    # -0.0 and 0.0 are equal, so they are compared as they are written.
+    # -0.0 and 0.0 are equal, so the printed values are compared.
     assert found.cast(case.rows.schema).to_pydict().__repr__() == case.rows.to_pydict().__repr__()
 
 

@@ -27,7 +27,7 @@ Write = Callable[..., DatabaseConnector]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Runs statements in a new file, and opens it."""
+    """Return a function that runs statements in a new file and opens the file."""
 
     def run_statements(*statements: str) -> DatabaseConnector:
         with sqlite3.connect(tmp_path / "a file?.db") as connection:

@@ -1,4 +1,4 @@
-"""Checkpoints of every form: which parts they have, what is read of them, and what is done about damage."""
+"""Checkpoints of every form: their parts, the columns that are read, and how damage is handled."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def read_file_rows(snapshot: Snapshot, columns: Any = tuple(ADD.names)) -> list[
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_D8_every_kind_of_checkpoint_has_the_files_of_its_commits(log: DeltaLog, form: str) -> None:
+def test_D8_every_kind_of_checkpoint_lists_the_files_of_its_commits(log: DeltaLog, form: str) -> None:
     by_commits = load(log)
     log.checkpoint(**FORMS[form])
     for version in range(4):
@@ -273,11 +273,11 @@ def test_row_groups_stream_and_can_be_skipped(log: DeltaLog) -> None:
 
     kept = [batch.num_rows for batch in part.read(["path"], keep)]
     assert 0 < sum(kept) < 10
-    # Row groups without any file are not even asked about.
+    # The callback is not called for row groups without files.
     assert len(seen) < pq.read_metadata(path).num_row_groups
 
 
-def test_what_a_part_adds_can_be_kept_and_filtered_later(log: DeltaLog) -> None:
+def test_files_of_a_part_can_be_kept_and_filtered_later(log: DeltaLog) -> None:
     log.checkpoint()
     before = load(log)
     (old,) = before.list_parts()
@@ -378,7 +378,7 @@ def test_a_checkpoint_without_the_column_path_is_unusable(log: DeltaLog) -> None
 
 
 def test_a_checkpoint_with_paths_in_a_dictionary(log: DeltaLog) -> None:
-    """Writers of Arrow count no NULL in such a column, although most rows are about something else."""
+    """Arrow writers report a null count of zero for such a column, although most rows are other actions."""
     expected = read_file_rows(load(log))
     (path,) = log.checkpoint()
     table = pq.read_table(path)

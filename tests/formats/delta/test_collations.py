@@ -1,4 +1,4 @@
-"""Strings with a collation: comparisons are unsupported, since they would compare bytes; all else is read."""
+"""Strings with a collation: comparisons are unsupported, since Tamis would compare bytes; other queries work."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def find_ids(log: DeltaLog, where: object) -> list[int]:
         ("s.c = 'a'", "s.c", "ICU.de_CI"),
         ("array_contains(tags, 'a')", "tags", LCASE),
         ("CAST(c AS STRING) = 'a'", "c", LCASE),
-        # Byte by byte this is never TRUE, and so nothing of it would be left.
+        # A comparison of bytes is never TRUE here, so simplification would remove the predicate.
         ("c = 'a' AND c = 'A'", "c", LCASE),
         ("(p = 'a' AND p = 'A') OR p IS NULL", "p", LCASE),
     ],
@@ -99,7 +99,7 @@ def test_S9_comparing_a_string_with_a_collation_is_unsupported(
         ("p IS NOT NULL AND id < 5", [0, 1]),
         ("length(p) = 1", [0, 1]),
         ("tags IS NULL", []),
-        # Which is what the message advises.
+        # The error message advises this query.
         ("CAST(c AS BINARY) = CAST('a' AS BINARY)", [1]),
         ("CAST(p AS BINARY) = CAST('a' AS BINARY)", [1]),
         ("CAST(s.c AS BINARY) IN (X'41', X'62')", [0]),

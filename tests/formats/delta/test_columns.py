@@ -1,4 +1,4 @@
-"""Columns of a Delta table in files that call them otherwise, have older types of them, or lack them."""
+"""Columns of a Delta table in files that have other names or older types for them, or lack them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find_ids(table: tamis.Table, where: object = None, **options: Any) -> list[i
 
 
 def plan_files(table: tamis.Table, where: object = None) -> list[str]:
-    """The names of the files that a scan plans."""
+    """Return the names of the files that a scan plans."""
     return sorted(Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist())
 
 
@@ -72,7 +72,7 @@ def test_D4_D5_partition_columns_have_their_declared_position_and_type(tmp_path:
 
 
 def make_mapped_log(log_folder: Path, mode: str) -> DeltaLog:
-    """A table whose columns, also inside of structs, lists and maps, have other names in its files."""
+    """Return the log of a table whose columns have other names in its files, also inside structs, lists and maps."""
     inner = {"type": "struct", "fields": [field("b", "string", **mapping(4, "col-4"))]}
     elements = {"type": "struct", "fields": [field("c", "long", **mapping(6, "col-6"))]}
     fields = [
@@ -98,7 +98,7 @@ def make_stored_field(name: str, data_type: pa.DataType, number: int) -> pa.Fiel
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_D6_columns_are_found_by_name_or_id_at_every_level(tmp_path: Path, mode: str) -> None:
     log = make_mapped_log(tmp_path, mode)
-    # By id any name will do, even that of another column.
+    # If columns are matched by id, the name is ignored, even if it is the name of another column.
     names = ["col-2", "col-3", "col-4", "col-5", "col-6"] if mode == "name" else ["s", "id", "c", "p", "b"]
     numbers = [2, 3, 4, 5, 6] if mode == "id" else [20, 30, 40, 50, 60]
     kinds = [make_stored_field(names[2], pa.string(), numbers[2]), make_stored_field(names[4], pa.int64(), numbers[4])]
@@ -135,7 +135,7 @@ def test_D6_columns_are_found_by_name_or_id_at_every_level(tmp_path: Path, mode:
     assert table.scan(columns=["s.b"]).to_arrow().to_pylist() == [{"s": {"b": "t1"}}, {"s": {"b": "t2"}}]
 
 
-def test_D6_a_column_that_was_dropped_and_made_again_is_another(tmp_path: Path) -> None:
+def test_D6_a_column_that_was_dropped_and_added_again_is_a_new_column(tmp_path: Path) -> None:
     def make_metadata(number: int) -> Any:
         columns = [field("id", "long", **mapping(1, "col-1")), field("x", "long", **mapping(number, f"col-{number}"))]
         return metadata(columns, configuration={"delta.columnMapping.mode": "name"})
@@ -156,7 +156,7 @@ def test_D6_a_column_that_was_dropped_and_made_again_is_another(tmp_path: Path) 
 
 
 def make_schema_with_ids(*fields: tuple[str, pa.DataType, int | None]) -> pa.Schema:
-    """The schema of a file that gives ids to fields, or to some."""
+    """Return the schema of a file in which all or some fields have ids."""
     return pa.schema(
         [
             pa.field(name, data_type, metadata=None if number is None else {"PARQUET:field_id": str(number)})

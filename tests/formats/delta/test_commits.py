@@ -1,4 +1,4 @@
-"""Lines of commits as columns: what writers write differently, what is damaged, what is said twice."""
+"""Lines of commits as columns: differences between writers, damaged lines, and duplicate actions."""
 
 import json
 from pathlib import Path
@@ -177,9 +177,9 @@ def test_spaces_around_names(log: DeltaLog) -> None:
 
 
 @pytest.mark.parametrize("path", ["é/ü.parquet", "日本/🦊.parquet", "a\\b", 'quote"', "tab\t", "nul\\u0000", "%C3%A9"])
-def test_paths_of_every_kind_of_letter(log: DeltaLog, path: str) -> None:
+def test_paths_with_every_kind_of_letter(log: DeltaLog, path: str) -> None:
     log.commit(add(path), add("other"))
-    log.write(1, json.dumps(remove(path)) + "\n")  # with escapes, where the commit before has letters
+    log.write(1, json.dumps(remove(path)) + "\n")  # with escapes; the previous commit has plain letters
     assert [row["path"] for row in read_files(log)] == ["other"]
 
 

@@ -1,4 +1,4 @@
-"""Rows of commits that stay in memory belong to the snapshot that put them together, in its order."""
+"""Cached rows of commits belong to the snapshot that combined them, and keep its order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_share_rows(tmp_path: Path) 
 
 
 def test_commits_are_identified_by_content_and_not_by_modification_time(tmp_path: Path) -> None:
-    """A table that is rewritten within the resolution of modification times has other files."""
+    """A table that is rewritten within the resolution of modification times has new files."""
     log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
     log.commit(*(make_file(number) for number in range(4)))
     (commit,) = (tmp_path / "_delta_log").glob("*.json")
@@ -71,7 +71,7 @@ def test_a_table_that_is_opened_again_decodes_its_commits_once(tmp_path: Path, m
 
 @pytest.mark.parametrize("most", [1, 700, 2000, 10_000])
 def test_long_statistics_of_commits_are_read_in_the_same_batches_for_all_columns(tmp_path: Path, most: int) -> None:
-    """An Arrow string array holds 2 GiB; where statistics are longer, none of them may be lost."""
+    """An Arrow string array holds 2 GiB; longer statistics must not be lost."""
     tuning = tamis.Tuning(max_statistics_bytes=most)
     log = DeltaLog(tmp_path, {"id": "long"})
     lengths = [0, 500, 5, 1500, 10, 10, 600, 90]

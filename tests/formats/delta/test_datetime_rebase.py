@@ -1,4 +1,4 @@
-"""Dates and timestamps before 1582 of older runtimes, whose log and files name one day by two calendars."""
+"""Datetime rebase: dates and timestamps before 1582, for which the log and the files use different calendars."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(table: tamis.Table, name: str, wheres: list[str]) -> None:
 
 
 def make_wheres(values: pa.ChunkedArray, name: str, kind: str) -> list[str]:
-    """Comparisons with each value, and with what is days away from it."""
+    """Return comparisons with each value, and with days near it."""
     days = values.cast(pa.date32()).cast(pa.int32()).to_pylist()
     around = {day + step for day in days for step in (-10, -1, 0, 2)}
     named = pa.array(sorted(around), pa.int32()).cast(pa.date32()).cast(pa.string()).to_pylist()
@@ -62,13 +62,13 @@ def test_D21_a_day_in_the_other_calendar_is_found(golden: Path) -> None:
     table = tamis.open(golden / "delta-unlabelled" / "trino-old_dates")
     assert table.scan("d = DATE '0099-12-30'").to_arrow()["d"].to_pylist() == [datetime.date(99, 12, 30)]
     assert table.scan("d > DATE '0099-12-31'").count() == table.scan("d > DATE '0099-12-31'").to_arrow().num_rows == 3
-    # Days that both calendars have are pruned by as ever, and old files by them too.
+    # Days that exist in both calendars still prune files, old files included.
     (files,) = (each for each in table.scan("d >= DATE '1960-01-01'").plan().report.levels if each.level == "files")
     assert (files.total, files.kept) == (4, 2)
 
 
-def test_D21_old_days_differ_by_less_than_bounds_are_moved() -> None:
-    # The derivation of `detect_legacy_calendar`: every stored day from the year 1 on, under either name.
+def test_D21_old_days_differ_by_less_than_bounds_are_widened() -> None:
+    # This checks the derivation of `detect_legacy_calendar` for every stored day from year 1 on, in both calendars.
     stored = np.arange(-719_162, FIRST_GREGORIAN_DAY + 5)
     named = rebase_days(stored)
     for given, meant in ((stored, named), (named, stored)):
@@ -83,7 +83,7 @@ def test_D21_old_days_differ_by_less_than_bounds_are_moved() -> None:
 
 
 def write_rebased_log(folder: Path, *, is_recorded: bool) -> tamis.Table:
-    """A table whose log names days as its writer did, and whose files hold them as the old calendar counts them."""
+    """Return a table whose log has Julian dates, and whose files have the same days without a datetime rebase."""
     log = DeltaLog(folder, {"d": "date", "ts": "timestamp", "n": "long"})
     stored = [-682_941, -354_285, FIRST_GREGORIAN_DAY - 1, FIRST_GREGORIAN_DAY, 18_262]
     for number, day in enumerate(stored):
@@ -123,7 +123,7 @@ def test_D21_with_an_index_and_after_a_checkpoint(tmp_path: Path, is_recorded: b
 
 
 def test_D21_D18_partitions_derived_from_old_dates_are_kept(tmp_path: Path) -> None:
-    # The writer called the day 1 January 100, so that its year is 100; a reader finds 30 December 99.
+    # For the writer the day was 1 January 100, so its year is 100. A reader finds 30 December 99.
     field = {
         "name": "y",
         "type": "integer",

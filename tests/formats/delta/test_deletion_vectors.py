@@ -75,7 +75,7 @@ def read(table: Path, *descriptors: DeletionVectorDescriptor | None, **options: 
     return [list(rows) for rows in read_deletion_bitmaps(open_storage(table), descriptors, **options)]
 
 
-# --- The ways of storing them ---------------------------------------------------------------------------------------
+# --- Storage types ----------------------------------------------------------------------------------------------------
 
 
 def test_D16_the_inline_examples_of_the_protocol() -> None:
@@ -170,7 +170,7 @@ def test_descriptors_come_from_the_column_of_live_files() -> None:
         parse_descriptors(pa.array([fields | {"size": None}], column_type))
 
 
-# --- What can be wrong ------------------------------------------------------------------------------------------------
+# --- Invalid vectors --------------------------------------------------------------------------------------------------
 
 
 def overwrite_bytes(file: VectorFile, offset: int, value: bytes) -> None:
@@ -190,7 +190,7 @@ def test_D16_wrong_checksum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_D16_size_that_is_not_the_stored_one(tmp_path: Path, difference: int) -> None:
+def test_D16_a_size_that_differs_from_the_stored_one(tmp_path: Path, difference: int) -> None:
     file = VectorFile(tmp_path)
     descriptor = file.add(encode_portable([1, 2, 3]), 3)
     file.add(encode_portable([1, 2, 3]), 3)
@@ -199,7 +199,7 @@ def test_D16_size_that_is_not_the_stored_one(tmp_path: Path, difference: int) ->
         read(tmp_path, wrong)
 
 
-def test_D16_a_size_of_zero_is_not_the_stored_one(tmp_path: Path) -> None:
+def test_D16_a_size_of_zero_differs_from_the_stored_one(tmp_path: Path) -> None:
     descriptor = VectorFile(tmp_path).add(encode_portable([1, 2, 3]), 3)
     with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, expected 0 by the log"):
         read(tmp_path, replace(descriptor, size=0))
@@ -312,7 +312,7 @@ def test_X1_a_claimed_number_of_bitmaps_beyond_the_bytes(tmp_path: Path, count: 
 
 
 def test_X1_all_rows_of_a_group_deleted_stay_compressed(tmp_path: Path) -> None:
-    # Four billion rows in less than a megabyte: as positions they would take 32 GB.
+    # The bitmap holds four billion rows in less than a megabyte; as positions they would take 32 GB.
     whole = BitMap64()
     whole.add_range(0, 2**32)
     whole.run_optimize()
@@ -360,7 +360,7 @@ row_numbers = st.one_of(
 
 @st.composite
 def row_sets(draw: st.DrawFn) -> BitMap64:
-    """Single rows and runs, so that all three kinds of containers come up."""
+    """Draw single rows and runs, so that all three kinds of containers occur."""
     bitmap = BitMap64(draw(st.lists(row_numbers, max_size=20)))
     for start, length, step in draw(
         st.lists(st.tuples(row_numbers, st.integers(1, 70_000), st.sampled_from((1, 1, 2, 7))), max_size=3)
@@ -398,11 +398,11 @@ def test_damaged_inline_bitmaps_never_crash(bitmap: BitMap64, data: st.DataObjec
     assert len(found) == len(bitmap)
 
 
-# --- Tables that others wrote -----------------------------------------------------------------------------------------
+# --- Tables by other writers ------------------------------------------------------------------------------------------
 
 
 def replay_live_files(log: Path) -> list[dict[str, object]]:
-    """A naive replay of JSON commits, for tables whose commits are all there."""
+    """Return the live files by a naive replay of JSON commits, for tables with all commits."""
     live: dict[object, dict[str, object]] = {}
     for commit in sorted(log.glob("*.json")):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]

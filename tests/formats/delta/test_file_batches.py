@@ -1,4 +1,4 @@
-"""What stays in memory of a log: which files' statistics are decoded when, and that what is read again fits to it."""
+"""The cache of file batches: when statistics are decoded, and that what is read again matches the cached files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nothing_in_memory() -> Iterator[None]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """Forty files in five partitions, all of which are in each row group of both parts of a checkpoint.
+    """Forty files in five partitions; each row group of both checkpoint parts has files of all partitions.
 
     The first row group has other actions too.
     """
@@ -132,7 +132,7 @@ def test_a_part_that_was_replaced_while_it_was_in_use_is_an_error(log: DeltaLog)
 
 
 def test_count_lists_files_once(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    # With nothing in memory each listing reads the log.
+    # With an empty cache each listing reads the log.
     monkeypatch.setattr(FILE_BATCH_CACHE, "capacity", 0)
     table = tamis.open(log.table)
     before = count_io(table)

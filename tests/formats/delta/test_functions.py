@@ -1,4 +1,4 @@
-"""The plain functions of `tamis.delta`: what a version is made of, and its files as Arrow for whoever plans himself."""
+"""The plain functions of `tamis.delta`: the parts of a version, and its files as Arrow for engines that plan scans."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def check_columns(batch: pa.RecordBatch) -> None:
     batch.validate(full=True)
 
 
-# --- What a version is made of --------------------------------------------------------------------------------------
+# --- The parts of a version -------------------------------------------------------------------------------------------
 
 
-def test_what_a_version_is_made_of(log: DeltaLog) -> None:
+def test_the_parts_of_a_version(log: DeltaLog) -> None:
     info = tamis.delta.snapshot_info(log.table)
     assert info.version == 4
     assert info.schema == pa.schema([("p", pa.string()), ("q", pa.int32()), ("id", pa.int64())])
@@ -74,7 +74,7 @@ def test_what_a_version_is_made_of(log: DeltaLog) -> None:
         assert sizes == tuple((log.table / path).stat().st_size for path in paths)
 
 
-def test_what_an_older_version_is_made_of(log: DeltaLog) -> None:
+def test_the_parts_of_an_older_version(log: DeltaLog) -> None:
     info = tamis.delta.snapshot_info(log.table, version=1)
     assert (info.version, info.checkpoint_parts, len(info.commits)) == (1, (), 2)
     with pytest.raises(VersionNotFound):
@@ -108,7 +108,7 @@ def test_D8_a_v2_checkpoint_without_sidecars(log: DeltaLog, top: str) -> None:
     assert index_by_path(batch)["5"]["num_records"] == 5
 
 
-# --- Files ----------------------------------------------------------------------------------------------------------
+# --- Files ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_live_files_of_a_version(log: DeltaLog) -> None:
@@ -160,7 +160,7 @@ def test_a_filter_keeps_files_by_their_partition_values(
 
 
 def _plan_by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table:
-    """What an engine does that reads the parts anywhere: of a file of which commits speak, they know best."""
+    """Combine the parts as an engine does: actions in commits take precedence over the checkpoint."""
     added, removed = tamis.delta.read_post_checkpoint_changes(table, info.commits, filter)
     known, _ = tamis.delta.read_post_checkpoint_changes(table, info.commits)
     spoken_of = pa.concat_arrays([known["path"], removed["path"]])
@@ -181,7 +181,7 @@ def test_an_engine_that_reads_the_parts_by_itself_finds_the_same_files(log: Delt
             path.unlink()
 
 
-def test_what_a_filter_rejects_is_not_even_looked_at(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_a_filter_rejects_are_not_decoded(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     from tamis.formats.delta import functions
 
     asked: list[int] = []
@@ -203,7 +203,7 @@ def test_what_commits_add_and_remove(log: DeltaLog) -> None:
     check_columns(removed)
     assert set(index_by_path(added)) == {"5", "6"}
     assert set(index_by_path(removed)) == {"2"}
-    # A removal says little of what it removes.
+    # A remove action has few fields of the file.
     assert index_by_path(removed)["2"]["num_records"] == -1
     added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits, PartitionFilter.eq("p", "c"))
     assert set(index_by_path(added)) == {"6"}
@@ -213,7 +213,7 @@ def test_what_commits_add_and_remove(log: DeltaLog) -> None:
         assert batch.num_rows == 0
 
 
-def test_D1_of_what_commits_say_several_times_the_newest_holds(log: DeltaLog) -> None:
+def test_D1_the_newest_action_of_a_file_holds(log: DeltaLog) -> None:
     log.commit(remove("6"))
     log.commit(add("6", {"p": "c", "q": "6"}, size=67), remove("5"))
     log.commit(
@@ -327,7 +327,7 @@ def test_D24_a_version_has_the_logical_names_of_its_own_metadata(mapped: DeltaLo
 
 
 @pytest.mark.parametrize("name", ["col-1", "p", "id", "nope"])
-def test_D24_a_filter_on_what_is_no_partition_column_is_an_error(mapped: DeltaLog, name: str) -> None:
+def test_D24_a_filter_on_another_column_is_an_error(mapped: DeltaLog, name: str) -> None:
     table, wanted = mapped.table, PartitionFilter.neq(name, "a")
     info = tamis.delta.snapshot_info(table)
     for ask in (
@@ -341,13 +341,13 @@ def test_D24_a_filter_on_what_is_no_partition_column_is_an_error(mapped: DeltaLo
             ask()
 
 
-def test_what_is_no_snapshot_info_is_refused(mapped: DeltaLog) -> None:
+def test_another_object_than_a_snapshot_info_is_refused(mapped: DeltaLog) -> None:
     commits = tamis.delta.snapshot_info(mapped.table).commits
     with pytest.raises(InvalidArgument, match="snapshot_info"):
         tamis.delta.read_post_checkpoint_changes(mapped.table, commits, snapshot=3)  # type: ignore[arg-type]
 
 
-# --- What is wrong --------------------------------------------------------------------------------------------------
+# --- Invalid input ----------------------------------------------------------------------------------------------------
 
 
 def test_parts_and_commits_must_be_files_of_the_log(log: DeltaLog, tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_a_filter_of_another_kind_is_refused(log: DeltaLog, filter: Any) -> None
             ask()
 
 
-# --- Handed on ------------------------------------------------------------------------------------------------------
+# --- Export -----------------------------------------------------------------------------------------------------------
 
 
 class Schema(ctypes.Structure):
@@ -403,7 +403,7 @@ def test_a_batch_is_exported_to_addresses_that_another_runtime_gives(log: DeltaL
     assert locations[0] == locations[1]
 
 
-def test_the_array_alone_for_who_knows_the_schema(log: DeltaLog) -> None:
+def test_the_array_is_exported_without_the_schema(log: DeltaLog) -> None:
     batch = tamis.delta.list_files(log.table)
     array = Array()
     tamis.delta.export_batch(batch, ctypes.addressof(array))
@@ -418,7 +418,7 @@ def test_an_export_outlives_its_batch(log: DeltaLog) -> None:
 
 
 @pytest.mark.parametrize("address", [0, -1, 2**64, True, "12", None, 1.5])
-def test_what_is_no_address_is_refused(log: DeltaLog, address: Any) -> None:
+def test_an_invalid_address_is_refused(log: DeltaLog, address: Any) -> None:
     batch = tamis.delta.list_files(log.table)
     with pytest.raises(InvalidArgument, match="array_address"):
         tamis.delta.export_batch(batch, address)
@@ -433,7 +433,7 @@ def test_batches_are_handed_on_through_capsules(log: DeltaLog) -> None:
     batch = tamis.delta.list_files(log.table)
 
     class Foreign:
-        """Something of which all that is known is that it gives Arrow."""
+        """An object that only implements the Arrow C data interface."""
 
         def __arrow_c_array__(self, requested: object = None) -> Any:
             return batch.__arrow_c_array__(requested)

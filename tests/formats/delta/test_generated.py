@@ -70,7 +70,7 @@ def test_D18_a_timestamp_with_zone_may_have_been_written_in_any_zone() -> None:
     assert derive_predicates(where, {"p_date": "date(ts)"}) == normalise_all(
         "p_date >= DATE '2024-03-04'", "p_date <= DATE '2024-03-08'"
     )
-    # 18 hours on either side of ten o'clock reach into both neighbouring days.
+    # 18 hours before and after ten o'clock are in the neighbouring days.
     where = "ts = TIMESTAMP '2024-03-05 10:00:00Z'"
     assert derive_predicates(where, {"p_date": "date(ts)"}) == normalise_all(
         "p_date >= DATE '2024-03-04'", "p_date <= DATE '2024-03-06'"
@@ -137,7 +137,7 @@ def test_D3_an_empty_string_may_be_a_null_partition() -> None:
     ],
 )
 def test_formatted_times(pattern: str, low: str, high: str) -> None:
-    # A clock that skips a time moves it forward, by at most a day, and `date_format` goes through such a clock.
+    # `date_format` converts through a local clock. A local time that a zone skips moves forward by at most a day.
     where = "ntz >= TIMESTAMP_NTZ '2024-03-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2024-04-07 00:00:00'"
     found = derive_predicates(where, {"t": f"DATE_FORMAT(ntz, '{pattern}')"})
     assert found == normalise_all(*([f"t = '{low}'"] if low == high else [f"t >= '{low}'", f"t <= '{high}'"]))
@@ -222,7 +222,7 @@ def test_a_field_alone_has_an_order_within_one_period() -> None:
     assert derive_predicates(near_the_edge, {"m": "month(ts)"}) == normalise_all("m >= 11", "m <= 12")
 
 
-# --- Nothing ----------------------------------------------------------------------------------------------------------
+# --- No predicate -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_X11_deep_and_long_predicates() -> None:
     assert "h" in derive_predicates(f"ntz IN ({items})", FIELDS)[0]
 
 
-# --- Properties: rows, their partition values by plain Python, and what the predicates say of both --------------------
+# --- Properties: rows, their partition values by plain Python, and the predicates over both ---------------------------
 
 ZONES: dict[str, tzinfo] = {
     "UTC": UTC,

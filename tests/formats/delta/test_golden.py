@@ -1,4 +1,4 @@
-"""Tables that Delta on Spark wrote: the rows that Spark found in them, and the errors that broken ones must give."""
+"""Tables that Delta on Spark wrote: the rows that Spark read, and the errors for broken tables."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rows_are_the_same_by_every_column_alone(golden: Path) -> None:
             assert count_rows(rows) == count_rows(expected.select([column])), (name, column)
 
 
-def test_D6_statistics_of_every_table_keep_each_value_that_is_there(golden: Path) -> None:
+def test_D6_statistics_of_every_table_keep_each_existing_value(golden: Path) -> None:
     for name, table, _ in list_labelled_tables(golden):
         opened = tamis.open(table)
         rows = opened.scan().to_arrow()
@@ -123,7 +123,7 @@ def test_a_log_that_lacks_what_a_table_needs_is_an_error(
         tamis.open(golden / "delta" / name / "delta")
 
 
-def test_a_folder_without_a_log_is_no_delta_table(golden: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_delta_table(golden: Path) -> None:
     folder = golden / "delta" / "no-delta-log-folder" / "delta"
     with pytest.raises(TamisError, match="_delta_log"):
         tamis.open(folder, format="delta")
@@ -135,7 +135,7 @@ def list_unlabelled_tables(golden: Path) -> Iterator[Path]:
         yield log.parent
 
 
-def test_tables_without_answers_have_the_rows_that_deltalake_finds(golden: Path) -> None:
+def test_tables_without_expected_rows_have_the_rows_that_deltalake_finds(golden: Path) -> None:
     compared = 0
     for folder in list_unlabelled_tables(golden):
         if folder.name in NOT_WITH_DELTALAKE:
@@ -165,7 +165,7 @@ def test_D19_type_widening_reads_files_of_both_types(golden: Path) -> None:
     assert opened.scan().count() == expected.num_rows
 
 
-def test_E2_data_files_that_are_not_there(golden: Path) -> None:
+def test_E2_missing_data_files(golden: Path) -> None:
     opened = tamis.open(golden / "delta-unlabelled" / "with_checkpoint_no_last_checkpoint")
     with pytest.raises(MissingFile, match=r"part-0000.*\.parquet"):
         opened.scan().to_arrow()

@@ -22,7 +22,7 @@ TEXT_MAP = pa.map_(pa.string(), pa.string())
 
 
 def list_tables(golden: Path) -> Iterator[tuple[Path, TableMetadata, list[dict[str, Any]]]]:
-    """Every table with commits in JSON: its directory, its newest metadata, and all files that were ever added."""
+    """Yield every table with JSON commits: its directory, its newest metadata, and all files that were ever added."""
     for log in sorted(golden.glob("delta*/**/_delta_log")):
         lines = [line for path in sorted(log.glob("0*.json")) for line in path.read_text().splitlines()]
         actions = [json.loads(line) for line in lines if line.startswith(('{"add"', '{"metaData"'))]

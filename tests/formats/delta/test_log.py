@@ -1,4 +1,4 @@
-"""Which files of a log make up a version: gaps, parts that are missing, empty files, hints that lie."""
+"""Which files of a log make up a version: gaps, missing parts, empty files, wrong hints."""
 
 from pathlib import Path
 
@@ -232,7 +232,7 @@ def make_uuid() -> str:
     return "016ae953-37a9-438e-8683-9a9a4a79a395"
 
 
-def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_table(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="it has no directory _delta_log"):
         list_log(open_storage(tmp_path))
     with pytest.raises(TableNotFound, match="no Delta table"):

@@ -119,7 +119,7 @@ def test_modification_times_that_go_backwards_are_made_increasing(tmp_path: Path
 
 
 def write_in_commit_timestamps(tmp_path: Path, own: list[float], written: list[float], enabled: int | None) -> DeltaLog:
-    """Commits with their own times from version `enabled` on (None: from the first), in files of other times."""
+    """Write commits with in-commit timestamps from version `enabled` on; None means from the first."""
     properties = {"delta.enableInCommitTimestamps": "true"}
     if enabled is not None:
         properties |= {

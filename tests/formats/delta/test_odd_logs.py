@@ -1,4 +1,4 @@
-"""Logs that are legal, or nearly so, and look unlike what most writers write."""
+"""Unusual logs that are valid, or nearly valid, but differ from those of most writers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_D1_actions_beside_nulls_and_under_escaped_names_count(tmp_path: Path) -
         ),
     ],
 )
-def test_lines_with_something_else_than_one_action_are_an_error(tmp_path: Path, line: str, message: str) -> None:
+def test_lines_without_exactly_one_action_are_an_error(tmp_path: Path, line: str, message: str) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})
     log.commit()
     log.write(1, line + "\n")

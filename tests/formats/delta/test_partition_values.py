@@ -27,7 +27,7 @@ TEXT_MAP = pa.map_(pa.string(), pa.string())
 
 
 def read(declared: Any, *texts: str | None) -> list[Any]:
-    """The values of one partition column `p`."""
+    """Return the values of one partition column `p`."""
     table = table_metadata(field("p", declared), partitioned_by=["p"])
     maps = pa.array([[("p", text)] for text in texts], TEXT_MAP)
     found = parse_partition_values(maps, None, table).values
@@ -161,14 +161,14 @@ def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
         delta__columnMapping__mode="name",
         partitioned_by=["p"],
     )
-    # A column that was dropped had the name once.
+    # A dropped column had this name before.
     maps = pa.array([[("col-2", "2024-01-01"), ("p", "1999-01-01")]], TEXT_MAP)
     assert parse_partition_values(maps, None, table).values.to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
 
 
 def test_D5_strings_take_precedence_over_typed_values_of_a_checkpoint() -> None:
     table = table_metadata(field("p", "timestamp"), partitioned_by=["p"])
-    # Written on a machine in California, which parsed the string in its own zone.
+    # The writer was in California and parsed the string in its own zone.
     parsed = pa.array([{"p": make_timestamp(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
     maps = pa.array([[("p", "2024-01-01 08:00:00")], None, []], TEXT_MAP)
     found = parse_partition_values(maps, parsed, table).values

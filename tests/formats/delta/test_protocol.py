@@ -38,7 +38,7 @@ def test_D13_an_unknown_reader_feature_is_named() -> None:
         make_protocol("futureThing", "deletionVectors", "catalogManaged").check_readable("s3://lake/t")
 
 
-def test_D13_an_unknown_writer_feature_does_not_matter() -> None:
+def test_D13_an_unknown_writer_feature_is_ignored() -> None:
     parse_protocol(
         {
             "minReaderVersion": 3,

@@ -18,7 +18,7 @@ from tamis.io.storage import open_storage
 
 
 def list_live_files(folder: Path, version: int | None = None) -> list[tuple[Any, ...]]:
-    """Key and size of each live file."""
+    """Return the key and size of each live file."""
     snapshot = Snapshot.load(open_storage(folder), version)
     return sorted(map(repr, (make_key(row) for row in read_rows(snapshot))))
 
@@ -55,7 +55,7 @@ def test_a_file_that_is_added_again_has_the_newest_entry(log: DeltaLog) -> None:
     assert sorted(row["size"] for row in read_rows(Snapshot.load(open_storage(log.table)))) == [2, 3]
 
 
-def test_a_removal_of_what_was_never_there_does_nothing(log: DeltaLog) -> None:
+def test_removing_an_unknown_file_does_nothing(log: DeltaLog) -> None:
     log.commit(remove("x"), add("a"))
     log.checkpoint()
     log.commit(remove("y"))
@@ -127,7 +127,7 @@ def test_D1_storage_type_and_path_are_distinguished(log: DeltaLog) -> None:
         ("s3://bucket/a", "/a", False),
     ],
 )
-def test_D2_paths_are_compared_decoded_once(
+def test_D2_decoded_paths_are_compared(
     log: DeltaLog, added: str, removed: str, is_same: bool, is_in_checkpoint: bool
 ) -> None:
     log.commit(add(added), add("other"))
@@ -177,7 +177,7 @@ def test_keys_of_a_path_and_of_a_vector_cannot_be_confused() -> None:
 
 
 def write_random_log(folder: Path, seed: int) -> DeltaLog:
-    """Commits, compactions and checkpoints of every form, at random."""
+    """Write random commits, compactions and checkpoints of every form."""
     chance = random.Random(seed)
     log = DeltaLog(folder)
     names = ["a", "b", "c d", "é", "100%", "d/e"]
@@ -221,7 +221,7 @@ def test_random_logs_replay_as_plain_python_does(seed: int) -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_random_logs_refreshed_now_and_then_equal_those_loaded(seed: int) -> None:
+def test_refreshed_random_logs_equal_loaded_ones(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = write_random_log(Path(folder) / "whole", seed)
         log = DeltaLog(Path(folder) / "grown")

@@ -108,7 +108,7 @@ def test_an_invalid_schema_is_corrupt(text: Any) -> None:
         parse_schema_text(text)
 
 
-def test_a_schema_nested_without_end_is_refused() -> None:
+def test_a_schema_with_excessive_nesting_is_refused() -> None:
     deep: Any = "long"
     for _ in range(250):
         deep = make_array(deep)
@@ -116,7 +116,7 @@ def test_a_schema_nested_without_end_is_refused() -> None:
         table_metadata(field("c", deep))
 
 
-# --- Names -----------------------------------------------------------------------------------------------------------
+# --- Names ------------------------------------------------------------------------------------------------------------
 
 
 NESTED = (
@@ -191,7 +191,7 @@ def test_a_mapped_column_without_a_physical_name_is_corrupt() -> None:
         )
 
 
-def test_D6_two_columns_of_one_physical_name_are_corrupt() -> None:
+def test_D6_two_columns_with_one_physical_name_are_corrupt() -> None:
     with pytest.raises(CorruptFile, match="two fields named 'col-1'"):
         table_metadata(
             field("a", "long", **mapping(1, "col-1")),
@@ -205,7 +205,7 @@ def test_an_unknown_mode_is_refused() -> None:
         table_metadata(field("a", "long"), delta__columnMapping__mode="hash")
 
 
-def test_a_path_that_leads_nowhere() -> None:
+def test_a_path_without_a_field() -> None:
     found = table_metadata(field("a", "long"))
     assert found.find_field(("a", "b")) is None
     assert found.find_field(("b",)) is None
@@ -214,7 +214,7 @@ def test_a_path_that_leads_nowhere() -> None:
         found.to_physical_path(("b",))
 
 
-# --- What else is said of a field ------------------------------------------------------------------------------------
+# --- Metadata of fields -----------------------------------------------------------------------------------------------
 
 
 def test_metadata_of_fields() -> None:
@@ -269,7 +269,7 @@ def test_partition_columns_are_columns() -> None:
         table_metadata(field("s", make_struct()), partitioned_by=["s"])
 
 
-def test_D3_partition_columns_in_another_case_are_an_error_where_values_go_by_these_names() -> None:
+def test_D3_partition_columns_in_another_case_are_an_error_if_values_use_these_names() -> None:
     columns = [field("a", "long"), field("Day", "date")]
     with pytest.raises(CorruptFile, match="partitioned by 'day', and its schema spells that column 'Day'"):
         table_metadata(*columns, partitioned_by=["day"])
@@ -288,7 +288,7 @@ def test_X8_metadata_of_other_types_is_an_error(given: Any) -> None:
             parse_metadata(action | {"format": given}, "t")
 
 
-def test_D6_two_fields_of_one_id_are_an_error_where_files_are_read_by_ids() -> None:
+def test_D6_two_fields_with_one_id_are_an_error_if_files_are_read_by_ids() -> None:
     twice = [field("a", "long", **mapping(1, "x")), field("b", "long", **mapping(1, "y"))]
     inside = field("s", make_struct(*twice), **mapping(2, "z"))
     by_id = {"delta.columnMapping.mode": "id"}
@@ -313,7 +313,7 @@ def test_X8_names_with_half_of_a_surrogate_pair_are_an_error() -> None:
         assert str(caught.value).encode()
 
 
-def test_X8_a_name_twice_among_very_many_is_found_at_once() -> None:
+def test_X8_a_duplicate_among_many_names_is_found_quickly() -> None:
     columns = [field(f"c{number}", "long") for number in range(10_000)]
     with pytest.raises(CorruptFile, match="has two fields named 'c9999'"):
         table_metadata(*columns, columns[-1])

@@ -1,4 +1,4 @@
-"""A snapshot is pinned, refreshes by the new commits alone, and agrees with tables that others wrote."""
+"""A snapshot is pinned, a refresh reads only new commits, and tables of other writers have the right files."""
 
 import inspect
 import json
@@ -110,14 +110,14 @@ def test_E1_a_snapshot_is_pinned(log: DeltaLog, has_checkpoint: bool) -> None:
     assert snapshot.history().num_rows == 5
 
 
-def test_E1_a_snapshot_is_pinned_before_its_files_were_ever_asked_for(log: DeltaLog) -> None:
+def test_E1_a_snapshot_is_pinned_before_its_files_are_read(log: DeltaLog) -> None:
     snapshot = load(log)
     for version in range(5):
         log.path(version).unlink()
     assert list_paths(snapshot) == ["0", "1", "2", "3", "4"]
 
 
-def test_refresh_without_news_is_the_same_snapshot_and_costs_a_listing(log: DeltaLog) -> None:
+def test_refresh_without_new_commits_is_the_same_snapshot_and_costs_a_listing(log: DeltaLog) -> None:
     snapshot = load(log)
     before = snapshot.storage.counters.counts()
     assert snapshot.refresh() is snapshot
@@ -144,7 +144,7 @@ def test_refresh_reads_only_the_new_commits(log: DeltaLog, has_checkpoint: bool)
     assert [file.first for file in newer.segment.deltas][-2:] == [5, 6]
 
 
-def test_refresh_takes_new_metadata_and_keeps_the_old_where_none_came(log: DeltaLog) -> None:
+def test_refresh_takes_new_metadata_and_otherwise_keeps_the_old(log: DeltaLog) -> None:
     snapshot = load(log)
     log.commit(add("5"))
     newer = snapshot.refresh()
@@ -171,7 +171,7 @@ def test_refresh_over_a_change_of_the_partition_columns_reads_the_older_commits_
     assert refreshed.scan("day = 'a'").plan("files").files.num_rows == 1
 
 
-def test_any_number_of_refreshes_may_come_before_the_first_plan(log: DeltaLog) -> None:
+def test_a_snapshot_may_be_refreshed_often_before_the_first_plan(log: DeltaLog) -> None:
     snapshot = load(log)
     for version in range(90):
         log.commit(add(f"more {version}"), remove("0") if version == 30 else commit_info())
@@ -201,8 +201,8 @@ def test_a_snapshot_with_many_commits_moves_on_to_a_newer_checkpoint(
     assert list_paths(newest) == sorted(map(str, range(13)))
 
 
-def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that is written to while it is listed may show a later file and not an earlier one."""
+def test_E1_commits_missing_from_a_listing_are_looked_up(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing during a write may show a later file but not an earlier one."""
     whole = list_directory(open_storage(log.table), f"{log.table}/_delta_log")
     seen = pc.invert(pc.match_substring_regex(whole.file_paths, "00[13].json"))
     partial = replace(
@@ -295,7 +295,7 @@ def test_refresh_of_a_table_that_was_replaced_reloads(log: DeltaLog) -> None:
     assert list_paths(newer) == [f"another {version}" for version in range(6)]
 
 
-def test_refresh_of_a_table_whose_newest_commits_are_gone_loads_what_is_there(log: DeltaLog) -> None:
+def test_refresh_of_a_table_whose_newest_commits_are_gone_loads_the_rest(log: DeltaLog) -> None:
     snapshot = load(log)
     log.path(4).unlink()
     assert snapshot.refresh().version == 3
@@ -332,7 +332,7 @@ def test_many_threads_ask_for_the_files_at_once(log: DeltaLog) -> None:
 
 
 def replay_by_hand(folder: Path) -> tuple[int, dict[Any, dict[str, Any]]]:
-    """A replay of all commits, line by line."""
+    """Replay all commits line by line; return the version and the live files."""
     live: dict[Any, dict[str, Any]] = {}
     commits = sorted((folder / "_delta_log").glob("0*.json"))
     commits = [path for path in commits if path.name[20:] == ".json"]
@@ -356,7 +356,7 @@ def replay_by_hand(folder: Path) -> tuple[int, dict[Any, dict[str, Any]]]:
     return int(commits[-1].name[:20]), live
 
 
-def test_golden_tables_have_the_files_that_their_commits_say(golden: Path) -> None:
+def test_golden_tables_have_the_files_of_their_commits(golden: Path) -> None:
     logs = [*golden.glob("delta/**/_delta_log"), *golden.glob("delta-unlabelled/**/_delta_log")]
     checked = 0
     for folder in sorted(path.parent for path in logs):
@@ -450,7 +450,7 @@ NOT_RECONCILED: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 @pytest.mark.parametrize("order", NOT_RECONCILED)
 @pytest.mark.parametrize("is_last", [True, False])
-def test_D23_a_compaction_that_is_not_reconciled_gives_what_its_commits_give(
+def test_D23_a_compaction_that_is_not_reconciled_gives_the_files_of_its_commits(
     tmp_path: Path, order: str, is_last: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = DeltaLog(tmp_path, features=["deletionVectors"])
@@ -484,7 +484,7 @@ def test_D10_a_damaged_compaction_whose_commits_are_gone_is_an_error(log: DeltaL
     assert list_paths(load(log, 1)) == ["0", "1"]
 
 
-def test_D10_a_version_that_only_a_damaged_compaction_leads_to_is_an_error_and_no_older_one(log: DeltaLog) -> None:
+def test_D10_a_version_that_needs_a_damaged_compaction_is_an_error_and_not_an_older_version(log: DeltaLog) -> None:
     damage(log.compact(2, 4), "cut")
     for version in (2, 3, 4):
         log.path(version).unlink()
@@ -493,7 +493,7 @@ def test_D10_a_version_that_only_a_damaged_compaction_leads_to_is_an_error_and_n
     assert list_paths(load(log, 1)) == ["0", "1"]
 
 
-def test_D10_of_two_compactions_the_whole_one_is_used(log: DeltaLog) -> None:
+def test_D10_of_two_compactions_the_undamaged_one_is_used(log: DeltaLog) -> None:
     damage(log.compact(0, 1), "cut")
     log.compact(2, 3)
     log.path(2).unlink()

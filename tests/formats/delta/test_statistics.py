@@ -32,7 +32,7 @@ def describe_column(
     *path: str,
     parsed: pa.StructArray | None = None,
 ) -> dict[str, list[Any]]:
-    """What is known of one column, by kind, in the physical form of values."""
+    """Return the metadata of one column by kind, with values in physical form."""
     data_type = table.schema.field(path[0]).type
     for name in path[1:]:
         data_type = data_type.field(name).type
@@ -64,7 +64,7 @@ def quote(text: str) -> str:
     return json.dumps(text)
 
 
-# --- Types -----------------------------------------------------------------------------------------------------------
+# --- Types ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
@@ -91,7 +91,7 @@ def test_T2_decimals_are_read_digit_by_digit() -> None:
 
 
 def test_T2_a_decimal_that_overflows_in_its_scale_is_unknown() -> None:
-    # Arrow's own reader would make a small number of it.
+    # Arrow's own reader would overflow to a small number.
     assert read_bounds("decimal(38,2)", "9" * 38, "9" * 38) == (None, None, None, None)
     assert read_bounds("decimal(5,2)", "-1000", "1000.00") == (None, None, None, None)
 
@@ -114,7 +114,7 @@ def test_long_decimals_may_have_been_doubles() -> None:
 def test_dates() -> None:
     assert read_bounds("date", '"1970-01-01"', '"2024-03-01"') == (0, 19783, True, True)
     assert read_bounds("date", '"-0001-12-31"', '"+12024-01-01"') == (None, 3_672_148, None, True)
-    # Before 1582-10-15 it is not known by which calendar, see D21.
+    # Before 1582-10-15 the calendar is unknown, see D21.
     assert read_bounds("date", '"0100-01-01"', '"1582-10-14"') == (-683_003 - 12, -141_428 + 12, False, False)
     assert read_bounds("date", '"1582-10-15"', '"1582-10-15"') == (-141_427, -141_427, True, True)
     assert read_bounds("date", '"yesterday"', "7") == (None, None, None, None)
@@ -126,7 +126,7 @@ def test_F4_zeros_take_the_sign_further_out() -> None:
     assert (lower_exact, upper_exact) == (False, False)
 
 
-def test_F2_F3_nan_is_no_bound_and_never_counted() -> None:
+def test_F2_F3_nan_is_not_a_bound_and_never_counted() -> None:
     # Spark: NaN is the largest value, and Jackson quotes it.
     found = describe_file("double", "1.5", '"NaN"')
     assert (found["lower"], found["upper"], found["nan_count"]) == (1.5, None, None)
@@ -165,7 +165,7 @@ def test_N9_null_counts_of_lists_and_maps_only_say_that_there_is_none() -> None:
     assert describe_column(table, stats, "m")["null_count"] == [0, None]
 
 
-# --- Texts -----------------------------------------------------------------------------------------------------------
+# --- Texts ------------------------------------------------------------------------------------------------------------
 
 
 def test_S1_strings_are_bounds_and_never_exact() -> None:
@@ -180,7 +180,7 @@ def test_S1_the_largest_text_may_be_a_mere_prefix() -> None:
 
 
 def test_S1_a_tie_breaker_that_is_not_above_every_character() -> None:
-    # Once U+FFFD was put behind, which is below 😀 in UTF-8; and 16 of those are 32 characters to Java.
+    # Old writers appended U+FFFD, which is below 😀 in UTF-8. In Java 16 emoji are 32 characters.
     assert read_bounds("string", '"a"', quote("😀" * 16 + "\ufffd"))[1] == "😀" * 14 + "😁"
     assert read_bounds("string", '"a"', quote("x" * 32 + "\ufffd"))[1] == "x" * 30 + "y"
     assert read_bounds("string", '"a"', quote("\ufffd"))[1] is None
@@ -196,7 +196,7 @@ def test_S9_collated_texts_have_no_bounds() -> None:
     assert read_bounds("string", '"a"', '"b"', __COLLATIONS={"x": "UTF8_BINARY"})[:2] == ("a", "b")
 
 
-def test_S3_texts_that_are_no_utf8_are_unknown() -> None:
+def test_S3_texts_that_are_not_utf8_are_unknown() -> None:
     table = table_metadata(field("x", "string"))
     raw = [b'{"numRecords":1,"minValues":{"x":"a"},"maxValues":{"x":"\xff\xfe"}}', b'{"numRecords":2}']
     offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, len(raw[0]), len(raw[0]) + len(raw[1]))))
@@ -206,7 +206,7 @@ def test_S3_texts_that_are_no_utf8_are_unknown() -> None:
     assert found["row_count"][1].as_py() == 2
 
 
-# --- Timestamps ------------------------------------------------------------------------------------------------------
+# --- Timestamps -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_digits_beyond_the_microsecond() -> None:
     assert found[:2] == (94_694_400_123_456, 94_694_400_124_455)
 
 
-# --- Types of before -------------------------------------------------------------------------------------------------
+# --- Former types -----------------------------------------------------------------------------------------------------
 
 
 def test_D19_statistics_of_a_narrower_type() -> None:
@@ -285,7 +285,7 @@ def test_D19_statistics_of_a_narrower_type() -> None:
     assert read_bounds("long", "-128", "127")[:2] == (-128, 127)
 
 
-def test_D19_a_single_is_not_the_double_that_is_spelled_alike() -> None:
+def test_D19_a_float_differs_from_the_double_of_the_same_text() -> None:
     changes = {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}
     single = 3.4000000953674316
     lower, upper, lower_exact, upper_exact = read_bounds("double", "3.4", "3.4", **changes)
@@ -296,10 +296,10 @@ def test_D19_a_single_is_not_the_double_that_is_spelled_alike() -> None:
     assert read_bounds("double", "3.4", "3.4") == (3.4, 3.4, True, True)
 
 
-# --- Counts ----------------------------------------------------------------------------------------------------------
+# --- Counts -----------------------------------------------------------------------------------------------------------
 
 
-def test_D15_wide_bounds_are_no_values_and_count_nulls_only_if_none_or_all() -> None:
+def test_D15_wide_bounds_are_inexact_and_null_counts_hold_only_if_none_or_all() -> None:
     table = table_metadata(field("x", "long"))
     stats: list[str | None] = [
         f'{{"numRecords":10,"tightBounds":{tight},"minValues":{{"x":1}},"maxValues":{{"x":5}},"nullCount":{{"x":{nulls}}}}}'
@@ -313,7 +313,7 @@ def test_D15_wide_bounds_are_no_values_and_count_nulls_only_if_none_or_all() -> 
     assert found["upper"] == [5, 5, None] * 3
 
 
-def test_null_counts_that_cannot_be_are_unknown() -> None:
+def test_impossible_null_counts_are_unknown() -> None:
     table = table_metadata(field("x", "double"))
     counts = ("-1", "11", "10", "1.5", '"a"', "{}", "null")
     stats = [f'{{"numRecords":10,"nullCount":{{"x":{count}}}}}' for count in counts]
@@ -335,7 +335,7 @@ def test_num_records() -> None:
     assert extract_num_records(pa.array([], pa.string()), None).to_pylist() == []
 
 
-# --- Which columns ---------------------------------------------------------------------------------------------------
+# --- Which columns ----------------------------------------------------------------------------------------------------
 
 
 def test_D6_statistics_are_found_under_physical_names_at_every_level() -> None:
@@ -371,7 +371,7 @@ def test_names_with_dots_quotes_and_other_scripts() -> None:
         assert (found["lower"], found["upper"], found["null_count"]) == ([1], [2], [0])
 
 
-# --- Whatever may be wrong with a text -------------------------------------------------------------------------------
+# --- Invalid statistics -----------------------------------------------------------------------------------------------
 
 
 GOOD = '{"numRecords":10,"minValues":{"x":1,"y":1.5},"maxValues":{"x":5,"y":2.5},"nullCount":{"x":0,"y":0}}'
@@ -394,10 +394,10 @@ def test_D14_an_invalid_string_is_unknown_and_affects_no_other(bad: str | None) 
         assert {found["lower"][row] for row in wrong} == {None}
 
 
-def test_D14_two_wrongs_do_not_shift_the_rows_between() -> None:
+def test_D14_two_invalid_strings_do_not_shift_the_rows_between() -> None:
     table = table_metadata(field("x", "long"))
     files = [f'{{"numRecords":{number},"minValues":{{"x":{number}}}}}' for number in range(1, 100)]
-    # As many objects as files, all in all.
+    # There are as many objects as files in total.
     stats = [*files[:10], files[10] + files[11], *files[12:20], "", *files[20:]]
     found = describe_column(table, stats, "x")
     assert found["row_count"] == [*range(1, 11), None, *range(13, 21), None, *range(21, 100)]
@@ -439,7 +439,7 @@ def test_large_texts_and_slices() -> None:
     assert found["row_count"].to_pylist() == [6, None, None, 9]
 
 
-# --- Structs of checkpoints ------------------------------------------------------------------------------------------
+# --- Structs of checkpoints -------------------------------------------------------------------------------------------
 
 
 def make_parsed_statistics(smallest: pa.Array, largest: pa.Array, nulls: list[int | None]) -> pa.StructArray:
@@ -497,12 +497,12 @@ def test_D14_texts_fill_what_structs_lack() -> None:
     parsed = make_parsed_statistics(pa.array([7, None]), pa.array([8, None]), [0, None])
     parsed = pa.array([parsed[0].as_py(), None], parsed.type)
     assert describe_column(table, [GOOD, GOOD], "x", parsed=parsed)["lower"] == [7, 1]
-    # The struct does not have the column at all.
+    # The struct lacks the column.
     assert describe_column(table, [GOOD, None], "y", parsed=parsed)["lower"] == [1.5, None]
     assert describe_column(table, [GOOD, None], "y", parsed=parsed)["row_count"] == [10, None]
 
 
-# --- Pruning ---------------------------------------------------------------------------------------------------------
+# --- Pruning ----------------------------------------------------------------------------------------------------------
 
 
 def prune_files(table: TableMetadata, stats: list[str | None], where: str) -> list[bool]:
@@ -525,7 +525,7 @@ def test_N10_one_missing_statistic_does_not_stop_the_others() -> None:
     assert prune_files(table, stats, "z IS NOT NULL") == [True, True, True, False, True]
 
 
-def test_D14_statistics_of_other_columns_than_todays_keep_the_file() -> None:
+def test_D14_statistics_of_former_columns_keep_the_file() -> None:
     table = table_metadata(field("new", "long"))
     assert prune_files(table, ['{"numRecords":10,"minValues":{"old":1},"maxValues":{"old":5}}'], "new > 100") == [True]
 

@@ -39,7 +39,7 @@ def make_statistics(number: int, **other: Any) -> dict[str, Any]:
 
 
 def read_with_parser(texts: Sequence[str | None], wanted: WantedStatistics = WANTED) -> list[Any]:
-    """Read with the parser: layouts of so few strings are not compared."""
+    """Read with the parser, since layouts of so few strings are not compared."""
     assert len(texts) < statistics_json._MIN_STRINGS_TO_COMPARE
     return [_flatten(each) for each in parse_statistics(pa.array(texts, pa.string()), wanted).to_pylist()]
 
@@ -52,7 +52,7 @@ def _flatten(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], An
 
 
 def read_without_parser(texts: list[str], wanted: WantedStatistics = WANTED) -> list[Any]:
-    """Read without the parser; "parser" where the string is left to it."""
+    """Read without the parser; the value is "parser" where the string needs the parser."""
     found = read_same_layout(pa.array(texts, pa.string()), wanted.schema)
     if found is None:
         return ["parser"] * len(texts)
@@ -68,7 +68,7 @@ def test_strings_of_one_writer_are_all_read_without_the_parser() -> None:
     assert read_with_parser(texts)[7]["minValues", "id"] == 7
 
 
-def test_only_what_is_wanted_counts_and_keys_may_be_missing_from_all() -> None:
+def test_only_wanted_keys_matter_and_keys_may_be_missing_from_all() -> None:
     wanted = WantedStatistics({("id",): pa.int64(), ("gone",): pa.string()}, (("id",), ("gone",)))
     texts = [dump_compact({"numRecords": 1, "minValues": {"id": number, "other": "a"}}) for number in range(3)]
     assert read_without_parser(texts, wanted) == read_with_parser(texts, wanted)
@@ -169,7 +169,7 @@ VALUES = {
 
 
 @given(st.data())
-def test_what_is_read_without_the_parser_is_what_the_parser_reads(data: st.DataObject) -> None:
+def test_values_read_without_the_parser_equal_those_of_the_parser(data: st.DataObject) -> None:
     def draw_statistics(number: int) -> str:
         names = data.draw(st.sampled_from([["id", "other", "x", "d", "name"], ["id", "other", "name"], ["name", "id"]]))
         objects = [{name: data.draw(VALUES[name]) for name in names} for _ in range(2)]

@@ -1,7 +1,7 @@
-"""Statistics of Delta files against the judge: whatever writer wrote them, no file with a matching row is skipped.
+"""Statistics of Delta files against the oracle: no file with a matching row is skipped, for any writer.
 
 Each example is a table of two columns, one of them inside a struct, a few files with some rows deleted, the statistics
-that some writer noted for each file, and a few predicates. The judge says for every row what a predicate is.
+that some writer recorded for each file, and a few predicates. The oracle evaluates each predicate for every row.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def has_bounds_in_log(data_type: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class File:
-    """Rows of both columns in the types of the file; the first so many were deleted since."""
+    """Rows of both columns in the types of the file; the first `deleted` rows were deleted later."""
 
     types: tuple[pa.DataType, pa.DataType]
     rows: tuple[list[Any], list[Any]]

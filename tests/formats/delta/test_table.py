@@ -50,7 +50,7 @@ def find_ids(table: tamis.Table, where: object = None, **options: Any) -> list[i
 
 
 def plan_files(table: tamis.Table, where: object = None, **options: Any) -> list[str]:
-    """The names of the files that a scan plans."""
+    """Return the names of the files that a scan plans."""
     paths = table.scan(where, **options).plan("files").files["path"].to_pylist()
     return sorted(Path(path).name for path in paths)
 
@@ -61,7 +61,7 @@ def report_levels(table: tamis.Table, where: object = None, **options: Any) -> d
 
 
 def count_io(table: tamis.Table) -> IoCounts:
-    """What was read of the log so far."""
+    """Return the I/O counts of the log so far."""
     return table._source.storage.counters.counts()
 
 
@@ -147,7 +147,7 @@ def test_a_limit_with_a_residual_keeps_every_file(log: DeltaLog) -> None:
     # Without partition pruning the filter is a residual, so it is unknown how many files are enough.
     assert len(plan_files(table, "p = 'b'", limit=1, levels=["files"])) == 4
     assert find_ids(table, "p = 'b'", limit=9, levels=["files"]) == [20, 22, 30, 31, 32]
-    # What partition values answer, be it of a function of them, leaves no residual.
+    # Predicates over partition values, and over functions of them, leave no residual.
     assert len(plan_files(table, "upper(p) = 'B'", limit=1)) == 1
     assert len(find_ids(table, "upper(p) = 'B'", limit=4)) == 4
 
@@ -187,7 +187,7 @@ def test_D18_generated_columns_choose_partitions(tmp_path: Path) -> None:
         rows = pa.table({"ts": pa.array([timestamp], pa.timestamp("us", "UTC")), "id": pa.array([number], pa.int64())})
         log.commit(data_file(log, f"{number}.parquet", rows, {"day": f"2024-03-{number:02}"}, stats=None))
     table = tamis.open(tmp_path)
-    # The writer's day may have been any zone's, so that those beside are kept too.
+    # The zone of the writer's day is unknown, so the neighbouring days are kept too.
     assert plan_files(table, "ts >= TIMESTAMP '2024-03-05 00:00:00Z'") == ["10.parquet", "20.parquet"]
     assert find_ids(table, "ts >= TIMESTAMP '2024-03-10 13:00:00Z'") == [20]
     assert report_levels(table, "ts < TIMESTAMP '2024-03-05 00:00:00Z'")["partitions"]["kept"] == 1
@@ -242,18 +242,18 @@ def test_E2_a_missing_data_file_is_an_error_with_its_path_and_version(log: Delta
         with pytest.raises(MissingFile, match=r"p=b/30\.parquet") as raised:
             table.scan(where).to_arrow()
         assert "version 0" in str(raised.value)
-        # There may be no newer one.
+        # A newer version may not exist.
         assert str(raised.value).endswith("open a newer version; if this is the newest, restore the file")
 
 
-def test_E2_a_missing_file_is_missing_however_small_the_log_says_it_is(tmp_path: Path) -> None:
+def test_E2_a_missing_file_is_an_error_even_if_the_log_gives_a_small_size(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     log.commit(add("gone.parquet", size=1))
     with pytest.raises(MissingFile, match="gone"):
         tamis.open(tmp_path).scan().to_arrow()
 
 
-def test_X7_absolute_paths_outside_are_read_only_where_that_is_allowed(tmp_path: Path) -> None:
+def test_X7_absolute_paths_outside_are_read_only_if_allowed(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path / "table")
     elsewhere = DeltaLog(tmp_path / "elsewhere")
     outside = data_file(elsewhere, "1.parquet", make_ids(0, 2))["add"] | {
@@ -379,7 +379,7 @@ def test_cached_files_of_one_version_do_not_leak_into_another(log: DeltaLog) -> 
 
 
 class Interrupted:
-    """A lock that lets another thread have its turn as soon as it is free, once."""
+    """A lock that lets another thread run once, right after its release."""
 
     def __init__(self, other: Callable[[], object]) -> None:
         self._others = [other]
@@ -404,7 +404,7 @@ def test_threads_with_other_versions_do_not_change_which_files_are_live(tmp_path
     assert batch.find_live(second.list_parts()[-1]).tolist() == [False, False, True]
 
 
-def test_partitioning_that_changed_while_the_schema_stayed(tmp_path: Path) -> None:
+def test_changed_partitioning_with_the_same_schema(tmp_path: Path) -> None:
     columns = {"id": "long", "p": "string", "q": "string"}
     log = DeltaLog(tmp_path, columns, partition_columns=["p"])
     one = pa.array([1], pa.int64())
@@ -470,7 +470,7 @@ def test_an_inline_vector_that_deletes_all_rows(tmp_path: Path) -> None:
     assert (find_ids(table), table.scan().count(), find_ids(table, "id < 3")) == ([5], 1, [])
 
 
-# --- What columns are called, what sizes say --------------------------------------------------------------------------
+# --- Column names and file sizes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
@@ -482,9 +482,9 @@ def test_a_column_called_row_count_is_pruned_by_its_statistics(tmp_path: Path, h
     if has_checkpoint:
         log.checkpoint(2)
     table = tamis.open(tmp_path)
-    for _ in range(2):  # what was read, then what is in memory
+    for _ in range(2):  # first from the log, then from the cache
         assert plan_files(table, "row_count >= 20") == ["2.parquet"]
-        # As many as each file has rows, which is not what is asked.
+        # The literal equals the row count of each file, but the filter is on the column.
         assert plan_files(table, "row_count = 2") == []
         assert plan_files(table, "row_count < 5 AND id < 5") == ["0.parquet"]
         assert plan_files(table, "id = 1") == ["1.parquet"]
@@ -495,7 +495,7 @@ def test_a_column_called_row_count_is_pruned_by_its_statistics(tmp_path: Path, h
 
 @pytest.mark.parametrize(("size", "recorded"), [(7, "records 7"), (10**9, "records 1000000000")])
 @pytest.mark.parametrize("where", [None, "id > 1"])
-def test_a_size_in_the_log_that_is_not_that_of_the_file_is_an_error(
+def test_a_size_in_the_log_that_differs_from_the_file_is_an_error(
     tmp_path: Path, size: int, recorded: str, where: str | None
 ) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})

@@ -33,7 +33,7 @@ KINDS = [
 
 
 def make_two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
-    """The first file has an invalid partition value."""
+    """Return the add actions of two files; the first has an invalid partition value."""
     return [
         data_file(
             log,
@@ -46,7 +46,7 @@ def make_two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
 
 
 def open_everywhere(folder: Path) -> list[tamis.Table]:
-    """The table as this process plans it, from the log and then from memory, and as workers do."""
+    """Open the table with local planning and with planning in workers."""
     FILE_BATCH_CACHE.clear()
     return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(WorkerHere(), "spark")))]
 

@@ -1,4 +1,4 @@
-"""Directories that other tools write, change and link: what is read of them, and which queries fail."""
+"""Directories that other tools write, change and link: which files are read, and which queries fail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_rows(table: tamis.Table, where: object = None, columns: list[str] | Non
     return sorted(table.scan(where, columns).to_arrow().to_pylist(), key=lambda row: str(row))
 
 
-# --- Names of directories ------------------------------------------------------------------------------------------
+# --- Names of directories ---------------------------------------------------------------------------------------------
 
 
 def test_H1_both_spellings_of_a_value_are_pruned_and_read_as_one(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_H1_functions_for_executors_parse_values_the_same(tmp_path: Path) -> Non
     assert list_partition_files(tmp_path, "country=")["partition_values"].to_pylist() == ['{"country": ""}']
 
 
-def test_H1_a_backslash_in_a_name_is_a_character_and_leads_nowhere(tmp_path: Path) -> None:
+def test_H1_a_backslash_in_a_name_is_a_plain_character(tmp_path: Path) -> None:
     write(tmp_path / "p=\\" / "a.parquet")
     (path,) = table_info(tmp_path).directories["path"].to_pylist()
     assert list_partition_files(tmp_path, path)["partition_values"].to_pylist() == ['{"p": "\\\\"}']
@@ -167,7 +167,7 @@ def test_ignored_subdirectories_are_in_the_report(tmp_path: Path) -> None:
     assert level.note == f"not read: 1 of its subdirectories, such as '{tmp_path}/old'; open it as a table of its own"
 
 
-# --- Values that a type cannot represent -----------------------------------------------------------------------------
+# --- Values that a type cannot represent ------------------------------------------------------------------------------
 
 
 def test_an_invalid_value_fails_only_queries_that_need_its_column(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_years_beyond_9999_are_values_like_any_other(tmp_path: Path, data_type: 
     assert table.scan().to_arrow().num_rows == 2
 
 
-# --- Files that change while a table is held --------------------------------------------------------------------------
+# --- Files that change while a table is open --------------------------------------------------------------------------
 
 
 def lay_out_flat(root: Path) -> tuple[Path, Path, Path]:
@@ -256,7 +256,7 @@ def count_through_every_api(table: tamis.Table) -> set[object]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("is_cached", [True, False], ids=["footers in memory", "no footer in memory"])
-def test_H12_a_replaced_or_removed_file_is_an_error_for_every_answer_until_a_refresh(
+def test_H12_a_replaced_or_removed_file_is_an_error_in_every_api_until_a_refresh(
     tmp_path: Path, layout: Callable[[Path], tuple[Path, Path, Path]], is_cached: bool
 ) -> None:
     root, first, second = layout(tmp_path / "t")
@@ -285,7 +285,7 @@ def test_H12_a_replaced_or_removed_file_is_an_error_for_every_answer_until_a_ref
 
 
 @pytest.mark.parametrize("layout", [lay_out_flat, lay_out_partitioned])
-def test_H12_an_added_file_is_seen_after_a_refresh_by_every_answer(
+def test_H12_an_added_file_is_seen_after_a_refresh_in_every_api(
     tmp_path: Path, layout: Callable[[Path], tuple[Path, Path, Path]]
 ) -> None:
     root, first, second = layout(tmp_path / "t")
@@ -329,7 +329,7 @@ def test_H12_an_index_does_not_count_files_that_were_replaced(tmp_path: Path) ->
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Path:
-    """A table with a secret beside it."""
+    """A table, and a secret file outside it."""
     write(tmp_path / "secret" / "s.parquet", pa.table({"id": [666]}))
     write(tmp_path / "t" / "p=1" / "a.parquet", pa.table({"id": [1]}))
     return tmp_path / "t"
@@ -388,7 +388,7 @@ def test_X14_a_link_out_of_the_table_is_rejected_unless_allowed(linked: Path, li
         tamis.open(linked).scan().to_arrow()
 
 
-def test_X14_a_link_below_a_partition_that_is_pruned_harms_nothing(linked: Path) -> None:
+def test_X14_a_link_below_a_pruned_partition_is_harmless(linked: Path) -> None:
     write(linked / "p=2" / "a.parquet")
     (linked / "p=2" / "b.parquet").symlink_to(linked.parent / "secret" / "s.parquet")
     assert read_rows(tamis.open(linked), "p = 1") == [{"id": 1, "p": 1}]
@@ -402,7 +402,7 @@ def test_X14_hidden_links_and_links_inside_of_the_table_are_fine(linked: Path) -
     assert read_rows(tamis.open(linked)) == [{"id": 1, "p": 1}] * 2 + [{"id": 1, "p": 2}] * 2
 
 
-def test_X14_a_root_that_is_a_link_is_where_it_leads(linked: Path) -> None:
+def test_X14_a_root_that_is_a_link_is_its_target(linked: Path) -> None:
     link = linked.parent / "link"
     link.symlink_to(linked, target_is_directory=True)
     (linked / "p=2").symlink_to(link / "p=1", target_is_directory=True)
@@ -415,7 +415,7 @@ def test_X14_a_root_that_is_a_link_is_where_it_leads(linked: Path) -> None:
         tamis.open(link).scan().count()
 
 
-# --- An index beside the table ---------------------------------------------------------------------------------------
+# --- An index beside the table ----------------------------------------------------------------------------------------
 
 
 def test_H11_an_index_writes_nothing_into_the_directory_of_its_table(tmp_path: Path) -> None:
@@ -426,13 +426,13 @@ def test_H11_an_index_writes_nothing_into_the_directory_of_its_table(tmp_path: P
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     assert not [path for path in tmp_path.rglob("*.parquet") if root not in path.parents]
     assert tamis.index.status(root).is_complete
-    # A table around it, as a warehouse is, does not see it either.
+    # A table that contains this one, such as a warehouse, ignores the index too.
     assert ds.dataset(tmp_path, partitioning=None).count_rows() == 10
     assert tamis.index.drop(root)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t"]
 
 
-def test_H11_an_index_goes_with_a_copy_of_the_folder_above(tmp_path: Path) -> None:
+def test_H11_an_index_is_copied_with_the_parent_folder(tmp_path: Path) -> None:
     write(tmp_path / "lake" / "t" / "a.parquet", make_numbers(10))
     write(tmp_path / "lake" / "t" / "b.parquet", make_numbers(10, first=100))
     tamis.index.build(tmp_path / "lake" / "t")

@@ -41,7 +41,7 @@ def list_files(root: Path) -> pa.Table:
 
 
 def make_equality_filter(**wanted: object):  # type: ignore[no-untyped-def]
-    """A `keep` for `column = value AND …` that knows only the columns it is given."""
+    """Return a `keep` for `column = value AND …` that ignores columns that are not there yet."""
 
     def keep(table: pa.Table) -> pa.BooleanArray:
         mask = pa.repeat(True, table.num_rows)
@@ -73,12 +73,12 @@ def three_thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_only_the_matching_directories_of_3000_are_listed(three_thousand: Path) -> None:
     storage = open_storage(three_thousand)
     layout = HiveLayout.discover(storage, {"region": "string", "day": "date"})
-    # The root, the first region and its first day: one branch, since every type is declared.
+    # One branch is listed, since every type is declared: the root, the first region and its first day.
     assert storage.counters.listing_calls == 3
     directories = layout.list_directories(make_equality_filter(region="eu", day=datetime.date(2024, 3, 3)))
     files = layout.list_files(directories)
     assert files["path"].to_pylist() == [f"{three_thousand}/region=eu/day=2024-03-03/part-0.parquet"]
-    # Beyond those, region=eu and the one day in it.
+    # In addition: region=eu and its one day.
     assert storage.counters.listing_calls == 5
     assert directories.levels == (LevelCount("region", 3, 1), LevelCount("day", 1000, 1))
     assert directories.num_directories == 1
@@ -139,7 +139,7 @@ def test_keep_is_called_once_per_level_with_all_columns_so_far(tmp_path: Path) -
 
     def keep(table: pa.Table) -> pa.BooleanArray:
         seen.append(table.to_pylist())
-        # Unknown keeps.
+        # NULL keeps a directory.
         return pa.array([row["a"] == 2 or None if "b" in row else row["a"] == 2 for row in table.to_pylist()])
 
     directories = discover(tmp_path).list_directories(keep)
@@ -367,7 +367,7 @@ def test_partitions_without_any_file_are_a_layout_without_a_sample(tmp_path: Pat
 
 
 @pytest.mark.parametrize("has_file", [True, False])
-def test_a_link_that_leads_back_up_is_an_error_and_not_the_same_rows_again(tmp_path: Path, has_file: bool) -> None:
+def test_a_link_to_a_parent_is_an_error_and_does_not_repeat_rows(tmp_path: Path, has_file: bool) -> None:
     (tmp_path / "a=1").mkdir()
     (tmp_path / "a=1" / "again").symlink_to(tmp_path / "a=1")
     if has_file:
@@ -376,7 +376,7 @@ def test_a_link_that_leads_back_up_is_an_error_and_not_the_same_rows_again(tmp_p
         list_files(tmp_path)
 
 
-# --- Flat folders, single files, nothing ------------------------------------------------------------------------------
+# --- Flat folders, single files, no files -----------------------------------------------------------------------------
 
 
 def test_a_flat_folder_is_its_own_files_and_warns_of_directories(
@@ -417,7 +417,7 @@ def test_a_partition_directory_opened_alone_is_a_flat_folder(tmp_path: Path) -> 
     assert not layout.is_single_file
 
 
-def test_X14_links_out_of_the_table_are_followed_where_that_is_allowed(tmp_path: Path) -> None:
+def test_X14_links_out_of_the_table_are_followed_if_allowed(tmp_path: Path) -> None:
     write(tmp_path / "elsewhere", "part.parquet")
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "a=1").symlink_to(tmp_path / "elsewhere")

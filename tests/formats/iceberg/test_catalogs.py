@@ -149,7 +149,7 @@ def test_invalid_table_identifiers(catalog: SqlCatalog, name: str) -> None:
 def test_a_mistyped_database_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for uri in ("sqlite:///nope.db", f"sqlite:///{tmp_path}/nope.db", "sqlite:///file:nope.db?uri=true"):
-        # Also for those who write with the same properties.
+        # This also holds for writers with the same properties.
         properties = {"name": "here", "type": "sql", "uri": uri, "init_catalog_tables": "true"}
         with pytest.raises(
             InvalidArgument, match=r"^the catalog 'here' cannot be opened: database file not found: '.*nope\.db'"
@@ -238,7 +238,7 @@ def test_I10_metadata_apart_from_its_table_does_not_mean_that_it_was_moved(tmp_p
 
 
 @pytest.mark.parametrize("name", ["ns.t", "NS.T", "here.ns.t", "t", "*.t"])
-def test_policies_know_a_table_by_its_name_in_the_catalog(tmp_path: Path, catalog: SqlCatalog, name: str) -> None:
+def test_policies_find_a_table_by_its_name_in_the_catalog(tmp_path: Path, catalog: SqlCatalog, name: str) -> None:
     register_table(catalog, tmp_path / "some folder")
     policies = {"default": "allow", "tables": {name: [{"principals": ["ana"], "rows": "id > 1"}]}}
     connection = tamis.connect(policies=policies).as_principal("ana")

@@ -50,7 +50,7 @@ class Delete:
     gone: bytes | None = b""
 
     def is_for(self, data: Data) -> bool:
-        """As the format says it, for one file."""
+        """Return whether the delete applies to the file, by the rules of the specification."""
         same = (self.spec, self.key) == (data.spec, data.key)
         if self.content == 2:
             same = same and (self.gone == data.gone or self.gone is None or data.gone is None)

@@ -26,7 +26,7 @@ def find_ids(folder: Path) -> list[int]:
 
 
 def write_partitioned(folder: Path, kind: str, data_type: pa.DataType, value: Any) -> tuple[IcebergFolder, File]:
-    """A table partitioned by `p`, with a file of the ids 1, 2 and 3."""
+    """Write a table partitioned by `p`, with a file of the ids 1, 2 and 3."""
     table = IcebergFolder(folder, [ID, field(2, "p", kind)], specs=[[(2, "identity", "p")]])
     file = table.data_file("1.parquet", pa.table({"id": [1, 2, 3], "p": pa.array([value] * 3, data_type)}))
     table.commit(file)
@@ -35,7 +35,7 @@ def write_partitioned(folder: Path, kind: str, data_type: pa.DataType, value: An
 
 def delete_first(table: IcebergFolder, file: File, how: str, partition: tuple[Any, ...], **options: Any) -> File:
     if how == "positions":
-        # Bounds that exclude nothing, so that the partition decides.
+        # The bounds exclude no row, so the partition decides.
         return position_deletes(table, "p.parquet", [(file.path, 0)], partition=partition, noted={}, **options)
     return equality_deletes(table, "e.parquet", pa.table({"id": [1]}), fields=[ID], partition=partition, **options)
 
@@ -171,13 +171,13 @@ def make_rows(first: int) -> pa.Table:
     return pa.table({"id": [first, first + 1], "p": values, "q": values})
 
 
-@pytest.mark.parametrize("named", ["told", "by bounds"])
+@pytest.mark.parametrize("named", ["by path", "by bounds"])
 @pytest.mark.parametrize("where", [None, "q = 3", "p = 3", "q = 3 AND id = 1", "p = 3 AND q = 3"])
 def test_O1_I1_I6_position_deletes_with_a_referenced_file_of_another_spec_apply_after_pruning(
     of_two_specs: tuple[IcebergFolder, File, File], named: str, where: str | None
 ) -> None:
     table, one, _ = of_two_specs
-    referenced = one.path if named == "told" else None
+    referenced = one.path if named == "by path" else None
     # The filter rules out this partition, which does not concern a file under another spec.
     deletes = position_deletes(table, "d.parquet", [(one.path, 0)], spec=1, partition=(9,), referenced=referenced)
     table.commit(deletes)

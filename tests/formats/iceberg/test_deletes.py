@@ -251,7 +251,7 @@ def test_I6_equality_deletes_by_a_struct_field(tmp_path: Path) -> None:
     deleted = pa.table({"s": pa.array([{"x": 2, "y": "other"}], stored)})
     table.commit(equality_deletes(table, "d1.parquet", deleted, ids=[3]))
     assert find_ids(tmp_path) == [0, 2, 3]
-    # NULL is equal to NULL, also where the struct is.
+    # NULL is equal to NULL, also where the struct is NULL.
     table.commit(equality_deletes(table, "d2.parquet", pa.table({"s": pa.array([None], stored)}), ids=[3]))
     assert find_ids(tmp_path) == [0]
 
@@ -337,13 +337,13 @@ def test_deletes_are_read_once_for_all_data_files(tmp_path: Path) -> None:
     scan = tamis.open(tmp_path).scan()
     assert sorted(scan.to_arrow()["id"].to_pylist()) == [number for number in range(100) if number not in (5, 7)]
     assert scan.report is not None
-    # Files are planned in several parts, each of which needs the deletes.
+    # Files are planned in several parts, and each part needs the deletes.
     assert scan.report.requests is not None
     assert scan.report.requests < 4 * len(files)
 
 
 def test_write_rows_is_used_for_other_formats(tmp_path: Path) -> None:
-    """The builder writes what its name says: otherwise the tests above would test Parquet nine times."""
+    """The builder must write the named format: otherwise the tests above would test Parquet nine times."""
     for ending, magic in (("parquet", b"PAR1"), ("orc", b"ORC"), ("avro", b"Obj")):
         write_rows(tmp_path / f"a.{ending}", make_rows(1), FIELDS)
         assert (tmp_path / f"a.{ending}").read_bytes().startswith(magic)

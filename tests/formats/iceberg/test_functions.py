@@ -116,7 +116,7 @@ def test_D24_a_filter_finds_files_after_the_column_or_its_partition_field_was_re
         found = [list_names(iceberg.read_manifest_file(made.folder, each, wanted)) for each in manifests]
         assert sorted(each for some in found for each in some) == ["0.parquet", "1.parquet"]
         assert sorted(tamis.open(made.folder).scan(wanted).to_arrow()["id"].to_pylist()) == [0, 1]
-    # The name of a partition field is of the files that were written under its spec.
+    # The name of a partition field applies to the files that were written under its spec.
     assert list_names(iceberg.list_files(made.folder, filter=PartitionFilter.eq("city", "Bern"))) == ["0.parquet"]
 
 

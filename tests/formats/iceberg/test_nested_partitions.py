@@ -20,7 +20,7 @@ WHERES = ("s.b = 7", "s.b <> 7", "NOT s.b = 7", "s.b IS NULL", "s.b IS NOT NULL"
 
 
 def write_partitioned_by_field(folder: Path, ending: str, value: int | None, *, has_struct: bool = True) -> tamis.Table:
-    """A file with the ids 1 and 2, which lacks `s.b`; its partition has the value."""
+    """Open a table of one file with the ids 1 and 2; the file lacks `s.b`, and its partition has the value."""
     table = IcebergFolder(folder, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
     rows = pa.table({"id": [1, 2]})
     if has_struct:

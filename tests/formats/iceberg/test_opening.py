@@ -153,8 +153,10 @@ def test_X8_invalid_metadata(tmp_path: Path, content: bytes, message: str) -> No
 
 def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path)
-    monkeypatch.setattr(dependencies, "_PACKAGES", ("pyiceberg", "a_package_that_nobody_has"))
-    with pytest.raises(MissingDependency, match=r"a_package_that_nobody_has: pip install a_package_that_nobody_has"):
+    monkeypatch.setattr(dependencies, "_PACKAGES", ("pyiceberg", "a_package_that_does_not_exist"))
+    with pytest.raises(
+        MissingDependency, match=r"a_package_that_does_not_exist: pip install a_package_that_does_not_exist"
+    ):
         tamis.open(tmp_path)
 
 
@@ -237,7 +239,7 @@ def test_I14_X7_the_same_store_is_the_same_bucket() -> None:
 
 
 def write_with_data_elsewhere(folder: Path, data: Path, spelled: str, location: str | None = None) -> IcebergFolder:
-    """A table of two files; the metadata locates the second at `spelled`."""
+    """Write a table of two files; the metadata locates the second at `spelled`."""
     table = IcebergFolder(folder, [field(1, "id", "long")], location=location)
     table.commit(table.data_file("0.parquet", pa.table({"id": [0]})))
     file = table.data_file("1.parquet", pa.table({"id": [1]}))
@@ -272,7 +274,7 @@ def test_I14_data_beside_a_table_that_was_moved_with_it(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     data.write_bytes(b"what is here now does not matter")
     assert find_ids(tamis.open(tmp_path / "new/wh/t")) == [0, 1]
-    # Without what was around it, files stay where they were.
+    # If the folders around it were not moved, files are read at their old locations.
     shutil.copytree(tmp_path / "new/wh/t", tmp_path / "alone/wh/t")
     shutil.copy(tmp_path / "new/raw/1.parquet", data)
     assert find_ids(tamis.open(tmp_path / "alone/wh/t")) == [0, 1]
@@ -317,7 +319,7 @@ def test_I14_a_file_of_another_store_is_read_if_allowed(tmp_path: Path, monkeypa
         assert find_ids(tamis.open(tmp_path / "t", storage_options=options, allow_outside=True)) == [0, 1]
 
 
-# --- What only bookkeeping says wrong ---------------------------------------------------------------------------------
+# --- Wrong values that are not needed ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["metadata.json", "abc.metadata.json", "abc.gz.metadata.json", "metadata.json.gz"])
@@ -348,7 +350,7 @@ def test_I13_of_several_names_without_a_version_the_last_updated_is_the_newest(t
     assert "'a.metadata.json' was found by its suffix, and is the most recently updated of 2" in read_notes(
         tamis.open(tmp_path)
     )
-    # Also beside one with a number, which may be older.
+    # This also holds beside a file with a version number, which may be older.
     (folder / "v3.metadata.json").write_text(json.dumps(older | {"current-snapshot-id": -1, "refs": {}}))
     assert find_ids(tamis.open(tmp_path)) == [0, 1]
     (folder / "a.metadata.json").write_text(json.dumps(older))
@@ -390,7 +392,7 @@ def test_I13_snapshot_ids_beyond_63_bits(tmp_path: Path, number: int) -> None:
     write_folder(tmp_path)
     path = edit_metadata(tmp_path, lambda metadata: metadata)
     was = json.loads(path.read_bytes())["current-snapshot-id"]
-    # The name of the manifest list has it as well.
+    # The name of the manifest list contains the id as well.
     path.write_text(path.read_text().replace(str(was), str(number)).replace(f"snap-{number}", f"snap-{was}"))
     opened = tamis.open(tmp_path)
     assert (opened.version, find_ids(opened)) == (number, [0, 1])

@@ -53,7 +53,7 @@ def make_rows(*ids: int, x: int | None = 0, s: str | None = "a", f: float | None
 def write_table_by(
     tmp_path: Path, spec: list[tuple[int, str, str]], values: list[dict[str, Any]], **options: Any
 ) -> IcebergFolder:
-    """One file, and one manifest, for each value of the columns."""
+    """Write one file, and one manifest, for each value of the columns."""
     table = IcebergFolder(tmp_path, FIELDS, specs=[spec], **options)
     for number, value in enumerate(values):
         table.commit(table.data_file(f"{number}.parquet", make_rows(number, **value)))
@@ -274,7 +274,7 @@ def test_partition_fields_without_ids_are_matched_by_name(tmp_path: Path) -> Non
         for own in tuples["type"]["fields"]:
             del own["field-id"]
         metadata = {name: value.decode() for name, value in file.metadata.items() if not name.startswith("avro.")}
-        # The manifest list has its size, which must stay.
+        # The manifest list records the size of the manifest, so the size must not change.
         size = path.stat().st_size
         write_avro(path, schema, list(fastavro.reader(io.BytesIO(path.read_bytes()))), metadata, codec="null")
         assert path.stat().st_size != size
@@ -341,7 +341,7 @@ def test_I6_deletes_are_listed_with_the_kept_files(tmp_path: Path) -> None:
     assert list_files(tmp_path, "x = 1 AND id = 11") == [("1", [("e.parquet", 2)], None)]
 
 
-# --- Pieces and engines -----------------------------------------------------------------------------------------------
+# --- Parts and engines ------------------------------------------------------------------------------------------------
 
 
 def test_small_manifests_of_one_spec_are_read_together() -> None:

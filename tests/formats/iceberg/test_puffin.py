@@ -36,7 +36,7 @@ def write(
     for each in blobs:
         ranges.append((len(content), len(each)))
         content += each
-    content += b"a footer that nobody reads"
+    content += b"a footer that is not read"
     path = folder / name
     path.write_bytes(content)
     return open_storage(folder), [
@@ -50,7 +50,7 @@ def test_I6_vectors_of_one_file_are_read_together_and_in_order(tmp_path: Path) -
     _, others = write(tmp_path, make_blob(BitMap64([3])), name="w.puffin")
     wanted = [vectors[2], others[0], vectors[0], vectors[3], vectors[1]]
     assert read_deletion_vectors(storage, wanted) == [bitmaps[2], BitMap64([3]), bitmaps[0], bitmaps[3], bitmaps[1]]
-    # One request for each file: what lies between two vectors costs less than another one.
+    # Each file takes one request: reading the gap between two vectors is cheaper than a second request.
     assert storage.counters.counts().requests == 2
 
 

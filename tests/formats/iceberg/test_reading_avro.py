@@ -267,7 +267,7 @@ def test_a_union_of_several_types_is_an_error_that_names_the_file(tmp_path: Path
 
 
 def _make_pair(name: str, first: int) -> dict[str, Any]:
-    """A record of `a` and `b`, with ids from `first` on."""
+    """Return a record of `a` and `b`, with ids from `first` on."""
     kinds = {"a": "int", "b": "string"}
     fields = [
         {"name": each, "type": ["null", kind], "field-id": first + number}

@@ -48,7 +48,7 @@ def make_table(names: list[str]) -> tuple[list[dict[str, Any]], pa.Table]:
 
 
 def convert_for_format(ending: str, rows: pa.Table) -> pa.Table:
-    """Rows as Iceberg's writers hand them to the writer of a format that does not have all types."""
+    """Return rows in types that the file format supports, converted as Iceberg writers do."""
     if ending != "orc":
         return rows
     plain = {pa.time64("us"): pa.int64(), pa.binary(3): pa.binary(), pa.binary(16): pa.binary()}

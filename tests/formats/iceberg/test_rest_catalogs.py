@@ -79,7 +79,7 @@ def test_files_are_read_with_the_keys_that_the_catalog_hands_out(
     answer: Any = keys if vended == "config" else [{"prefix": "s3://lake/", "config": keys}]
     location = f"s3://lake/t/metadata/{metadata.name}"
     server.add("ns.t", metadata, location, **{vended: answer})
-    # The catalog's own keys, which are not for the files, and a region that is.
+    # The catalog's own keys are not for the files, but the region is.
     own = {"client.access-key-id": "MINE", "client.session-token": "mine", "client.region": "eu-west-3"}
     opened = tamis.open("ns.t", catalog=make_properties(server, **own, **{"s3.endpoint": server.uri}))
     assert opened.scan("id = 2").to_arrow()["id"].to_pylist() == [2]
@@ -102,7 +102,7 @@ def test_a_catalog_without_a_metadata_location(tmp_path: Path, server: RestServe
     assert tamis.open("ns.t", catalog=make_properties(server)).scan("id < 3").count() == 2
 
 
-def test_a_table_that_is_not_there(tmp_path: Path, server: RestServer) -> None:
+def test_a_missing_table(tmp_path: Path, server: RestServer) -> None:
     server.add("ns.t", write_table(tmp_path / "t").save())
     with pytest.raises(TableNotFound, match=r"^no table 'ns\.tt' in the catalog 'lake'\. Did you mean 'ns\.t'\?$"):
         tamis.open("ns.tt", catalog=make_properties(server))
@@ -192,7 +192,7 @@ def test_a_catalog_whose_library_is_not_installed(monkeypatch: pytest.MonkeyPatc
         tamis.open("ns.t", catalog={"type": kind, "uri": "thrift://127.0.0.1:9083"})
 
 
-# --- What a catalog demands of readers -------------------------------------------------------------------------------
+# --- What a catalog demands of readers --------------------------------------------------------------------------------
 
 FILTER = {"type": "eq", "term": "id", "value": 1}
 MASKS = [{"field-id": 2, "action": {"type": "mask-alphanum"}}]

@@ -16,7 +16,7 @@ from tamis.formats.iceberg.manifests.single_values import decode_values
 
 
 def make_decimal(unscaled: int, scale: int) -> Decimal:
-    """Without the rounding of Python's decimal context."""
+    """Return a decimal without the rounding of Python's decimal context."""
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 

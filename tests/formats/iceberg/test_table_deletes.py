@@ -36,7 +36,7 @@ def write_two_files(folder: Path, version: int = 2, **options: Any) -> tuple[Ice
     return table, one, two
 
 
-# --- By position -----------------------------------------------------------------------------------------------------
+# --- By position ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
@@ -103,7 +103,7 @@ def test_P5_positions_refer_to_rows_of_the_file_not_to_rows_read(tmp_path: Path)
     assert opened.scan("id BETWEEN 16 AND 20").count() == 3
 
 
-# --- By value --------------------------------------------------------------------------------------------------------
+# --- By value ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["parquet", "avro"])
@@ -213,7 +213,7 @@ def test_limits_count_only_rows_that_are_not_deleted(tmp_path: Path) -> None:
         assert opened.scan("id > 0", limit=limit).count() == min(limit, 3)
 
 
-# --- By vector -------------------------------------------------------------------------------------------------------
+# --- By vector --------------------------------------------------------------------------------------------------------
 
 
 def test_I6_deletion_vectors_replace_all_position_deletes_of_their_file(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ TIMES = [
                  "2024-03-01T05:59:59.999999", "2024-03-01T06:00:00", "2024-04-01T00:00:00")
 ] + [None]  # fmt: skip
 
-# Old writers rounded times before 1970 towards it: a period up to the first may contain times of the previous one.
+# Old writers rounded times before 1970 up: a period up to the first may contain times of the previous period.
 CODES = ["ab", "ac", "ad", "abz", "acx", None]
 
 CASES: list[tuple[str, str, list[Any], str, set[int]]] = [
@@ -127,7 +127,7 @@ CASES: list[tuple[str, str, list[Any], str, set[int]]] = [
     ("month", "timestamptz", TIMES, "x > TIMESTAMP '2024-03-31 00:00:00Z'", {3, 4, 5, 6}),
     ("year", "timestamp", TIMES, "x IS NULL", {7}),
     ("void", "int", NUMBERS, "x = 3", set(range(9))),
-    ("unknown[2]", "int", NUMBERS, "x = 3", set(range(9))),
+    ("no_such_transform[2]", "int", NUMBERS, "x = 3", set(range(9))),
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ FIELDS = [field(1, "id", "long")]
 
 
 def write_table(folder: Path, commits: int = 3, **options: Any) -> IcebergFolder:
-    """A row in each commit."""
+    """Write a table with one row in each commit."""
     table = IcebergFolder(folder, FIELDS, **options)
     for number in range(commits):
         add_row(table, number)
@@ -42,7 +42,7 @@ def make_timestamp(index: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(FIRST_MOMENT / 1000 + index, datetime.UTC)
 
 
-# --- Snapshots -------------------------------------------------------------------------------------------------------
+# --- Snapshots --------------------------------------------------------------------------------------------------------
 
 
 def test_I8_a_snapshot_a_branch_a_tag_and_a_timestamp(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_deleted_manifest_entries_are_ignored(tmp_path: Path) -> None:
     assert tamis.open(tmp_path).files()["path"].to_pylist() == [two.path]
 
 
-# --- Versions --------------------------------------------------------------------------------------------------------
+# --- Versions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("in_metadata", [False, True])
@@ -167,7 +167,7 @@ def test_I9_metadata_of_version_1_may_have_one_schema_and_one_spec(tmp_path: Pat
     assert find_ids(tamis.open(path)) == [0, 1]
 
 
-# --- Manifests -------------------------------------------------------------------------------------------------------
+# --- Manifests --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -195,7 +195,7 @@ def test_X6_damaged_manifests_are_errors_that_name_them(tmp_path: Path, which: s
         opened.scan().to_arrow()
 
 
-# --- Where tables are found ------------------------------------------------------------------------------------------
+# --- Where tables are found -------------------------------------------------------------------------------------------
 
 
 def test_metadata_files_by_name(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_catalog_and_its_properties(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["s3://bucket/warehouse/t", "file:/old/place/t", "hdfs://host:8020/t/", "t", "./t", "/old/t"]
+    "location", ["s3://bucket/warehouse/t", "file:/old/folder/t", "hdfs://host:8020/t/", "t", "./t", "/old/t"]
 )
 def test_I10_a_table_at_another_location(tmp_path: Path, location: str) -> None:
     write_table(tmp_path / "here", 2, location=location)

@@ -44,7 +44,7 @@ CASES: list[Case] = [
 
 
 def make_decimal(unscaled: int, scale: int) -> Decimal:
-    """Without the rounding of Python's decimal context."""
+    """Return a decimal without the rounding of Python's decimal context."""
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
@@ -152,7 +152,7 @@ def test_T4_the_smallest_numbers_overflow_when_truncated() -> None:
     lower = Transform("truncate", 10).lower(pa.array([2**63 - 4, 2**63 - 18, -20], pa.int64()), pa.int64())
     assert lower is not None
     assert lower.to_pylist() == [None, 2**63 - 18, -20]
-    # A column that is a long now may have been written as an int.
+    # A column of type long may have been written as an int.
     for source in (pa.int32(), pa.int64()):
         lower = Transform("truncate", 10).lower(pa.array([2**31 - 2, 2**31 - 18], source), source)
         assert lower is not None

@@ -35,7 +35,7 @@ def make_numbers(*values: int) -> pa.Table:
 
 
 def write_file(folder: Path, version: int = 2) -> tuple[IcebergFolder, File]:
-    """A table with a file of the ids 1, 2 and 3."""
+    """Write a table with a file of the ids 1, 2 and 3."""
     table = IcebergFolder(folder, [ID], version=version)
     file = table.data_file("1.parquet", make_numbers(1, 2, 3))
     table.commit(file)
@@ -78,7 +78,7 @@ def test_a_vector_of_unknown_cardinality_is_read_for_counts(tmp_path: Path) -> N
     assert (find_ids(tmp_path), count_rows(tmp_path)) == ([1, 3], 2)
 
 
-# --- Counts that cannot be --------------------------------------------------------------------------------------------
+# --- Impossible counts ------------------------------------------------------------------------------------------------
 
 
 def encode_int(value: int) -> bytes:
@@ -145,7 +145,7 @@ def test_a_file_row_count_that_differs_from_its_manifest_is_an_error(tmp_path: P
         find_ids(tmp_path, where)
 
 
-# --- What is left out -------------------------------------------------------------------------------------------------
+# --- Missing values ---------------------------------------------------------------------------------------------------
 
 
 def rewrite_manifest_list(table: IcebergFolder, *manifests: Manifest) -> None:
