@@ -148,11 +148,11 @@ def test_I6_fields_of_null_structs_are_compared_without_null_counts(tmp_path: Pa
     stored = pa.struct([("x", pa.int32())])
     rows = pa.table({"id": [1, 2, 3], "s": pa.array([{"x": 100}, None, {"x": 101}], stored)})
     bounds = {"lower_bounds": {3: encode_int(100)}, "upper_bounds": {3: encode_int(101)}}
-    noted = {"value_counts": {1: 3, 3: 2}, "null_value_counts": {1: 0, 3: 0}, **bounds}
-    table.commit(table.data_file("1.parquet", rows, noted=noted))
-    noted = {"value_counts": {3: 2}, "null_value_counts": {3: 1}} | {name: {3: encode_int(5)} for name in bounds}
+    metrics = {"value_counts": {1: 3, 3: 2}, "null_value_counts": {1: 0, 3: 0}, **bounds}
+    table.commit(table.data_file("1.parquet", rows, noted=metrics))
+    metrics = {"value_counts": {3: 2}, "null_value_counts": {3: 1}} | {name: {3: encode_int(5)} for name in bounds}
     deleted = pa.table({"s": pa.array([{"x": None}, {"x": 5}], stored)})
-    table.commit(equality_deletes(table, "e.parquet", deleted, ids=[3], noted=noted))
+    table.commit(equality_deletes(table, "e.parquet", deleted, ids=[3], noted=metrics))
     assert find_ids(tmp_path) == [1, 3]
 
 

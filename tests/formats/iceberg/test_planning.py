@@ -226,8 +226,8 @@ def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     nan = bytes(np.array([np.nan], "<f8").tobytes())
     one = bytes(np.array([1.0], "<f8").tobytes())
-    noted = {"lower_bounds": {4: one}, "upper_bounds": {4: nan}}
-    table.commit(table.data_file("0.parquet", make_rows(0, f=7.0), noted=noted))
+    metrics = {"lower_bounds": {4: one}, "upper_bounds": {4: nan}}
+    table.commit(table.data_file("0.parquet", make_rows(0, f=7.0), noted=metrics))
     table.commit(
         table.data_file("1.parquet", make_rows(1, f=1.0), noted={"lower_bounds": {4: one}, "upper_bounds": {4: one}})
     )
@@ -238,8 +238,8 @@ def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
 
 def test_T10_inverted_bounds_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    noted = {"lower_bounds": {2: b"\x09\0\0\0"}, "upper_bounds": {2: b"\x01\0\0\0"}}
-    table.commit(table.data_file("0.parquet", make_rows(0, x=5), noted=noted))
+    metrics = {"lower_bounds": {2: b"\x09\0\0\0"}, "upper_bounds": {2: b"\x01\0\0\0"}}
+    table.commit(table.data_file("0.parquet", make_rows(0, x=5), noted=metrics))
     assert plan_files(tmp_path, "x = 5") == plan_files(tmp_path, "x = 50") == {"0"}
 
 

@@ -89,7 +89,7 @@ BOUNDS = {"lower_bounds": {2: encode_int(5)}, "upper_bounds": {2: encode_int(5)}
 
 
 @pytest.mark.parametrize(
-    "noted",
+    "metrics",
     [
         {"null_value_counts": {2: 2}, **BOUNDS},
         {"null_value_counts": {2: 2}},
@@ -101,22 +101,22 @@ BOUNDS = {"lower_bounds": {2: encode_int(5)}, "upper_bounds": {2: encode_int(5)}
     ],
     ids=str,
 )
-def test_I3_contradictory_null_counts_are_ignored(tmp_path: Path, noted: dict[str, Any]) -> None:
+def test_I3_contradictory_null_counts_are_ignored(tmp_path: Path, metrics: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "int")])
     rows = pa.table({"id": [1], "x": pa.array([5], pa.int32())})
-    table.commit(table.data_file("1.parquet", rows, noted=noted))
+    table.commit(table.data_file("1.parquet", rows, noted=metrics))
     for where in ("x = 5", "x > 3", "x IS NOT NULL"):
         assert (find_ids(tmp_path, where), count_rows(tmp_path, where)) == ([1], 1), where
     assert (find_ids(tmp_path, "x IS NULL"), count_rows(tmp_path, "x IS NULL")) == ([], 0)
 
 
 @pytest.mark.parametrize(
-    "noted", [{"nan_value_counts": {2: 2}}, {"null_value_counts": {2: 1}, "nan_value_counts": {2: 1}}]
+    "metrics", [{"nan_value_counts": {2: 2}}, {"null_value_counts": {2: 1}, "nan_value_counts": {2: 1}}]
 )
-def test_I3_impossible_nan_counts_are_ignored(tmp_path: Path, noted: dict[str, Any]) -> None:
+def test_I3_impossible_nan_counts_are_ignored(tmp_path: Path, metrics: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "double")])
     rows = pa.table({"id": [1], "x": [5.0]})
-    table.commit(table.data_file("1.parquet", rows, noted={"null_value_counts": {2: 0}, **noted}))
+    table.commit(table.data_file("1.parquet", rows, noted={"null_value_counts": {2: 0}, **metrics}))
     assert find_ids(tmp_path, "x = 5") == [1]
     assert count_rows(tmp_path, "x > 1e9") == 0
     assert count_rows(tmp_path, "x IS NULL") == 0
