@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.pyiceberg.tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis.cli.application import program
 from tamis.cli.commands import load_command
 from tamis.engines.duckdb.translate.calls import MACRO_PREFIX
@@ -407,7 +407,7 @@ def write_hive(folder: Path) -> Path:
 
 def write_iceberg(folder: Path) -> Path:
     create_table(folder, ROWS.schema).append(ROWS)
-    return latest_metadata(folder)
+    return find_latest_metadata(folder)
 
 
 ROWS = pa.table({"id": range(10)})

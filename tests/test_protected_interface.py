@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tamis
-from builders.parquet.by_pages import BY_PAGES
+from builders.parquet.tuning import BY_PAGES
 from builders.query.protected import POLICIES, write_orders
 from tamis.errors import AccessDenied, InvalidArgument
 from tamis.query.policies.protected_scan import ProtectedScan

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.pyiceberg.tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, VersionNotFound
 
 ROWS = pa.table({"id": range(10), "day": [date(2024, 3, 1 + number // 5) for number in range(10)]})
@@ -33,7 +33,7 @@ def iceberg(tmp_path: Path) -> Path:
     assert first is not None
     table.manage_snapshots().create_tag(first.snapshot_id, "first").commit()
     table.append(ROWS.slice(5))
-    return latest_metadata(tmp_path / "iceberg")
+    return find_latest_metadata(tmp_path / "iceberg")
 
 
 @pytest.fixture

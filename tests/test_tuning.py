@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.delta.cases import random_delta_case
+from builders.delta.cases import draw_delta_case
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
-from builders.hive.scan_cases import random_scan_case
-from builders.iceberg.cases import random_iceberg_case
+from builders.hive.scan_cases import draw_scan_case
+from builders.iceberg.cases import draw_iceberg_case
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from builders.query import sql_queries, sql_tables
@@ -31,7 +31,7 @@ from builders.values.choices import Choices, SeededChoices
 from oracles.formats.delta import DeltaRows
 from oracles.formats.hive import HiveTable
 from oracles.formats.iceberg import IcebergRows
-from oracles.frame import ROW, SUBSETS, RowTable, judge_masks
+from oracles.frame import ROW, SUBSETS, RowTable, evaluate_masks
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.sql.printer import to_sql
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
@@ -347,19 +347,19 @@ class Case:
 
 
 def random_delta(choices: Choices, folder: Path) -> Case:
-    case = random_delta_case(choices, folder, predicates=2)
-    return Case(DeltaRows(case.rows(), case.said), folder, {})
+    case = draw_delta_case(choices, folder, predicates=2)
+    return Case(DeltaRows(case.rows(), case.predicates), folder, {})
 
 
 def random_iceberg(choices: Choices, folder: Path) -> Case:
-    case = random_iceberg_case(choices, folder, predicates=2)
-    return Case(IcebergRows(case.rows(), case.said, case.done), folder, {})
+    case = draw_iceberg_case(choices, folder, predicates=2)
+    return Case(IcebergRows(case.rows(), case.predicates, case.done), folder, {})
 
 
 def random_hive(choices: Choices, folder: Path) -> Case:
-    case = random_scan_case(choices, predicates=2)
+    case = draw_scan_case(choices, predicates=2)
     case.write(folder / "t")
-    return Case(HiveTable(case.rows, case.said), folder / "t", {"partitioning": case.partitioning})
+    return Case(HiveTable(case.rows, case.predicates), folder / "t", {"partitioning": case.partitioning})
 
 
 RANDOM = pytest.mark.parametrize("write", [random_delta, random_iceberg, random_hive])
@@ -374,7 +374,7 @@ def test_no_tuning_changes_the_rows_of_a_scan(write: RandomCase, data: st.DataOb
     with tempfile.TemporaryDirectory() as folder:
         case = write(choices, Path(folder))
         columns, rows = case.table.project(choices)
-        for said, mask in zip(case.table.said, judge_masks(case.table), strict=True):
+        for said, mask in zip(case.table.predicates, evaluate_masks(case.table), strict=True):
             expected = rows.filter(mask)
             tuning = random_tuning(choices)
             opened = case.open(tuning)
@@ -400,7 +400,7 @@ def test_no_tuning_changes_a_join_an_aggregate_or_a_top_n(write: RandomCase, dat
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = write(choices, Path(folder))
-        said, mask = case.table.said[0], judge_masks(case.table)[0]
+        said, mask = case.table.predicates[0], evaluate_masks(case.table)[0]
         every = sorted(case.table.rows[ROW].to_pylist())
         matching = sorted(case.table.rows.filter(mask)[ROW].to_pylist())
         tuning = random_tuning(choices)
@@ -423,18 +423,18 @@ def test_no_tuning_changes_a_join_an_aggregate_or_a_top_n(write: RandomCase, dat
             f"GROUP BY 1 ORDER BY 1": sorted(Counter(n % 3 for n in matching).items()),
         }  # fmt: skip
         for query, expected in queries.items():
-            found = sql_tables.rows_of(session.sql(query).to_arrow())
+            found = sql_tables.list_rows(session.sql(query).to_arrow())
             assert found == expected, (query, *(each.to_json() for each in tunings), case.table.notes)
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return sql_tables.write(tmp_path_factory.mktemp("tables"))
+    return sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = sql_tables.peer()
+    connection = sql_tables.open_duckdb()
     yield connection
     connection.close()
 
@@ -446,5 +446,5 @@ def test_no_tuning_changes_the_answer_of_a_query(
 ) -> None:
     text = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
     tuning = random_tuning(Choices(data.draw))
-    found = sql_tables.session(places, tuning).sql(query).to_arrow()
-    assert sql_tables.same_rows(found, peer.sql(text).to_arrow_table()), (query, tuning.to_json())
+    found = sql_tables.open_session(places, tuning).sql(query).to_arrow()
+    assert sql_tables.has_same_rows(found, peer.sql(text).to_arrow_table()), (query, tuning.to_json())

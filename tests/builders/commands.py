@@ -68,5 +68,5 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def without_colours(shown: str) -> str:
+def strip_colours(shown: str) -> str:
     return _COLOURS.sub("", shown)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.hive.indexed import data_files, index_of, write_files
+from builders.hive.indexed import get_index_folder, list_data_files, write_files
 from tamis.errors import CorruptFile, MissingFile, StorageError, UnsupportedFeature
 from tamis.index import store
 from tamis.index.entries import COLUMN_CACHE
@@ -38,14 +38,14 @@ def check_rows(root: Path) -> None:
     FOOTERS.clear()
     COLUMN_CACHE.clear()
     table = tamis.open(root)
-    assert table.scan("id >= 0").count() == len(data_files(root)) * 10
+    assert table.scan("id >= 0").count() == len(list_data_files(root)) * 10
     assert table.scan("id = 25").to_arrow()["id"].to_pylist() == [25]
     assert table.scan("name = 'n7919'").to_arrow()["id"].to_pylist() == [1]
     assert table.scan("name = 'nobody'").plan("files").report.level("files") is not None
 
 
 def part_of(root: Path) -> Path:
-    return next(index_of(root).glob("part-*.tamis"))
+    return next(get_index_folder(root).glob("part-*.tamis"))
 
 
 DAMAGES = {
@@ -62,14 +62,14 @@ DAMAGES = {
 def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
     root: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    current = index_of(root) / "current.json"
+    current = get_index_folder(root) / "current.json"
     current.write_bytes(DAMAGES[damage](current.read_bytes()))
     with caplog.at_level(logging.WARNING, "tamis"):
         check_rows(root)
     assert "the index is ignored" in caplog.text
     assert "build it again" in caplog.text
     with pytest.raises(CorruptFile, match="is damaged"):
-        tamis.open(root, index=index_of(root))
+        tamis.open(root, index=get_index_folder(root))
     with pytest.raises(CorruptFile, match="is damaged"):
         tamis.index.status(root)
     assert tamis.index.build(root).files == 6
@@ -118,17 +118,17 @@ def test_a_reader_that_loses_its_parts_meanwhile_returns_all_rows(root: Path) ->
 
 
 def test_an_index_of_a_later_version_is_not_read(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    current = index_of(root) / "current.json"
+    current = get_index_folder(root) / "current.json"
     content = json.loads(current.read_text())
     current.write_text(json.dumps(content | {"format": 99}))
     check_rows(root)
     assert "has format 99" in caplog.text
     with pytest.raises(UnsupportedFeature, match="has format 99"):
-        tamis.open(root, index=index_of(root))
+        tamis.open(root, index=get_index_folder(root))
 
 
 def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None:
-    current = index_of(root) / "current.json"
+    current = get_index_folder(root) / "current.json"
     for name in ("../part.tamis", "/etc/passwd", "part-0.tamis"):
         text = (
             Current.from_bytes(current.read_bytes(), "").to_bytes().replace(part_of(root).name.encode(), name.encode())
@@ -138,7 +138,7 @@ def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None
 
 
 def test_E6_a_full_disk_is_an_error_that_leaves_the_current_index(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = (index_of(root) / "current.json").read_bytes()
+    before = (get_index_folder(root) / "current.json").read_bytes()
     write_files(root, [6])
 
     def full(*_: object) -> None:
@@ -147,7 +147,7 @@ def test_E6_a_full_disk_is_an_error_that_leaves_the_current_index(root: Path, mo
     monkeypatch.setattr(store, "_write_local_file", full)
     with pytest.raises(StorageError, match=r"cannot write .*: No space left on device"):
         tamis.index.build(root)
-    assert (index_of(root) / "current.json").read_bytes() == before
+    assert (get_index_folder(root) / "current.json").read_bytes() == before
     check_rows(root)
 
 
@@ -165,14 +165,14 @@ def test_E6_a_folder_that_may_not_be_written_is_an_error_with_advice(
     def refuse(*_: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    before = (index_of(root) / "current.json").read_bytes()
+    before = (get_index_folder(root) / "current.json").read_bytes()
     write_files(root, [6])
     monkeypatch.setattr(store, "_write_local_file", refuse)
     with pytest.raises(
         StorageError, match=r"^no permission to write '.*'\. Ask its owner, or put .* elsewhere with location="
     ):
         tamis.index.build(root)
-    assert (index_of(root) / "current.json").read_bytes() == before
+    assert (get_index_folder(root) / "current.json").read_bytes() == before
     check_rows(root)
 
 
@@ -271,7 +271,7 @@ def test_E5_a_build_killed_at_any_step_leaves_a_complete_index(tmp_path: Path) -
     for number in steps:
         copy = tmp_path / f"copy{number}"
         shutil.copytree(original, copy, copy_function=shutil.copy2)
-        shutil.copytree(index_of(original), index_of(copy), copy_function=shutil.copy2)
+        shutil.copytree(get_index_folder(original), get_index_folder(copy), copy_function=shutil.copy2)
         copies.append(copy)
         write_files(copy, [1, *range(6, 12)])
         (copy / "0002.parquet").unlink()
@@ -293,7 +293,7 @@ def test_E5_a_build_killed_at_any_step_leaves_a_complete_index(tmp_path: Path) -
 
 @pytest.mark.parametrize("more", [(), (6,)])
 def test_E5_a_part_of_which_one_column_is_damaged_is_repaired(root: Path, more: tuple[int, ...]) -> None:
-    (part,) = index_of(root).glob("part-*")
+    (part,) = get_index_folder(root).glob("part-*")
     group = pq.ParquetFile(part).metadata.row_group(0)
     columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
     end = columns["lower:id"].data_page_offset + columns["lower:id"].total_compressed_size

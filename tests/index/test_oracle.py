@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.answers.judge import truths
-from builders.hive.scan_cases import ROW, HiveCase, random_scan_case
+from builders.answers.oracle import evaluate_predicates
+from builders.hive.scan_cases import ROW, HiveCase, draw_scan_case
 from builders.values.choices import Choices
 from tamis.formats.source import LEVELS
 
@@ -46,7 +46,7 @@ def build(case: HiveCase, table: tamis.Table) -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> HiveCase:
-    return random_scan_case(Choices(draw), predicates=3)
+    return draw_scan_case(Choices(draw), predicates=3)
 
 
 def opened(case: HiveCase, folder: str) -> tamis.Table:
@@ -63,7 +63,7 @@ def expected_ids(case: HiveCase) -> list[Counter[int]]:
     numbers = case.rows[ROW].to_pylist()
     return [
         Counter(row for row, answer in zip(numbers, answers, strict=True) if answer is True)
-        for answers in truths(case.rows, [said.sql for said in case.said])
+        for answers in evaluate_predicates(case.rows, [said.sql for said in case.predicates])
     ]
 
 
@@ -78,7 +78,7 @@ def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
         plain = opened(case, folder)
         build(case, plain)
         table = reopened(case, plain)
-        for said, expected in zip(case.said, expected_ids(case), strict=True):
+        for said, expected in zip(case.predicates, expected_ids(case), strict=True):
             for levels in (LEVELS, ("files",), ("files", "bloom")):
                 scan = table.scan(said.expr, levels=levels)
                 assert row_ids(scan.to_arrow()) == expected, said
@@ -93,7 +93,7 @@ def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: 
         plain = opened(case, folder)
         build(case, plain)
         table = reopened(case, plain)
-        for said in case.said:
+        for said in case.predicates:
             with_index, without = (each.scan(said.expr).plan("row_groups") for each in (table, plain))
             listed = set(table.scan(said.expr).plan("files").files["path"].to_pylist())
             assert with_index.tasks == [task for task in without.tasks if task.path in listed]
@@ -111,7 +111,9 @@ def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(ca
             _change(case, Path(path), Path(first))
         changed = reopened(case, table)
         rows = tamis.open(table.uri, partitioning=case.partitioning, index=False).scan().to_arrow()
-        for said, answers in zip(case.said, truths(rows, [said.sql for said in case.said]), strict=True):
+        for said, answers in zip(
+            case.predicates, evaluate_predicates(rows, [said.sql for said in case.predicates]), strict=True
+        ):
             expected = [row for row, answer in zip(rows[ROW].to_pylist(), answers, strict=True) if answer is True]
             found = changed.scan(said.expr)
             assert sorted(found.to_arrow()[ROW].to_pylist()) == sorted(expected), said

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from builders.answers.two_answers import check_two_answers
+from builders.answers.count_every_way import check_counts
 from tamis.scan.scan import Scan
 
 
 @pytest.fixture(autouse=True, scope="module")  # not longer: tests of other folders count requests
 def _two_answers() -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scan, "to_arrow", check_two_answers)
+        patch.setattr(Scan, "to_arrow", check_counts)
         yield

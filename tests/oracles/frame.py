@@ -33,9 +33,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.answers.judge import truths
+from builders.answers.oracle import evaluate_predicates
 from builders.values.choices import Choices
-from builders.values.predicates import Said, is_unknown, negated
+from builders.values.predicates import OraclePredicate, make_unknown_test, negate_predicate
 from tamis.expr.nodes import Expr
 from tamis.formats.source import LEVELS
 from tamis.scan.scan import Scan, get_planner
@@ -54,15 +54,15 @@ Kept = Mapping[Unit, bool]
 # --- What a format gives ----------------------------------------------------------------------------------------------
 
 
-class JudgedTable(Protocol):
+class OracleTable(Protocol):
     """A table that was written, with predicates about it."""
 
-    said: Sequence[Said]
+    predicates: Sequence[OraclePredicate]
     notes: object
     """What was done to the table: shown where a check fails."""
 
     @property
-    def judged(self) -> pa.Table:
+    def oracle_rows(self) -> pa.Table:
         """The rows as the judge reads them."""
         ...
 
@@ -72,11 +72,11 @@ class RowTable:
     """A table that is scanned; each format overrides what is special about it."""
 
     rows: pa.Table
-    said: Sequence[Said]
+    predicates: Sequence[OraclePredicate]
     notes: object = ""
 
     @property
-    def judged(self) -> pa.Table:
+    def oracle_rows(self) -> pa.Table:
         return self.rows
 
     def scan(self, where: Expr | None = None, **options: Any) -> Scan:
@@ -101,14 +101,14 @@ class RowTable:
         """Check what only this format promises of a scan."""
 
 
-class UnitTable(JudgedTable, Protocol):
+class UnitTable(OracleTable, Protocol):
     """A table whose metadata describes units of rows."""
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
         """Return the rows of each unit, as positions in what the judge reads."""
         ...
 
-    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept: ...
+    def prune(self, said: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept: ...
 
     def forget(self, choices: Choices) -> None:
         """Remove some of the metadata, or make bounds wider."""
@@ -168,9 +168,9 @@ def parametrize_formats(formats: Sequence[Format]) -> pytest.MarkDecorator:
 # --- Rows: O1, O2 -----------------------------------------------------------------------------------------------------
 
 
-def judge_masks(table: JudgedTable) -> list[pa.BooleanArray]:
+def evaluate_masks(table: OracleTable) -> list[pa.BooleanArray]:
     """Return for each predicate for which rows it is TRUE."""
-    answers = truths(table.judged, [said.sql for said in table.said])
+    answers = evaluate_predicates(table.oracle_rows, [said.sql for said in table.predicates])
     return [pa.array([answer is True for answer in each], pa.bool_()) for each in answers]
 
 
@@ -178,7 +178,7 @@ def check_levels(format: Format, choices: Choices, table: RowTable) -> None:
     """O1: a full scan has all rows, and scans with some levels have the rows for which the predicate is TRUE."""
     columns, rows = table.project(choices)
     _check_rows(table, table.scan(columns=columns, tuning=format.tuning), rows, "all rows")
-    for said, mask in zip(table.said, judge_masks(table), strict=True):
+    for said, mask in zip(table.predicates, evaluate_masks(table), strict=True):
         for levels in (*format.fixed_levels, choices.one_of(SUBSETS)):
             columns, rows = table.project(choices)
             with format.vary(choices, format.tuning) as tuning:
@@ -198,19 +198,19 @@ def _check_rows(table: RowTable, scan: Scan, expected: pa.Table, *context: objec
 
 def check_all_subsets(format: Format, choices: Choices, table: RowTable) -> None:
     """O1 for all subsets of levels, one by one."""
-    expected = Counter(table.identify(table.rows.filter(judge_masks(table)[0])))
+    expected = Counter(table.identify(table.rows.filter(evaluate_masks(table)[0])))
     for levels in SUBSETS:
-        found = table.scan(table.said[0].expr, levels=levels, tuning=format.tuning).to_arrow()
-        assert Counter(table.identify(found)) == expected, (table.said[0], levels, table.notes)
+        found = table.scan(table.predicates[0].expr, levels=levels, tuning=format.tuning).to_arrow()
+        assert Counter(table.identify(found)) == expected, (table.predicates[0], levels, table.notes)
 
 
 def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None:
     """O2: p, NOT p and p IS NULL part the rows."""
     everything = Counter(table.identify(table.rows))
-    for index, said in enumerate(table.said):
+    for index, said in enumerate(table.predicates):
         for levels in (LEVELS,) if index else (LEVELS, choices.one_of(SUBSETS)):
             with format.vary(choices, format.tuning) as tuning:
-                parts = (said, negated(said), is_unknown(said))
+                parts = (said, negate_predicate(said), make_unknown_test(said))
                 scans = [table.scan(part.expr, levels=levels, tuning=tuning) for part in parts]
                 found = [scan.to_arrow() for scan in scans]
                 assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (said, table.notes)
@@ -222,7 +222,9 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
     """A limit returns so many of the rows."""
     limit = choices.number(0, 6)
     wanted = [(None, table.rows)]
-    wanted += [(said.expr, table.rows.filter(mask)) for said, mask in zip(table.said, judge_masks(table), strict=True)]
+    wanted += [
+        (said.expr, table.rows.filter(mask)) for said, mask in zip(table.predicates, evaluate_masks(table), strict=True)
+    ]
     for where, expected in wanted:
         found = Counter(table.identify(table.scan(where, limit=limit, tuning=format.tuning).to_arrow()))
         assert found.total() == min(limit, expected.num_rows), (where, table.notes)
@@ -237,13 +239,15 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
 def check_units(format: Format, choices: Choices, table: UnitTable) -> None:
     """O3, O4 and O6 for units."""
     units = table.list_units()
-    for said, answers in zip(table.said, truths(table.judged, [each.sql for each in table.said]), strict=True):
+    for said, answers in zip(
+        table.predicates, evaluate_predicates(table.oracle_rows, [each.sql for each in table.predicates]), strict=True
+    ):
         for levels in format.unit_levels(choices):
             kept = table.prune(said, levels, format.tuning)
             _check_kept(units, kept, answers, said, levels, table.notes)
             opposite = [None if answer is None else not answer for answer in answers]
-            kept_by_opposite = table.prune(negated(said), levels, format.tuning)
-            _check_kept(units, kept_by_opposite, opposite, negated(said), levels, table.notes)
+            kept_by_opposite = table.prune(negate_predicate(said), levels, format.tuning)
+            _check_kept(units, kept_by_opposite, opposite, negate_predicate(said), levels, table.notes)
             for unit in units.keys() - kept.keys() - kept_by_opposite.keys():
                 assert all(answers[row] is None for row in units[unit]), ("O6", said, levels, unit, table.notes)
 
@@ -257,13 +261,13 @@ def _check_kept(
         assert all(answers[row] is True for row in units[unit]), ("O4", *context, unit)
 
 
-def check_less_known(format: Format, choices: Choices, table: UnitTable) -> None:
+def check_weaker_statistics(format: Format, choices: Choices, table: UnitTable) -> None:
     """O5; and what O3 and O4 say holds with less metadata too."""
     units, levels = table.list_units(), format.less_known_levels
-    answers = truths(table.judged, [each.sql for each in table.said])
-    before = [table.prune(said, levels, format.tuning) for said in table.said]
+    answers = evaluate_predicates(table.oracle_rows, [each.sql for each in table.predicates])
+    before = [table.prune(said, levels, format.tuning) for said in table.predicates]
     table.forget(choices)
-    for said, known, each in zip(table.said, before, answers, strict=True):
+    for said, known, each in zip(table.predicates, before, answers, strict=True):
         found = table.prune(said, levels, format.tuning)
         assert known.keys() <= found.keys(), (said, table.notes)
         _check_kept(units, found, each, said, levels, table.notes)
@@ -279,8 +283,8 @@ def check_less_known(format: Format, choices: Choices, table: UnitTable) -> None
 class FileUnits:
     """The files of a table as units, by their paths."""
 
-    judged: pa.Table
-    said: Sequence[Said]
+    oracle_rows: pa.Table
+    predicates: Sequence[OraclePredicate]
     notes: object
     open: Callable[[], tamis.Table]
     rows_of_files: Mapping[str, Sequence[int]]
@@ -293,10 +297,10 @@ class FileUnits:
         self._table = self.open()
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
-        positions = {row: position for position, row in enumerate(self.judged[ROW].to_pylist())}
+        positions = {row: position for position, row in enumerate(self.oracle_rows[ROW].to_pylist())}
         return {path: [positions[row] for row in rows] for path, rows in self.rows_of_files.items()}
 
-    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept:
+    def prune(self, said: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
         listing = get_planner(self._table.scan(said.expr, levels=levels, tuning=tuning)).listing
         assert listing.fully_matched is not None
         paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
@@ -332,7 +336,7 @@ class VersionedTable:
     """A table with the rows of each of its versions, the newest last."""
 
     folder: Path
-    said: Sequence[Said]
+    predicates: Sequence[OraclePredicate]
     notes: object
     versions: Sequence[tuple[int, pa.Table]]
     option: str
@@ -342,7 +346,7 @@ class VersionedTable:
 
 def check_versions(format: Format, choices: Choices, table: VersionedTable) -> None:
     """O1 for every version, however it is reached: opened, or refreshed from an older one."""
-    (said,) = table.said
+    (said,) = table.predicates
     newest_version, newest_rows = table.versions[-1]
     for version, rows in choices.some_of(table.versions, 1, 3):
         opened = tamis.open(table.folder, tuning=format.tuning, **{table.option: version})
@@ -351,7 +355,7 @@ def check_versions(format: Format, choices: Choices, table: VersionedTable) -> N
         refreshed = opened.refresh()
         assert refreshed.version == newest_version
         for found, expected in ((opened, rows), (refreshed, newest_rows)):
-            (answers,) = truths(expected, [said.sql])
+            (answers,) = evaluate_predicates(expected, [said.sql])
             mask = pa.array([answer is True for answer in answers], pa.bool_())
             scanned = found.scan(said.expr).to_arrow()
             assert table.is_same(scanned, expected.filter(mask)), (said, version, found.version, table.notes)

@@ -15,7 +15,7 @@ from pyiceberg.table import StaticTable
 
 import tamis
 from builders.hive.partition_kinds import KINDS, Kind
-from builders.pyiceberg.tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis import col
 
 Read = Callable[[Path], pa.Table]
@@ -136,7 +136,7 @@ def test_iceberg_tables_are_read_as_pyiceberg_reads_them(tmp_path: Path, kind: s
     with written.update_spec() as spec:
         spec.add_identity("p")
     written.append(given.rows)
-    own = StaticTable.from_metadata(str(latest_metadata(root))).scan().to_arrow()
+    own = StaticTable.from_metadata(str(find_latest_metadata(root))).scan().to_arrow()
     table = tamis.open(root)
     assert given.by_id(table.scan().to_arrow()) == given.by_id(own) == given.by_id(given.rows)
     check_values(table, given)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.delta.cases import ROW, random_delta_case
-from builders.parquet.by_pages import BY_PAGES
+from builders.delta.cases import ROW, draw_delta_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
 from oracles.formats.delta import vary_planning
 from tamis import PartitionFilter
@@ -29,7 +29,7 @@ def row_ids(rows: pa.Table) -> Counter[int]:
 def test_O1_D3_partition_filters_see_the_texts_of_the_log(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(choices, Path(folder), predicates=0)
+        case = draw_delta_case(choices, Path(folder), predicates=0)
         table = tamis.open(folder)
         for _ in range(3):
             wanted = choices.some_of(["eu", "null", "1", "-7", "true", "1970-01-02", "1.50", ""], 1, 3)

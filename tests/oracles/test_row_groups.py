@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.skipping.small_worlds import Statistics, World
-from builders.values.by_type import FAMILIES, array_of, narrower_types, values_that_fit
+from builders.values.by_type import FAMILIES, list_narrower_types, list_values_that_fit, make_array
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.parquet.footer.bounds import make_bounds_reader
@@ -23,15 +23,15 @@ from tamis.skipping.metadata import metadata_name
 STORED = [
     pytest.param(narrow, wide, id=f"{narrow} as {wide}")
     for wide in dict.fromkeys(itertools.chain.from_iterable(FAMILIES))
-    for narrow in (wide, *narrower_types(wide))
+    for narrow in (wide, *list_narrower_types(wide))
 ]
 
 
 @pytest.mark.parametrize(("narrow", "wide"), STORED)
 def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataType, wide: pa.DataType) -> None:
-    cells = [*values_that_fit(narrow, wide), None]
+    cells = [*list_values_that_fit(narrow, wide), None]
     pairs = list(itertools.combinations_with_replacement(cells, 2))
-    stored = array_of(narrow, [cell for pair in pairs for cell in pair])
+    stored = make_array(narrow, [cell for pair in pairs for cell in pair])
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": stored}), sink, row_group_size=2)
     footer = pq.read_metadata(io.BytesIO(sink.getvalue()))

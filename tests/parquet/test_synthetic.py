@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes, same_values, with_footer
+from builders.parquet.page_files import (
+    FILE_PATH,
+    OpenedFile,
+    damage_bytes,
+    has_same_values,
+    parquet_bytes,
+    replace_footer,
+)
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import FooterMap
 from tamis.parquet.footer.leaves import count_leaves
@@ -58,7 +65,7 @@ def encoded(elements: list[Element]) -> bytes:
 def with_schema(file: OpenedFile, change: Callable[[list[Element]], list[Element]]) -> OpenedFile:
     """The same pages under another schema of the same levels."""
     footer, schema = file.footer.footer, file.footer.schema
-    return OpenedFile(with_footer(file.content, footer.replace(schema, encoded(change(elements_of(schema))))))
+    return OpenedFile(replace_footer(file.content, footer.replace(schema, encoded(change(elements_of(schema))))))
 
 
 def named(elements: list[Element], name: str) -> Element:
@@ -130,7 +137,7 @@ def check(file: OpenedFile) -> None:
         assert count > 1
         for pages in ([0], [1, count - 1], list(range(count))):
             found, expected = file.decode(row_group, leaf, pages), file.expected_pages(row_group, leaf, pages)
-            assert same_values(found, expected), (file.fields[leaf], found.type)
+            assert has_same_values(found, expected), (file.fields[leaf], found.type)
 
 
 @pytest.mark.parametrize("element", [PAIR, ONE], ids=["several fields", "one field"])
@@ -226,13 +233,13 @@ LEAF: Element = {1: 2, REPETITION: OPTIONAL, NAME: b"a"}
 )
 def test_X2_invalid_schemas_are_an_error(elements: list[Element], message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
-        read_leaf_schemas(footer_with(elements), [1], PLACE)
+        read_leaf_schemas(footer_with(elements), [1], FILE_PATH)
     assert "the schema of 'f.parquet' is damaged" in str(error.value)
 
 
 def test_groups_without_children_are_no_leaves() -> None:
     schemas = read_leaf_schemas(
-        footer_with([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], PLACE
+        footer_with([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], FILE_PATH
     )
     assert [element.name for element in schemas[0].elements] == [b"a"]
 
@@ -240,9 +247,9 @@ def test_groups_without_children_are_no_leaves() -> None:
 def test_damaged_schemas_are_schemas_or_CorruptFile() -> None:
     schema = list_file().footer.schema
     empty = footer_with([ROOT, LEAF])
-    for changed in damaged(schema, times=2000):
+    for changed in damage_bytes(schema, times=2000):
         with suppress(CorruptFile):
-            found = read_leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], PLACE)
+            found = read_leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], FILE_PATH)
             assert found[0].elements
 
 

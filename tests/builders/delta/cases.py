@@ -16,11 +16,17 @@ import pyarrow.compute as pc
 from builders.delta.log import Action, DeltaLog, commit_info, remove
 from builders.delta.statistics import WRITERS, mapping
 from builders.delta.statistics import field as log_field
-from builders.delta.tables import column_statistics, data_file, inline_vector, json_object, stored_vector
-from builders.values.by_type import array_of, is_extreme, special_values, values_of
+from builders.delta.tables import (
+    compute_column_statistics,
+    data_file,
+    format_json_object,
+    make_inline_vector,
+    write_vector,
+)
+from builders.values.by_type import is_extreme, list_special_values, list_values, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, Subject, random_predicate
-from builders.values.random_rows import random_column, subject_of
+from builders.values.predicates import OraclePredicate, Subject, draw_predicate
+from builders.values.random_rows import draw_column, make_subject
 from tamis import types
 from tamis.expr.evaluate import to_physical_value
 
@@ -57,12 +63,12 @@ PARTITION_TEXTS: dict[pa.DataType, dict[str | None, Any]] = {
 
 _LONG = "0123456789" * 3
 LONG_TEXTS = (_LONG + "01", _LONG + "01a", _LONG + "01é", _LONG + "01\U0010ffff", _LONG + "02", "😀" * 20, "é" * 33)
-FINE_MOMENTS = (1_700_000_000_123_999, 1_700_000_000_124_000, -1_700_000_000_123_001)
+FINE_TIMESTAMPS = (1_700_000_000_123_999, 1_700_000_000_124_000, -1_700_000_000_123_001)
 """Values that statistics cut short."""
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """A file: the rows that are in it as the table shows them, and the action that adds it."""
 
     path: str
@@ -84,9 +90,9 @@ class DeltaCase:
 
     folder: Path
     schema: pa.Schema
-    versions: list[dict[str, Stored]]
+    versions: list[dict[str, StoredFile]]
     choices: Choices
-    said: list[Said] = field(default_factory=list)
+    predicates: list[OraclePredicate] = field(default_factory=list)
 
     def rows(self, version: int = -1) -> pa.Table:
         parts = [stored.live_rows for stored in self.versions[version].values()]
@@ -157,7 +163,7 @@ def _inner_paths(one: pa.Field) -> list[tuple[str, ...]]:
     return [(one.name, each.name) for each in one.type] if pa.types.is_struct(one.type) else []
 
 
-def random_delta_case(choices: Choices, folder: Path, predicates: int) -> DeltaCase:
+def draw_delta_case(choices: Choices, folder: Path, predicates: int) -> DeltaCase:
     shape = _random_shape(choices)
     schema = pa.schema([*shape.fields, *shape.partitions])
     mode = {} if shape.mode == "none" else {"delta.columnMapping.mode": shape.mode}
@@ -169,8 +175,8 @@ def random_delta_case(choices: Choices, folder: Path, predicates: int) -> DeltaC
         features=FEATURES,
     )
     values = {each.name: _values(choices, each.type) for each in shape.fields}
-    live: dict[str, Stored] = {}
-    versions: list[dict[str, Stored]] = []
+    live: dict[str, StoredFile] = {}
+    versions: list[dict[str, StoredFile]] = []
     for version in range(choices.number(1, 4)):
         actions: list[Action] = []
         touched: set[str] = set()
@@ -192,8 +198,8 @@ def random_delta_case(choices: Choices, folder: Path, predicates: int) -> DeltaC
         versions.append(dict(live))
     _random_checkpoint(choices, log)
     case = DeltaCase(folder, schema, versions, choices)
-    subjects = subjects_of(case.rows())
-    case.said = [random_predicate(choices, subjects) for _ in range(predicates)]
+    subjects = list_subjects(case.rows())
+    case.predicates = [draw_predicate(choices, subjects) for _ in range(predicates)]
     return case
 
 
@@ -213,21 +219,21 @@ def _random_shape(choices: Choices) -> _Shape:
 def _values(choices: Choices, data_type: pa.DataType) -> Any:
     if pa.types.is_struct(data_type):
         return [_values(choices, each.type) for each in data_type]
-    return choices.some_of((*_all_values(data_type), *special_values(data_type) * 2), 1, 4)
+    return choices.some_of((*_all_values(data_type), *list_special_values(data_type) * 2), 1, 4)
 
 
 def _all_values(data_type: pa.DataType) -> tuple[Any, ...]:
-    found = values_of(data_type)
+    found = list_values(data_type)
     if types.is_text(data_type):
         return (*found, *LONG_TEXTS)
     if pa.types.is_timestamp(data_type):
-        return (*(each for each in found if not is_extreme(each, data_type)), *FINE_MOMENTS)
+        return (*(each for each in found if not is_extreme(each, data_type)), *FINE_TIMESTAMPS)
     return found
 
 
 def _random_file(
     choices: Choices, shape: _Shape, log: DeltaLog, values: dict[str, Any], path: str, number: int
-) -> Stored:
+) -> StoredFile:
     count = choices.one_of([*range(1, 9), 0])
     written: dict[str, pa.Array] = {}
     shown: dict[str, pa.Array] = {}
@@ -253,7 +259,7 @@ def _random_file(
     )
     if deleted:
         action["add"]["deletionVector"] = _random_vector(choices, log, deleted)
-    return Stored(path, pa.table(shown), deleted, action, texts)
+    return StoredFile(path, pa.table(shown), deleted, action, texts)
 
 
 def _random_column(choices: Choices, data_type: pa.DataType, values: Any, count: int) -> tuple[pa.Array, pa.Array]:
@@ -273,13 +279,13 @@ def _random_column(choices: Choices, data_type: pa.DataType, values: Any, count:
         return stored, shown
     if (older := OLDER_TYPES.get(data_type)) and choices.flag(3):
         narrow = choices.one_of(older)
-        stored = array_of(narrow, random_column(choices, choices.some_of(values_of(narrow), 1, 3), count))
+        stored = make_array(narrow, draw_column(choices, choices.some_of(list_values(narrow), 1, 3), count))
         try:
             return stored, stored.cast(data_type)
         except pa.ArrowInvalid:
             # A day so far off that it has no microsecond.
             pass
-    made = array_of(data_type, random_column(choices, values, count))
+    made = make_array(data_type, draw_column(choices, values, count))
     return made, made
 
 
@@ -287,7 +293,7 @@ def _partition_column(data_type: pa.DataType, text: str | None, count: int) -> p
     value = PARTITION_TEXTS[data_type][text]
     if pa.types.is_decimal(data_type):
         return pa.array([value] * count, pa.string()).cast(data_type)
-    return array_of(data_type, [value] * count)
+    return make_array(data_type, [value] * count)
 
 
 def _random_statistics(choices: Choices, columns: dict[str, pa.Array], count: int, *, is_tight: bool) -> str | None:
@@ -297,13 +303,13 @@ def _random_statistics(choices: Choices, columns: dict[str, pa.Array], count: in
     writer = choices.one_of(WRITERS)
     kinds: dict[str, dict[str, str]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, column in columns.items():
-        for kind, text in zip(kinds, column_statistics(column, writer), strict=True):
+        for kind, text in zip(kinds, compute_column_statistics(column, writer), strict=True):
             if text is not None and not choices.flag(8):
                 kinds[kind][name] = text
     noted = {} if is_tight and choices.flag(8) else {"numRecords": str(count)}
-    noted |= {kind: json_object(texts) for kind, texts in kinds.items()}
+    noted |= {kind: format_json_object(texts) for kind, texts in kinds.items()}
     # Bounds that are called wide may be tight all the same.
-    return json_object(noted if is_tight and not choices.flag(8) else noted | {"tightBounds": "false"})
+    return format_json_object(noted if is_tight and not choices.flag(8) else noted | {"tightBounds": "false"})
 
 
 def _random_options(choices: Choices) -> dict[str, Any]:
@@ -318,15 +324,19 @@ def _random_options(choices: Choices) -> dict[str, Any]:
 
 
 def _random_vector(choices: Choices, log: DeltaLog, deleted: tuple[int, ...]) -> dict[str, Any]:
-    return inline_vector(deleted) if choices.flag() else stored_vector(log.table, deleted, b"\0" * choices.number(0, 3))
+    return (
+        make_inline_vector(deleted)
+        if choices.flag()
+        else write_vector(log.table, deleted, b"\0" * choices.number(0, 3))
+    )
 
 
-def _removal(stored: Stored) -> Action:
+def _removal(stored: StoredFile) -> Action:
     vector = stored.action["add"].get("deletionVector")
     return remove(stored.action["add"]["path"], **({} if vector is None else {"deletionVector": vector}))
 
 
-def _more_deleted(choices: Choices, log: DeltaLog, live: dict[str, Stored], path: str) -> list[Action]:
+def _more_deleted(choices: Choices, log: DeltaLog, live: dict[str, StoredFile], path: str) -> list[Action]:
     """Delete some rows of a file: it is removed, and added again with another vector."""
     before = live[path]
     deleted = tuple(sorted({*before.deleted, *(row for row in range(len(before.rows)) if choices.flag(3))}))
@@ -358,7 +368,7 @@ def _is_plain(each: pa.Field) -> bool:
     return not pa.types.is_nested(each.type)
 
 
-def subjects_of(rows: pa.Table) -> list[Subject]:
+def list_subjects(rows: pa.Table) -> list[Subject]:
     """The columns that predicates can be about: none of lists and maps."""
     found = []
     for each in rows.schema:
@@ -366,7 +376,7 @@ def subjects_of(rows: pa.Table) -> list[Subject]:
         if pa.types.is_struct(each.type):
             for child in filter(_is_plain, each.type):
                 values = map(to_physical_value, pc.struct_field(column, child.name))
-                found.append(subject_of((each.name, child.name), child.type, values))
+                found.append(make_subject((each.name, child.name), child.type, values))
         elif each.name != ROW and _is_plain(each):
-            found.append(subject_of((each.name,), each.type, map(to_physical_value, column)))
+            found.append(make_subject((each.name,), each.type, map(to_physical_value, column)))
     return found

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import reject
 
-from builders.delta.cases import LONG_TEXTS, ROW, subjects_of
-from builders.values.by_type import array_of, is_extreme, special_values, values_of
+from builders.delta.cases import LONG_TEXTS, ROW, list_subjects
+from builders.values.by_type import is_extreme, list_special_values, list_values, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, random_predicate
-from builders.values.random_rows import random_column
+from builders.values.predicates import OraclePredicate, draw_predicate
+from builders.values.random_rows import draw_column
 from tamis import types
 
 COLUMN_TYPES: tuple[pa.DataType, ...] = (
@@ -44,7 +44,7 @@ class DeltalakeCase:
 
     rows: pa.Table
     done: list[str]
-    said: list[Said]
+    predicates: list[OraclePredicate]
 
 
 class _Writer:
@@ -119,18 +119,18 @@ class _Writer:
         self._next += count
         for each in self._partitions:
             few = choices.some_of(PARTITION_VALUES[each.type], 1, 2)
-            columns[each.name] = array_of(each.type, [choices.one_of(few) for _ in range(count)])
+            columns[each.name] = make_array(each.type, [choices.one_of(few) for _ in range(count)])
         return pa.table(columns)
 
     def _some_values(self, data_type: pa.DataType) -> Any:
         if pa.types.is_struct(data_type):
             return [self._some_values(each.type) for each in data_type]
-        found = values_of(data_type)
+        found = list_values(data_type)
         if types.is_text(data_type):
             found = (*found, *LONG_TEXTS)
         if pa.types.is_timestamp(data_type):
             found = tuple(each for each in found if not is_extreme(each, data_type))
-        return self._choices.some_of((*found, *special_values(data_type) * 2), 1, 4)
+        return self._choices.some_of((*found, *list_special_values(data_type) * 2), 1, 4)
 
     def _column(self, data_type: pa.DataType, values: Any, count: int) -> pa.Array:
         choices = self._choices
@@ -139,10 +139,10 @@ class _Writer:
             children = [self._column(each.type, own, count) for each, own in zip(data_type, values, strict=True)]
             shown = [pc.if_else(absent, pa.scalar(None, each.type), each) for each in children]
             return pa.StructArray.from_arrays(shown, fields=list(data_type), mask=absent)
-        return array_of(data_type, random_column(choices, values, count))
+        return make_array(data_type, draw_column(choices, values, count))
 
 
-def random_deltalake_case(choices: Choices, folder: Path, predicates: int) -> DeltalakeCase:
+def draw_deltalake_case(choices: Choices, folder: Path, predicates: int) -> DeltalakeCase:
     writer = _Writer(choices, folder)
     for _ in range(choices.number(0, 4)):
         writer.step()
@@ -150,5 +150,5 @@ def random_deltalake_case(choices: Choices, folder: Path, predicates: int) -> De
         reject()
     # Every column may have been added after some rows were there.
     rows = writer.rows.sort_by(ROW)
-    subjects = subjects_of(rows)
-    return DeltalakeCase(rows, writer.done, [random_predicate(choices, subjects) for _ in range(predicates)])
+    subjects = list_subjects(rows)
+    return DeltalakeCase(rows, writer.done, [draw_predicate(choices, subjects) for _ in range(predicates)])

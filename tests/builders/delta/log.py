@@ -165,7 +165,7 @@ class DeltaLog:
         if number == 0:
             actions = (*self.start, *actions)
         self.commits[number] = actions
-        self.write(number, "".join(f"{as_line(action)}\n" for action in actions or [commit_info()]), milliseconds)
+        self.write(number, "".join(f"{format_action(action)}\n" for action in actions or [commit_info()]), milliseconds)
         return number
 
     def write(self, version: int, text: str | bytes, milliseconds: int | None = None) -> Path:
@@ -179,20 +179,20 @@ class DeltaLog:
     def compact(self, first: int, last: int) -> Path:
         """Write the commits from one version to another as one."""
         path = self.folder / f"{first:020}.{last:020}.compacted.json"
-        path.write_text("".join(f"{as_line(action)}\n" for action in self.reconciled(first, last)))
+        path.write_text("".join(f"{format_action(action)}\n" for action in self.reconcile(first, last)))
         return path
 
-    def hint(self, text: str) -> None:
+    def write_hint(self, text: str) -> None:
         (self.folder / "_last_checkpoint").write_text(text)
 
-    def reconciled(self, first: int, last: int) -> list[Action]:
+    def reconcile(self, first: int, last: int) -> list[Action]:
         """The actions of several commits with all that newer ones replace left out, removals included."""
         newest: dict[Any, Action] = {}
         for version in range(first, last + 1):
             for action in self.commits[version]:
                 ((name, fields),) = action.items()
                 if name in ("add", "remove"):
-                    key: Any = file_key(fields)
+                    key: Any = get_file_key(fields)
                 elif name == "txn":
                     key = (name, fields["appId"])
                 elif name in ("protocol", "metaData"):
@@ -203,9 +203,9 @@ class DeltaLog:
                 newest[key] = action
         return list(newest.values())
 
-    def live(self, version: int | None = None) -> list[dict[str, Any]]:
+    def list_live_files(self, version: int | None = None) -> list[dict[str, Any]]:
         """The adds that are live at a version, by the commits of this log from the first one on."""
-        actions = self.reconciled(min(self.commits), self.version if version is None else version)
+        actions = self.reconcile(min(self.commits), self.version if version is None else version)
         return [action["add"] for action in actions if "add" in action]
 
     def checkpoint(
@@ -229,7 +229,7 @@ class DeltaLog:
         (`stats_parsed`), `omit` those of the usual ones that they lack.
         """
         number = self.version if version is None else version
-        held = list(self.reconciled(min(self.commits), number) if actions is None else actions)
+        held = list(self.reconcile(min(self.commits), number) if actions is None else actions)
         write = _Writer(add_fields, omit, row_group_size)
         if parts is not None:
             paths = [self.path(number, f"checkpoint.{part:010}.{parts:010}.parquet") for part in range(1, parts + 1)]
@@ -262,7 +262,7 @@ class DeltaLog:
         named = f"checkpoint.{uuid.uuid4()}.{top}" if uuid_named else f"checkpoint.{top}"
         path = self.path(version, named)
         if top == "json":
-            path.write_text("".join(f"{as_line(action)}\n" for action in own))
+            path.write_text("".join(f"{format_action(action)}\n" for action in own))
         else:
             write.parquet(path, own)
         return [path, *paths]
@@ -298,11 +298,11 @@ def _with_pairs(value: Any) -> Any:
     return value
 
 
-def as_line(action: Action) -> str:
+def format_action(action: Action) -> str:
     return json.dumps(action, separators=(",", ":"), ensure_ascii=False)
 
 
-def file_key(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+def get_file_key(fields: Mapping[str, Any]) -> tuple[Any, ...]:
     """What two actions about the same file have in common."""
     vector = fields.get("deletionVector")
     identity = None if vector is None else (vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))

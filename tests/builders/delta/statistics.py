@@ -38,23 +38,23 @@ _NAMES = {
 }
 
 
-def type_in_log(data_type: pa.DataType) -> Any:
+def to_log_type(data_type: pa.DataType) -> Any:
     """A type as the schema in the log has it."""
     if pa.types.is_decimal(data_type):
         return f"decimal({data_type.precision},{data_type.scale})"
     if pa.types.is_struct(data_type):
         return {"type": "struct", "fields": [field(each.name, each.type) for each in data_type]}
     if pa.types.is_list(data_type):
-        return {"type": "array", "elementType": type_in_log(data_type.value_type), "containsNull": True}
+        return {"type": "array", "elementType": to_log_type(data_type.value_type), "containsNull": True}
     if pa.types.is_map(data_type):
-        key, value = type_in_log(data_type.key_type), type_in_log(data_type.item_type)
+        key, value = to_log_type(data_type.key_type), to_log_type(data_type.item_type)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     return _NAMES[data_type]
 
 
 def field(name: str, data_type: Any, **metadata: Any) -> dict[str, Any]:
     """A field of the schema in the log; a type may be Arrow's or the log's own."""
-    named = type_in_log(data_type) if isinstance(data_type, pa.DataType) else data_type
+    named = to_log_type(data_type) if isinstance(data_type, pa.DataType) else data_type
     return {"name": name, "type": named, "nullable": True, "metadata": metadata}
 
 
@@ -77,7 +77,7 @@ def mapping(number: int, name: str) -> dict[str, Any]:
 # --- Statistics ------------------------------------------------------------------------------------------------------
 
 
-def bounds_text(values: Sequence[Any], data_type: pa.DataType, writer: str) -> tuple[str | None, str | None]:
+def format_bounds(values: Sequence[Any], data_type: pa.DataType, writer: str) -> tuple[str | None, str | None]:
     """The smallest and the largest value of a file as a writer spells them in JSON; None where it has none to say."""
     present = sorted((value for value in values if value is not None), key=sort_key)
     numbers = [value for value in present if value == value]

@@ -16,7 +16,7 @@ from tamis.formats.jobs import Item, Job
 from tamis.scan.planning.tasks import ScanTask
 
 
-class WorkerHere:
+class InProcessEngine:
     """Does in this process what a Spark worker does, bytes and all: for tests that cannot wait for Spark."""
 
     name = "spark"
@@ -32,7 +32,7 @@ class WorkerHere:
         yield from collect_results(pa.Table.from_batches(rows), len(items), job.description)
 
 
-def fresh_plan(table: tamis.Table, where: object, depth: str, **options: Any) -> tamis.ScanPlan:
+def make_fresh_plan(table: tamis.Table, where: object, depth: str, **options: Any) -> tamis.ScanPlan:
     """A plan that nothing in memory helps to make."""
     FILE_BATCH_CACHE.clear()
     return table.scan(where, **options).plan(depth)

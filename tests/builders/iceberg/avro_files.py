@@ -84,7 +84,7 @@ def _uncompressed(content: bytes) -> io.BytesIO:
         count, left = _number(left)
         size, left = _number(left)
         data = _BY_ARROW[name](left[:size])
-        made += number(count) + number(len(data)) + data + SYNC
+        made += encode_number(count) + encode_number(len(data)) + data + SYNC
         left = left[size + len(SYNC) :]
     return io.BytesIO(made)
 
@@ -123,19 +123,19 @@ def _blocks(encoded: Sequence[bytes], codec: str, per_block: int) -> Iterator[by
     for start in range(0, len(encoded), per_block):
         some = encoded[start : start + per_block]
         data = CODECS[codec](b"".join(some))
-        yield number(len(some)) + number(len(data)) + data + SYNC
+        yield encode_number(len(some)) + encode_number(len(data)) + data + SYNC
 
 
 def _map(values: Mapping[str, str]) -> bytes:
-    return number(len(values)) + b"".join(_bytes(key) + _bytes(value) for key, value in values.items()) + b"\0"
+    return encode_number(len(values)) + b"".join(_bytes(key) + _bytes(value) for key, value in values.items()) + b"\0"
 
 
 def _bytes(text: str) -> bytes:
     data = text.encode()
-    return number(len(data)) + data
+    return encode_number(len(data)) + data
 
 
-def number(value: int) -> bytes:
+def encode_number(value: int) -> bytes:
     """A whole number as Avro has it: zigzag, seven bits a byte."""
     left = value << 1 if value >= 0 else (-value << 1) - 1
     found = bytearray()

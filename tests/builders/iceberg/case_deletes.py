@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import File, IcebergFolder
-from builders.iceberg.values import arrow_type
-from builders.values.by_type import array_of
+from builders.iceberg.values import to_arrow_type
+from builders.values.by_type import make_array
 from builders.values.choices import Choices
 from tamis.expr.evaluate import to_physical_value
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """A data file: the rows in it as the table shows them, its sequence number, and which rows are deleted."""
 
     file: File
@@ -40,7 +40,7 @@ class Deletion:
     told: str
 
 
-def random_deletes(choices: Choices, table: IcebergFolder, live: list[Stored], sequence: int) -> list[Deletion]:
+def draw_deletes(choices: Choices, table: IcebergFolder, live: list[StoredFile], sequence: int) -> list[Deletion]:
     """One or two kinds of deletes in one commit. A file that has a vector gets no further one here."""
     found = []
     for kind in choices.some_of(["positions", "values", "vectors"], 1, 2):
@@ -56,16 +56,16 @@ def random_deletes(choices: Choices, table: IcebergFolder, live: list[Stored], s
     return found
 
 
-def _chosen_rows(choices: Choices, stored: Stored) -> set[int]:
+def _chosen_rows(choices: Choices, stored: StoredFile) -> set[int]:
     return {row for row in range(stored.rows.num_rows) if choices.flag(3)}
 
 
 def _by_position(
-    choices: Choices, table: IcebergFolder, live: list[Stored], name: str, before: list[Deletion]
+    choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, before: list[Deletion]
 ) -> Deletion | None:
     """A delete file for each partition that some rows are deleted from."""
     rows_of: dict[str, set[int]] = {}
-    of_partition: dict[tuple[int, str], list[Stored]] = defaultdict(list)
+    of_partition: dict[tuple[int, str], list[StoredFile]] = defaultdict(list)
     for stored in live:
         # A vector stands for all positions of its file: positions of the same or an earlier commit do not count.
         if stored.file.path in _with_vectors(table, before) or not choices.flag():
@@ -89,7 +89,7 @@ def _by_position(
                 partition=group[0].file.partition,
                 referenced=deleted[0][0] if len(group) == 1 and choices.flag() else None,
                 truncate=choices.one_of([None, 5]),
-                noted={} if choices.flag(5) else None,
+                metrics={} if choices.flag(5) else None,
             )
         )
     return Deletion(files, rows_of, f"positions {rows_of}") if files else None
@@ -98,11 +98,11 @@ def _by_position(
 def _with_vectors(table: IcebergFolder, before: list[Deletion]) -> set[str]:
     known = [file for snapshot in table.snapshots[-1:] for file, _ in snapshot.files]
     known += [file for each in before for file in each.files]
-    return {file.noted["referenced_data_file"] for file in known if file.format == "puffin"}
+    return {file.metrics["referenced_data_file"] for file in known if file.format == "puffin"}
 
 
 def _by_vector(
-    choices: Choices, table: IcebergFolder, live: list[Stored], name: str, before: list[Deletion]
+    choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, before: list[Deletion]
 ) -> Deletion | None:
     gone = {stored.file.path: set(stored.deleted) for stored in live}
     for each in before:
@@ -122,7 +122,9 @@ def _by_vector(
     return Deletion(deletion_vectors(table, f"{name}.puffin", vectors, files), rows_of, f"vectors {rows_of}")
 
 
-def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: str, sequence: int) -> Deletion | None:
+def _by_value(
+    choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, sequence: int
+) -> Deletion | None:
     """Deletes rows that are equal to some in one or two columns, in the partition of a file or in all of them."""
     keys = [each for each in table.fields if each["type"] not in ("float", "double") and isinstance(each["type"], str)]
     chosen = {each["id"]: each for each in choices.some_of(keys, 1, 2)}
@@ -133,7 +135,7 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
     source = choices.one_of(sources)
     rows = [row for row in range(source.rows.num_rows) if choices.flag()] or [0]
     values = {each["name"]: [to_physical_value(source.rows[each["name"]][row]) for row in rows] for each in fields}
-    columns = {each["name"]: array_of(arrow_type(each["type"]), values[each["name"]]) for each in fields}
+    columns = {each["name"]: make_array(to_arrow_type(each["type"]), values[each["name"]]) for each in fields}
     unpartitioned = [number for number, spec in enumerate(table.specs) if not spec]
     is_global = bool(unpartitioned) and choices.flag()
     spec, partition = (unpartitioned[0], ()) if is_global else (source.file.spec, source.file.partition)
@@ -151,7 +153,7 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
         fields=beside,
         spec=spec,
         partition=partition,
-        noted={} if choices.flag(5) else None,
+        metrics={} if choices.flag(5) else None,
     )
     rows_of = {
         stored.file.path: _equal_rows(stored, [each["name"] for each in fields], deleted)
@@ -162,7 +164,7 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
     return Deletion([file], rows_of, f"values {values} of {'all' if not table.specs[spec] else partition}")
 
 
-def _equal_rows(stored: Stored, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
+def _equal_rows(stored: StoredFile, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
     found = zip(*([_key(to_physical_value(value)) for value in stored.rows[name]] for name in names), strict=True)
     return {row for row, values in enumerate(found) if values in deleted}
 

@@ -16,15 +16,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.delta.cases import LONG_TEXTS, ROW, subjects_of
+from builders.delta.cases import LONG_TEXTS, ROW, list_subjects
 from builders.iceberg import values as iceberg_values
-from builders.iceberg.case_deletes import Deletion, Stored, random_deletes
+from builders.iceberg.case_deletes import Deletion, StoredFile, draw_deletes
 from builders.iceberg.tables import Field, File, IcebergFolder, SpecField
-from builders.iceberg.values import Leaf, arrow_type, leaves, metrics, single_value, transformed
-from builders.values.by_type import array_of, is_extreme, special_values, values_of
+from builders.iceberg.values import (
+    Leaf,
+    apply_transform,
+    compute_metrics,
+    encode_single_value,
+    list_leaves,
+    to_arrow_type,
+)
+from builders.values.by_type import is_extreme, list_special_values, list_values, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, random_predicate
-from builders.values.random_rows import random_column
+from builders.values.predicates import OraclePredicate, draw_predicate
+from builders.values.random_rows import draw_column
 from tamis.expr.evaluate import to_physical_value
 
 KINDS = (
@@ -56,12 +63,12 @@ class IcebergCase:
     """A table in a folder, its files after every commit, and predicates about the newest."""
 
     table: IcebergFolder
-    states: list[tuple[int, list[Stored]]]
-    said: list[Said] = field(default_factory=list)
+    states: list[tuple[int, list[StoredFile]]]
+    predicates: list[OraclePredicate] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
 
     @property
-    def live(self) -> list[Stored]:
+    def live(self) -> list[StoredFile]:
         return self.states[-1][1]
 
     def rows(self, state: int = -1) -> pa.Table:
@@ -69,15 +76,15 @@ class IcebergCase:
         return pa.concat_tables([self.table.arrow_schema.empty_table(), *parts]).sort_by(ROW)
 
 
-def random_iceberg_case(
+def draw_iceberg_case(
     choices: Choices, folder: Path, predicates: int, formats: tuple[str, ...] = FORMATS
 ) -> IcebergCase:
     writer = _Writer(choices, folder, formats)
     for _ in range(choices.number(1, 3)):
         writer.commit()
     case = IcebergCase(writer.table, writer.states, done=writer.done)
-    subjects = subjects_of(case.rows())
-    case.said = [random_predicate(choices, subjects) for _ in range(predicates)]
+    subjects = list_subjects(case.rows())
+    case.predicates = [draw_predicate(choices, subjects) for _ in range(predicates)]
     return case
 
 
@@ -102,9 +109,9 @@ class _Writer:
         )
         self.table.manifests_in_metadata = version == 1 and choices.flag(3)
         self._values = {each["name"]: _some_values(choices, each, specs) for each in fields[1:]}
-        self.states: list[tuple[int, list[Stored]]] = []
+        self.states: list[tuple[int, list[StoredFile]]] = []
         self.done: list[str] = []
-        self._live: list[Stored] = []
+        self._live: list[StoredFile] = []
         self._files = 0
 
     def commit(self) -> None:
@@ -116,7 +123,7 @@ class _Writer:
         added = [self._random_file(sequence) for _ in range(choices.number(0 if is_later else 1, 2))]
         deletions: list[Deletion] = []
         if self.table.version > 1 and choices.flag():
-            deletions = random_deletes(choices, self.table, [*self._live, *added], sequence)
+            deletions = draw_deletes(choices, self.table, [*self._live, *added], sequence)
         files = [each.file for each in added] + [file for each in deletions for file in each.files]
         number = self.table.commit(
             *files, removed=[each.file.path for each in gone], per_manifest=choices.one_of([1000, 1])
@@ -126,7 +133,7 @@ class _Writer:
         self.done += [f"{number}: +{[each.file.path for each in added]} -{[each.file.path for each in gone]}"]
         self.done += [f"{number}: {each.told}" for each in deletions]
 
-    def _random_file(self, sequence: int) -> Stored:
+    def _random_file(self, sequence: int) -> StoredFile:
         choices, table = self._choices, self.table
         spec = choices.number(0, len(table.specs) - 1)
         sources = {source: transform for source, transform, _ in table.specs[spec]}
@@ -166,11 +173,11 @@ class _Writer:
             spec=spec,
             partition=partition,
             with_ids=with_ids,
-            noted=self._random_metrics(own, stored_rows),
+            metrics=self._random_metrics(own, stored_rows),
             options=_random_options(choices) if file_format == "parquet" else None,
         )
         shown = pa.table([shown for _, _, shown in made], schema=table.arrow_schema)
-        return Stored(file, shown, sequence)
+        return StoredFile(file, shown, sequence)
 
     def _first_partition(self, spec: int, fixed: dict[str, list[Any]], count: int) -> tuple[tuple[Any, ...], list[int]]:
         """The partition of the first row, and the rows that share it: those of others go nowhere."""
@@ -183,12 +190,12 @@ class _Writer:
         """A column that a file is partitioned by, often with one value."""
         if self._choices.flag():
             return [self._choices.one_of([*self._values[source["name"]], None])] * count
-        return random_column(self._choices, self._values[source["name"]], count)
+        return draw_column(self._choices, self._values[source["name"]], count)
 
     def _source_column(
         self, source: Field, values: list[Any], *, is_identity: bool
     ) -> tuple[Field, pa.Array | None, pa.Array]:
-        shown = array_of(arrow_type(source["type"]), values)
+        shown = make_array(to_arrow_type(source["type"]), values)
         # Files of tables that were migrated have no columns for what their partition says.
         is_absent = is_identity and self._choices.flag(3)
         return source, None if is_absent else shown, shown
@@ -196,7 +203,7 @@ class _Writer:
     def _column(self, each: Field, values: Any, count: int) -> tuple[Field, pa.Array | None, pa.Array]:
         """A field as a file has it, the column of the file, if it has one, and what the table shows of it."""
         choices = self._choices
-        data_type = arrow_type(each["type"])
+        data_type = to_arrow_type(each["type"])
         if choices.flag(6):
             return each, None, _default_column(each, count)
         if pa.types.is_struct(data_type):
@@ -205,14 +212,14 @@ class _Writer:
         if older == "date" and self.table.version < 3:
             older = None
         if older is not None and choices.flag(3):
-            narrow = arrow_type(older)
-            stored = array_of(narrow, random_column(choices, choices.some_of(values_of(narrow), 1, 3), count))
+            narrow = to_arrow_type(older)
+            stored = make_array(narrow, draw_column(choices, choices.some_of(list_values(narrow), 1, 3), count))
             try:
                 return {**each, "type": older}, stored, stored.cast(data_type)
             except pa.ArrowInvalid:
                 # A day so far off that it has no microsecond.
                 pass
-        made = array_of(data_type, random_column(choices, values, count))
+        made = make_array(data_type, draw_column(choices, values, count))
         return each, made, made
 
     def _struct_column(self, each: Field, values: Any, count: int) -> tuple[Field, pa.Array | None, pa.Array]:
@@ -230,8 +237,8 @@ class _Writer:
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
         if choices.flag(10):
             return {}
-        found = list(leaves(fields, columns))
-        noted = metrics(iter(found), choices.one_of([16, 16, 2, None]))
+        found = list(list_leaves(fields, columns))
+        noted = compute_metrics(iter(found), choices.one_of([16, 16, 2, None]))
         for leaf in found:
             if choices.flag(8):
                 _spoil_floats(choices, leaf, noted)
@@ -241,7 +248,7 @@ class _Writer:
         return {name: values for name, values in noted.items() if not choices.flag(15)}
 
 
-def _deleted_from(stored: Stored, deletions: list[Deletion]) -> Stored:
+def _deleted_from(stored: StoredFile, deletions: list[Deletion]) -> StoredFile:
     gone = set(stored.deleted)
     for each in deletions:
         gone |= each.rows_of.get(stored.file.path, set())
@@ -253,7 +260,7 @@ def _spoil_floats(choices: Choices, leaf: Leaf, noted: dict[str, dict[int, Any]]
     if leaf.kind in ("float", "double") and any(value is not None and value != value for value in leaf.values):
         noted["nan_value_counts"].pop(leaf.number, None)
         name = choices.one_of(["upper_bounds", "lower_bounds"])
-        noted[name][leaf.number] = single_value(leaf.kind, float("nan"))
+        noted[name][leaf.number] = encode_single_value(leaf.kind, float("nan"))
 
 
 def _present(made: list[tuple[Field, pa.Array | None, pa.Array]]) -> Iterator[tuple[Field, pa.Array, pa.Array]]:
@@ -286,9 +293,9 @@ def _struct(children: list[tuple[str, pa.Array]], absent: pa.Array) -> pa.Array:
 
 def _default_column(each: Field, count: int) -> pa.Array:
     """What a field shows of a file that has no column for it."""
-    data_type = arrow_type(each["type"])
+    data_type = to_arrow_type(each["type"])
     return (
-        array_of(data_type, [_DEFAULTS[each["type"]][1] if "initial-default" in each else None] * count)
+        make_array(data_type, [_DEFAULTS[each["type"]][1] if "initial-default" in each else None] * count)
         if (not pa.types.is_struct(data_type))
         else pa.nulls(count, data_type)
     )
@@ -339,25 +346,25 @@ def _random_specs(choices: Choices, fields: list[Field]) -> list[list[SpecField]
 def _some_values(choices: Choices, each: Field, specs: list[list[SpecField]]) -> Any:
     if isinstance(each["type"], dict):
         return [_some_values(choices, child, specs) for child in each["type"]["fields"]]
-    data_type = arrow_type(each["type"])
-    found = values_of(data_type)
+    data_type = to_arrow_type(each["type"])
+    found = list_values(data_type)
     if each["type"] == "string":
         found = (*found, *LONG_TEXTS)
     if pa.types.is_timestamp(data_type):
         found = tuple(value for value in found if not is_extreme(value, data_type))
     own = {transform for spec in specs for source, transform, _ in spec if source == each["id"]}
     found = tuple(value for value in found if all(_has_partition(transform, each["type"], value) for transform in own))
-    return choices.some_of((*found, *special_values(data_type) * 2), 1, 4)
+    return choices.some_of((*found, *list_special_values(data_type) * 2), 1, 4)
 
 
 def _has_partition(transform: str, kind: str, value: Any) -> bool:
     """Whether the partition value fits its type: the multiple below the smallest number does not."""
     if not transform.startswith("truncate"):
         return True
-    found = transformed(transform, kind, value)
+    found = apply_transform(transform, kind, value)
     if isinstance(found, int):
         return abs(found) < 2 ** (31 if kind == "int" else 63)
-    return not isinstance(found, Decimal) or len(found.as_tuple().digits) <= arrow_type(kind).precision
+    return not isinstance(found, Decimal) or len(found.as_tuple().digits) <= to_arrow_type(kind).precision
 
 
 def _mapping(fields: list[Field]) -> list[dict[str, Any]]:
@@ -379,10 +386,10 @@ def _random_options(choices: Choices) -> dict[str, Any]:
     }
 
 
-def rows_in(stored: Stored) -> list[int]:
+def rows_in(stored: StoredFile) -> list[int]:
     """The numbers of the rows of a file that are not deleted."""
     return [to_physical_value(value) for value in stored.live_rows[ROW]]
 
 
-def file_of(stored: Stored) -> File:
+def file_of(stored: StoredFile) -> File:
     return stored.file

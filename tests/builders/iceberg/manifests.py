@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from builders.iceberg.values import single_value, unscaled_bytes
+from builders.iceberg.values import encode_single_value, encode_unscaled
 
 AvroField = dict[str, Any]
 PartitionColumn = tuple[int, str, str]
@@ -38,7 +38,7 @@ def _list(number: int, name: str, element: int, kind: Any) -> AvroField:
     return _optional(number, name, {"type": "array", "items": kind, "element-id": element})
 
 
-def partition_type(kind: str, name: str, *, dates_as_ints: bool = False) -> Any:
+def to_partition_type(kind: str, name: str, *, dates_as_ints: bool = False) -> Any:
     """The Avro type of a partition value."""
     if kind.startswith("decimal"):
         precision, scale = map(int, kind[8:-1].split(","))
@@ -67,22 +67,24 @@ def partition_type(kind: str, name: str, *, dates_as_ints: bool = False) -> Any:
     return kind
 
 
-def stored_partition(kind: str, value: Any) -> Any:
+def encode_partition_value(kind: str, value: Any) -> Any:
     """A partition value as a manifest holds it."""
     if not isinstance(value, Decimal):
         return value
-    size = partition_type(kind, "")["size"]
-    return unscaled_bytes(value, size)
+    size = to_partition_type(kind, "")["size"]
+    return encode_unscaled(value, size)
 
 
-def entry_schema(version: int, partition: Sequence[PartitionColumn], *, dates_as_ints: bool = False) -> AvroField:
+def make_entry_schema(version: int, partition: Sequence[PartitionColumn], *, dates_as_ints: bool = False) -> AvroField:
     tuple_type = {
         "type": "record",
         "name": "r102",
         "fields": [
-            _needed(number, avro_name(name), "null")
+            _needed(number, to_avro_name(name), "null")
             if kind == UNKNOWN
-            else _optional(number, avro_name(name), partition_type(kind, f"p{number}", dates_as_ints=dates_as_ints))
+            else _optional(
+                number, to_avro_name(name), to_partition_type(kind, f"p{number}", dates_as_ints=dates_as_ints)
+            )
             for number, name, kind in partition
         ],
     }
@@ -119,7 +121,7 @@ def entry_schema(version: int, partition: Sequence[PartitionColumn], *, dates_as
     return {"type": "record", "name": "manifest_entry", "fields": fields}
 
 
-def list_schema(version: int) -> AvroField:
+def make_list_schema(version: int) -> AvroField:
     summary = {
         "type": "record",
         "name": "r508",
@@ -149,7 +151,7 @@ def list_schema(version: int) -> AvroField:
     return {"type": "record", "name": "manifest_file", "fields": fields}
 
 
-def summaries(partition: Sequence[PartitionColumn], tuples: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+def summarize_partitions(partition: Sequence[PartitionColumn], tuples: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     """The partition summaries of a manifest with files of these partitions."""
     found = []
     for index, (_, _, kind) in enumerate(partition):
@@ -160,19 +162,19 @@ def summaries(partition: Sequence[PartitionColumn], tuples: Sequence[Sequence[An
             {
                 "contains_null": len(present) < len(values),
                 "contains_nan": len(ordered) < len(present),
-                "lower_bound": single_value(kind, min(ordered)) if ordered else None,
-                "upper_bound": single_value(kind, max(ordered)) if ordered else None,
+                "lower_bound": encode_single_value(kind, min(ordered)) if ordered else None,
+                "upper_bound": encode_single_value(kind, max(ordered)) if ordered else None,
             }
         )
     return found
 
 
-def pairs(values: dict[int, Any] | None) -> list[dict[str, Any]] | None:
+def make_pairs(values: dict[int, Any] | None) -> list[dict[str, Any]] | None:
     """A map with whole numbers as keys, as Avro has to hold it."""
     return None if values is None else [{"key": key, "value": value} for key, value in values.items()]
 
 
-def avro_name(name: str) -> str:
+def to_avro_name(name: str) -> str:
     """A name that Avro allows: any other character as its number."""
     text = "".join(each if (each.isascii() and each.isalnum()) or each == "_" else f"_x{ord(each):X}" for each in name)
     return f"_{text}" if text[:1].isdigit() else text

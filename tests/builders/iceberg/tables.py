@@ -19,21 +19,21 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from builders.iceberg.avro_files import write_avro
-from builders.iceberg.avro_rows import avro_rows, avro_schema
+from builders.iceberg.avro_rows import make_avro_rows, make_avro_schema
 from builders.iceberg.manifests import (
     UNKNOWN,
     PartitionColumn,
-    avro_name,
-    entry_schema,
-    list_schema,
-    pairs,
-    stored_partition,
-    summaries,
+    encode_partition_value,
+    make_entry_schema,
+    make_list_schema,
+    make_pairs,
+    summarize_partitions,
+    to_avro_name,
 )
-from builders.iceberg.values import Field, arrow_type, leaves, metrics, result_type, transformed
+from builders.iceberg.values import Field, apply_transform, compute_metrics, get_result_type, list_leaves, to_arrow_type
 from tamis.expr.evaluate import to_physical_value
 
-FIRST_MOMENT = 1_700_000_000_000
+FIRST_TIMESTAMP = 1_700_000_000_000
 """Of the first snapshot, in milliseconds; each further one is a second later."""
 
 DATA, POSITIONS, EQUALITY = 0, 1, 2
@@ -56,11 +56,11 @@ class File:
     partition: tuple[Any, ...]
     rows: int
     size: int
-    noted: Mapping[str, Any]
+    metrics: Mapping[str, Any]
     """Counts and bounds by field id, and whatever else."""
 
-    def with_less(self, **noted: Any) -> File:
-        return replace(self, noted={**self.noted, **noted})
+    def with_metrics(self, **metrics: Any) -> File:
+        return replace(self, metrics={**self.metrics, **metrics})
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class Snapshot:
     number: int
     parent: int | None
     sequence: int
-    moment: int
+    timestamp: int
     schema: int
     manifests: tuple[Manifest, ...]
-    told: dict[str, Any]
+    metadata: dict[str, Any]
 
     @property
     def files(self) -> list[tuple[File, int]]:
@@ -143,7 +143,7 @@ class IcebergFolder:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        return pa.schema([(each["name"], arrow_type(each["type"])) for each in self.fields])
+        return pa.schema([(each["name"], to_arrow_type(each["type"])) for each in self.fields])
 
     def evolve(self, fields: list[Field]) -> None:
         """Another schema from now on."""
@@ -155,7 +155,7 @@ class IcebergFolder:
         kinds = {each["id"]: each["type"] for each in self._every_field()}
         forgotten = kinds.keys() - {each["id"] for each in self.fields} if self.forgets_types else set()
         return [
-            (1000 + before + index, name, UNKNOWN if source in forgotten else result_type(transform, kinds[source]))
+            (1000 + before + index, name, UNKNOWN if source in forgotten else get_result_type(transform, kinds[source]))
             for index, (source, transform, name) in enumerate(self.specs[spec])
         ]
 
@@ -173,7 +173,7 @@ class IcebergFolder:
         """The partition of a row, by names of top-level columns and values in physical form."""
         fields = {each["id"]: each for each in self.fields}
         return tuple(
-            transformed(transform, fields[source]["type"], rows[fields[source]["name"]])
+            apply_transform(transform, fields[source]["type"], rows[fields[source]["name"]])
             for source, transform, _ in self.specs[spec]
         )
 
@@ -191,7 +191,7 @@ class IcebergFolder:
         spec: int | None = None,
         partition: tuple[Any, ...] | None = None,
         with_ids: bool = True,
-        noted: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
         truncate: int | None = 16,
         options: Mapping[str, Any] | None = None,
     ) -> File:
@@ -202,10 +202,10 @@ class IcebergFolder:
         if partition is None:
             first = {each: to_physical_value(rows[each][0]) for each in rows.column_names} if self.specs[spec] else {}
             partition = self.partition_of(spec, first)
-        if noted is None:
-            noted = metrics(leaves(fields, columns), truncate)
+        if metrics is None:
+            metrics = compute_metrics(list_leaves(fields, columns), truncate)
         size = write_rows(self.folder / "data" / name, rows, fields if with_ids else None, options)
-        return File(self.path_of(name), name.rpartition(".")[2], DATA, spec, partition, rows.num_rows, size, noted)
+        return File(self.path_of(name), name.rpartition(".")[2], DATA, spec, partition, rows.num_rows, size, metrics)
 
     # --- Commits -----------------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class IcebergFolder:
             number,
             parent.number if parent else None,
             sequence,
-            FIRST_MOMENT + 1000 * len(self.snapshots),
+            FIRST_TIMESTAMP + 1000 * len(self.snapshots),
             len(self.schemas) - 1,
             tuple(manifests),
             self._written_list(number, parent, sequence, manifests) | {"summary": {"operation": operation}},
@@ -242,7 +242,7 @@ class IcebergFolder:
         self.snapshots.append(made)
         self.refs[ref] = {**self.refs.get(ref, {"type": "branch"}), "snapshot-id": number}
         if ref == "main":
-            self.log.append((made.moment, number))
+            self.log.append((made.timestamp, number))
         self.save()
         return number
 
@@ -278,7 +278,7 @@ class IcebergFolder:
         name = f"{snapshot}-m{self._made}.avro"
         size = write_avro(
             self.folder / "metadata" / name,
-            entry_schema(self.version, partition, dates_as_ints=self.dates_as_ints),
+            make_entry_schema(self.version, partition, dates_as_ints=self.dates_as_ints),
             [self._record(each, partition) for each in entries],
             {
                 "schema": json.dumps(self._schema(len(self.schemas) - 1)),
@@ -306,17 +306,17 @@ class IcebergFolder:
             "min_sequence_number": min(sequences, default=sequence),
             "added_snapshot_id": snapshot,
             **counts,
-            "partitions": summaries(partition, [each.file.partition for each in entries]),
+            "partitions": summarize_partitions(partition, [each.file.partition for each in entries]),
             "key_metadata": None,
         }
         return Manifest(told | listed, tuple(entries))
 
     def _record(self, entry: Entry, partition: list[PartitionColumn]) -> dict[str, Any]:
         file = entry.file
-        noted = {name: pairs(file.noted.get(name)) for name in METRICS}
-        others = {name: value for name, value in file.noted.items() if name not in METRICS}
+        metrics = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
+        others = {name: value for name, value in file.metrics.items() if name not in METRICS}
         stored = {
-            avro_name(name): stored_partition(kind, value)
+            to_avro_name(name): encode_partition_value(kind, value)
             for (_, name, kind), value in zip(partition, file.partition, strict=True)
         }
         told = {
@@ -325,7 +325,7 @@ class IcebergFolder:
         }  # fmt: skip
         return {
             "status": entry.status, "snapshot_id": entry.snapshot, "sequence_number": entry.sequence,
-            "file_sequence_number": entry.sequence, "data_file": told | noted | others,
+            "file_sequence_number": entry.sequence, "data_file": told | metrics | others,
         }  # fmt: skip
 
     def _written_list(
@@ -338,7 +338,7 @@ class IcebergFolder:
         told = {"snapshot-id": str(number), "parent-snapshot-id": before, "sequence-number": str(sequence)}
         write_avro(
             self.folder / "metadata" / name,
-            list_schema(self.version),
+            make_list_schema(self.version),
             [each.listed for each in manifests],
             told | {"format-version": str(self.version)},
             codec=self.codec,
@@ -365,7 +365,7 @@ class IcebergFolder:
             "format-version": self.version,
             "table-uuid": str(uuid.UUID(int=1)),
             "location": self.location,
-            "last-updated-ms": FIRST_MOMENT + 1000 * len(self.snapshots),
+            "last-updated-ms": FIRST_TIMESTAMP + 1000 * len(self.snapshots),
             "last-column-id": max(numbers),
             "schemas": [self._schema(number) for number in range(len(self.schemas))],
             "current-schema-id": len(self.schemas) - 1,
@@ -391,7 +391,7 @@ class IcebergFolder:
         return told
 
     def _told(self, snapshot: Snapshot) -> dict[str, Any]:
-        told: dict[str, Any] = {"snapshot-id": snapshot.number, "timestamp-ms": snapshot.moment} | snapshot.told
+        told: dict[str, Any] = {"snapshot-id": snapshot.number, "timestamp-ms": snapshot.timestamp} | snapshot.metadata
         if snapshot.parent is not None:
             told["parent-snapshot-id"] = snapshot.parent
         if self.version > 1:
@@ -423,18 +423,18 @@ def write_rows(
     place.parent.mkdir(parents=True, exist_ok=True)
     match place.suffix:
         case ".parquet":
-            stored = rows if fields is None else with_field_ids(rows, fields)
+            stored = rows if fields is None else add_field_ids(rows, fields)
             pq.write_table(stored, place, **(options or {}))
         case ".orc":
-            orc.write_table(rows if fields is None else with_field_ids(rows, fields), place, **(options or {}))
+            orc.write_table(rows if fields is None else add_field_ids(rows, fields), place, **(options or {}))
         case ".avro":
-            write_avro(place, avro_schema(rows.schema, fields), avro_rows(rows), **(options or {}))
+            write_avro(place, make_avro_schema(rows.schema, fields), make_avro_rows(rows), **(options or {}))
         case _:
             raise ValueError(f"no rows are written as {place.suffix}")
     return place.stat().st_size
 
 
-def with_field_ids(rows: pa.Table, fields: list[Field]) -> pa.Table:
+def add_field_ids(rows: pa.Table, fields: list[Field]) -> pa.Table:
     """The same rows with ids in the metadata of fields, where the writers of Parquet and of ORC look for them."""
     known = {each["name"]: each for each in fields}
     schema = pa.schema([_numbered(each, known[each.name]["id"], known[each.name]["type"]) for each in rows.schema])

@@ -63,15 +63,15 @@ def map_of(key: int, value: int, key_kind: Any, value_kind: Any) -> dict[str, An
     }  # fmt: skip
 
 
-def arrow_type(kind: Any) -> pa.DataType:
+def to_arrow_type(kind: Any) -> pa.DataType:
     """The type of a column that has values of an Iceberg type."""
     match kind:
         case {"type": "struct", "fields": fields}:
-            return pa.struct([pa.field(each["name"], arrow_type(each["type"])) for each in fields])
+            return pa.struct([pa.field(each["name"], to_arrow_type(each["type"])) for each in fields])
         case {"type": "list", "element": element}:
-            return pa.list_(pa.field("element", arrow_type(element)))
+            return pa.list_(pa.field("element", to_arrow_type(element)))
         case {"type": "map", "key": key, "value": value}:
-            return pa.map_(arrow_type(key), arrow_type(value))
+            return pa.map_(to_arrow_type(key), to_arrow_type(value))
     if found := re.fullmatch(r"decimal\((\d+), ?(\d+)\)", kind):
         return pa.decimal128(int(found[1]), int(found[2]))
     if found := re.fullmatch(r"fixed\[(\d+)\]", kind):
@@ -79,7 +79,7 @@ def arrow_type(kind: Any) -> pa.DataType:
     return _PLAIN[kind]
 
 
-def iceberg_type(data_type: pa.DataType) -> str:
+def to_iceberg_type(data_type: pa.DataType) -> str:
     """The text of a type; bytes of a fixed length are `fixed`, never `uuid`."""
     if pa.types.is_decimal(data_type):
         return f"decimal({data_type.precision}, {data_type.scale})"
@@ -88,14 +88,14 @@ def iceberg_type(data_type: pa.DataType) -> str:
     return next(text for text, each in _PLAIN.items() if each == data_type)
 
 
-def primitive(kind: str) -> PrimitiveType:
+def parse_primitive_type(kind: str) -> PrimitiveType:
     """A type as pyiceberg has it."""
     found = Schema.model_validate({"type": "struct", "fields": [field(1, "x", kind)]}).fields[0].field_type
     assert isinstance(found, PrimitiveType)
     return found
 
 
-def single_value(kind: str, value: Any) -> bytes:
+def encode_single_value(kind: str, value: Any) -> bytes:
     """The bytes of a bound."""
     if kind == "boolean":
         return b"\x01" if value else b"\x00"
@@ -104,16 +104,16 @@ def single_value(kind: str, value: Any) -> bytes:
     if kind == "string":
         return bytes(value.encode())
     if kind.startswith("decimal"):
-        return unscaled_bytes(value)
+        return encode_unscaled(value)
     return bytes(value) if isinstance(value, bytes) else struct.pack("<q", value)
 
 
-def physical(value: Any) -> Any:
+def to_physical(value: Any) -> Any:
     """A value of pyiceberg in physical form; most are already."""
     return value.bytes if isinstance(value, uuid.UUID) else value
 
 
-def unscaled_bytes(value: Decimal, length: int | None = None) -> bytes:
+def encode_unscaled(value: Decimal, length: int | None = None) -> bytes:
     """The unscaled number, big-endian, in as few bytes as hold it or in so many."""
     sign, digits, _ = value.as_tuple()
     unscaled = (-1 if sign else 1) * int("".join(map(str, digits)))
@@ -123,17 +123,17 @@ def unscaled_bytes(value: Decimal, length: int | None = None) -> bytes:
 # --- Transforms ------------------------------------------------------------------------------------------------------
 
 
-def transformed(transform: str, kind: str, value: Any) -> Any:
+def apply_transform(transform: str, kind: str, value: Any) -> Any:
     """A partition value, computed by pyiceberg; that of a transform that nobody knows is a text."""
     if not is_known(transform):
         return "?"
     found: Transform[Any, Any] = parse_transform(transform)
-    return found.transform(primitive(kind))(value)
+    return found.transform(parse_primitive_type(kind))(value)
 
 
-def result_type(transform: str, kind: str) -> str:
+def get_result_type(transform: str, kind: str) -> str:
     """The type of partition values."""
-    return str(parse_transform(transform).result_type(primitive(kind))) if is_known(transform) else "string"
+    return str(parse_transform(transform).result_type(parse_primitive_type(kind))) if is_known(transform) else "string"
 
 
 def is_known(transform: str) -> bool:
@@ -151,7 +151,7 @@ class Leaf(NamedTuple):
     values: list[Any]
 
 
-def leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Leaf]:
+def list_leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Leaf]:
     """All leaves that files note statistics of: none inside of lists and maps."""
     for each in fields:
         if each["name"] not in columns:
@@ -161,10 +161,10 @@ def leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Lea
             yield Leaf(each["id"], each["type"], [to_physical_value(value) for value in array])
         elif each["type"]["type"] == "struct":
             inner = {child.name: part for child, part in zip(array.type, array.flatten(), strict=True)}
-            yield from leaves(each["type"]["fields"], inner)
+            yield from list_leaves(each["type"]["fields"], inner)
 
 
-def metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[str, dict[int, Any]]:
+def compute_metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[str, dict[int, Any]]:
     """What a manifest notes of a file, by the names of its fields."""
     noted: dict[str, dict[int, Any]] = {
         name: {} for name in ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
@@ -180,10 +180,10 @@ def metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[
             continue
         lower, upper = _bounds(ordered)
         if truncate is not None and leaf.kind in ("string", "binary"):
-            lower, upper = lower[:truncate], truncated_up(upper, truncate)
-        noted["lower_bounds"][leaf.number] = single_value(leaf.kind, lower)
+            lower, upper = lower[:truncate], truncate_up(upper, truncate)
+        noted["lower_bounds"][leaf.number] = encode_single_value(leaf.kind, lower)
         if upper is not None:
-            noted["upper_bounds"][leaf.number] = single_value(leaf.kind, upper)
+            noted["upper_bounds"][leaf.number] = encode_single_value(leaf.kind, upper)
     return noted
 
 
@@ -196,7 +196,7 @@ def _bounds(ordered: list[Any]) -> tuple[Any, Any]:
     return lower, upper
 
 
-def truncated_up(value: Any, length: int) -> Any:
+def truncate_up(value: Any, length: int) -> Any:
     """The shortest that is not below any value with this beginning; None where there is none."""
     if len(value) <= length:
         return value

@@ -33,9 +33,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tamis
-from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import BY_PAGES
-from builders.parquet.page_files import OpenedFile, damaged, footer_of, with_footer
+from builders.answers.same_rows import has_same_rows
+from builders.parquet.page_files import OpenedFile, damage_bytes, get_footer, replace_footer
+from builders.parquet.tuning import BY_PAGES
 from tamis.errors import TamisError
 from tamis.expr.sql.parse import parse_sql
 from tamis.parquet import Pruner
@@ -60,10 +60,10 @@ _FILTERS = (
 )
 FILTERS = {text: parse_sql(text) for text in _FILTERS}
 
-PLACES = ("bodies", "offset_index", "headers", "column_index", "bloom", "footer", "anywhere")
+REGIONS = ("bodies", "offset_index", "headers", "column_index", "bloom", "footer", "anywhere")
 
 
-def rows() -> pa.Table:
+def make_rows() -> pa.Table:
     numbers = range(40)
     return pa.table(
         {
@@ -87,11 +87,11 @@ WITHOUT_CHECKSUMS = "by arro3"
 FILES = (*WRITTEN, WITHOUT_CHECKSUMS)
 
 
-def written(name: str) -> bytes:
+def write_file(name: str) -> bytes:
     if name == WITHOUT_CHECKSUMS:
         sink = io.BytesIO()
         arro3.io.write_parquet(
-            rows(), sink, max_row_group_size=20, data_page_row_count_limit=3, write_batch_size=2,
+            make_rows(), sink, max_row_group_size=20, data_page_row_count_limit=3, write_batch_size=2,
             bloom_filter_enabled=True, bloom_filter_ndv=20, compression="snappy",
         )  # fmt: skip
         return sink.getvalue()
@@ -103,7 +103,7 @@ def written(name: str) -> bytes:
         "use_dictionary": ["word", "pair.y", "list.list.element"],
     }
     out = pa.BufferOutputStream()
-    pq.write_table(rows(), out, **options | WRITTEN[name])
+    pq.write_table(make_rows(), out, **options | WRITTEN[name])
     return out.getvalue().to_pybytes()
 
 
@@ -130,9 +130,9 @@ class Target:
         return {where: Pruner(schema, given, tuning=BY_PAGES) for where, given in ((None, None), *FILTERS.items())}
 
     @cached_property
-    def places(self) -> dict[str, list[int]]:
+    def regions(self) -> dict[str, list[int]]:
         """The bytes of each kind of place."""
-        found: dict[str, list[int]] = {place: [] for place in PLACES}
+        found: dict[str, list[int]] = {place: [] for place in REGIONS}
         for layout in OpenedFile(self.content).layouts.values():
             for place in ("offset_index", "column_index"):
                 start, length = getattr(layout, place) or (0, 0)
@@ -147,20 +147,20 @@ class Target:
                 found["headers"] += range(position, position + header.length)
                 found["bodies"] += range(position + header.length, position + header.page_length)
                 position += header.page_length
-        length = len(footer_of(self.content))
+        length = len(get_footer(self.content))
         found["footer"] += range(len(self.content) - 8 - length, len(self.content))
         return {place: sorted(set(offsets)) for place, offsets in found.items()}
 
     def damage(self, chance: random.Random) -> tuple[str, bytes]:
-        place = chance.choice([each for each in PLACES if self.places[each] or each == "anywhere"])
+        place = chance.choice([each for each in REGIONS if self.regions[each] or each == "anywhere"])
         seed = chance.randrange(2**32)
         if place == "footer" and chance.random() < 0.4:
-            return place, with_footer(self.content, next(damaged(footer_of(self.content), 1, seed)))
+            return place, replace_footer(self.content, next(damage_bytes(get_footer(self.content), 1, seed)))
         if place == "anywhere":
-            return place, next(damaged(self.content, 1, seed))
+            return place, next(damage_bytes(self.content, 1, seed))
         changed = bytearray(self.content)
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
-            at = chance.choice(self.places[place])
+            at = chance.choice(self.regions[place])
             changed[at] = chance.choice((changed[at] ^ 1 << chance.randrange(8), chance.randrange(256)))
         return place, bytes(changed)
 
@@ -177,12 +177,12 @@ def check(target: Target, place: str, path: Path, where: str | None) -> str | No
     found = table.scan(given).to_arrow()
     _validate(found)
     if place in ("bodies", "offset_index"):
-        if not same_rows(found, expected):
+        if not has_same_rows(found, expected):
             return "other rows"
         if pruned.row_selection.row_count < expected.num_rows:
             return "rows were pruned"
     elif where is None and place in ("column_index", "bloom"):
-        if not same_rows(found, whole):
+        if not has_same_rows(found, whole):
             return "other rows without a filter"
     elif place in ("column_index", "bloom"):
         known = {str(row) for row in (whole if place == "column_index" else expected).to_pylist()}
@@ -206,9 +206,9 @@ def _validate(found: pa.Table) -> None:
             raise
 
 
-def attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
+def run_attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
     """For each damaged file its place and the outcome: `read`, `make_refusing_builder`, or what is wrong."""
-    target = Target(written(name), name != WITHOUT_CHECKSUMS)
+    target = Target(write_file(name), name != WITHOUT_CHECKSUMS)
     chance = random.Random(seed)
     assert target.expected
     with tempfile.TemporaryDirectory() as folder:
@@ -229,12 +229,12 @@ def attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def main(name: str, times: int, seed: int) -> int:
-    for _ in attempts(name, 20, seed=0):
+    for _ in run_attempts(name, 20, seed=0):
         pass
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MORE_MEMORY, size + MORE_MEMORY))
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = collections.Counter(attempts(name, times, seed))
+    found = collections.Counter(run_attempts(name, times, seed))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
     wrong = [(place, outcome) for place, outcome in found if outcome not in ("read", "refused")]
     print(wrong or dict(found), f"{grown} kB more")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import tamis
 
 
-def read_whole(path: Path) -> pa.Table:
+def read_file(path: Path) -> pa.Table:
     """All rows of a file as pyarrow reads them, its columns of 96 bits (INT96) as the instants that they are."""
     file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     rows = file.read()
@@ -25,7 +25,7 @@ def read_whole(path: Path) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def written(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
+def write_table(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
     """A file of small row groups, with the number of each row."""
     count = len(next(iter(columns.values())))
     table = pa.table({"row": pa.array(range(count), pa.int64()), **columns})
@@ -33,17 +33,17 @@ def written(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: 
     return tamis.open(path / "f.parquet")
 
 
-def rows_of(table: tamis.Table, where: str) -> list[int]:
+def find_rows(table: tamis.Table, where: str) -> list[int]:
     """The numbers of the matching rows."""
     return table.scan(where, columns=["row"]).to_arrow()["row"].to_pylist()
 
 
-def kept_row_groups(table: tamis.Table, where: str) -> tuple[int, int]:
+def count_kept_row_groups(table: tamis.Table, where: str) -> tuple[int, int]:
     (level,) = (each for each in table.scan(where).plan().report.to_dict()["levels"] if each["level"] == "row_groups")
     return level["kept"], level["total"]
 
 
-def patched(table: tamis.Table, **replacements: tuple[bytes, bytes]) -> tamis.Table:
+def patch_footer(table: tamis.Table, **replacements: tuple[bytes, bytes]) -> tamis.Table:
     """The table with other bytes in its footer, of the same length."""
     path = Path(table.uri.removeprefix("file://"))
     content = path.read_bytes()

@@ -21,7 +21,7 @@ from tamis.parquet.footer.schema_path import LeafSchema, narrow_field, read_leaf
 from tamis.parquet.indexes.page_index import PageLocations, decode_offset_index, find_dictionary_range
 from tamis.parquet.reading.decode import decode_pages
 
-PLACE = "f.parquet"
+FILE_PATH = "f.parquet"
 
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
@@ -31,7 +31,7 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     return out.getvalue()
 
 
-def written_by_duckdb(path: Path, options: str = "") -> bytes:
+def write_with_duckdb(path: Path, options: str = "") -> bytes:
     with duckdb.connect() as connection:
         connection.execute(
             "copy (select i, i % 7 as k, 'text ' || (i % 100) as t, [i, i + 1] as l, {'a': i, 'b': i::varchar} as s, "
@@ -41,7 +41,7 @@ def written_by_duckdb(path: Path, options: str = "") -> bytes:
     return path.read_bytes()
 
 
-def written_by_polars() -> bytes:
+def write_with_polars() -> bytes:
     out = io.BytesIO()
     rows = range(3000)
     columns = {
@@ -54,18 +54,18 @@ def written_by_polars() -> bytes:
     return out.getvalue()
 
 
-def footer_of(content: bytes) -> bytes:
+def get_footer(content: bytes) -> bytes:
     length = int.from_bytes(content[-8:-4], "little")
     return content[-8 - length : -8]
 
 
-def with_footer(content: bytes, footer: bytes) -> bytes:
+def replace_footer(content: bytes, footer: bytes) -> bytes:
     """The same data under another footer."""
-    data = content[: -8 - len(footer_of(content))]
+    data = content[: -8 - len(get_footer(content))]
     return data + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
-def damaged(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
+def damage_bytes(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
     """The bytes with a few changed, cut off, doubled or removed, differently each time."""
     generator = random.Random(seed)
     for _ in range(times):
@@ -86,7 +86,7 @@ def damaged(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
         yield bytes(changed)
 
 
-def same_values(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> bool:
+def has_same_values(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> bool:
     """Equal types and values, NaN and NaN included."""
     left, right = found.combine_chunks(), expected.combine_chunks()
     if left.type != right.type or len(left) != len(right):
@@ -107,7 +107,7 @@ class OpenedFile:
 
     @cached_property
     def footer(self) -> FooterMap:
-        return map_footer(footer_of(self.content), PLACE)
+        return map_footer(get_footer(self.content), FILE_PATH)
 
     @cached_property
     def pyarrow(self) -> pq.ParquetFile:
@@ -123,11 +123,11 @@ class OpenedFile:
 
     @cached_property
     def layouts(self) -> dict[tuple[int, int], ChunkLayout]:
-        return read_chunk_layouts(self.footer, range(self.num_leaves), None, len(self.content), PLACE)
+        return read_chunk_layouts(self.footer, range(self.num_leaves), None, len(self.content), FILE_PATH)
 
     @cached_property
     def schemas(self) -> dict[int, LeafSchema]:
-        return read_leaf_schemas(self.footer, range(self.num_leaves), PLACE)
+        return read_leaf_schemas(self.footer, range(self.num_leaves), FILE_PATH)
 
     @cached_property
     def fields(self) -> list[pa.Field]:
@@ -143,7 +143,7 @@ class OpenedFile:
         layout = self.layouts[row_group, leaf]
         assert layout.offset_index is not None
         rows = int(self.footer.rows[row_group])
-        return decode_offset_index(self.part(layout.offset_index), layout, rows, PLACE)
+        return decode_offset_index(self.part(layout.offset_index), layout, rows, FILE_PATH)
 
     def dictionary(self, row_group: int, leaf: int) -> pa.Buffer | None:
         layout = self.layouts[row_group, leaf]
@@ -162,7 +162,7 @@ class OpenedFile:
             self.dictionary(row_group, leaf),
             [self.buffer.slice(int(places.offsets[page]), int(places.lengths[page])) for page in pages],
             sum(counts),
-            PLACE,
+            FILE_PATH,
             row_counts=counts,
             created_by=self.footer.created_by,
         )
@@ -177,7 +177,7 @@ class OpenedFile:
             None,
             [self.buffer.slice(*layout.byte_range)],
             int(self.footer.rows[row_group]),
-            PLACE,
+            FILE_PATH,
             created_by=self.footer.created_by,
         )
 

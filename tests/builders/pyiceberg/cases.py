@@ -19,27 +19,34 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, VoidTransform, parse_transform
 from pyiceberg.types import LongType, NestedField
 
-from builders.delta.cases import LONG_TEXTS, ROW, subjects_of
+from builders.delta.cases import LONG_TEXTS, ROW, list_subjects
 from builders.iceberg.cases import ANY_KIND, KINDS, TRANSFORMS
 from builders.iceberg.deletes import POSITION_FIELDS
-from builders.iceberg.manifests import stored_partition
+from builders.iceberg.manifests import encode_partition_value
 from builders.iceberg.tables import EQUALITY, POSITIONS, File, write_rows
-from builders.iceberg.values import arrow_type, field, leaves, metrics, physical, primitive
+from builders.iceberg.values import (
+    compute_metrics,
+    field,
+    list_leaves,
+    parse_primitive_type,
+    to_arrow_type,
+    to_physical,
+)
 from builders.pyiceberg.nested_columns import NestedColumns
 from builders.pyiceberg.tables import (
     add_deletes,
-    catalog,
     create_table,
-    latest_metadata,
-    live_files,
-    new_name,
-    spec_of,
-    transforms_by_value,
+    find_latest_metadata,
+    list_live_files,
+    make_catalog,
+    make_name,
+    make_spec,
+    transform_by_value,
 )
-from builders.values.by_type import array_of, is_extreme, special_values, values_of
+from builders.values.by_type import is_extreme, list_special_values, list_values, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, joined, null_test, random_predicate
-from builders.values.random_rows import random_column
+from builders.values.predicates import OraclePredicate, combine_predicates, draw_predicate, make_null_test
+from builders.values.random_rows import draw_column
 
 WIDER = {"int": "long", "float": "double", "decimal(5, 2)": "decimal(19, 2)"}
 
@@ -52,22 +59,22 @@ class PyicebergCase:
     metadata: Path
     rows: pa.Table
     done: list[str]
-    said: list[Said]
+    predicates: list[OraclePredicate]
 
 
-def random_pyiceberg_case(choices: Choices, folder: Path, predicates: int) -> PyicebergCase:
-    with transforms_by_value():
+def draw_pyiceberg_case(choices: Choices, folder: Path, predicates: int) -> PyicebergCase:
+    with transform_by_value():
         writer = _Writer(choices, folder)
         for _ in range(choices.number(0, 4)):
             writer.step()
     if not writer.rows.num_rows:
         reject()
     rows = writer.shown()
-    said = [random_predicate(choices, subjects_of(rows)) for _ in range(predicates)]
+    said = [draw_predicate(choices, list_subjects(rows)) for _ in range(predicates)]
     if writer.nested and choices.flag():
-        one = null_test((choices.one_of(writer.nested),), is_null=choices.flag())
-        said[0] = joined(choices.one_of(["and", "or"]), [one, said[0]])
-    return PyicebergCase(folder, latest_metadata(folder), rows, writer.done, said)
+        one = make_null_test((choices.one_of(writer.nested),), is_null=choices.flag())
+        said[0] = combine_predicates(choices.one_of(["and", "or"]), [one, said[0]])
+    return PyicebergCase(folder, find_latest_metadata(folder), rows, writer.done, said)
 
 
 class _Writer:
@@ -78,14 +85,14 @@ class _Writer:
         self._kinds = {f"c{index}": choices.one_of(KINDS) for index in range(choices.number(1, 3))}
         fields = [NestedField(1, ROW, LongType(), required=False)]
         fields += [
-            NestedField(index, name, primitive(kind), required=False)
+            NestedField(index, name, parse_primitive_type(kind), required=False)
             for index, (name, kind) in enumerate(self._kinds.items(), 2)
         ]
         self._nested = NestedColumns(choices)
         schema = Schema(*fields, *self._nested.fields(len(fields) + 1))
         parts = [(name, self._transform(kind)) for name, kind in self._kinds.items() if choices.flag()]
         self._version = choices.one_of([2, 2, 2, 1])
-        self._table: Table = create_table(folder, schema, spec_of(schema, *parts[:2]), self._version)
+        self._table: Table = create_table(folder, schema, make_spec(schema, *parts[:2]), self._version)
         self.done.append(f"create v{self._version} {self._kinds} by {parts[:2]}, and {self._nested.kinds}")
         self._values = {name: self._some_values(kind) for name, kind in self._kinds.items()}
         self._next = 0
@@ -99,8 +106,8 @@ class _Writer:
         return self._choices.one_of((*known, *TRANSFORMS.get(kind, ()) * 2))
 
     def _some_values(self, kind: str) -> list[Any]:
-        data_type = arrow_type(kind)
-        found = values_of(data_type)
+        data_type = to_arrow_type(kind)
+        found = list_values(data_type)
         if kind == "string":
             found = (*found, *LONG_TEXTS)
         if pa.types.is_timestamp(data_type):
@@ -108,14 +115,14 @@ class _Writer:
         if kind in ("int", "long") or kind.startswith("decimal"):
             # The multiple below the smallest number has no partition value.
             found = tuple(each for each in found if abs(each) < (900 if kind.startswith("decimal") else 2**30))
-        return self._choices.some_of((*found, *special_values(data_type) * 2), 1, 4)
+        return self._choices.some_of((*found, *list_special_values(data_type) * 2), 1, 4)
 
     def _random_rows(self) -> pa.Table:
         count = self._choices.number(1, 8)
         columns: dict[str, pa.Array] = {ROW: pa.array(range(self._next, self._next + count), pa.int64())}
         self._next += count
         for name, kind in self._kinds.items():
-            columns[name] = array_of(arrow_type(kind), random_column(self._choices, self._values[name], count))
+            columns[name] = make_array(to_arrow_type(kind), draw_column(self._choices, self._values[name], count))
         return pa.table(columns)
 
     def _write(self, rows: pa.Table) -> None:
@@ -130,7 +137,7 @@ class _Writer:
     def shown(self) -> pa.Table:
         """All rows, as the columns are today."""
         names = [each.name for each in self._table.schema().fields]
-        types = {name: arrow_type(kind) for name, kind in self._kinds.items()} | {ROW: pa.int64()}
+        types = {name: to_arrow_type(kind) for name, kind in self._kinds.items()} | {ROW: pa.int64()}
         rows = self.rows.sort_by(ROW)
         deep = self._nested.shown(self._table, rows[ROW].to_pylist())
         columns = {
@@ -185,7 +192,7 @@ class _Writer:
         self._kinds[name] = kind
         self._values[name] = self._some_values(kind)
         with self._table.update_schema() as update:
-            update.add_column(name, primitive(kind))
+            update.add_column(name, parse_primitive_type(kind))
         self.done.append(f"add {name} {kind}")
         self._append()
 
@@ -198,7 +205,7 @@ class _Writer:
         self._kinds |= {renamed: kind, name: self._choices.one_of(KINDS)}
         self._values |= {renamed: self._values[name], name: self._some_values(self._kinds[name])}
         with self._table.update_schema() as update:
-            update.add_column(name, primitive(self._kinds[name]))
+            update.add_column(name, parse_primitive_type(self._kinds[name]))
         names = [renamed if each == name else each for each in self.rows.column_names]
         self.rows = self.rows.rename_columns(names)
         self.done.append(f"rename {name} to {renamed}, another {name} {self._kinds[name]}")
@@ -225,10 +232,10 @@ class _Writer:
             # A bucket of a wider number may be another one in pyiceberg's eyes.
             if kind in WIDER and known.find_field(name).field_id not in partitioned:
                 with self._table.update_schema() as update:
-                    update.update_column(name, primitive(WIDER[kind]))
+                    update.update_column(name, parse_primitive_type(WIDER[kind]))
                 self._kinds[name] = WIDER[kind]
                 self.rows = self.rows.set_column(
-                    self.rows.column_names.index(name), name, self.rows[name].cast(arrow_type(WIDER[kind]))
+                    self.rows.column_names.index(name), name, self.rows[name].cast(to_arrow_type(WIDER[kind]))
                 )
                 self.done.append(f"widen {name}")
                 self._append()
@@ -256,7 +263,7 @@ class _Writer:
             for manifest in self._table.current_snapshot().manifests(self._table.io)
             for entry in manifest.fetch_manifest_entry(self._table.io)
         }
-        for path in live_files(self._folder):
+        for path in list_live_files(self._folder):
             stored = pq.ParquetFile(path.removeprefix("file://")).read(columns=[ROW])[ROW].to_pylist()
             positions = [index for index, row in enumerate(stored) if row in gone]
             if not positions:
@@ -289,14 +296,14 @@ class _Writer:
         place = self._folder / "data" / f"deletes-{self._next}.parquet"
         size = write_rows(place, rows, fields)
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
-        noted = metrics(leaves(fields, columns), None)
+        noted = compute_metrics(list_leaves(fields, columns), None)
         return File(str(place), "parquet", content, spec, partition, len(rows), size, {**noted, **more})
 
 
 def _as_stored(kind: str, value: Any) -> Any:
-    return stored_partition(kind, physical(value))
+    return encode_partition_value(kind, to_physical(value))
 
 
 def _registered(folder: Path) -> Table:
     """The table as it stands in a folder, in the catalog under another name."""
-    return catalog().register_table(new_name(), str(latest_metadata(folder)))
+    return make_catalog().register_table(make_name(), str(find_latest_metadata(folder)))

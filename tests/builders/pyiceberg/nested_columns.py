@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from builders.iceberg.values import arrow_type, field, list_of, map_of, primitive
+from builders.iceberg.values import field, list_of, map_of, parse_primitive_type, to_arrow_type
 from builders.values.choices import Choices
 
 Path = tuple[str, ...]
@@ -67,7 +67,9 @@ class NestedColumns:
         for name in self.kinds:
             kind = _type_of(table, name)
             values = [_shown(self._written[row][name], kind) for row in rows]
-            found[name] = pa.array(values, arrow_type(json.loads(NestedField(1, name, kind).model_dump_json())["type"]))
+            found[name] = pa.array(
+                values, to_arrow_type(json.loads(NestedField(1, name, kind).model_dump_json())["type"])
+            )
         return found
 
     def _value(self, kind: IcebergType) -> Any:
@@ -101,7 +103,7 @@ class NestedColumns:
         with table.update_schema() as update:
             match self._choices.number(0, 5):
                 case 0:
-                    update.add_column((*path, f"n{self._made}"), primitive(self._choices.one_of(_KINDS)))
+                    update.add_column((*path, f"n{self._made}"), parse_primitive_type(self._choices.one_of(_KINDS)))
                     return f"add {path} n{self._made}"
                 case 1:
                     update.rename_column(at, f"r{self._made}")
@@ -110,7 +112,7 @@ class NestedColumns:
                     update.delete_column(at)
                     return f"drop {at}"
                 case 3 if plain in WIDER:
-                    update.update_column(at, primitive(WIDER[plain]))
+                    update.update_column(at, parse_primitive_type(WIDER[plain]))
                     return f"widen {at}"
                 case 4 if one.field_type.is_primitive:
                     update.rename_column(at, f"r{self._made}")
@@ -118,7 +120,7 @@ class NestedColumns:
                     update.move_first(at)
                     return f"first {at}"
         with table.update_schema() as update:
-            update.add_column(at, primitive(self._choices.one_of(_KINDS)))
+            update.add_column(at, parse_primitive_type(self._choices.one_of(_KINDS)))
         return f"rename {at}, another of that name"
 
     def _widen_element(self, table: Table) -> str:
@@ -126,7 +128,7 @@ class NestedColumns:
             kind = _type_of(table, name)
             if isinstance(kind, ListType) and str(kind.element_type) in WIDER:
                 with table.update_schema() as update:
-                    update.update_column((name, "element"), primitive(WIDER[str(kind.element_type)]))
+                    update.update_column((name, "element"), parse_primitive_type(WIDER[str(kind.element_type)]))
                 return f"widen elements of {name}"
         return "nothing to widen"
 

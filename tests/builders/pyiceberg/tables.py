@@ -20,9 +20,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from builders.iceberg.avro_files import edit_avro, read_avro, write_avro
-from builders.iceberg.manifests import avro_name, entry_schema, pairs
+from builders.iceberg.manifests import make_entry_schema, make_pairs, to_avro_name
 from builders.iceberg.tables import METRICS, File
-from builders.values.by_type import array_of
+from builders.values.by_type import make_array
 from tamis.expr.evaluate import to_physical_value
 
 _SPLIT = (
@@ -32,7 +32,7 @@ _SPLIT = (
 
 
 @cache
-def catalog() -> InMemoryCatalog:
+def make_catalog() -> InMemoryCatalog:
     """One for all tests: each table has a place of its own."""
     made = InMemoryCatalog("tests", warehouse="/nowhere")
     made.create_namespace("tests")
@@ -42,7 +42,7 @@ def catalog() -> InMemoryCatalog:
 _numbers = itertools.count()
 
 
-def new_name() -> str:
+def make_name() -> str:
     return f"tests.t{next(_numbers)}"
 
 
@@ -52,10 +52,10 @@ def create_table(
     """A new table in a folder."""
     told = {"format-version": str(version), **{key.replace("_", "."): value for key, value in properties.items()}}
     more = {} if spec is None else {"partition_spec": spec}
-    return catalog().create_table(new_name(), schema, location=str(folder), properties=told, **more)
+    return make_catalog().create_table(make_name(), schema, location=str(folder), properties=told, **more)
 
 
-def spec_of(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
+def make_spec(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
     """A spec of columns by name, and transforms as texts."""
     return PartitionSpec(
         *(
@@ -68,7 +68,7 @@ def spec_of(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
 
 
 @contextmanager
-def transforms_by_value() -> Iterator[None]:
+def transform_by_value() -> Iterator[None]:
     """Pyiceberg leaves transforms of columns to a library in Rust; here they are its own, value by value."""
 
     def transform(self: transforms.Transform[Any, Any], source: Any) -> Callable[[Any], Any]:
@@ -77,7 +77,7 @@ def transforms_by_value() -> Iterator[None]:
         def of_column(column: pa.ChunkedArray) -> pa.Array:
             values = [of_value(to_physical_value(value)) for value in column]
             is_truncated = isinstance(self, transforms.TruncateTransform)
-            return array_of(column.type, values) if is_truncated else pa.array(values, pa.int32())
+            return make_array(column.type, values) if is_truncated else pa.array(values, pa.int32())
 
         return of_column
 
@@ -90,22 +90,22 @@ def transforms_by_value() -> Iterator[None]:
 # --- What pyiceberg does not write -----------------------------------------------------------------------------------
 
 
-def latest_metadata(folder: Path) -> Path:
+def find_latest_metadata(folder: Path) -> Path:
     return max((folder / "metadata").glob("*.metadata.json"))
 
 
-def live_manifests(folder: Path) -> list[Path]:
+def list_live_manifests(folder: Path) -> list[Path]:
     """The manifests of the newest snapshot."""
-    metadata = json.loads(latest_metadata(folder).read_text())
+    metadata = json.loads(find_latest_metadata(folder).read_text())
     snapshot = next(each for each in metadata["snapshots"] if each["snapshot-id"] == metadata["current-snapshot-id"])
     return [
         Path(each["manifest_path"].removeprefix("file://")) for each in read_avro(_plain(snapshot["manifest-list"]))
     ]
 
 
-def live_files(folder: Path) -> dict[str, dict[str, Any]]:
+def list_live_files(folder: Path) -> dict[str, dict[str, Any]]:
     """The data files of the newest snapshot as their manifests tell of them, by path."""
-    entries = [entry for manifest in live_manifests(folder) for entry in read_avro(manifest)]
+    entries = [entry for manifest in list_live_manifests(folder) for entry in read_avro(manifest)]
     return {
         entry["data_file"]["file_path"]: entry["data_file"]
         for entry in entries
@@ -115,14 +115,14 @@ def live_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[int, str, str]] = ()) -> int:
     """A snapshot with further delete files of one spec, in metadata of a version 2 table; its id is returned."""
-    place = latest_metadata(folder)
+    place = find_latest_metadata(folder)
     metadata = json.loads(place.read_text())
     number = metadata["current-snapshot-id"] + 1
     sequence = metadata["last-sequence-number"] + 1
     manifest = folder / "metadata" / f"{number}-deletes.avro"
     entries = [_entry(file, partition, number) for file in files]
     told = {"content": "deletes", "partition-spec-id": str(files[0].spec), "format-version": "2"}
-    size = write_avro(manifest, entry_schema(2, partition), entries, told)
+    size = write_avro(manifest, make_entry_schema(2, partition), entries, told)
     snapshots = {each["snapshot-id"]: each for each in metadata["snapshots"]}
     before = snapshots[metadata["current-snapshot-id"]]
     listed = {
@@ -152,11 +152,11 @@ def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[i
 
 
 def _entry(file: File, partition: Sequence[tuple[int, str, str]], snapshot: int) -> dict[str, Any]:
-    noted = {name: pairs(file.noted.get(name)) for name in METRICS}
-    others = {name: value for name, value in file.noted.items() if name not in METRICS}
+    noted = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
+    others = {name: value for name, value in file.metrics.items() if name not in METRICS}
     told = {
         "content": file.content, "file_path": file.path, "file_format": file.format.upper(),
-        "partition": {avro_name(name): value for (_, name, _), value in zip(partition, file.partition, strict=True)},
+        "partition": {to_avro_name(name): value for (_, name, _), value in zip(partition, file.partition, strict=True)},
         "record_count": file.rows, "file_size_in_bytes": file.size,
     }  # fmt: skip
     return {"status": 1, "snapshot_id": snapshot, "data_file": told | noted | others}

@@ -9,15 +9,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.values.by_type import judge_column
+from builders.values.by_type import to_oracle_column
 from builders.values.choices import Choices
-from builders.values.predicates import sql_name
+from builders.values.predicates import to_sql_name
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation.measures import Measure, can_compare, can_group, can_sum
 
 
 @dataclass(frozen=True)
-class Asked:
+class AggregateQuery:
     """Measures by keys, and the same in SQL."""
 
     keys: tuple[Column, ...]
@@ -25,16 +25,18 @@ class Asked:
 
     @property
     def sql(self) -> str:
-        keys = [sql_name(key.path) for key in self.keys]
+        keys = [to_sql_name(key.path) for key in self.keys]
         calls = [
-            f"{each.function}({sql_name(each.column.path) if each.column is not None else '*'})"
+            f"{each.function}({to_sql_name(each.column.path) if each.column is not None else '*'})"
             for each in self.measures
         ]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
         return f"SELECT {', '.join([*keys, *calls])} FROM rows{grouped}"
 
 
-def random_aggregates(choices: Choices, schema: pa.Schema, key_names: list[str], *, only_extremes: bool) -> Asked:
+def draw_aggregates(
+    choices: Choices, schema: pa.Schema, key_names: list[str], *, only_extremes: bool
+) -> AggregateQuery:
     columns = [Column((field.name,), type=field.type) for field in schema if not pa.types.is_struct(field.type)]
     for field in schema:
         if pa.types.is_struct(field.type):
@@ -47,7 +49,7 @@ def random_aggregates(choices: Choices, schema: pa.Schema, key_names: list[str],
         column = choices.one_of(columns)
         if function == "count" or (can_compare(column.type) if function != "sum" else _has_exact_sum(column.type)):
             measures.append(Measure(function, column))
-    return Asked(chosen, tuple(measures or [Measure("count")]))
+    return AggregateQuery(chosen, tuple(measures or [Measure("count")]))
 
 
 def _has_exact_sum(data_type: pa.DataType | None) -> bool:
@@ -55,12 +57,12 @@ def _has_exact_sum(data_type: pa.DataType | None) -> bool:
     return can_sum(data_type) and not pa.types.is_floating(data_type)
 
 
-def judged(rows: pa.Table, asked: Asked) -> list[str]:
+def aggregate_with_duckdb(rows: pa.Table, asked: AggregateQuery) -> list[str]:
     """What the judge says, as sorted texts."""
     connection = _connection()
     connection.register("rows", pa.table({name: _plain(rows[name]) for name in rows.column_names}))
     try:
-        return texts_of(connection.sql(asked.sql).to_arrow_table())
+        return format_rows(connection.sql(asked.sql).to_arrow_table())
     finally:
         connection.unregister("rows")
 
@@ -72,7 +74,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def texts_of(table: pa.Table) -> list[str]:
+def format_rows(table: pa.Table) -> list[str]:
     """Rows as texts that are equal where the rows are: either zero is one, and NaN is itself."""
     columns = []
     for column in table.columns:
@@ -97,4 +99,4 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
         return pa.StructArray.from_arrays(children, names=[field.name for field in values.type], mask=values.is_null())
     if pa.types.is_date(values.type):
         return values.cast(pa.int32())
-    return judge_column(values)
+    return to_oracle_column(values)

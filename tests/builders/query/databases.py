@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from builders.values.by_type import TEXTS, array_of, values_of
+from builders.values.by_type import TEXTS, list_values, make_array
 from tamis import types
 
 MORE_TEXTS = (
@@ -20,16 +20,16 @@ MORE_TEXTS = (
     "%", "_", "a ", " a", "-- x", "'; DROP TABLE t; --", "a\tb", "😀", "e\u0301",
 )  # fmt: skip
 
-_DAYS = [day for day in values_of(pa.date32()) if -719162 <= day <= 2932896]
-_MOMENTS = [moment for moment in values_of(types.TIMESTAMP_NTZ) if abs(moment) < 2 * 10**17]
+_DAYS = [day for day in list_values(pa.date32()) if -719162 <= day <= 2932896]
+_MOMENTS = [moment for moment in list_values(types.TIMESTAMP_NTZ) if abs(moment) < 2 * 10**17]
 _DECIMAL = pa.decimal128(10, 2)
 _DECIMALS = [Decimal(value).scaleb(-2) for value in (0, 1, -1, 100, 150, -150, 9999999999, -9999999999)]
 
 COLUMNS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
-    "narrow": (pa.int16(), values_of(pa.int16())),
-    "whole": (pa.int64(), values_of(pa.int64())),
-    "single": (pa.float32(), values_of(pa.float32())),
-    "number": (pa.float64(), (*values_of(pa.float64()), 0.1, 1 / 3, 0.30000000000000004, 1e308)),
+    "narrow": (pa.int16(), list_values(pa.int16())),
+    "whole": (pa.int64(), list_values(pa.int64())),
+    "single": (pa.float32(), list_values(pa.float32())),
+    "number": (pa.float64(), (*list_values(pa.float64()), 0.1, 1 / 3, 0.30000000000000004, 1e308)),
     "amount": (_DECIMAL, _DECIMALS),
     "name": (pa.string(), (*TEXTS, *MORE_TEXTS)),
     "title": (pa.string(), (*MORE_TEXTS, *TEXTS)),
@@ -50,20 +50,20 @@ IN_SQLITE = {
 }
 
 
-def rows_of(names: Sequence[str], count: int = 120) -> pa.Table:
+def make_rows(names: Sequence[str], count: int = 120) -> pa.Table:
     """Rows in which every value occurs, and NULL in every column."""
     columns = {"id": pa.array(range(count), pa.int64())}
     for place, name in enumerate(names):
         data_type, values = COLUMNS[name]
         cells = (*values, None)
         # Steps of different lengths, so that values of two columns meet in many ways.
-        columns[name] = array_of(data_type, [cells[(row * (place + 1) + place) % len(cells)] for row in range(count)])
+        columns[name] = make_array(data_type, [cells[(row * (place + 1) + place) % len(cells)] for row in range(count)])
     return pa.table(columns)
 
 
 def write_sqlite(path: Path) -> pa.Table:
     """The table `t` in a SQLite file; what it holds."""
-    rows = rows_of(list(IN_SQLITE))
+    rows = make_rows(list(IN_SQLITE))
     numbers = rows["number"].to_pylist()
     # SQLite has no NaN, and no zero below zero.
     kept = [None if value is None or math.isnan(value) else value + 0.0 for value in numbers]
@@ -81,7 +81,7 @@ def write_sqlite(path: Path) -> pa.Table:
 
 def write_duckdb(path: Path) -> pa.Table:
     """The table `t` in a DuckDB file; what it holds."""
-    rows = rows_of(list(COLUMNS))
+    rows = make_rows(list(COLUMNS))
     connection = duckdb.connect(str(path))
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("given", rows)
@@ -94,7 +94,7 @@ def write_postgresql(uri: str) -> pa.Table:
     """The table `t` in PostgreSQL; what it holds."""
     from adbc_driver_postgresql import dbapi
 
-    rows = rows_of(list(COLUMNS))
+    rows = make_rows(list(COLUMNS))
     written = rows.set_column(rows.column_names.index("amount"), "amount", rows["amount"].cast(pa.string()))
     with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS t")

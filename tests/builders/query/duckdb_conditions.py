@@ -57,14 +57,14 @@ def write_rows(path: Path) -> Path:
     return path
 
 
-def random_condition(chance: random.Random, depth: int = 2) -> str:
+def draw_condition(chance: random.Random, depth: int = 2) -> str:
     """A condition that DuckDB takes, mostly of parts that scans understand."""
     kind = chance.randrange(12)
     if depth and kind < 3:
         word = chance.choice((" AND ", " OR "))
-        return "(" + word.join(random_condition(chance, depth - 1) for _ in range(2)) + ")"
+        return "(" + word.join(draw_condition(chance, depth - 1) for _ in range(2)) + ")"
     if depth and kind == 3:
-        return f"NOT ({random_condition(chance, depth - 1)})"
+        return f"NOT ({draw_condition(chance, depth - 1)})"
     if kind == 4:
         return f"{chance.choice(ROWS.column_names)} IS {chance.choice(('', 'NOT '))}NULL"
     if kind == 5:

@@ -71,7 +71,7 @@ def _iceberg_schema(schema: pa.Schema) -> Schema:
     return Schema(*(NestedField(number, field.name, kinds[field.type], required=False) for number, field in fields))
 
 
-def session(folder: Path, kind: str = "hive", policies: Any = None) -> Session:
+def open_session(folder: Path, kind: str = "hive", policies: Any = None) -> Session:
     """A session with policies in which `orders` is registered."""
     connection = tamis.connect(policies=POLICIES if policies is None else policies)
     connection.register("orders", tamis.open(write_orders(folder, kind)))

@@ -76,17 +76,17 @@ def predicates(columns: dict[str, str]) -> st.SearchStrategy[str]:
 def tables(draw: st.DrawFn, alias: str) -> Source:
     """A table, or a subquery over one."""
     if draw(st.integers(0, 3)) == 0:
-        return draw(derived(alias))
+        return draw(derived_tables(alias))
     name = draw(st.sampled_from(list(COLUMNS)))
     return Source(f"{name} {alias}", {f"{alias}.{column}": kind for column, kind in COLUMNS[name].items()})
 
 
 @st.composite
-def derived(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
+def derived_tables(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
     """A subquery whose rows do not depend on the order in which they are read, with an `int` and a `text` at least."""
     inner = f"{alias}{depth}"
     if depth and draw(st.booleans()):
-        source = draw(derived(inner, depth - 1))
+        source = draw(derived_tables(inner, depth - 1))
     else:
         name = draw(st.sampled_from(list(COLUMNS)))
         source = Source(f"{name} {inner}", {f"{inner}.{column}": kind for column, kind in COLUMNS[name].items()})

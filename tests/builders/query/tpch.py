@@ -10,7 +10,7 @@ from pathlib import Path
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 
 
-def generator() -> str | None:
+def find_generator() -> str | None:
     """The program that makes the data, where it is installed."""
     beside = Path(sys.executable).parent / "tpchgen-cli"
     return str(beside) if beside.exists() else shutil.which("tpchgen-cli")
@@ -18,7 +18,7 @@ def generator() -> str | None:
 
 def write_tables(folder: Path, scale: float) -> dict[str, Path]:
     """All tables as single Parquet files."""
-    program = generator()
+    program = find_generator()
     assert program is not None
     command = [program, "parquet", "-s", str(scale), f"--output-dir={folder}"]
     subprocess.run(command, check=True, capture_output=True)

@@ -19,14 +19,14 @@ from builders.query import tpch
 from tamis.types import replace_view_types
 
 
-def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+def _split_rows(rows: pa.Table) -> Iterator[pa.Table]:
     """The rows in a few pieces, as if they had come day by day."""
     size = max(1, -(-rows.num_rows // 4))
     return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
 
 
 def _as_delta(rows: pa.Table, place: Path) -> Path:
-    for piece in _pieces(rows):
+    for piece in _split_rows(rows):
         deltalake.write_deltalake(str(place), piece, mode="append")
     return place
 
@@ -37,7 +37,7 @@ def _as_iceberg(rows: pa.Table, place: Path) -> Path:
 
     schema: Schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(rows.schema))
     table = create_table(place, schema)
-    for piece in _pieces(rows):
+    for piece in _split_rows(rows):
         table.append(piece.cast(schema_to_pyarrow(schema, include_field_ids=False)))
     return place
 

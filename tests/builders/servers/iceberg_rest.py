@@ -24,7 +24,7 @@ _TABLES = re.compile(r"/v1/(?:[^/]+/)?namespaces/([^/]+)/tables")
 
 
 @dataclass
-class Seen:
+class SeenRequest:
     """A request that came."""
 
     method: str
@@ -45,7 +45,7 @@ class RestServer:
     buckets: dict[str, Path] = field(default_factory=dict)
     failing: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Status and text of answers, by what their paths end with."""
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[SeenRequest] = field(default_factory=list)
 
     def __enter__(self) -> RestServer:
         server = self
@@ -87,7 +87,9 @@ class RestServer:
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         path = unquote(urlsplit(request.path).path)
-        self.seen.append(Seen(request.command, path, {name.lower(): value for name, value in request.headers.items()}))
+        self.seen.append(
+            SeenRequest(request.command, path, {name.lower(): value for name, value in request.headers.items()})
+        )
         failing = next((answer for end, answer in self.failing.items() if path.endswith(end)), None)
         if failing is not None:
             _send(request, failing[0], failing[1].encode())

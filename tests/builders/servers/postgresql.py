@@ -23,7 +23,7 @@ def find_programs() -> Path | None:
 
 
 @contextmanager
-def running_server() -> Iterator[str]:
+def run_server() -> Iterator[str]:
     """The URI of a server that runs for the time of the body."""
     programs = find_programs()
     assert programs is not None

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.values.by_type import array_of
+from builders.values.by_type import make_array
 from tamis.skipping.metadata import metadata_name
 
 Mask = npt.NDArray[np.bool_]
@@ -78,8 +78,8 @@ class World:
 
     def columns(self, name: str, found: Sequence[Statistics]) -> dict[str, pa.Array]:
         arrays = {
-            metadata_name("lower", (name,)): array_of(self.type, [each.lower for each in found]),
-            metadata_name("upper", (name,)): array_of(self.type, [each.upper for each in found]),
+            metadata_name("lower", (name,)): make_array(self.type, [each.lower for each in found]),
+            metadata_name("upper", (name,)): make_array(self.type, [each.upper for each in found]),
             metadata_name("null_count", (name,)): pa.array([each.null_count for each in found], pa.int64()),
         }
         if pa.types.is_floating(self.type):
@@ -102,20 +102,20 @@ class Units:
         return np.asarray(self.admitted[np.array(wanted, dtype=bool)].any(axis=0))
 
 
-def units_of_one(world: World, counts: Sequence[int | None] = (None, 0, 1, 2)) -> Units:
+def make_units_of_one(world: World, counts: Sequence[int | None] = (None, 0, 1, 2)) -> Units:
     """All units of a column `x` with up to two rows."""
     found = [(each, rows) for rows in counts for each in world.statistics(rows, counts)]
     statistics = [each for each, _ in found]
     arrays = {"row_count": pa.array([rows for _, rows in found], pa.int64()), **world.columns("x", statistics)}
     return Units(
         pa.record_batch(arrays),
-        pa.table({"x": array_of(world.type, list(world.cells))}),
+        pa.table({"x": make_array(world.type, list(world.cells))}),
         np.array([[world.admits(each, rows, cell) for each, rows in found] for cell in world.cells]),
         np.array([world.is_known(each, rows) for each, rows in found]),
     )
 
 
-def units_of_two(left: World, right: World, counts: Sequence[int | None] = (None, 0, 1)) -> Units:
+def make_units_of_two(left: World, right: World, counts: Sequence[int | None] = (None, 0, 1)) -> Units:
     """All units of the columns `x` and `y` with one row, or an unknown number of rows."""
     found = [
         (one, other, rows)
@@ -132,7 +132,9 @@ def units_of_two(left: World, right: World, counts: Sequence[int | None] = (None
     of_right = {cell: np.array([right.admits(other, rows, cell) for _, other, rows in found]) for cell in right.cells}
     return Units(
         pa.record_batch(arrays),
-        pa.table({"x": array_of(left.type, [x for x, _ in cells]), "y": array_of(right.type, [y for _, y in cells])}),
+        pa.table(
+            {"x": make_array(left.type, [x for x, _ in cells]), "y": make_array(right.type, [y for _, y in cells])}
+        ),
         np.array([of_left[x] & of_right[y] for x, y in cells]),
         np.array([left.is_known(one, rows) and right.is_known(other, rows) for one, other, rows in found]),
     )

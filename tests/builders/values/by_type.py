@@ -37,7 +37,7 @@ BYTES = (b"a", b"a\x00", b"ab", b"ac", b"b", b"", b"\xff", b"\xff\xff", b"\x80",
 
 
 @cache
-def values_of(data_type: pa.DataType) -> tuple[Any, ...]:
+def list_values(data_type: pa.DataType) -> tuple[Any, ...]:
     """Few distinct values, so that they meet, and the extremes."""
     if pa.types.is_boolean(data_type):
         return (False, True)
@@ -52,7 +52,7 @@ def values_of(data_type: pa.DataType) -> tuple[Any, ...]:
     if pa.types.is_decimal(data_type):
         limit = 10**data_type.precision - 1
         unscaled = (*range(-3, 4), 100, 150, 200, -150, 10**data_type.scale, limit, -limit, limit - 1)
-        return tuple(decimal_of(each, data_type.scale) for each in dict.fromkeys(unscaled))
+        return tuple(make_decimal(each, data_type.scale) for each in dict.fromkeys(unscaled))
     if pa.types.is_date(data_type):
         return (*range(-3, 4), 30, 31, -31, 364, 365, -366, -25567, 19785, 2932896, -719162)
     if pa.types.is_timestamp(data_type):
@@ -64,12 +64,12 @@ def values_of(data_type: pa.DataType) -> tuple[Any, ...]:
     return BYTES if types.is_bytes(data_type) else TEXTS
 
 
-def special_values(data_type: pa.DataType) -> tuple[Any, ...]:
+def list_special_values(data_type: pa.DataType) -> tuple[Any, ...]:
     """The values that need rules of their own."""
     return (math.nan, 0.0, -0.0, math.inf, -math.inf) if pa.types.is_floating(data_type) else ()
 
 
-def neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
+def list_neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
     """The values of a type next to one, or near it where there is no next."""
     if pa.types.is_boolean(data_type) or value != value:
         return []
@@ -82,20 +82,20 @@ def neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
     if pa.types.is_decimal(data_type):
         unscaled = _unscaled(value, data_type.scale)
         limit = 10**data_type.precision
-        return [decimal_of(each, data_type.scale) for each in (unscaled + 1, unscaled - 1) if -limit < each < limit]
+        return [make_decimal(each, data_type.scale) for each in (unscaled + 1, unscaled - 1) if -limit < each < limit]
     if types.is_bytes(data_type):
         return [value + b"\x00", value[:-1]]
     if types.is_text(data_type):
         return [value + "\x01", value[:-1]]
-    smallest, largest = integer_limits(data_type)
+    smallest, largest = get_integer_limits(data_type)
     return [each for each in (value + 1, value - 1) if smallest <= each <= largest]
 
 
-def integer_limits(data_type: pa.DataType) -> tuple[int, int]:
+def get_integer_limits(data_type: pa.DataType) -> tuple[int, int]:
     """The smallest and the largest physical value of whole numbers, dates and timestamps."""
     if pa.types.is_integer(data_type):
         return types.integer_range(data_type)
-    values = values_of(data_type)
+    values = list_values(data_type)
     return min(values), max(values)
 
 
@@ -105,7 +105,7 @@ def is_extreme(value: Any, data_type: pa.DataType) -> bool:
     return bool(abs(value) > limit)
 
 
-def narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
+def list_narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
     """Types of which the given one has every value, so that files of a table may have them instead."""
     if pa.types.is_integer(data_type):
         lowest, highest = types.integer_range(data_type)
@@ -132,12 +132,12 @@ def narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
 
 
 @cache
-def values_that_fit(narrow: pa.DataType, wide: pa.DataType) -> tuple[Any, ...]:
+def list_values_that_fit(narrow: pa.DataType, wide: pa.DataType) -> tuple[Any, ...]:
     """The values of a narrower type that the wider one has too."""
     found = []
-    for value in values_of(narrow):
+    for value in list_values(narrow):
         try:
-            array_of(narrow, [value]).cast(wide)
+            make_array(narrow, [value]).cast(wide)
         except pa.ArrowInvalid:
             continue
         found.append(value)
@@ -148,7 +148,7 @@ def _float_of(value: float, data_type: pa.DataType) -> float:
     return float(np.float32(value)) if pa.types.is_float32(data_type) else value
 
 
-def decimal_of(unscaled: int, scale: int) -> Decimal:
+def make_decimal(unscaled: int, scale: int) -> Decimal:
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
@@ -158,7 +158,7 @@ def _unscaled(value: Decimal, scale: int) -> int:
     return (-1 if sign else 1) * int("".join(map(str, digits)))
 
 
-def array_of(data_type: pa.DataType, physical: list[Any]) -> pa.Array:
+def make_array(data_type: pa.DataType, physical: list[Any]) -> pa.Array:
     if pa.types.is_date(data_type):
         return pa.array(physical, pa.int32()).cast(data_type)
     return pa.array(physical, data_type)
@@ -167,7 +167,7 @@ def array_of(data_type: pa.DataType, physical: list[Any]) -> pa.Array:
 # --- The judge's view -----------------------------------------------------------------------------------------------
 
 
-def judge_column(values: pa.Array) -> pa.Array:
+def to_oracle_column(values: pa.Array) -> pa.Array:
     """A column as the judge sees it."""
     data_type = values.type
     if pa.types.is_timestamp(data_type):
@@ -181,7 +181,7 @@ def judge_column(values: pa.Array) -> pa.Array:
     return values
 
 
-def judge_literal(value: Any, data_type: pa.DataType) -> str:
+def to_oracle_literal(value: Any, data_type: pa.DataType) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -202,15 +202,15 @@ def judge_literal(value: Any, data_type: pa.DataType) -> str:
     return f"CAST('{value}' AS HUGEINT)"
 
 
-def judge_operands(name: str, data_type: pa.DataType, value: Any, literal_type: pa.DataType) -> tuple[str, str]:
+def to_oracle_operands(name: str, data_type: pa.DataType, value: Any, literal_type: pa.DataType) -> tuple[str, str]:
     """A column and a literal of perhaps another type, as the judge compares them: exactly, or both as doubles."""
     if value is None or data_type == literal_type:
-        return name, judge_literal(value, literal_type)
+        return name, to_oracle_literal(value, literal_type)
     if pa.types.is_floating(data_type):
-        return name, judge_literal(float(value), types.DOUBLE)
+        return name, to_oracle_literal(float(value), types.DOUBLE)
     if types.is_number(data_type):
         if isinstance(value, float):
-            return f"CAST({name} AS DOUBLE)", judge_literal(value, types.DOUBLE)
+            return f"CAST({name} AS DOUBLE)", to_oracle_literal(value, types.DOUBLE)
         exact = Decimal(value)
         own = data_type.scale if pa.types.is_decimal(data_type) else 0
         scale = max(own, -exact.as_tuple().exponent)
@@ -221,4 +221,4 @@ def judge_operands(name: str, data_type: pa.DataType, value: Any, literal_type: 
             days = f"CAST(date_diff('day', DATE '1970-01-01', {name}) AS HUGEINT)"
             return f"{days} * {DAY}", f"CAST('{moment}' AS HUGEINT)"
         return name, f"CAST('{moment}' AS DECIMAL(38, 0))"
-    return name, judge_literal(value, literal_type)
+    return name, to_oracle_literal(value, literal_type)

@@ -156,7 +156,9 @@ def test_I1_each_manifest_is_pruned_under_its_own_spec(tmp_path: Path) -> None:
     for number in range(4):
         for spec in range(3):
             table.commit(
-                table.data_file(f"{spec}-{number}.parquet", rows(number, x=number, s=f"{number}s"), spec=spec, noted={})
+                table.data_file(
+                    f"{spec}-{number}.parquet", rows(number, x=number, s=f"{number}s"), spec=spec, metrics={}
+                )
             )
     assert planned(tmp_path, "x = 2") >= {"0-2", "1-2", "2-0", "2-1", "2-2", "2-3"}
     assert not planned(tmp_path, "x = 2") & {"0-0", "0-1", "0-3"}
@@ -223,9 +225,9 @@ def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
     nan = bytes(np.array([np.nan], "<f8").tobytes())
     one = bytes(np.array([1.0], "<f8").tobytes())
     noted = {"lower_bounds": {4: one}, "upper_bounds": {4: nan}}
-    table.commit(table.data_file("0.parquet", rows(0, f=7.0), noted=noted))
+    table.commit(table.data_file("0.parquet", rows(0, f=7.0), metrics=noted))
     table.commit(
-        table.data_file("1.parquet", rows(1, f=1.0), noted={"lower_bounds": {4: one}, "upper_bounds": {4: one}})
+        table.data_file("1.parquet", rows(1, f=1.0), metrics={"lower_bounds": {4: one}, "upper_bounds": {4: one}})
     )
     assert planned(tmp_path, "f = 7") == {"0"}
     # NaN is larger than every number, and the NaN count is unknown.
@@ -235,7 +237,7 @@ def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
 def test_T10_inverted_bounds_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     noted = {"lower_bounds": {2: b"\x09\0\0\0"}, "upper_bounds": {2: b"\x01\0\0\0"}}
-    table.commit(table.data_file("0.parquet", rows(0, x=5), noted=noted))
+    table.commit(table.data_file("0.parquet", rows(0, x=5), metrics=noted))
     assert planned(tmp_path, "x = 5") == planned(tmp_path, "x = 50") == {"0"}
 
 

@@ -48,7 +48,7 @@ def with_file(folder: Path, version: int = 2) -> tuple[IcebergFolder, File]:
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
 def test_I3_a_negative_number_of_rows_is_unknown(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [ID], version=1)
-    file = table.data_file(f"a.{ending}", numbers(1, 2, 3), noted={})
+    file = table.data_file(f"a.{ending}", numbers(1, 2, 3), metrics={})
     counted = table.data_file(f"b.{ending}", numbers(4, 5))
     table.commit(replace(file, rows=-1), counted)
     assert ids(tmp_path) == [1, 2, 3, 4, 5]
@@ -106,7 +106,7 @@ BOUNDS = {"lower_bounds": {2: four_bytes(5)}, "upper_bounds": {2: four_bytes(5)}
 def test_I3_contradictory_null_counts_are_ignored(tmp_path: Path, noted: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "int")])
     rows = pa.table({"id": [1], "x": pa.array([5], pa.int32())})
-    table.commit(table.data_file("1.parquet", rows, noted=noted))
+    table.commit(table.data_file("1.parquet", rows, metrics=noted))
     for where in ("x = 5", "x > 3", "x IS NOT NULL"):
         assert (ids(tmp_path, where), count(tmp_path, where)) == ([1], 1), where
     assert (ids(tmp_path, "x IS NULL"), count(tmp_path, "x IS NULL")) == ([], 0)
@@ -118,7 +118,7 @@ def test_I3_contradictory_null_counts_are_ignored(tmp_path: Path, noted: dict[st
 def test_I3_impossible_nan_counts_are_ignored(tmp_path: Path, noted: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "double")])
     rows = pa.table({"id": [1], "x": [5.0]})
-    table.commit(table.data_file("1.parquet", rows, noted={"null_value_counts": {2: 0}, **noted}))
+    table.commit(table.data_file("1.parquet", rows, metrics={"null_value_counts": {2: 0}, **noted}))
     assert ids(tmp_path, "x = 5") == [1]
     assert count(tmp_path, "x > 1e9") == 0
     assert count(tmp_path, "x IS NULL") == 0
@@ -176,7 +176,7 @@ def test_I6_an_existing_file_does_not_inherit_a_sequence_number(tmp_path: Path) 
 def test_I6_a_vector_without_range_or_referenced_file_is_an_error(tmp_path: Path, missing: str) -> None:
     table, file = with_file(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {file.path: [0]}, {file.path: file})
-    table.commit(vector.with_less(**{missing: None}))
+    table.commit(vector.with_metrics(**{missing: None}))
     for read in (ids, count):
         with pytest.raises(CorruptFile, match="has a deletion vector without"):
             read(tmp_path)
@@ -188,7 +188,7 @@ def test_I6_a_vector_without_range_or_referenced_file_is_an_error(tmp_path: Path
 @pytest.mark.parametrize("given", [None, []])
 def test_I6_equality_deletes_without_compared_columns_are_an_error(tmp_path: Path, given: list[int] | None) -> None:
     table, _ = with_file(tmp_path)
-    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=given))
+    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_metrics(equality_ids=given))
     for read in (ids, count):
         with pytest.raises(CorruptFile, match="equality deletes without the compared columns"):
             read(tmp_path)
@@ -201,7 +201,7 @@ def test_I6_equality_deletes_by_nested_or_unknown_fields_are_an_error(tmp_path: 
     table = IcebergFolder(tmp_path, [ID, field(2, "s", [field(3, "x", "int")]), field(4, "l", list_of(5, "int"))])
     rows = pa.Table.from_pylist([{"id": 1, "s": {"x": 1}, "l": [1]}], schema=table.arrow_schema)
     table.commit(table.data_file("1.parquet", rows))
-    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=[number]))
+    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_metrics(equality_ids=[number]))
     for read in (ids, count):
         with pytest.raises(CorruptFile, match=what):
             read(tmp_path)
@@ -209,7 +209,7 @@ def test_I6_equality_deletes_by_nested_or_unknown_fields_are_an_error(tmp_path: 
 
 def test_I6_duplicate_equality_ids_are_compared_once(tmp_path: Path) -> None:
     table, _ = with_file(tmp_path)
-    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=[1, 1]))
+    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_metrics(equality_ids=[1, 1]))
     assert ids(tmp_path) == [2, 3]
 
 

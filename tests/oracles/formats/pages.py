@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import BY_PAGES
-from builders.parquet.page_cases import PageCase, random_page_case, random_table_case
+from builders.answers.same_rows import has_same_rows
+from builders.parquet.page_cases import PageCase, draw_page_case, draw_table_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
-from builders.values.predicates import Said
+from builders.values.predicates import OraclePredicate
 from oracles.frame import Format, Kept, RowTable, Unit
 from tamis.expr.nodes import Expr
 from tamis.formats.source import LEVELS
@@ -88,8 +88,8 @@ class PageRows(RowTable):
     """The single file, of which columns and fields are scanned at random."""
 
     @property
-    def judged(self) -> pa.Table:
-        return self.rows if self.case is None else self.case.judged
+    def oracle_rows(self) -> pa.Table:
+        return self.rows if self.case is None else self.case.oracle_rows
 
     def scan(self, where: Expr | None = None, **options: Any) -> Scan:
         return self.table.scan(where, **options)
@@ -100,7 +100,7 @@ class PageRows(RowTable):
         return random_projection(choices, self.rows)
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
-        return same_rows(found, expected)
+        return has_same_rows(found, expected)
 
     def identify(self, rows: pa.Table) -> list[Hashable]:
         return list(_row_texts(rows))
@@ -126,17 +126,17 @@ def _row_texts(rows: pa.Table) -> list[str]:
 
 
 def write_file(choices: Choices, folder: Path, predicates: int) -> PageRows:
-    case = random_page_case(choices, predicates)
+    case = draw_page_case(choices, predicates)
     (folder / "f.parquet").write_bytes(case.content)
-    return PageRows(case.rows, case.said, case.written_by, tamis.open(folder / "f.parquet"), case)
+    return PageRows(case.rows, case.predicates, case.written_by, tamis.open(folder / "f.parquet"), case)
 
 
 def write_files(choices: Choices, folder: Path, predicates: int) -> PageRows:
-    case = random_table_case(choices, predicates)
+    case = draw_table_case(choices, predicates)
     for name, content in case.contents.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-    return PageRows(case.rows, case.said, "", tamis.open(folder))
+    return PageRows(case.rows, case.predicates, "", tamis.open(folder))
 
 
 # --- Units: every row of a file ---------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Narrowing:
     """One predicate and one file, narrowed by any levels."""
 
     source: ParquetFile
-    said: Said
+    predicates: OraclePredicate
 
     @cached_property
     def before(self) -> Remaining:
@@ -158,7 +158,7 @@ class Narrowing:
 
     @cached_property
     def predicate(self) -> Predicate:
-        return make_predicate(self.said.expr, self.source.schema, "the file")
+        return make_predicate(self.predicates.expr, self.source.schema, "the file")
 
     @property
     def _names(self) -> dict[tuple[str, ...], tuple[str, ...]]:
@@ -189,16 +189,16 @@ class Narrowing:
 class PageUnits:
     """The rows of a file as units: each is left, or skipped with the stretch of rows that it lies in."""
 
-    judged: pa.Table
-    said: Sequence[Said]
+    oracle_rows: pa.Table
+    predicates: Sequence[OraclePredicate]
     notes: object
     source: ParquetFile
     spoiled_by: Choices | None = None
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
-        return {row: [row] for row in range(self.judged.num_rows)}
+        return {row: [row] for row in range(self.oracle_rows.num_rows)}
 
-    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept:
+    def prune(self, said: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
         narrowing = Narrowing(replace(self.source, storage=self.source.storage.with_tuning(tuning)), said)
         plainly = narrow.read_page_indexes
         with pytest.MonkeyPatch.context() as patch:
@@ -245,12 +245,12 @@ def _widest(values: pa.Array, *, is_lower: bool) -> pa.Scalar:
 
 
 def write_units(choices: Choices, folder: Path, predicates: int) -> PageUnits:
-    case = random_page_case(choices, predicates)
+    case = draw_page_case(choices, predicates)
     path = folder / "f.parquet"
     path.write_bytes(case.content)
     storage = open_storage(path)
     source = ParquetFile.load(storage, storage.root, path.stat().st_size, None)
-    return PageUnits(case.judged, case.said, case.written_by, source)
+    return PageUnits(case.oracle_rows, case.predicates, case.written_by, source)
 
 
 def choose_levels(choices: Choices) -> Iterable[Sequence[str]]:

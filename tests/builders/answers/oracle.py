@@ -9,18 +9,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.values.by_type import judge_column
+from builders.values.by_type import to_oracle_column
 
 _AT_ONCE = 200
 
 
-def truth(rows: pa.Table, sql: str) -> list[bool | None]:
+def evaluate_predicate(rows: pa.Table, sql: str) -> list[bool | None]:
     """The value of a predicate for every row, in order."""
-    (answers,) = truths(rows, [sql])
+    (answers,) = evaluate_predicates(rows, [sql])
     return answers
 
 
-def truths(rows: pa.Table, predicates: Sequence[str]) -> list[list[bool | None]]:
+def evaluate_predicates(rows: pa.Table, predicates: Sequence[str]) -> list[list[bool | None]]:
     """The values of each predicate for every row, in order."""
     if not rows.num_rows:
         return [[] for _ in predicates]
@@ -59,4 +59,4 @@ def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if pa.types.is_nested(values.type):
         # Of lists and maps it is asked only whether they are there.
         return pc.if_else(values.is_valid(), True, None)
-    return judge_column(values)
+    return to_oracle_column(values)

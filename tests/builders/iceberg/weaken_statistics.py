@@ -12,7 +12,7 @@ from builders.values.choices import Choices
 _MAPS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
-def know_less(folder: Path, choices: Choices, kinds: dict[int, str]) -> None:
+def weaken_statistics(folder: Path, choices: Choices, kinds: dict[int, str]) -> None:
     """Change what the manifests and the manifest lists of a table say, each in its place.
 
     `kinds` are the types of columns by id, for those bounds that are made wider.

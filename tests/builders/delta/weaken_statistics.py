@@ -7,13 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from builders.delta.tables import json_object
+from builders.delta.tables import format_json_object
 from builders.values.choices import Choices
 
 _BOUNDS = {"minValues": -1, "maxValues": 1}
 
 
-def know_less(table: Path, choices: Choices) -> None:
+def weaken_statistics(table: Path, choices: Choices) -> None:
     """Rewrite the commits of a table, all of which must be there; checkpoints and compactions, which tell more, go."""
     log = table / "_delta_log"
     for path in [*log.rglob("*checkpoint*"), *log.rglob("*.compacted.json"), *log.glob("_sidecars/*")]:
@@ -78,5 +78,5 @@ def _wider(value: Any, side: int, choices: Choices) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return json_object({name: _text(each) for name, each in value.items()})
+        return format_json_object({name: _text(each) for name, each in value.items()})
     return str(value) if isinstance(value, Decimal) else json.dumps(value)
