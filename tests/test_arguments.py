@@ -19,10 +19,10 @@ from tamis.errors import InvalidArgument, UnknownArgument
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "hive" / "z=1"
-    place.mkdir(parents=True)
-    pq.write_table(pa.table({"i": [1, 2], "f": [1.0, 2.0]}), place / "0.parquet")
-    return place.parent
+    partition = tmp_path / "hive" / "z=1"
+    partition.mkdir(parents=True)
+    pq.write_table(pa.table({"i": [1, 2], "f": [1.0, 2.0]}), partition / "0.parquet")
+    return partition.parent
 
 
 Call = Callable[[Path], Any]

@@ -104,9 +104,9 @@ def test_the_object_store_counts_what_everyone_asks_it_for(tmp_path: Path) -> No
     done = run("object_store", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "point on the sorted key: dependent round trips: met, 3 trips" in done.stdout
-    told = done.stdout.split("### What Tamis asks for")[1]
-    asked = [line.split("|")[1].strip() for line in told.splitlines() if line.startswith("| ")][2:]
-    assert asked == ["HEAD /bench/rows.parquet", *["GET /bench/rows.parquet"] * 2]
+    page = done.stdout.split("### What Tamis asks for")[1]
+    requested = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")][2:]
+    assert requested == ["HEAD /bench/rows.parquet", *["GET /bench/rows.parquet"] * 2]
 
 
 @pytest.mark.interop
@@ -167,6 +167,6 @@ def test_unknown_benchmark_is_refused_with_the_names_that_exist(tmp_path: Path) 
 
 def test_every_benchmark_is_run_and_told_of() -> None:
     names = {path.stem.removeprefix("bench_") for path in BENCHMARKS.glob("bench_*.py")}
-    told = (BENCHMARKS / "README.md").read_text()
+    page = (BENCHMARKS / "README.md").read_text()
     runner = (BENCHMARKS / "run.py").read_text()
-    assert all(f"| `{name}` |" in told and f'"{name}"' in runner for name in names)
+    assert all(f"| `{name}` |" in page and f'"{name}"' in runner for name in names)

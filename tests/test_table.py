@@ -96,8 +96,8 @@ def test_every_table_counts_shows_and_describes_itself(format: str, request: pyt
     assert (described.format, described.files, described.version) == (format, 2, table.version)
     assert described.rows == (None if format == "hive" else 10)
     assert described.bytes == sum(table.files()["size"].to_pylist())
-    told = described.to_dict()
-    assert told["columns"] == {"id": "bigint", "day": "date"}
+    content = described.to_dict()
+    assert content["columns"] == {"id": "bigint", "day": "date"}
     assert "id               bigint" in str(described)
 
 

@@ -40,20 +40,20 @@ class FailingEngine(LocalEngine):
             yield found
 
 
-def counts(result: tamis.index.BuildResult) -> tuple[int, int, int, int]:
+def get_counts(result: tamis.index.BuildResult) -> tuple[int, int, int, int]:
     return result.files, result.collected, result.reused, result.removed
 
 
 def test_only_what_is_new_or_changed_is_read_and_what_is_gone_drops_out(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(10))
-    assert counts(tamis.index.build(root)) == (10, 10, 0, 0)
+    assert get_counts(tamis.index.build(root)) == (10, 10, 0, 0)
     old = list_data_files(root)
     # Opening one of the old files would raise an error; the first one has the schema of the table.
     make_unreadable(old[1:])
-    assert counts(tamis.index.build(root)) == (10, 0, 10, 0)
+    assert get_counts(tamis.index.build(root)) == (10, 0, 10, 0)
     old[5].unlink()
     write_files(root, [3, 20, 21])
-    assert counts(tamis.index.build(root)) == (11, 3, 8, 2)
+    assert get_counts(tamis.index.build(root)) == (11, 3, 8, 2)
     assert tamis.open(root).scan("id = 205").plan("files").num_files == 1
     assert tamis.open(root).scan("id BETWEEN 50 AND 59").plan("files").num_files == 0
     status = tamis.index.status(root)
@@ -67,7 +67,7 @@ def test_a_changed_file_is_not_trusted_before_the_next_build(tmp_path: Path) -> 
     assert tamis.open(root).scan("id = 777").count() == 1
     status = tamis.index.status(root)
     assert (status.files, status.fresh_files, status.table_files, status.is_complete) == (3, 2, 3, False)
-    assert counts(tamis.index.build(root)) == (3, 1, 2, 1)
+    assert get_counts(tamis.index.build(root)) == (3, 1, 2, 1)
     assert tamis.open(root).scan("id = 777").plan("files").num_files == 1
 
 
@@ -111,11 +111,11 @@ def test_the_next_build_has_the_settings_of_the_last(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(3))
     tamis.index.build(root, columns=["id"], bloom=["name"], count_nan=["x"], false_positives=0.1)
     write_files(root, [3])
-    assert counts(tamis.index.build(root)) == (4, 1, 3, 0)
+    assert get_counts(tamis.index.build(root)) == (4, 1, 3, 0)
     status = tamis.index.status(root)
     assert (status.columns, status.bloom, status.count_nan) == (("id", "name", "x"), ("name",), ("x",))
     # Other columns are another index.
-    assert counts(tamis.index.build(root, bloom=[])) == (4, 4, 0, 0)
+    assert get_counts(tamis.index.build(root, bloom=[])) == (4, 4, 0, 0)
     assert tamis.index.status(root).bloom == ()
 
 
@@ -140,7 +140,7 @@ def test_parts_of_a_build_with_other_columns_are_of_no_use(tmp_path: Path) -> No
     root = write_files(tmp_path / "t", range(6))
     with pytest.raises(Interrupted):
         tamis.index.build(root, columns=["name"], engine=FailingEngine(2), tuning=TWO_PER_ITEM)
-    assert counts(tamis.index.build(root, tuning=TWO_PER_ITEM)) == (6, 6, 0, 0)
+    assert get_counts(tamis.index.build(root, tuning=TWO_PER_ITEM)) == (6, 6, 0, 0)
 
 
 def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_full_parts_are_not_written_again(tmp_path: Path) -> None:
     assert tamis.open(root).scan("id IN (5, 95)").plan("files").num_files == 2
     for path in list_data_files(root)[:3]:
         path.unlink()
-    assert counts(tamis.index.build(root, tuning=tuning)) == (7, 0, 7, 3)
+    assert get_counts(tamis.index.build(root, tuning=tuning)) == (7, 0, 7, 3)
     assert tamis.open(root).scan("id >= 0").count() == 70
 
 

@@ -17,7 +17,7 @@ from tamis.errors import CorruptFile
 from tamis.parquet.footer.footer import FOOTERS
 
 
-def level_of(table: tamis.Table, where: str) -> dict[str, Any]:
+def get_files_level(table: tamis.Table, where: str) -> dict[str, Any]:
     levels = table.scan(where).plan("files").report.to_dict()["levels"]
     return next(level for level in levels if level["level"] == "files")
 
@@ -35,19 +35,19 @@ def log(tmp_path: Path) -> DeltaLog:
 
 def test_columns_without_statistics_in_the_log_are_answered_by_the_index(log: DeltaLog) -> None:
     wanted = make_rows(4)["name"][2].as_py()
-    before = level_of(tamis.open(log.table), f"name = '{wanted}'")
+    before = get_files_level(tamis.open(log.table), f"name = '{wanted}'")
     assert (before["kept"], before["by_predicate"][0]["unused_because"]) == (10, "no statistics")
     result = tamis.index.build(log.table, bloom=["name"], count_nan=["x"], false_positives=0.0001)
     assert (result.files, result.rows) == (10, 100)
     table = tamis.open(log.table)
-    after = level_of(table, f"name = '{wanted}'")
+    after = get_files_level(table, f"name = '{wanted}'")
     assert (after["total"], after["kept"], after["by_predicate"][0]["skipped"]) == (10, 1, 9)
     assert after["note"].startswith("skipping: partition + statistics; index of 10 files")
     assert after["rows_kept"] == 10
     assert table.scan(f"name = '{wanted}'").to_arrow()["id"].to_pylist() == [42]
     assert table.scan("x > 6").plan("files").num_files == 0
     # Both together: the log rules out nine files, the index the last.
-    assert level_of(table, f"id < 10 AND name = '{wanted}'")["kept"] == 0
+    assert get_files_level(table, f"id < 10 AND name = '{wanted}'")["kept"] == 0
 
 
 def test_D15_deleted_rows_stay_deleted_and_counts_are_right(log: DeltaLog) -> None:

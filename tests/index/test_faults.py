@@ -44,7 +44,7 @@ def check_rows(root: Path) -> None:
     assert table.scan("name = 'nobody'").plan("files").report.level("files") is not None
 
 
-def part_of(root: Path) -> Path:
+def find_part(root: Path) -> Path:
     return next(get_index_folder(root).glob("part-*.tamis"))
 
 
@@ -80,7 +80,7 @@ def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
 def test_E5_a_damaged_part_is_ignored_reported_and_repaired(
     root: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    part = part_of(root)
+    part = find_part(root)
     part.write_bytes(DAMAGES[damage](part.read_bytes()))
     with caplog.at_level(logging.WARNING, "tamis"):
         check_rows(root)
@@ -92,7 +92,7 @@ def test_E5_a_damaged_part_is_ignored_reported_and_repaired(
 
 
 def test_E5_every_flipped_byte_of_a_part_leaves_the_rows_as_they_are(root: Path) -> None:
-    part = part_of(root)
+    part = find_part(root)
     content = part.read_bytes()
     for offset in range(4, len(content), max(1, len(content) // 25)):
         damaged = bytearray(content)
@@ -102,7 +102,7 @@ def test_E5_every_flipped_byte_of_a_part_leaves_the_rows_as_they_are(root: Path)
 
 
 def test_E5_a_part_that_is_gone_leaves_its_files_to_their_footers(root: Path) -> None:
-    part_of(root).unlink()
+    find_part(root).unlink()
     check_rows(root)
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 6
     assert tamis.index.build(root).collected == 6
@@ -131,7 +131,9 @@ def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None
     current = get_index_folder(root) / "current.json"
     for name in ("../part.tamis", "/etc/passwd", "part-0.tamis"):
         text = (
-            Current.from_bytes(current.read_bytes(), "").to_bytes().replace(part_of(root).name.encode(), name.encode())
+            Current.from_bytes(current.read_bytes(), "")
+            .to_bytes()
+            .replace(find_part(root).name.encode(), name.encode())
         )
         with pytest.raises(CorruptFile, match="is damaged"):
             Current.from_bytes(text, "there")

@@ -19,7 +19,7 @@ from tamis.io.storage import open_storage
 from tamis.parquet.reading.parquet_file import ParquetFile
 
 
-def files_level(scan: tamis.Scan) -> dict[str, object]:
+def get_files_level(scan: tamis.Scan) -> dict[str, object]:
     report = scan.plan("files").report.to_dict()
     return next(level for level in report["levels"] if level["level"] == "files")
 
@@ -48,12 +48,12 @@ def test_a_table_plans_and_counts_without_opening_a_single_file(tmp_path: Path) 
 
 def test_the_report_tells_what_the_index_did(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(5))
-    before = files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
+    before = get_files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
     assert [each["unused_because"] for each in before["by_predicate"]] == ["no statistics"] * 3
     assert before["note"] is None
     tamis.index.build(root)
     write_files(root, [5])
-    level = files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
+    level = get_files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
     assert (level["total"], level["kept"]) == (6, 2)
     assert level["bytes_kept"] < level["bytes_total"]
     first, second, third = level["by_predicate"]
@@ -68,7 +68,7 @@ def test_where_there_is_no_index_or_it_is_refused_nothing_changes(tmp_path: Path
     plain = tamis.open(root).scan("id = 23").plan().report.to_dict()
     tamis.index.build(root, columns=["name"])
     assert tamis.open(root, index=False).scan("id = 23").plan().report.to_dict() == plain
-    level = files_level(tamis.open(root).scan("id = 23"))
+    level = get_files_level(tamis.open(root).scan("id = 23"))
     assert (level["kept"], level["by_predicate"][0]["unused_because"]) == (3, "no statistics")
     switched_off = tamis.open(root).scan("name = 'a'", levels=["row_groups"]).plan().report
     assert switched_off.level("files").kept == 3

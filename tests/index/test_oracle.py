@@ -49,25 +49,25 @@ def cases(draw: st.DrawFn) -> HiveCase:
     return draw_scan_case(Choices(draw), predicates=3)
 
 
-def opened(case: HiveCase, folder: str) -> tamis.Table:
+def open_table(case: HiveCase, folder: str) -> tamis.Table:
     case.write(Path(folder) / "t")
     return tamis.open(Path(folder) / "t", partitioning=case.partitioning)
 
 
-def row_ids(table: pa.Table) -> Counter[int]:
+def count_row_ids(table: pa.Table) -> Counter[int]:
     return Counter(table[ROW].to_pylist())
 
 
-def expected_ids(case: HiveCase) -> list[Counter[int]]:
+def find_expected_ids(case: HiveCase) -> list[Counter[int]]:
     """The rows for which each predicate is TRUE."""
     numbers = case.rows[ROW].to_pylist()
     return [
         Counter(row for row, answer in zip(numbers, answers, strict=True) if answer is True)
-        for answers in evaluate_predicates(case.rows, [said.sql for said in case.predicates])
+        for answers in evaluate_predicates(case.rows, [predicate.sql for predicate in case.predicates])
     ]
 
 
-def reopened(case: HiveCase, table: tamis.Table) -> tamis.Table:
+def reopen(case: HiveCase, table: tamis.Table) -> tamis.Table:
     return tamis.open(table.uri, partitioning=case.partitioning)
 
 
@@ -75,14 +75,14 @@ def reopened(case: HiveCase, table: tamis.Table) -> tamis.Table:
 @given(cases())
 def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        plain = opened(case, folder)
+        plain = open_table(case, folder)
         build(case, plain)
-        table = reopened(case, plain)
-        for said, expected in zip(case.predicates, expected_ids(case), strict=True):
+        table = reopen(case, plain)
+        for predicate, expected in zip(case.predicates, find_expected_ids(case), strict=True):
             for levels in (LEVELS, ("files",), ("files", "bloom")):
-                scan = table.scan(said.expr, levels=levels)
-                assert row_ids(scan.to_arrow()) == expected, said
-                assert scan.count() == expected.total(), said
+                scan = table.scan(predicate.expr, levels=levels)
+                assert count_row_ids(scan.to_arrow()) == expected, predicate
+                assert scan.count() == expected.total(), predicate
         assert table.scan().count() == case.rows.num_rows
 
 
@@ -90,12 +90,12 @@ def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
 @given(cases())
 def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        plain = opened(case, folder)
+        plain = open_table(case, folder)
         build(case, plain)
-        table = reopened(case, plain)
-        for said in case.predicates:
-            with_index, without = (each.scan(said.expr).plan("row_groups") for each in (table, plain))
-            listed = set(table.scan(said.expr).plan("files").files["path"].to_pylist())
+        table = reopen(case, plain)
+        for predicate in case.predicates:
+            with_index, without = (each.scan(predicate.expr).plan("row_groups") for each in (table, plain))
+            listed = set(table.scan(predicate.expr).plan("files").files["path"].to_pylist())
             assert with_index.tasks == [task for task in without.tasks if task.path in listed]
 
 
@@ -103,21 +103,21 @@ def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: 
 @given(cases())
 def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        table = opened(case, folder)
+        table = open_table(case, folder)
         build(case, table)
         # The first file says what the columns are.
         first, *others = table.files()["path"].to_pylist()
         for path in others:
             _change(case, Path(path), Path(first))
-        changed = reopened(case, table)
+        changed = reopen(case, table)
         rows = tamis.open(table.uri, partitioning=case.partitioning, index=False).scan().to_arrow()
-        for said, answers in zip(
-            case.predicates, evaluate_predicates(rows, [said.sql for said in case.predicates]), strict=True
+        for predicate, answers in zip(
+            case.predicates, evaluate_predicates(rows, [predicate.sql for predicate in case.predicates]), strict=True
         ):
             expected = [row for row, answer in zip(rows[ROW].to_pylist(), answers, strict=True) if answer is True]
-            found = changed.scan(said.expr)
-            assert sorted(found.to_arrow()[ROW].to_pylist()) == sorted(expected), said
-            assert found.count() == len(expected), said
+            found = changed.scan(predicate.expr)
+            assert sorted(found.to_arrow()[ROW].to_pylist()) == sorted(expected), predicate
+            assert found.count() == len(expected), predicate
 
 
 def _change(case: HiveCase, path: Path, first: Path) -> None:

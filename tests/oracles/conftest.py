@@ -9,7 +9,7 @@ from tamis.scan.scan import Scan
 
 
 @pytest.fixture(autouse=True, scope="module")  # not longer: tests of other folders count requests
-def _two_answers() -> object:
+def _count_every_way() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Scan, "to_arrow", check_counts)
         yield

@@ -108,9 +108,9 @@ class UnitTable(OracleTable, Protocol):
         """Return the rows of each unit, as positions in what the judge reads."""
         ...
 
-    def prune(self, said: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept: ...
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept: ...
 
-    def forget(self, choices: Choices) -> None:
+    def weaken(self, choices: Choices) -> None:
         """Remove some of the metadata, or make bounds wider."""
         ...
 
@@ -135,7 +135,7 @@ class Format:
     """The levels of O1, beside a random subset."""
     unit_levels: Callable[[Choices], Iterable[Sequence[str]]] = lambda choices: (LEVELS,)
     """The levels of O3, O4 and O6."""
-    less_known_levels: Sequence[str] = LEVELS
+    weaker_levels: Sequence[str] = LEVELS
     """The levels of O5."""
     predicates: Mapping[str, int] | None = None
     """How many predicates an example has, by property, if not as many as usual."""
@@ -170,7 +170,7 @@ def parametrize_formats(formats: Sequence[Format]) -> pytest.MarkDecorator:
 
 def evaluate_masks(table: OracleTable) -> list[pa.BooleanArray]:
     """Return for each predicate for which rows it is TRUE."""
-    answers = evaluate_predicates(table.oracle_rows, [said.sql for said in table.predicates])
+    answers = evaluate_predicates(table.oracle_rows, [predicate.sql for predicate in table.predicates])
     return [pa.array([answer is True for answer in each], pa.bool_()) for each in answers]
 
 
@@ -178,16 +178,16 @@ def check_levels(format: Format, choices: Choices, table: RowTable) -> None:
     """O1: a full scan has all rows, and scans with some levels have the rows for which the predicate is TRUE."""
     columns, rows = table.project(choices)
     _check_rows(table, table.scan(columns=columns, tuning=format.tuning), rows, "all rows")
-    for said, mask in zip(table.predicates, evaluate_masks(table), strict=True):
+    for predicate, mask in zip(table.predicates, evaluate_masks(table), strict=True):
         for levels in (*format.fixed_levels, choices.one_of(SUBSETS)):
             columns, rows = table.project(choices)
             with format.vary(choices, format.tuning) as tuning:
-                scan = table.scan(said.expr, columns=columns, levels=levels, tuning=tuning)
+                scan = table.scan(predicate.expr, columns=columns, levels=levels, tuning=tuning)
                 table.check_plan(scan)
-                _check_rows(table, scan, rows.filter(mask), said, levels, tuning)
-                table.check_more(said.expr, levels, rows.filter(mask), tuning)
-                count = table.scan(said.expr, levels=levels, tuning=tuning).count()
-                assert count == mask.true_count, (said, levels, tuning, table.notes)
+                _check_rows(table, scan, rows.filter(mask), predicate, levels, tuning)
+                table.check_more(predicate.expr, levels, rows.filter(mask), tuning)
+                count = table.scan(predicate.expr, levels=levels, tuning=tuning).count()
+                assert count == mask.true_count, (predicate, levels, tuning, table.notes)
 
 
 def _check_rows(table: RowTable, scan: Scan, expected: pa.Table, *context: object) -> None:
@@ -207,15 +207,15 @@ def check_all_subsets(format: Format, choices: Choices, table: RowTable) -> None
 def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None:
     """O2: p, NOT p and p IS NULL part the rows."""
     everything = Counter(table.identify(table.rows))
-    for index, said in enumerate(table.predicates):
+    for index, predicate in enumerate(table.predicates):
         for levels in (LEVELS,) if index else (LEVELS, choices.one_of(SUBSETS)):
             with format.vary(choices, format.tuning) as tuning:
-                parts = (said, negate_predicate(said), make_unknown_test(said))
+                parts = (predicate, negate_predicate(predicate), make_unknown_test(predicate))
                 scans = [table.scan(part.expr, levels=levels, tuning=tuning) for part in parts]
                 found = [scan.to_arrow() for scan in scans]
-                assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (said, table.notes)
+                assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (predicate, table.notes)
             together = Counter(each for rows in found for each in table.identify(rows))
-            assert together == everything, (said, levels, tuning, table.notes)
+            assert together == everything, (predicate, levels, tuning, table.notes)
 
 
 def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
@@ -223,7 +223,8 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
     limit = choices.number(0, 6)
     wanted = [(None, table.rows)]
     wanted += [
-        (said.expr, table.rows.filter(mask)) for said, mask in zip(table.predicates, evaluate_masks(table), strict=True)
+        (predicate.expr, table.rows.filter(mask))
+        for predicate, mask in zip(table.predicates, evaluate_masks(table), strict=True)
     ]
     for where, expected in wanted:
         found = Counter(table.identify(table.scan(where, limit=limit, tuning=format.tuning).to_arrow()))
@@ -239,17 +240,17 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
 def check_units(format: Format, choices: Choices, table: UnitTable) -> None:
     """O3, O4 and O6 for units."""
     units = table.list_units()
-    for said, answers in zip(
+    for predicate, answers in zip(
         table.predicates, evaluate_predicates(table.oracle_rows, [each.sql for each in table.predicates]), strict=True
     ):
         for levels in format.unit_levels(choices):
-            kept = table.prune(said, levels, format.tuning)
-            _check_kept(units, kept, answers, said, levels, table.notes)
+            kept = table.prune(predicate, levels, format.tuning)
+            _check_kept(units, kept, answers, predicate, levels, table.notes)
             opposite = [None if answer is None else not answer for answer in answers]
-            kept_by_opposite = table.prune(negate_predicate(said), levels, format.tuning)
-            _check_kept(units, kept_by_opposite, opposite, negate_predicate(said), levels, table.notes)
+            kept_by_opposite = table.prune(negate_predicate(predicate), levels, format.tuning)
+            _check_kept(units, kept_by_opposite, opposite, negate_predicate(predicate), levels, table.notes)
             for unit in units.keys() - kept.keys() - kept_by_opposite.keys():
-                assert all(answers[row] is None for row in units[unit]), ("O6", said, levels, unit, table.notes)
+                assert all(answers[row] is None for row in units[unit]), ("O6", predicate, levels, unit, table.notes)
 
 
 def _check_kept(
@@ -263,17 +264,17 @@ def _check_kept(
 
 def check_weaker_statistics(format: Format, choices: Choices, table: UnitTable) -> None:
     """O5; and what O3 and O4 say holds with less metadata too."""
-    units, levels = table.list_units(), format.less_known_levels
+    units, levels = table.list_units(), format.weaker_levels
     answers = evaluate_predicates(table.oracle_rows, [each.sql for each in table.predicates])
-    before = [table.prune(said, levels, format.tuning) for said in table.predicates]
-    table.forget(choices)
-    for said, known, each in zip(table.predicates, before, answers, strict=True):
-        found = table.prune(said, levels, format.tuning)
-        assert known.keys() <= found.keys(), (said, table.notes)
-        _check_kept(units, found, each, said, levels, table.notes)
+    before = [table.prune(predicate, levels, format.tuning) for predicate in table.predicates]
+    table.weaken(choices)
+    for predicate, known, each in zip(table.predicates, before, answers, strict=True):
+        found = table.prune(predicate, levels, format.tuning)
+        assert known.keys() <= found.keys(), (predicate, table.notes)
+        _check_kept(units, found, each, predicate, levels, table.notes)
         if format.whole_is_monotone:
             # A unit that was skipped before may be kept now and match fully: one without rows, say.
-            assert all(known[unit] or not found[unit] for unit in known), (said, table.notes)
+            assert all(known[unit] or not found[unit] for unit in known), (predicate, table.notes)
 
 
 # --- For formats whose units are files --------------------------------------------------------------------------------
@@ -289,7 +290,7 @@ class FileUnits:
     open: Callable[[], tamis.Table]
     rows_of_files: Mapping[str, Sequence[int]]
     """The ids of the rows of each file that are not deleted."""
-    make_less_known: Callable[[Choices], None]
+    weaken_files: Callable[[Choices], None]
     root: str = ""
     """What planned paths start with, and those of `rows_of_files` do not."""
 
@@ -300,14 +301,14 @@ class FileUnits:
         positions = {row: position for position, row in enumerate(self.oracle_rows[ROW].to_pylist())}
         return {path: [positions[row] for row in rows] for path, rows in self.rows_of_files.items()}
 
-    def prune(self, said: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
-        listing = get_planner(self._table.scan(said.expr, levels=levels, tuning=tuning)).listing
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
+        listing = get_planner(self._table.scan(predicate.expr, levels=levels, tuning=tuning)).listing
         assert listing.fully_matched is not None
         paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
         return dict(zip(paths, listing.fully_matched.tolist(), strict=True))
 
-    def forget(self, choices: Choices) -> None:
-        self.make_less_known(choices)
+    def weaken(self, choices: Choices) -> None:
+        self.weaken_files(choices)
         self._table = self.open()
 
 
@@ -346,7 +347,7 @@ class VersionedTable:
 
 def check_versions(format: Format, choices: Choices, table: VersionedTable) -> None:
     """O1 for every version, however it is reached: opened, or refreshed from an older one."""
-    (said,) = table.predicates
+    (predicate,) = table.predicates
     newest_version, newest_rows = table.versions[-1]
     for version, rows in choices.some_of(table.versions, 1, 3):
         opened = tamis.open(table.folder, tuning=format.tuning, **{table.option: version})
@@ -355,7 +356,7 @@ def check_versions(format: Format, choices: Choices, table: VersionedTable) -> N
         refreshed = opened.refresh()
         assert refreshed.version == newest_version
         for found, expected in ((opened, rows), (refreshed, newest_rows)):
-            (answers,) = evaluate_predicates(expected, [said.sql])
+            (answers,) = evaluate_predicates(expected, [predicate.sql])
             mask = pa.array([answer is True for answer in answers], pa.bool_())
-            scanned = found.scan(said.expr).to_arrow()
-            assert table.is_same(scanned, expected.filter(mask)), (said, version, found.version, table.notes)
+            scanned = found.scan(predicate.expr).to_arrow()
+            assert table.is_same(scanned, expected.filter(mask)), (predicate, version, found.version, table.notes)

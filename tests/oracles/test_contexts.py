@@ -133,15 +133,15 @@ def expressions(draw: st.DrawFn, kind: str | None = None, depth: int = 3) -> str
     return _HOLE.sub(lambda hole: draw(expressions(hole[1], depth - 1)) if hole[1] in _RULES else hole[0], rule)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """A value by which two contexts are compared: a number is one, whichever its type."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
         case list():
-            return [_plain(each) for each in value]
+            return [_to_plain(each) for each in value]
         case tuple():
-            return tuple(map(_plain, value))
+            return tuple(map(_to_plain, value))
         case _:
             return value
 
@@ -153,10 +153,10 @@ def session():
     return found
 
 
-def _values(session: Any, query: str) -> list[Any] | None:
+def _query_values(session: Any, query: str) -> list[Any] | None:
     """The values of a query, or None where it is refused."""
     try:
-        return [_plain(value) for value in session.sql(query).to_arrow()["v"].to_pylist()]
+        return [_to_plain(value) for value in session.sql(query).to_arrow()["v"].to_pylist()]
     except TamisError:
         return None
 
@@ -185,8 +185,8 @@ def test_Q1_chosen_expressions_have_one_value_in_every_context(session, tmp_path
 
 def _check(session: Any, folder: Any, template: str) -> None:
     text = template.format(**{name: name for name in LITERALS})
-    plain = _values(session, f"SELECT {text} AS v FROM t ORDER BY id")
-    beside = _values(session, f"SELECT {text} AS v, row_number() OVER (ORDER BY id) AS n FROM t ORDER BY id")
+    plain = _query_values(session, f"SELECT {text} AS v FROM t ORDER BY id")
+    beside = _query_values(session, f"SELECT {text} AS v, row_number() OVER (ORDER BY id) AS n FROM t ORDER BY id")
     assert plain == beside, text
     if plain is None:
         return
@@ -196,10 +196,10 @@ def _check(session: Any, folder: Any, template: str) -> None:
         "subquery": f"SELECT v FROM (SELECT id, {text} AS v FROM t) ORDER BY id",
     }
     for context, query in others.items():
-        assert _values(session, query) in (plain, None), f"{text} in {context}"
+        assert _query_values(session, query) in (plain, None), f"{text} in {context}"
     for row, expected in enumerate(plain):
         alone = template.format(**{name: literals[row] for name, literals in LITERALS.items()})
-        assert _values(session, f"SELECT {alone} AS v") in ([expected], None), f"{alone} without FROM"
+        assert _query_values(session, f"SELECT {alone} AS v") in ([expected], None), f"{alone} without FROM"
     _check_filters(session, folder, text)
 
 
@@ -212,7 +212,7 @@ def _check_filters(session: Any, folder: Any, text: str) -> None:
     pq.write_table(with_values, folder / "part.parquet")
     session.register("with_values", with_values)
     query = f"SELECT id AS v FROM with_values WHERE ({text}) IS NOT DISTINCT FROM expected ORDER BY id"
-    assert _values(session, query) in ([1, 2, 3], None), f"{text} in the filter of a query"
+    assert _query_values(session, query) in ([1, 2, 3], None), f"{text} in the filter of a query"
     try:
         found = tamis.open(str(folder)).scan(f"({text}) <=> expected").to_arrow()["id"].to_pylist()
     except TamisError:

@@ -97,9 +97,9 @@ def test_H11_an_index_disturbs_no_other_reader(tmp_path: Path, writer: str, kind
     write, _ = WRITERS[writer]
     given, root = KINDS[kind], tmp_path / "table"
     write(root, given.rows)
-    before = {name: outcome(read, root, given) for name, read in READERS.items()}
+    before = {name: find_outcome(read, root, given) for name, read in READERS.items()}
     tamis.index.build(root, bloom=["id"])
-    assert {name: outcome(read, root, given) for name, read in READERS.items()} == before
+    assert {name: find_outcome(read, root, given) for name, read in READERS.items()} == before
     assert given.by_id(tamis.open(root).scan("id >= 0").to_arrow()) == given.by_id(given.rows)
 
 
@@ -157,7 +157,7 @@ def check_values(table: tamis.Table, given: Kind) -> None:
         assert scan.plan("files").num_files == 1
 
 
-def outcome(read: Read, root: Path, given: Kind) -> object:
+def find_outcome(read: Read, root: Path, given: Kind) -> object:
     """What a reader makes of a folder: the values of its rows, or the class of its error."""
     try:
         return given.by_id(read(root))

@@ -20,7 +20,7 @@ from tamis import PartitionFilter
 from tamis.errors import UnknownColumn
 
 
-def row_ids(rows: pa.Table) -> Counter[int]:
+def count_row_ids(rows: pa.Table) -> Counter[int]:
     return Counter(rows[ROW].to_pylist())
 
 
@@ -46,7 +46,7 @@ def test_O1_D3_partition_filters_see_the_texts_of_the_log(data: st.DataObject) -
             ]
             expected = pa.concat_tables([case.schema.empty_table(), *live])
             with vary_planning(choices, BY_PAGES) as tuning:
-                assert row_ids(table.scan(filter, tuning=tuning).to_arrow()) == row_ids(expected), filter
+                assert count_row_ids(table.scan(filter, tuning=tuning).to_arrow()) == count_row_ids(expected), filter
                 assert table.scan(filter, tuning=tuning).count() == expected.num_rows, filter
                 limit = choices.number(0, 5)
                 limited = table.scan(filter, limit=limit, tuning=tuning).to_arrow()

@@ -22,14 +22,18 @@ from tamis.parquet import Pruner
 def test_O3_O6_no_row_is_pruned_by_a_predicate_that_is_true_of_it(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     case = draw_page_case(choices, predicates=2)
-    answers = evaluate_predicates(case.oracle_rows, [said.sql for said in case.predicates])
+    answers = evaluate_predicates(case.oracle_rows, [predicate.sql for predicate in case.predicates])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "f.parquet"
         path.write_bytes(case.content)
-        counts = [group.num_rows for group in _row_groups(path)]
+        counts = [group.num_rows for group in _read_row_groups(path)]
         levels = frozenset(choices.one_of(SUBSETS_BELOW))
-        for said, found in zip(case.predicates, answers, strict=True):
-            for form, wanted in ((said, True), (negate_predicate(said), False), (make_unknown_test(said), None)):
+        for predicate, found in zip(case.predicates, answers, strict=True):
+            for form, wanted in (
+                (predicate, True),
+                (negate_predicate(predicate), False),
+                (make_unknown_test(predicate), None),
+            ):
                 result = Pruner(case.rows.schema, form.expr, levels, with_roaring=True, tuning=BY_PAGES).prune(path)
                 kept = result.row_selection.in_file(result.row_groups, counts).to_indices().tolist()
                 lost = {row for row, answer in enumerate(found) if answer is wanted} - set(kept)
@@ -38,6 +42,6 @@ def test_O3_O6_no_row_is_pruned_by_a_predicate_that_is_true_of_it(data: st.DataO
                 assert list(result.roaring_bitmap) == kept
 
 
-def _row_groups(path: Path) -> list[pq.RowGroupMetaData]:
+def _read_row_groups(path: Path) -> list[pq.RowGroupMetaData]:
     metadata = pq.read_metadata(path)
     return [metadata.row_group(index) for index in range(metadata.num_row_groups)]

@@ -38,7 +38,9 @@ def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataTyp
     found = read_row_group_metadata(footer, [Column(("x",), type=wide)])
     world, as_read = World(wide, ()), [to_physical_value(cell) for cell in stored.cast(wide)]
     for index in range(len(pairs)):
-        statistics = Statistics(*(_known(found, kind, index) for kind in ("lower", "upper", "null_count", "nan_count")))
+        statistics = Statistics(
+            *(_get_statistic(found, kind, index) for kind in ("lower", "upper", "null_count", "nan_count"))
+        )
         for cell in as_read[2 * index : 2 * index + 2]:
             assert world.admits(statistics, 2, cell), f"{statistics} does not admit {cell!r}"
         assert statistics.null_count == as_read[2 * index : 2 * index + 2].count(None)
@@ -46,7 +48,7 @@ def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataTyp
         assert statistics.lower is not None or not _has_bounds(as_read[2 * index : 2 * index + 2], wide)
 
 
-def _known(found: pa.RecordBatch, kind: str, index: int) -> Any:
+def _get_statistic(found: pa.RecordBatch, kind: str, index: int) -> Any:
     name = metadata_name(kind, ("x",))
     return to_physical_value(found.column(name)[index]) if name in found.schema.names else 0
 

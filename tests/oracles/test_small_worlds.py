@@ -76,22 +76,24 @@ FOREIGN: dict[str, list[tuple[Any, pa.DataType]]] = {
 
 
 @cache
-def units(name: str) -> Units:
+def make_units(name: str) -> Units:
     return make_units_of_one(WORLDS[name])
 
 
-def literals(name: str) -> list[tuple[Any, pa.DataType]]:
+def list_literals(name: str) -> list[tuple[Any, pa.DataType]]:
     world = WORLDS[name]
     signed = [-0.0] if pa.types.is_floating(world.type) else []
     return [*((cell, world.type) for cell in (*world.cells, *signed)), *FOREIGN.get(name, [])]
 
 
-def comparisons(name: str) -> list[OraclePredicate]:
+def list_comparisons(name: str) -> list[OraclePredicate]:
     own = WORLDS[name].type
-    return [make_comparison(X, own, operator, value, kind) for operator in OPERATORS for value, kind in literals(name)]
+    return [
+        make_comparison(X, own, operator, value, kind) for operator in OPERATORS for value, kind in list_literals(name)
+    ]
 
 
-def lists(name: str) -> list[OraclePredicate]:
+def make_lists(name: str) -> list[OraclePredicate]:
     """Lists of every second value: between two of them there is always one that is not listed."""
     world = WORLDS[name]
     second = [(cell, world.type) for cell in (*world.values[::2], *world.cells[len(world.values) :])]
@@ -99,17 +101,17 @@ def lists(name: str) -> list[OraclePredicate]:
     return [make_list_test(X, world.type, items) for items in several]
 
 
-def lists_without_gaps(name: str) -> list[OraclePredicate]:
+def make_lists_without_gaps(name: str) -> list[OraclePredicate]:
     """Lists of neighbours and of other types; bounds do not tell that nothing lies between neighbours."""
     own = WORLDS[name].type
-    return [make_list_test(X, own, pair) for pair in itertools.combinations(literals(name), 2)]
+    return [make_list_test(X, own, pair) for pair in itertools.combinations(list_literals(name), 2)]
 
 
-def null_tests(name: str) -> list[OraclePredicate]:
+def make_null_tests(name: str) -> list[OraclePredicate]:
     return [make_null_test(X, is_null=True), make_null_test(X, is_null=False)]
 
 
-def text_tests(name: str) -> tuple[list[OraclePredicate], list[OraclePredicate]]:
+def make_text_tests(name: str) -> tuple[list[OraclePredicate], list[OraclePredicate]]:
     """Those that bounds decide, and those for which they are too little."""
     if name == "binary":
         return [make_prefix_test(X, each) for each in (b"", b"a", b"a\xff", b"b", b"\xff", b"\xff\xff")], []
@@ -123,9 +125,9 @@ def text_tests(name: str) -> tuple[list[OraclePredicate], list[OraclePredicate]]
     ]
 
 
-def check(found: Units, schema: pa.Schema, said: Sequence[OraclePredicate], *, sharp: bool) -> None:
+def check(found: Units, schema: pa.Schema, predicate: Sequence[OraclePredicate], *, sharp: bool) -> None:
     """Nothing that matches is skipped, whole means whole, rows evaluate alike; and if sharp, not a unit too many."""
-    for each, answers in zip(said, evaluate_predicates(found.rows, [each.sql for each in said]), strict=True):
+    for each, answers in zip(predicate, evaluate_predicates(found.rows, [each.sql for each in predicate]), strict=True):
         bound = bind(each.expr, schema)
         (rows,) = found.rows.to_batches()
         assert Evaluator(bound)(rows).to_pylist() == answers, each
@@ -147,43 +149,48 @@ def check(found: Units, schema: pa.Schema, said: Sequence[OraclePredicate], *, s
             )
 
 
-def _expect_kept(found: Units, kept: Any, holds: Any, said: OraclePredicate, what: str) -> None:
+def _expect_kept(found: Units, kept: Any, holds: Any, predicate: OraclePredicate, what: str) -> None:
     everywhere = np.ones(len(kept), dtype=bool)
     everywhere[kept] = holds
-    _expect(found, everywhere, said, what)
+    _expect(found, everywhere, predicate, what)
 
 
-def _expect(found: Units, holds: Any, said: OraclePredicate, what: str) -> None:
+def _expect(found: Units, holds: Any, predicate: OraclePredicate, what: str) -> None:
     wrong = np.flatnonzero(~holds)
     if len(wrong):
-        pytest.fail(f"{said.sql}: unit {found.batch.slice(int(wrong[0]), 1).to_pylist()} {what} ({len(wrong)} such)")
+        pytest.fail(
+            f"{predicate.sql}: unit {found.batch.slice(int(wrong[0]), 1).to_pylist()} {what} ({len(wrong)} such)"
+        )
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_O3_O4_simple_predicates_skip_and_match_exactly_what_the_metadata_decides(name: str) -> None:
     schema = pa.schema([("x", WORLDS[name].type)])
-    sharp, blunt = text_tests(name)
-    simple = [*comparisons(name), *null_tests(name), *lists(name), *sharp]
+    sharp, blunt = make_text_tests(name)
+    simple = [*list_comparisons(name), *make_null_tests(name), *make_lists(name), *sharp]
     if name == "boolean":
         simple.append(OraclePredicate(Column(X), '"x"'))
         blunt = [make(each) for each in CONSTANTS for make in (negate_predicate, make_unknown_test, make_known_test)]
-    check(units(name), schema, simple, sharp=True)
-    check(units(name), schema, [*blunt, *lists_without_gaps(name)], sharp=False)
+    check(make_units(name), schema, simple, sharp=True)
+    check(make_units(name), schema, [*blunt, *make_lists_without_gaps(name)], sharp=False)
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_O6_negations_skip_and_match_exactly_what_the_metadata_decides(name: str) -> None:
     schema = pa.schema([("x", WORLDS[name].type)])
-    sharp, blunt = text_tests(name)
-    simple = [*comparisons(name), *null_tests(name), *lists(name), *sharp]
+    sharp, blunt = make_text_tests(name)
+    simple = [*list_comparisons(name), *make_null_tests(name), *make_lists(name), *sharp]
     check(
-        units(name),
+        make_units(name),
         schema,
         [make(each) for each in simple for make in (negate_predicate, make_unknown_test)],
         sharp=True,
     )
     check(
-        units(name), schema, [negate_predicate(each) for each in (*blunt, *lists_without_gaps(name)[::3])], sharp=False
+        make_units(name),
+        schema,
+        [negate_predicate(each) for each in (*blunt, *make_lists_without_gaps(name)[::3])],
+        sharp=False,
     )
 
 
@@ -201,11 +208,11 @@ def test_O4_O6_two_predicates_of_one_column_joined(name: str) -> None:
     pairs = [
         combine_predicates(junction, pair) for pair in itertools.combinations(parts, 2) for junction in ("and", "or")
     ]
-    wrapped = [make(each) for index, each in enumerate(pairs) for make in _wrappers(index)]
-    check(units(name), schema, [*pairs, *wrapped], sharp=False)
+    wrapped = [make(each) for index, each in enumerate(pairs) for make in _choose_wrappers(index)]
+    check(make_units(name), schema, [*pairs, *wrapped], sharp=False)
 
 
-def _wrappers(index: int) -> list[Any]:
+def _choose_wrappers(index: int) -> list[Any]:
     """One in turn, since all of them for every pair would take long."""
     every = [
         negate_predicate,
@@ -270,13 +277,15 @@ def test_O3_O4_functions_skip_nothing_that_the_metadata_admits() -> None:
             'CASE WHEN "x" IS NULL THEN 1 ELSE 2 END',
         ),
     ]
-    said = [
+    predicate = [
         OraclePredicate(Call(operator, (expr, Literal(number, types.LONG))), f"({sql}) {theirs} {number}")
         for expr, sql in values
         for operator, theirs in OPERATORS.items()
         for number in (-3, -1, 0, 1, 2, 4)
     ]
-    check(found, schema, [*said, *map(negate_predicate, said), *map(make_unknown_test, said)], sharp=False)
+    check(
+        found, schema, [*predicate, *map(negate_predicate, predicate), *map(make_unknown_test, predicate)], sharp=False
+    )
 
 
 def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() -> None:
@@ -290,7 +299,7 @@ def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() ->
         (Call("-", (column, Literal(math.inf, types.DOUBLE))), "\"x\" - CAST('inf' AS DOUBLE)"),
         (Call("negate", (column,)), '-"x"'),
     ]
-    said = [
+    predicate = [
         OraclePredicate(
             Call(operator, (expr, Literal(number, types.DOUBLE))),
             f"({sql}) {theirs} {to_oracle_literal(number, types.DOUBLE)}",
@@ -299,7 +308,7 @@ def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() ->
         for operator, theirs in OPERATORS.items()
         for number in (-1.0, 0.5, math.inf, math.nan)
     ]
-    check(found, schema, [*said, *map(negate_predicate, said)], sharp=False)
+    check(found, schema, [*predicate, *map(negate_predicate, predicate)], sharp=False)
 
 
 def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole() -> None:
@@ -337,7 +346,7 @@ def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() 
         (Call("coalesce", (x, y)), 'coalesce("x", "y")'),
         (Call("case", (Call("<", (x, y)), x, y)), 'CASE WHEN "x" < "y" THEN "x" ELSE "y" END'),
     ]
-    said = [
+    predicate = [
         OraclePredicate(Call(operator, (expr, Literal(number, types.LONG))), f"({sql}) {theirs} {number}")
         for expr, sql in values
         for operator, theirs in OPERATORS.items()
@@ -346,6 +355,6 @@ def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() 
     check(
         make_units_of_two(world, world),
         schema,
-        [*said, *map(negate_predicate, said), *map(make_unknown_test, said)],
+        [*predicate, *map(negate_predicate, predicate), *map(make_unknown_test, predicate)],
         sharp=False,
     )

@@ -58,9 +58,9 @@ class _Writer:
             self._fields.append(pa.field("st", pa.struct([("x", choices.one_of(COLUMN_TYPES)), ("y", pa.string())])))
         names = ("p", "q")[: choices.one_of([0, 1, 1, 2])]
         self._partitions = [pa.field(name, choices.one_of(list(PARTITION_VALUES))) for name in names]
-        self._values = {each.name: self._some_values(each.type) for each in self._fields}
+        self._values = {each.name: self._draw_values(each.type) for each in self._fields}
         self._next = 0
-        self.rows = self._random_rows()
+        self.rows = self._draw_rows()
         # Deltalake changes no rows of tables that map columns.
         self._is_mapped = choices.flag(4)
         self._write(self.rows, configuration=MAPPED if self._is_mapped else choices.one_of(CONFIGURATIONS))
@@ -84,7 +84,7 @@ class _Writer:
                 self.done.append("checkpoint")
 
     def _append(self) -> None:
-        more = self._random_rows()
+        more = self._draw_rows()
         self._write(more, mode="append")
         self.rows = pa.concat_tables([self.rows, more.select(self.rows.column_names)])
 
@@ -98,23 +98,23 @@ class _Writer:
     def _add_column(self) -> None:
         added = pa.field(f"c{len(self._fields)}", self._choices.one_of(COLUMN_TYPES))
         self._fields.append(added)
-        self._values[added.name] = self._some_values(added.type)
-        more = self._random_rows()
+        self._values[added.name] = self._draw_values(added.type)
+        more = self._draw_rows()
         self._write(more, mode="append", schema_mode="merge")
         self.rows = pa.concat_tables([self.rows, more], promote_options="default")
 
     def _overwrite(self) -> None:
-        self.rows = self._random_rows()
+        self.rows = self._draw_rows()
         self._write(self.rows, mode="overwrite")
 
     def _write(self, rows: pa.Table, **options: Any) -> None:
         write_deltalake(self._folder, rows, partition_by=[each.name for each in self._partitions] or None, **options)
         self.done.append(f"write {rows.num_rows} rows {options}")
 
-    def _random_rows(self) -> pa.Table:
+    def _draw_rows(self) -> pa.Table:
         choices = self._choices
         count = choices.number(1, 8)
-        columns = {each.name: self._column(each.type, self._values[each.name], count) for each in self._fields}
+        columns = {each.name: self._draw_column(each.type, self._values[each.name], count) for each in self._fields}
         columns[ROW] = pa.array(range(self._next, self._next + count), pa.int64())
         self._next += count
         for each in self._partitions:
@@ -122,9 +122,9 @@ class _Writer:
             columns[each.name] = make_array(each.type, [choices.one_of(few) for _ in range(count)])
         return pa.table(columns)
 
-    def _some_values(self, data_type: pa.DataType) -> Any:
+    def _draw_values(self, data_type: pa.DataType) -> Any:
         if pa.types.is_struct(data_type):
-            return [self._some_values(each.type) for each in data_type]
+            return [self._draw_values(each.type) for each in data_type]
         found = list_values(data_type)
         if types.is_text(data_type):
             found = (*found, *LONG_TEXTS)
@@ -132,11 +132,11 @@ class _Writer:
             found = tuple(each for each in found if not is_extreme(each, data_type))
         return self._choices.some_of((*found, *list_special_values(data_type) * 2), 1, 4)
 
-    def _column(self, data_type: pa.DataType, values: Any, count: int) -> pa.Array:
+    def _draw_column(self, data_type: pa.DataType, values: Any, count: int) -> pa.Array:
         choices = self._choices
         if pa.types.is_struct(data_type):
             absent = pa.array([choices.flag(4) for _ in range(count)], pa.bool_())
-            children = [self._column(each.type, own, count) for each, own in zip(data_type, values, strict=True)]
+            children = [self._draw_column(each.type, own, count) for each, own in zip(data_type, values, strict=True)]
             shown = [pc.if_else(absent, pa.scalar(None, each.type), each) for each in children]
             return pa.StructArray.from_arrays(shown, fields=list(data_type), mask=absent)
         return make_array(data_type, draw_column(choices, values, count))

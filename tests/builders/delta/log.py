@@ -240,9 +240,9 @@ class DeltaLog:
             path = self.path(number, "checkpoint.parquet")
             write.parquet(path, held)
             return [path]
-        return self._with_sidecars(number, held, sidecars, top, uuid_named, write)
+        return self._write_sidecars(number, held, sidecars, top, uuid_named, write)
 
-    def _with_sidecars(
+    def _write_sidecars(
         self, version: int, held: list[Action], sidecars: int, top: str, uuid_named: bool, write: _Writer
     ) -> list[Path]:
         files = [action for action in held if "add" in action or "remove" in action] if sidecars else []
@@ -283,16 +283,16 @@ class _Writer:
             name for name in self._types if name in present or name not in ("sidecar", "checkpointMetadata")
         ]
         schema = pa.schema([(name, self._types[name]) for name in usual])
-        table = pa.Table.from_pylist([_with_pairs(action) for action in actions], schema)
+        table = pa.Table.from_pylist([_use_pairs(action) for action in actions], schema)
         pq.write_table(table, path, row_group_size=self._row_group_size)
 
 
-def _with_pairs(value: Any) -> Any:
+def _use_pairs(value: Any) -> Any:
     """Maps as pyarrow takes them. Only those that the log has as maps are dictionaries of texts."""
     maps = ("partitionValues", "configuration", "options")
     if isinstance(value, dict):
         return {
-            name: list(inner.items()) if name in maps and isinstance(inner, dict) else _with_pairs(inner)
+            name: list(inner.items()) if name in maps and isinstance(inner, dict) else _use_pairs(inner)
             for name, inner in value.items()
         }
     return value

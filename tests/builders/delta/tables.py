@@ -43,13 +43,13 @@ def data_file(
     **fields: Any,
 ) -> Action:
     """Write a file of a table, and return the action that adds it; the log has its path percent-encoded."""
-    place = log.table / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, place, **(options or {}))
-    noted = {"stats": compute_statistics(rows) if stats == AS_WRITTEN else stats} if stats is not None else {}
+    file = log.table / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file, **(options or {}))
+    stats_field = {"stats": compute_statistics(rows) if stats == AS_WRITTEN else stats} if stats is not None else {}
     vector = {"deletionVector": make_inline_vector(deleted)} if deleted else {}
-    size = {"size": place.stat().st_size}
-    return add(quote(path, safe="/=@"), partition_values, **size | noted | vector | fields)
+    size = {"size": file.stat().st_size}
+    return add(quote(path, safe="/=@"), partition_values, **size | stats_field | vector | fields)
 
 
 def compute_statistics(rows: pa.Table, *, tight: bool = True, without: Iterable[str] = (), writer: str = SPARK) -> str:
@@ -60,8 +60,8 @@ def compute_statistics(rows: pa.Table, *, tight: bool = True, without: Iterable[
             for kind, text in zip(kinds, compute_column_statistics(rows[name].combine_chunks(), writer), strict=True):
                 if text is not None:
                     kinds[kind][name] = text
-    noted = {"numRecords": str(rows.num_rows)} | {kind: format_json_object(texts) for kind, texts in kinds.items()}
-    return format_json_object(noted if tight else noted | {"tightBounds": "false"})
+    statistics = {"numRecords": str(rows.num_rows)} | {kind: format_json_object(texts) for kind, texts in kinds.items()}
+    return format_json_object(statistics if tight else statistics | {"tightBounds": "false"})
 
 
 def compute_column_statistics(column: pa.Array, writer: str) -> tuple[str | None, str | None, str | None]:

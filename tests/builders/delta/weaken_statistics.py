@@ -23,13 +23,13 @@ def weaken_statistics(table: Path, choices: Choices) -> None:
         for line in path.read_text().splitlines():
             action = json.loads(line)
             if isinstance(action.get("add"), dict) and action["add"].get("stats"):
-                action["add"]["stats"] = _less(action["add"]["stats"], choices)
+                action["add"]["stats"] = _weaken_text(action["add"]["stats"], choices)
                 line = json.dumps(action)
             lines.append(line)
         path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def _less(text: str, choices: Choices) -> str | None:
+def _weaken_text(text: str, choices: Choices) -> str | None:
     try:
         # Decimals keep their digits.
         statistics = json.loads(text, parse_float=Decimal)
@@ -41,26 +41,26 @@ def _less(text: str, choices: Choices) -> str | None:
     for name, value in statistics.items():
         if choices.flag(6):
             continue
-        found[name] = _fewer(value, choices) if isinstance(value, dict) else value
+        found[name] = _drop_some(value, choices) if isinstance(value, dict) else value
     if choices.flag():
-        return _text(found)
+        return _format_value(found)
     # What is no longer the value of some row must not be called so.
     for name in found.keys() & _BOUNDS.keys():
-        found[name] = _wider(found[name], _BOUNDS[name], choices)
-    return _text(found | {"tightBounds": False})
+        found[name] = _widen_bound(found[name], _BOUNDS[name], choices)
+    return _format_value(found | {"tightBounds": False})
 
 
-def _fewer(values: dict[str, Any], choices: Choices) -> dict[str, Any]:
+def _drop_some(values: dict[str, Any], choices: Choices) -> dict[str, Any]:
     return {
-        name: _fewer(value, choices) if isinstance(value, dict) else value
+        name: _drop_some(value, choices) if isinstance(value, dict) else value
         for name, value in values.items()
         if not choices.flag(4)
     }
 
 
-def _wider(value: Any, side: int, choices: Choices) -> Any:
+def _widen_bound(value: Any, side: int, choices: Choices) -> Any:
     if isinstance(value, dict):
-        return {name: _wider(each, side, choices) for name, each in value.items()}
+        return {name: _widen_bound(each, side, choices) for name, each in value.items()}
     if not choices.flag():
         return value
     match value:
@@ -76,7 +76,7 @@ def _wider(value: Any, side: int, choices: Choices) -> Any:
             return value
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        return format_json_object({name: _text(each) for name, each in value.items()})
+        return format_json_object({name: _format_value(each) for name, each in value.items()})
     return str(value) if isinstance(value, Decimal) else json.dumps(value)

@@ -77,8 +77,8 @@ def draw_scan_case(choices: Choices, predicates: int) -> HiveCase:
     if all("c0" in part.column_names for _, part in parts) and not pa.types.is_boolean(fields[0].type):
         # Filters so small that they take many values for present that are not there.
         options["bloom_filter_options"] = choices.one_of([None, {"c0": {"ndv": 1, "fpp": 0.2}}])
-    said = [draw_predicate(choices, subjects) for _ in range(predicates)]
-    return HiveCase(parts, rows, said, options, choices)
+    drawn = [draw_predicate(choices, subjects) for _ in range(predicates)]
+    return HiveCase(parts, rows, drawn, options, choices)
 
 
 def _leaf_values(choices: Choices, data_type: pa.DataType) -> list[Any]:

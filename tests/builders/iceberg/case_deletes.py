@@ -37,7 +37,7 @@ class Deletion:
 
     files: list[File]
     rows_of: dict[str, set[int]]
-    told: str
+    description: str
 
 
 def draw_deletes(choices: Choices, table: IcebergFolder, live: list[StoredFile], sequence: int) -> list[Deletion]:
@@ -46,21 +46,21 @@ def draw_deletes(choices: Choices, table: IcebergFolder, live: list[StoredFile],
     for kind in choices.some_of(["positions", "values", "vectors"], 1, 2):
         name = f"d{sequence}-{len(found)}"
         if kind == "values":
-            made = _by_value(choices, table, live, name, sequence)
+            made = _delete_by_value(choices, table, live, name, sequence)
         elif kind == "vectors" and table.version > 2:
-            made = _by_vector(choices, table, live, name, found)
+            made = _delete_by_vector(choices, table, live, name, found)
         else:
-            made = _by_position(choices, table, live, name, found)
+            made = _delete_by_position(choices, table, live, name, found)
         if made is not None:
             found.append(made)
     return found
 
 
-def _chosen_rows(choices: Choices, stored: StoredFile) -> set[int]:
+def _choose_rows(choices: Choices, stored: StoredFile) -> set[int]:
     return {row for row in range(stored.rows.num_rows) if choices.flag(3)}
 
 
-def _by_position(
+def _delete_by_position(
     choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, before: list[Deletion]
 ) -> Deletion | None:
     """A delete file for each partition that some rows are deleted from."""
@@ -68,9 +68,9 @@ def _by_position(
     of_partition: dict[tuple[int, str], list[StoredFile]] = defaultdict(list)
     for stored in live:
         # A vector stands for all positions of its file: positions of the same or an earlier commit do not count.
-        if stored.file.path in _with_vectors(table, before) or not choices.flag():
+        if stored.file.path in _find_files_with_vectors(table, before) or not choices.flag():
             continue
-        if rows := _chosen_rows(choices, stored):
+        if rows := _choose_rows(choices, stored):
             rows_of[stored.file.path] = rows
             of_partition[stored.file.spec, repr(stored.file.partition)].append(stored)
     files = []
@@ -95,22 +95,22 @@ def _by_position(
     return Deletion(files, rows_of, f"positions {rows_of}") if files else None
 
 
-def _with_vectors(table: IcebergFolder, before: list[Deletion]) -> set[str]:
+def _find_files_with_vectors(table: IcebergFolder, before: list[Deletion]) -> set[str]:
     known = [file for snapshot in table.snapshots[-1:] for file, _ in snapshot.files]
     known += [file for each in before for file in each.files]
     return {file.metrics["referenced_data_file"] for file in known if file.format == "puffin"}
 
 
-def _by_vector(
+def _delete_by_vector(
     choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, before: list[Deletion]
 ) -> Deletion | None:
     gone = {stored.file.path: set(stored.deleted) for stored in live}
     for each in before:
         for path, rows in each.rows_of.items():
             gone[path] |= rows
-    has_vector = _with_vectors(table, before)
+    has_vector = _find_files_with_vectors(table, before)
     rows_of = {
-        stored.file.path: gone[stored.file.path] | _chosen_rows(choices, stored)
+        stored.file.path: gone[stored.file.path] | _choose_rows(choices, stored)
         for stored in live
         if stored.file.path not in has_vector and choices.flag()
     }
@@ -122,7 +122,7 @@ def _by_vector(
     return Deletion(deletion_vectors(table, f"{name}.puffin", vectors, files), rows_of, f"vectors {rows_of}")
 
 
-def _by_value(
+def _delete_by_value(
     choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, sequence: int
 ) -> Deletion | None:
     """Deletes rows that are equal to some in one or two columns, in the partition of a file or in all of them."""
@@ -144,7 +144,7 @@ def _by_value(
         beside = [*fields, {"id": 99, "name": "beside", "required": False, "type": "string"}]
     else:
         beside = fields
-    deleted = set(zip(*(map(_key, values[each["name"]]) for each in fields), strict=True))
+    deleted = set(zip(*(map(_make_key, values[each["name"]]) for each in fields), strict=True))
     file = equality_deletes(
         table,
         f"{name}.parquet",
@@ -156,7 +156,7 @@ def _by_value(
         metrics={} if choices.flag(5) else None,
     )
     rows_of = {
-        stored.file.path: _equal_rows(stored, [each["name"] for each in fields], deleted)
+        stored.file.path: _find_equal_rows(stored, [each["name"] for each in fields], deleted)
         for stored in live
         if stored.sequence < sequence
         and (not table.specs[spec] or (stored.file.spec, repr(stored.file.partition)) == (spec, repr(partition)))
@@ -164,11 +164,11 @@ def _by_value(
     return Deletion([file], rows_of, f"values {values} of {'all' if not table.specs[spec] else partition}")
 
 
-def _equal_rows(stored: StoredFile, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
-    found = zip(*([_key(to_physical_value(value)) for value in stored.rows[name]] for name in names), strict=True)
+def _find_equal_rows(stored: StoredFile, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
+    found = zip(*([_make_key(to_physical_value(value)) for value in stored.rows[name]] for name in names), strict=True)
     return {row for row, values in enumerate(found) if values in deleted}
 
 
-def _key(value: Any) -> Any:
+def _make_key(value: Any) -> Any:
     """NULL is equal to NULL; TRUE is not 1."""
     return (type(value).__name__, value)

@@ -93,22 +93,22 @@ class _Writer:
         self._choices = choices
         self._formats = formats
         version = choices.one_of([2, 2, 3, 3, 1])
-        fields = _random_fields(choices, version)
-        specs = _random_specs(choices, fields)
+        fields = _draw_fields(choices, version)
+        specs = _draw_specs(choices, fields)
         self._is_mapped = choices.flag(3)
         self.table = IcebergFolder(
             folder,
             fields,
             specs=specs,
             version=version,
-            properties={"schema.name-mapping.default": json.dumps(_mapping(fields))} if self._is_mapped else {},
+            properties={"schema.name-mapping.default": json.dumps(_make_mapping(fields))} if self._is_mapped else {},
             location=choices.one_of([None, None, "s3://elsewhere/warehouse/t", "t"]),
             codec=choices.one_of(CODECS),
             per_block=choices.one_of([1000, 1, 2]),
             dates_as_ints=choices.flag(3),
         )
         self.table.manifests_in_metadata = version == 1 and choices.flag(3)
-        self._values = {each["name"]: _some_values(choices, each, specs) for each in fields[1:]}
+        self._values = {each["name"]: _draw_values(choices, each, specs) for each in fields[1:]}
         self.states: list[tuple[int, list[StoredFile]]] = []
         self.done: list[str] = []
         self._live: list[StoredFile] = []
@@ -120,7 +120,7 @@ class _Writer:
         gone = [each for each in self._live if is_later and choices.flag(6)]
         self._live = [each for each in self._live if each not in gone]
         sequence = len(self.states) + 1 if self.table.version > 1 else 0
-        added = [self._random_file(sequence) for _ in range(choices.number(0 if is_later else 1, 2))]
+        added = [self._draw_file(sequence) for _ in range(choices.number(0 if is_later else 1, 2))]
         deletions: list[Deletion] = []
         if self.table.version > 1 and choices.flag():
             deletions = draw_deletes(choices, self.table, [*self._live, *added], sequence)
@@ -128,18 +128,18 @@ class _Writer:
         number = self.table.commit(
             *files, removed=[each.file.path for each in gone], per_manifest=choices.one_of([1000, 1])
         )
-        self._live = [_deleted_from(each, deletions) for each in [*self._live, *added]]
+        self._live = [_delete_from(each, deletions) for each in [*self._live, *added]]
         self.states.append((number, list(self._live)))
         self.done += [f"{number}: +{[each.file.path for each in added]} -{[each.file.path for each in gone]}"]
-        self.done += [f"{number}: {each.told}" for each in deletions]
+        self.done += [f"{number}: {each.description}" for each in deletions]
 
-    def _random_file(self, sequence: int) -> StoredFile:
+    def _draw_file(self, sequence: int) -> StoredFile:
         choices, table = self._choices, self.table
         spec = choices.number(0, len(table.specs) - 1)
         sources = {source: transform for source, transform, _ in table.specs[spec]}
         count = choices.number(1, 8) if sources else choices.one_of([*range(1, 9), 0])
-        fixed = {each["name"]: self._source_values(each, count) for each in table.fields if each["id"] in sources}
-        partition, kept = self._first_partition(spec, fixed, count)
+        fixed = {each["name"]: self._draw_source_values(each, count) for each in table.fields if each["id"] in sources}
+        partition, kept = self._draw_partition(spec, fixed, count)
         count = len(kept)
         self._files += 1
         file_format = choices.one_of(self._formats)
@@ -154,12 +154,12 @@ class _Writer:
                 made.append((each, numbers, numbers))
             elif each["name"] in fixed:
                 values = [fixed[each["name"]][row] for row in kept]
-                made.append(self._source_column(each, values, is_identity=sources[each["id"]] == "identity"))
+                made.append(self._make_source_column(each, values, is_identity=sources[each["id"]] == "identity"))
             else:
-                made.append(self._column(each, self._values[each["name"]], count))
-        own = [_named(each, odd, f"odd {each['id']}") for each, stored, _ in made if stored is not None]
+                made.append(self._draw_column(each, self._values[each["name"]], count))
+        own = [_rename_field(each, odd, f"odd {each['id']}") for each, stored, _ in made if stored is not None]
         stored_rows = pa.table(
-            [_as_named(stored, each) for each, (_, stored, _) in zip(own, _present(made), strict=True)],
+            [_rename_children(stored, each) for each, (_, stored, _) in zip(own, _skip_absent(made), strict=True)],
             names=[each["name"] for each in own],
         )
         if choices.flag(4):
@@ -173,26 +173,26 @@ class _Writer:
             spec=spec,
             partition=partition,
             with_ids=with_ids,
-            metrics=self._random_metrics(own, stored_rows),
-            options=_random_options(choices) if file_format == "parquet" else None,
+            metrics=self._draw_metrics(own, stored_rows),
+            options=_draw_options(choices) if file_format == "parquet" else None,
         )
         shown = pa.table([shown for _, _, shown in made], schema=table.arrow_schema)
         return StoredFile(file, shown, sequence)
 
-    def _first_partition(self, spec: int, fixed: dict[str, list[Any]], count: int) -> tuple[tuple[Any, ...], list[int]]:
+    def _draw_partition(self, spec: int, fixed: dict[str, list[Any]], count: int) -> tuple[tuple[Any, ...], list[int]]:
         """The partition of the first row, and the rows that share it: those of others go nowhere."""
         rows = [{name: values[row] for name, values in fixed.items()} for row in range(count)]
         found = [self.table.partition_of(spec, row) for row in rows]
         first = found[0] if found else self.table.partition_of(spec, {})
         return first, [row for row in range(count) if repr(found[row]) == repr(first)]
 
-    def _source_values(self, source: Field, count: int) -> list[Any]:
+    def _draw_source_values(self, source: Field, count: int) -> list[Any]:
         """A column that a file is partitioned by, often with one value."""
         if self._choices.flag():
             return [self._choices.one_of([*self._values[source["name"]], None])] * count
         return draw_column(self._choices, self._values[source["name"]], count)
 
-    def _source_column(
+    def _make_source_column(
         self, source: Field, values: list[Any], *, is_identity: bool
     ) -> tuple[Field, pa.Array | None, pa.Array]:
         shown = make_array(to_arrow_type(source["type"]), values)
@@ -200,14 +200,14 @@ class _Writer:
         is_absent = is_identity and self._choices.flag(3)
         return source, None if is_absent else shown, shown
 
-    def _column(self, each: Field, values: Any, count: int) -> tuple[Field, pa.Array | None, pa.Array]:
+    def _draw_column(self, each: Field, values: Any, count: int) -> tuple[Field, pa.Array | None, pa.Array]:
         """A field as a file has it, the column of the file, if it has one, and what the table shows of it."""
         choices = self._choices
         data_type = to_arrow_type(each["type"])
         if choices.flag(6):
-            return each, None, _default_column(each, count)
+            return each, None, _make_default_column(each, count)
         if pa.types.is_struct(data_type):
-            return self._struct_column(each, values, count)
+            return self._draw_struct_column(each, values, count)
         older = OLDER.get(each["type"])
         if older == "date" and self.table.version < 3:
             older = None
@@ -222,62 +222,64 @@ class _Writer:
         made = make_array(data_type, draw_column(choices, values, count))
         return each, made, made
 
-    def _struct_column(self, each: Field, values: Any, count: int) -> tuple[Field, pa.Array | None, pa.Array]:
+    def _draw_struct_column(self, each: Field, values: Any, count: int) -> tuple[Field, pa.Array | None, pa.Array]:
         absent = pa.array([self._choices.flag(4) for _ in range(count)], pa.bool_())
-        inner = [self._column(child, own, count) for child, own in zip(each["type"]["fields"], values, strict=True)]
-        shown = _struct([(child["name"], array) for child, _, array in inner], absent)
+        inner = [
+            self._draw_column(child, own, count) for child, own in zip(each["type"]["fields"], values, strict=True)
+        ]
+        shown = _make_struct([(child["name"], array) for child, _, array in inner], absent)
         stored = [(child, array) for child, array, _ in inner if array is not None]
         if not stored:
-            return each, None, _default_column(each, count)
+            return each, None, _make_default_column(each, count)
         kind = {"type": "struct", "fields": [child for child, _ in stored]}
-        return {**each, "type": kind}, _struct([(child["name"], array) for child, array in stored], absent), shown
+        return {**each, "type": kind}, _make_struct([(child["name"], array) for child, array in stored], absent), shown
 
-    def _random_metrics(self, fields: list[Field], rows: pa.Table) -> dict[str, Any]:
+    def _draw_metrics(self, fields: list[Field], rows: pa.Table) -> dict[str, Any]:
         choices = self._choices
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
         if choices.flag(10):
             return {}
         found = list(list_leaves(fields, columns))
-        noted = compute_metrics(iter(found), choices.one_of([16, 16, 2, None]))
+        metrics = compute_metrics(iter(found), choices.one_of([16, 16, 2, None]))
         for leaf in found:
             if choices.flag(8):
-                _spoil_floats(choices, leaf, noted)
-            for name in noted:
+                _spoil_floats(choices, leaf, metrics)
+            for name in metrics:
                 if choices.flag(12):
-                    noted[name].pop(leaf.number, None)
-        return {name: values for name, values in noted.items() if not choices.flag(15)}
+                    metrics[name].pop(leaf.number, None)
+        return {name: values for name, values in metrics.items() if not choices.flag(15)}
 
 
-def _deleted_from(stored: StoredFile, deletions: list[Deletion]) -> StoredFile:
+def _delete_from(stored: StoredFile, deletions: list[Deletion]) -> StoredFile:
     gone = set(stored.deleted)
     for each in deletions:
         gone |= each.rows_of.get(stored.file.path, set())
     return replace(stored, deleted=frozenset(gone))
 
 
-def _spoil_floats(choices: Choices, leaf: Leaf, noted: dict[str, dict[int, Any]]) -> None:
+def _spoil_floats(choices: Choices, leaf: Leaf, metrics: dict[str, dict[int, Any]]) -> None:
     """What old writers noted of columns with NaN: it as a bound, and no count of it."""
     if leaf.kind in ("float", "double") and any(value is not None and value != value for value in leaf.values):
-        noted["nan_value_counts"].pop(leaf.number, None)
+        metrics["nan_value_counts"].pop(leaf.number, None)
         name = choices.one_of(["upper_bounds", "lower_bounds"])
-        noted[name][leaf.number] = encode_single_value(leaf.kind, float("nan"))
+        metrics[name][leaf.number] = encode_single_value(leaf.kind, float("nan"))
 
 
-def _present(made: list[tuple[Field, pa.Array | None, pa.Array]]) -> Iterator[tuple[Field, pa.Array, pa.Array]]:
+def _skip_absent(made: list[tuple[Field, pa.Array | None, pa.Array]]) -> Iterator[tuple[Field, pa.Array, pa.Array]]:
     return ((each, stored, shown) for each, stored, shown in made if stored is not None)
 
 
-def _named(each: Field, odd: bool, name: str) -> Field:
+def _rename_field(each: Field, odd: bool, name: str) -> Field:
     """A field as a file calls it: files with ids may call it anything."""
     if not odd:
         return each
     if isinstance(each["type"], dict):
-        inner = [_named(child, True, f"odd {child['id']}") for child in each["type"]["fields"]]
+        inner = [_rename_field(child, True, f"odd {child['id']}") for child in each["type"]["fields"]]
         return {**each, "name": name, "type": {"type": "struct", "fields": inner}}
     return {**each, "name": name}
 
 
-def _as_named(array: pa.Array, each: Field) -> pa.Array:
+def _rename_children(array: pa.Array, each: Field) -> pa.Array:
     """A struct with the names that a file has for its fields."""
     if not pa.types.is_struct(array.type):
         return array
@@ -285,13 +287,13 @@ def _as_named(array: pa.Array, each: Field) -> pa.Array:
     return pa.StructArray.from_arrays(array.flatten(), names=names, mask=array.is_null())
 
 
-def _struct(children: list[tuple[str, pa.Array]], absent: pa.Array) -> pa.Array:
+def _make_struct(children: list[tuple[str, pa.Array]], absent: pa.Array) -> pa.Array:
     # What lies below a NULL is NULL, however it is looked at.
     shown = [pc.if_else(absent, pa.scalar(None, array.type), array) for _, array in children]
     return pa.StructArray.from_arrays(shown, names=[name for name, _ in children], mask=absent)
 
 
-def _default_column(each: Field, count: int) -> pa.Array:
+def _make_default_column(each: Field, count: int) -> pa.Array:
     """What a field shows of a file that has no column for it."""
     data_type = to_arrow_type(each["type"])
     return (
@@ -311,7 +313,7 @@ _DEFAULTS: dict[str, tuple[Any, Any]] = {
 """Defaults as metadata spells them, and what they are."""
 
 
-def _random_fields(choices: Choices, version: int) -> list[Field]:
+def _draw_fields(choices: Choices, version: int) -> list[Field]:
     def one(number: int, name: str, kind: str) -> Field:
         default = {}
         if version > 2 and choices.flag(3):
@@ -328,7 +330,7 @@ def _random_fields(choices: Choices, version: int) -> list[Field]:
     return [iceberg_values.field(1, ROW, "long"), *found]
 
 
-def _random_specs(choices: Choices, fields: list[Field]) -> list[list[SpecField]]:
+def _draw_specs(choices: Choices, fields: list[Field]) -> list[list[SpecField]]:
     sources = [each for each in fields[1:] if isinstance(each["type"], str)]
     specs: list[list[SpecField]] = []
     for number in range(choices.number(1, 3)):
@@ -343,9 +345,9 @@ def _random_specs(choices: Choices, fields: list[Field]) -> list[list[SpecField]
     return specs
 
 
-def _some_values(choices: Choices, each: Field, specs: list[list[SpecField]]) -> Any:
+def _draw_values(choices: Choices, each: Field, specs: list[list[SpecField]]) -> Any:
     if isinstance(each["type"], dict):
-        return [_some_values(choices, child, specs) for child in each["type"]["fields"]]
+        return [_draw_values(choices, child, specs) for child in each["type"]["fields"]]
     data_type = to_arrow_type(each["type"])
     found = list_values(data_type)
     if each["type"] == "string":
@@ -367,15 +369,15 @@ def _has_partition(transform: str, kind: str, value: Any) -> bool:
     return not isinstance(found, Decimal) or len(found.as_tuple().digits) <= to_arrow_type(kind).precision
 
 
-def _mapping(fields: list[Field]) -> list[dict[str, Any]]:
+def _make_mapping(fields: list[Field]) -> list[dict[str, Any]]:
     return [
         {"field-id": each["id"], "names": [f"never seen {each['id']}", each["name"]]}
-        | ({"fields": _mapping(each["type"]["fields"])} if isinstance(each["type"], dict) else {})
+        | ({"fields": _make_mapping(each["type"]["fields"])} if isinstance(each["type"], dict) else {})
         for each in fields
     ]
 
 
-def _random_options(choices: Choices) -> dict[str, Any]:
+def _draw_options(choices: Choices) -> dict[str, Any]:
     return {
         "row_group_size": choices.number(1, 6),
         "use_dictionary": choices.flag(),

@@ -94,9 +94,9 @@ def deletion_vectors(
         content += vector
     footer = json.dumps({"blobs": blobs, "properties": {}}).encode()
     content += PUFFIN_MAGIC + footer + struct.pack("<i", len(footer)) + bytes(4) + PUFFIN_MAGIC
-    place = table.folder / "data" / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content)
+    file_path = table.folder / "data" / name
+    file_path.parent.mkdir(parents=True, exist_ok=True)
+    file_path.write_bytes(content)
     return [
         _delete_file(
             table, name, POSITIONS, files[path].spec, files[path].partition, cardinality, len(content),

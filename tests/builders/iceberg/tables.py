@@ -223,7 +223,9 @@ class IcebergFolder:
         parent = self.snapshot(self.refs[ref]["snapshot-id"]) if ref in self.refs else None
         newest = max((each.sequence for each in self.snapshots), default=0) + 1
         sequence = (newest if sequence is None else sequence) if self.version > 1 else 0
-        manifests = [self._rewritten(each, removed, number, sequence) for each in (parent.manifests if parent else ())]
+        manifests = [
+            self._rewrite_manifest(each, removed, number, sequence) for each in (parent.manifests if parent else ())
+        ]
         for deletes in (False, True):
             for spec in range(len(self.specs)):
                 some = [each for each in files if (each.content != DATA) is deletes and each.spec == spec]
@@ -237,7 +239,7 @@ class IcebergFolder:
             FIRST_TIMESTAMP + 1000 * len(self.snapshots),
             len(self.schemas) - 1,
             tuple(manifests),
-            self._written_list(number, parent, sequence, manifests) | {"summary": {"operation": operation}},
+            self._write_manifest_list(number, parent, sequence, manifests) | {"summary": {"operation": operation}},
         )
         self.snapshots.append(made)
         self.refs[ref] = {**self.refs.get(ref, {"type": "branch"}), "snapshot-id": number}
@@ -253,7 +255,7 @@ class IcebergFolder:
     def snapshot(self, number: int) -> Snapshot:
         return next(each for each in self.snapshots if each.number == number)
 
-    def _rewritten(self, manifest: Manifest, removed: Collection[str], number: int, sequence: int) -> Manifest:
+    def _rewrite_manifest(self, manifest: Manifest, removed: Collection[str], number: int, sequence: int) -> Manifest:
         if not any(each.file.path in removed for each in manifest.entries if each.status != DELETED):
             return manifest
         inherited = manifest.listed["sequence_number"] if self.version > 1 else None
@@ -297,7 +299,7 @@ class IcebergFolder:
         for status, kind in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
             some = [each.file.rows for each in entries if each.status == status]
             counts |= {f"{kind}_files_count": len(some), f"{kind}_rows_count": sum(some)}
-        told = {
+        record = {
             "manifest_path": f"{self.location}/metadata/{name}",
             "manifest_length": size,
             "partition_spec_id": spec,
@@ -309,7 +311,7 @@ class IcebergFolder:
             "partitions": summarize_partitions(partition, [each.file.partition for each in entries]),
             "key_metadata": None,
         }
-        return Manifest(told | listed, tuple(entries))
+        return Manifest(record | listed, tuple(entries))
 
     def _record(self, entry: Entry, partition: list[PartitionColumn]) -> dict[str, Any]:
         file = entry.file
@@ -319,28 +321,28 @@ class IcebergFolder:
             to_avro_name(name): encode_partition_value(kind, value)
             for (_, name, kind), value in zip(partition, file.partition, strict=True)
         }
-        told = {
+        record = {
             "content": file.content, "file_path": file.path, "file_format": _format_name(file.format),
             "partition": stored, "record_count": file.rows, "file_size_in_bytes": file.size, "block_size_in_bytes": 1,
         }  # fmt: skip
         return {
             "status": entry.status, "snapshot_id": entry.snapshot, "sequence_number": entry.sequence,
-            "file_sequence_number": entry.sequence, "data_file": told | metrics | others,
+            "file_sequence_number": entry.sequence, "data_file": record | metrics | others,
         }  # fmt: skip
 
-    def _written_list(
+    def _write_manifest_list(
         self, number: int, parent: Snapshot | None, sequence: int, manifests: Sequence[Manifest]
     ) -> dict[str, Any]:
         if self.manifests_in_metadata:
             return {"manifests": [each.listed["manifest_path"] for each in manifests]}
         name = f"snap-{number}.avro"
         before = str(parent.number) if parent else "null"
-        told = {"snapshot-id": str(number), "parent-snapshot-id": before, "sequence-number": str(sequence)}
+        record = {"snapshot-id": str(number), "parent-snapshot-id": before, "sequence-number": str(sequence)}
         write_avro(
             self.folder / "metadata" / name,
             make_list_schema(self.version),
             [each.listed for each in manifests],
-            told | {"format-version": str(self.version)},
+            record | {"format-version": str(self.version)},
             codec=self.codec,
             per_block=self.per_block,
         )
@@ -351,17 +353,17 @@ class IcebergFolder:
     def save(self, name: str | None = None, *, hint: bool = True) -> Path:
         """Write metadata as it is now, under the next number or another name."""
         self._saved += 1
-        place = self.folder / "metadata" / (name or f"v{self._saved}.metadata.json")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        file_path = self.folder / "metadata" / (name or f"v{self._saved}.metadata.json")
+        file_path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.metadata()).encode()
-        place.write_bytes(gzip.compress(text) if ".gz" in place.name else text)
+        file_path.write_bytes(gzip.compress(text) if ".gz" in file_path.name else text)
         if hint and name is None:
-            (place.parent / "version-hint.text").write_text(str(self._saved))
-        return place
+            (file_path.parent / "version-hint.text").write_text(str(self._saved))
+        return file_path
 
     def metadata(self) -> dict[str, Any]:
         numbers = [each["id"] for each in self._every_field()]
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "format-version": self.version,
             "table-uuid": str(uuid.UUID(int=1)),
             "location": self.location,
@@ -375,30 +377,33 @@ class IcebergFolder:
             "sort-orders": [{"order-id": 0, "fields": []}],
             "default-sort-order-id": 0,
             "properties": self.properties,
-            "snapshots": [self._told(each) for each in self.snapshots],
+            "snapshots": [self._snapshot_json(each) for each in self.snapshots],
             "snapshot-log": [{"timestamp-ms": moment, "snapshot-id": number} for moment, number in self.log],
             "metadata-log": [],
         }
         if "main" in self.refs:
-            told["current-snapshot-id"] = self.refs["main"]["snapshot-id"]
+            record["current-snapshot-id"] = self.refs["main"]["snapshot-id"]
         if self.version == 1:
-            told |= {"schema": told["schemas"][-1], "partition-spec": told["partition-specs"][-1]["fields"]}
+            record |= {"schema": record["schemas"][-1], "partition-spec": record["partition-specs"][-1]["fields"]}
         else:
             newest = max((each.sequence for each in self.snapshots), default=0)
-            told |= {"last-sequence-number": newest, "refs": self.refs}
+            record |= {"last-sequence-number": newest, "refs": self.refs}
         if self.version > 2:
-            told["next-row-id"] = 0
-        return told
+            record["next-row-id"] = 0
+        return record
 
-    def _told(self, snapshot: Snapshot) -> dict[str, Any]:
-        told: dict[str, Any] = {"snapshot-id": snapshot.number, "timestamp-ms": snapshot.timestamp} | snapshot.metadata
+    def _snapshot_json(self, snapshot: Snapshot) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "snapshot-id": snapshot.number,
+            "timestamp-ms": snapshot.timestamp,
+        } | snapshot.metadata
         if snapshot.parent is not None:
-            told["parent-snapshot-id"] = snapshot.parent
+            record["parent-snapshot-id"] = snapshot.parent
         if self.version > 1:
-            told |= {"sequence-number": snapshot.sequence, "schema-id": snapshot.schema}
+            record |= {"sequence-number": snapshot.sequence, "schema-id": snapshot.schema}
         if self.version > 2:
-            told |= {"first-row-id": 0, "added-rows": 0}
-        return told
+            record |= {"first-row-id": 0, "added-rows": 0}
+        return record
 
     def _schema(self, number: int) -> dict[str, Any]:
         return {"type": "struct", "schema-id": number, "fields": self.schemas[number]}
@@ -417,43 +422,43 @@ def _format_name(ending: str) -> str:
 
 
 def write_rows(
-    place: Path, rows: pa.Table, fields: list[Field] | None, options: Mapping[str, Any] | None = None
+    file_path: Path, rows: pa.Table, fields: list[Field] | None, options: Mapping[str, Any] | None = None
 ) -> int:
     """Write rows in the format that a name ends with, with the ids of fields where those are given."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    match place.suffix:
+    file_path.parent.mkdir(parents=True, exist_ok=True)
+    match file_path.suffix:
         case ".parquet":
             stored = rows if fields is None else add_field_ids(rows, fields)
-            pq.write_table(stored, place, **(options or {}))
+            pq.write_table(stored, file_path, **(options or {}))
         case ".orc":
-            orc.write_table(rows if fields is None else add_field_ids(rows, fields), place, **(options or {}))
+            orc.write_table(rows if fields is None else add_field_ids(rows, fields), file_path, **(options or {}))
         case ".avro":
-            write_avro(place, make_avro_schema(rows.schema, fields), make_avro_rows(rows), **(options or {}))
+            write_avro(file_path, make_avro_schema(rows.schema, fields), make_avro_rows(rows), **(options or {}))
         case _:
-            raise ValueError(f"no rows are written as {place.suffix}")
-    return place.stat().st_size
+            raise ValueError(f"no rows are written as {file_path.suffix}")
+    return file_path.stat().st_size
 
 
 def add_field_ids(rows: pa.Table, fields: list[Field]) -> pa.Table:
     """The same rows with ids in the metadata of fields, where the writers of Parquet and of ORC look for them."""
     known = {each["name"]: each for each in fields}
-    schema = pa.schema([_numbered(each, known[each.name]["id"], known[each.name]["type"]) for each in rows.schema])
+    schema = pa.schema([_set_field_id(each, known[each.name]["id"], known[each.name]["type"]) for each in rows.schema])
     return pa.table([column.cast(each.type) for column, each in zip(rows.columns, schema, strict=True)], schema=schema)
 
 
-def _numbered(one: pa.Field, number: int, kind: Any) -> pa.Field:
+def _set_field_id(one: pa.Field, number: int, kind: Any) -> pa.Field:
     data_type = one.type
     match kind:
         case {"type": "struct", "fields": fields}:
             known = {each["name"]: each for each in fields}
             data_type = pa.struct(
-                [_numbered(each, known[each.name]["id"], known[each.name]["type"]) for each in one.type]
+                [_set_field_id(each, known[each.name]["id"], known[each.name]["type"]) for each in one.type]
             )
         case {"type": "list"}:
-            data_type = pa.list_(_numbered(one.type.value_field, kind["element-id"], kind["element"]))
+            data_type = pa.list_(_set_field_id(one.type.value_field, kind["element-id"], kind["element"]))
         case {"type": "map"}:
             data_type = pa.map_(
-                _numbered(one.type.key_field, kind["key-id"], kind["key"]),
-                _numbered(one.type.item_field, kind["value-id"], kind["value"]),
+                _set_field_id(one.type.key_field, kind["key-id"], kind["key"]),
+                _set_field_id(one.type.item_field, kind["value-id"], kind["value"]),
             )
     return pa.field(one.name, data_type, one.nullable, {"PARQUET:field_id": str(number), "iceberg.id": str(number)})

@@ -166,28 +166,28 @@ def list_leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterato
 
 def compute_metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[str, dict[int, Any]]:
     """What a manifest notes of a file, by the names of its fields."""
-    noted: dict[str, dict[int, Any]] = {
+    metrics: dict[str, dict[int, Any]] = {
         name: {} for name in ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     }
     for leaf in found:
         present = [value for value in leaf.values if value is not None]
         ordered = [value for value in present if value == value]
-        noted["value_counts"][leaf.number] = len(leaf.values)
-        noted["null_value_counts"][leaf.number] = len(leaf.values) - len(present)
+        metrics["value_counts"][leaf.number] = len(leaf.values)
+        metrics["null_value_counts"][leaf.number] = len(leaf.values) - len(present)
         if leaf.kind in ("float", "double"):
-            noted["nan_value_counts"][leaf.number] = len(present) - len(ordered)
+            metrics["nan_value_counts"][leaf.number] = len(present) - len(ordered)
         if not ordered:
             continue
-        lower, upper = _bounds(ordered)
+        lower, upper = _find_bounds(ordered)
         if truncate is not None and leaf.kind in ("string", "binary"):
             lower, upper = lower[:truncate], truncate_up(upper, truncate)
-        noted["lower_bounds"][leaf.number] = encode_single_value(leaf.kind, lower)
+        metrics["lower_bounds"][leaf.number] = encode_single_value(leaf.kind, lower)
         if upper is not None:
-            noted["upper_bounds"][leaf.number] = encode_single_value(leaf.kind, upper)
-    return noted
+            metrics["upper_bounds"][leaf.number] = encode_single_value(leaf.kind, upper)
+    return metrics
 
 
-def _bounds(ordered: list[Any]) -> tuple[Any, Any]:
+def _find_bounds(ordered: list[Any]) -> tuple[Any, Any]:
     lower, upper = min(ordered), max(ordered)
     if isinstance(lower, float):
         # The two zeros are equal, and the negative one comes first.

@@ -20,21 +20,21 @@ def weaken_statistics(folder: Path, choices: Choices, kinds: dict[int, str]) -> 
     lists = sorted((folder / "metadata").glob("snap-*.avro"))
     manifests = {
         Path(record["manifest_path"]).name
-        for place in lists
-        for record in read_avro(place)
+        for path in lists
+        for record in read_avro(path)
         if record.get("content", 0) == 0
     }
     sizes = {
         name: edit_avro(
-            folder / "metadata" / name, lambda records: [_less_of(each, choices, kinds) for each in records]
+            folder / "metadata" / name, lambda records: [_weaken_entry(each, choices, kinds) for each in records]
         )
         for name in sorted(manifests)
     }
-    for place in lists:
-        edit_avro(place, lambda records: [_listed(each, choices, sizes) for each in records])
+    for path in lists:
+        edit_avro(path, lambda records: [_weaken_list_record(each, choices, sizes) for each in records])
 
 
-def _less_of(entry: dict[str, Any], choices: Choices, kinds: dict[int, str]) -> dict[str, Any]:
+def _weaken_entry(entry: dict[str, Any], choices: Choices, kinds: dict[int, str]) -> dict[str, Any]:
     file = entry["data_file"]
     for name in _MAPS:
         if file.get(name) is None:
@@ -46,11 +46,13 @@ def _less_of(entry: dict[str, Any], choices: Choices, kinds: dict[int, str]) -> 
         if name.endswith("bounds"):
             for each in file[name]:
                 if choices.flag(4):
-                    each["value"] = _wider(each["value"], kinds.get(each["key"], ""), is_lower=name.startswith("lower"))
+                    each["value"] = _widen_bound(
+                        each["value"], kinds.get(each["key"], ""), is_lower=name.startswith("lower")
+                    )
     return entry
 
 
-def _wider(bound: bytes, kind: str, *, is_lower: bool) -> bytes:
+def _widen_bound(bound: bytes, kind: str, *, is_lower: bool) -> bytes:
     step = -1 if is_lower else 1
     match kind:
         case "long" | "timestamp" | "timestamptz" if len(bound) == 8:
@@ -61,7 +63,7 @@ def _wider(bound: bytes, kind: str, *, is_lower: bool) -> bytes:
     return bound
 
 
-def _listed(record: dict[str, Any], choices: Choices, sizes: dict[str, int]) -> dict[str, Any]:
+def _weaken_list_record(record: dict[str, Any], choices: Choices, sizes: dict[str, int]) -> dict[str, Any]:
     name = Path(record["manifest_path"]).name
     record["manifest_length"] = sizes.get(name, record["manifest_length"])
     if choices.flag(3):

@@ -132,11 +132,11 @@ class Target:
     @cached_property
     def regions(self) -> dict[str, list[int]]:
         """The bytes of each kind of place."""
-        found: dict[str, list[int]] = {place: [] for place in REGIONS}
+        found: dict[str, list[int]] = {region: [] for region in REGIONS}
         for layout in OpenedFile(self.content).layouts.values():
-            for place in ("offset_index", "column_index"):
-                start, length = getattr(layout, place) or (0, 0)
-                found[place] += range(start, start + length)
+            for region in ("offset_index", "column_index"):
+                start, length = getattr(layout, region) or (0, 0)
+                found[region] += range(start, start + length)
             if layout.bloom_filter is not None:
                 start, known = layout.bloom_filter
                 found["bloom"] += range(start, start + (known or 64))
@@ -149,26 +149,26 @@ class Target:
                 position += header.page_length
         length = len(get_footer(self.content))
         found["footer"] += range(len(self.content) - 8 - length, len(self.content))
-        return {place: sorted(set(offsets)) for place, offsets in found.items()}
+        return {region: sorted(set(offsets)) for region, offsets in found.items()}
 
     def damage(self, chance: random.Random) -> tuple[str, bytes]:
-        place = chance.choice([each for each in REGIONS if self.regions[each] or each == "anywhere"])
+        region = chance.choice([each for each in REGIONS if self.regions[each] or each == "anywhere"])
         seed = chance.randrange(2**32)
-        if place == "footer" and chance.random() < 0.4:
-            return place, replace_footer(self.content, next(damage_bytes(get_footer(self.content), 1, seed)))
-        if place == "anywhere":
-            return place, next(damage_bytes(self.content, 1, seed))
+        if region == "footer" and chance.random() < 0.4:
+            return region, replace_footer(self.content, next(damage_bytes(get_footer(self.content), 1, seed)))
+        if region == "anywhere":
+            return region, next(damage_bytes(self.content, 1, seed))
         changed = bytearray(self.content)
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
-            at = chance.choice(self.regions[place])
+            at = chance.choice(self.regions[region])
             changed[at] = chance.choice((changed[at] ^ 1 << chance.randrange(8), chance.randrange(256)))
-        return place, bytes(changed)
+        return region, bytes(changed)
 
 
-def check(target: Target, place: str, path: Path, where: str | None) -> str | None:
+def check(target: Target, region: str, path: Path, where: str | None) -> str | None:
     """What is wrong with a scan of a damaged file and with its pruning, if anything is."""
-    if place == "bodies" and not target.has_checksums:
-        place = "headers"
+    if region == "bodies" and not target.has_checksums:
+        region = "headers"
     whole = target.expected[None]
     expected = target.expected[where]
     given = None if where is None else FILTERS[where]
@@ -176,19 +176,19 @@ def check(target: Target, place: str, path: Path, where: str | None) -> str | No
     table = tamis.open(path, tuning=BY_PAGES)
     found = table.scan(given).to_arrow()
     _validate(found)
-    if place in ("bodies", "offset_index"):
+    if region in ("bodies", "offset_index"):
         if not has_same_rows(found, expected):
             return "other rows"
         if pruned.row_selection.row_count < expected.num_rows:
             return "rows were pruned"
-    elif where is None and place in ("column_index", "bloom"):
+    elif where is None and region in ("column_index", "bloom"):
         if not has_same_rows(found, whole):
             return "other rows without a filter"
-    elif place in ("column_index", "bloom"):
-        known = {str(row) for row in (whole if place == "column_index" else expected).to_pylist()}
+    elif region in ("column_index", "bloom"):
+        known = {str(row) for row in (whole if region == "column_index" else expected).to_pylist()}
         if not known.issuperset(map(str, found.to_pylist())):
             return "rows that the file does not have"
-    elif place == "headers" and where is None:
+    elif region == "headers" and where is None:
         if found.num_rows != whole.num_rows:
             return "another number of rows"
     elif table.scan(given).count() != found.num_rows:
@@ -213,16 +213,16 @@ def run_attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
     assert target.expected
     with tempfile.TemporaryDirectory() as folder:
         for number in range(times):
-            place, content = target.damage(chance)
+            region, content = target.damage(chance)
             where = chance.choice((None, *FILTERS))
             path = Path(folder) / f"{number}.parquet"
             path.write_bytes(content)
             try:
-                outcome = check(target, place, path, where)
+                outcome = check(target, region, path, where)
             except TamisError:
-                yield place, "refused"
+                yield region, "refused"
             else:
-                yield place, "read" if outcome is None else f"{outcome}: {name}, seed {seed}, number {number}, {where}"
+                yield region, "read" if outcome is None else f"{outcome}: {name}, seed {seed}, number {number}, {where}"
             path.unlink()
             FOOTERS.clear()
             PAGE_INDEXES.clear()
@@ -236,7 +236,7 @@ def main(name: str, times: int, seed: int) -> int:
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = collections.Counter(run_attempts(name, times, seed))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
-    wrong = [(place, outcome) for place, outcome in found if outcome not in ("read", "refused")]
+    wrong = [(region, outcome) for region, outcome in found if outcome not in ("read", "refused")]
     print(wrong or dict(found), f"{grown} kB more")
     return 1 if wrong or grown > MORE_RESIDENT else 0
 

@@ -227,8 +227,8 @@ def draw_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
         "max_rows_per_page": choices.one_of([1, 2, 1000]),
         "write_batch_size": 1,
     }
-    said = [draw_predicate(choices, list(_subjects(rows))) for _ in range(predicates)]
-    return EvolvedCase([*fields, row_id], stored, identity, rows, said, options, choices.flag(), choices)
+    drawn = [draw_predicate(choices, list(_subjects(rows))) for _ in range(predicates)]
+    return EvolvedCase([*fields, row_id], stored, identity, rows, drawn, options, choices.flag(), choices)
 
 
 def _field(choices: Choices, name: str, number: int, data_type: pa.DataType) -> EvolvedField:

@@ -50,7 +50,7 @@ class PageCase:
     @property
     def oracle_rows(self) -> pa.Table:
         """What the judge needs: the columns that predicates may be about."""
-        return self.rows.select([field.name for field in self.rows.schema if _is_judged(field.type)])
+        return self.rows.select([field.name for field in self.rows.schema if _is_oracle_type(field.type)])
 
 
 def draw_page_case(choices: Choices, predicates: int) -> PageCase:
@@ -66,8 +66,8 @@ def draw_page_case(choices: Choices, predicates: int) -> PageCase:
     if read.num_rows != rows.num_rows:
         reject()
     subjects = list_subjects(read)
-    said = tuple(draw_predicate(choices, subjects) for _ in range(predicates))
-    return PageCase(content, read, said, choices, described)
+    drawn = tuple(draw_predicate(choices, subjects) for _ in range(predicates))
+    return PageCase(content, read, drawn, choices, described)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _column(choices: Choices, data_type: pa.DataType, count: int, values: list[A
 def list_subjects(rows: pa.Table) -> list[Subject]:
     found = []
     for field in rows.schema:
-        if not _is_judged(field.type):
+        if not _is_oracle_type(field.type):
             continue
         column = rows[field.name].combine_chunks()
         if pa.types.is_struct(field.type):
@@ -179,7 +179,7 @@ def list_subjects(rows: pa.Table) -> list[Subject]:
     return found
 
 
-def _is_judged(data_type: pa.DataType) -> bool:
+def _is_oracle_type(data_type: pa.DataType) -> bool:
     if pa.types.is_struct(data_type):
         return not any(pa.types.is_nested(child.type) for child in data_type)
     return not pa.types.is_nested(data_type)

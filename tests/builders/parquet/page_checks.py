@@ -33,17 +33,17 @@ def check_by_pages(
     table = tamis.open(path, tuning=BY_PAGES)
     assert has_same_rows(table.scan().to_arrow(), full), path
     wanted = columns or full.column_names
-    judged = select_oracle_columns(full)
+    oracle_rows = select_oracle_columns(full)
     skipped: Counter[str] = Counter()
-    for number, said in enumerate([*make_probes(full, names), *make_probes_beside(full, names)]):
+    for number, predicate in enumerate([*make_probes(full, names), *make_probes_beside(full, names)]):
         if number % every:
             continue
-        is_true = pa.array([answer is True for answer in evaluate_predicate(judged, said.sql)], pa.bool_())
-        tested = find_columns(said.expr)[0].path[0]
+        is_true = pa.array([answer is True for answer in evaluate_predicate(oracle_rows, predicate.sql)], pa.bool_())
+        tested = find_columns(predicate.expr)[0].path[0]
         read = list(dict.fromkeys([*wanted, tested]))
-        scan = table.scan(said.expr, columns=[f"`{name}`" for name in read])
-        assert has_same_rows(scan.to_arrow(), full.select(read).filter(is_true)), said.sql
-        assert table.scan(said.expr).count() == is_true.true_count, said.sql
+        scan = table.scan(predicate.expr, columns=[f"`{name}`" for name in read])
+        assert has_same_rows(scan.to_arrow(), full.select(read).filter(is_true)), predicate.sql
+        assert table.scan(predicate.expr).count() == is_true.true_count, predicate.sql
         assert scan.report is not None
         for level in scan.report.to_dict()["levels"]:
             skipped[level["level"]] += level["total"] - level["kept"]

@@ -136,8 +136,8 @@ class OpenedFile:
             narrow_field(field, leaf) for field in self.pyarrow.schema_arrow for leaf in range(count_leaves(field.type))
         ]
 
-    def part(self, place: tuple[int, int]) -> bytes:
-        return self.content[place[0] : sum(place)]
+    def part(self, byte_range: tuple[int, int]) -> bytes:
+        return self.content[byte_range[0] : sum(byte_range)]
 
     def locations(self, row_group: int, leaf: int) -> PageLocations:
         layout = self.layouts[row_group, leaf]
@@ -148,19 +148,19 @@ class OpenedFile:
     def dictionary(self, row_group: int, leaf: int) -> pa.Buffer | None:
         layout = self.layouts[row_group, leaf]
         pages = None if layout.offset_index is None else self.locations(row_group, leaf)
-        place = find_dictionary_range(layout, pages)
-        return None if place is None else self.buffer.slice(*place)
+        byte_range = find_dictionary_range(layout, pages)
+        return None if byte_range is None else self.buffer.slice(*byte_range)
 
     def decode(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:
         """What is in some pages."""
-        places = self.locations(row_group, leaf)
-        counts = [int(places.row_counts[page]) for page in pages]
+        page_locations = self.locations(row_group, leaf)
+        counts = [int(page_locations.row_counts[page]) for page in pages]
         return decode_pages(
             self.schemas[leaf],
             self.fields[leaf],
             self.layouts[row_group, leaf],
             self.dictionary(row_group, leaf),
-            [self.buffer.slice(int(places.offsets[page]), int(places.lengths[page])) for page in pages],
+            [self.buffer.slice(int(page_locations.offsets[page]), int(page_locations.lengths[page])) for page in pages],
             sum(counts),
             FILE_PATH,
             row_counts=counts,
@@ -194,7 +194,9 @@ class OpenedFile:
         return {}
 
     def expected_pages(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:
-        places = self.locations(row_group, leaf)
+        page_locations = self.locations(row_group, leaf)
         whole = self.expected(row_group, leaf)
-        slices = [whole.slice(int(places.first_rows[page]), int(places.row_counts[page])) for page in pages]
+        slices = [
+            whole.slice(int(page_locations.first_rows[page]), int(page_locations.row_counts[page])) for page in pages
+        ]
         return pa.chunked_array([chunk for each in slices for chunk in each.chunks], whole.type)

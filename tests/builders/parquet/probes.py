@@ -80,15 +80,15 @@ def check_file(path: Path, names: Collection[str] | None = None) -> int:
     """Scan a file with every probe and compare rows with the judge's; how many row groups were skipped in all."""
     full = read_file(path)
     table = tamis.open(path)
-    judged = _select_oracle_columns(full)
+    oracle_rows = _select_oracle_columns(full)
     skipped = 0
-    for number, said in enumerate(make_probes(full, names)):
-        answers = pa.array([answer is True for answer in evaluate_predicate(judged, said.sql)], pa.bool_())
-        name = find_columns(said.expr)[0].path[0]
-        scan = table.scan(said.expr, columns=[f"`{name}`"])
-        assert has_same_rows(scan.to_arrow(), full.select([name]).filter(answers)), said.sql
+    for number, predicate in enumerate(make_probes(full, names)):
+        answers = pa.array([answer is True for answer in evaluate_predicate(oracle_rows, predicate.sql)], pa.bool_())
+        name = find_columns(predicate.expr)[0].path[0]
+        scan = table.scan(predicate.expr, columns=[f"`{name}`"])
+        assert has_same_rows(scan.to_arrow(), full.select([name]).filter(answers)), predicate.sql
         if number % 5 == 0:
-            assert table.scan(said.expr).count() == answers.true_count, said.sql
+            assert table.scan(predicate.expr).count() == answers.true_count, predicate.sql
         report = scan.report
         assert report is not None
         (level,) = (level for level in report.to_dict()["levels"] if level["level"] == "row_groups")

@@ -69,12 +69,12 @@ def draw_pyiceberg_case(choices: Choices, folder: Path, predicates: int) -> Pyic
             writer.step()
     if not writer.rows.num_rows:
         reject()
-    rows = writer.shown()
-    said = [draw_predicate(choices, list_subjects(rows)) for _ in range(predicates)]
+    rows = writer.read_columns()
+    drawn = [draw_predicate(choices, list_subjects(rows)) for _ in range(predicates)]
     if writer.nested and choices.flag():
         one = make_null_test((choices.one_of(writer.nested),), is_null=choices.flag())
-        said[0] = combine_predicates(choices.one_of(["and", "or"]), [one, said[0]])
-    return PyicebergCase(folder, find_latest_metadata(folder), rows, writer.done, said)
+        drawn[0] = combine_predicates(choices.one_of(["and", "or"]), [one, drawn[0]])
+    return PyicebergCase(folder, find_latest_metadata(folder), rows, writer.done, drawn)
 
 
 class _Writer:
@@ -90,22 +90,22 @@ class _Writer:
         ]
         self._nested = NestedColumns(choices)
         schema = Schema(*fields, *self._nested.fields(len(fields) + 1))
-        parts = [(name, self._transform(kind)) for name, kind in self._kinds.items() if choices.flag()]
+        parts = [(name, self._draw_transform(kind)) for name, kind in self._kinds.items() if choices.flag()]
         self._version = choices.one_of([2, 2, 2, 1])
         self._table: Table = create_table(folder, schema, make_spec(schema, *parts[:2]), self._version)
         self.done.append(f"create v{self._version} {self._kinds} by {parts[:2]}, and {self._nested.kinds}")
-        self._values = {name: self._some_values(kind) for name, kind in self._kinds.items()}
+        self._values = {name: self._draw_values(kind) for name, kind in self._kinds.items()}
         self._next = 0
         self._has_equality_deletes = False
-        self.rows = self._random_rows()
+        self.rows = self._draw_rows()
         self._write(self.rows)
 
-    def _transform(self, kind: str) -> str:
+    def _draw_transform(self, kind: str) -> str:
         # Pyiceberg fails on partitions of NaN, and writes rows twice where both zeros are there.
         known = ["void"] if kind in ("float", "double") else [each for each in ANY_KIND if each != "of_nobody[7]"]
         return self._choices.one_of((*known, *TRANSFORMS.get(kind, ()) * 2))
 
-    def _some_values(self, kind: str) -> list[Any]:
+    def _draw_values(self, kind: str) -> list[Any]:
         data_type = to_arrow_type(kind)
         found = list_values(data_type)
         if kind == "string":
@@ -117,7 +117,7 @@ class _Writer:
             found = tuple(each for each in found if abs(each) < (900 if kind.startswith("decimal") else 2**30))
         return self._choices.some_of((*found, *list_special_values(data_type) * 2), 1, 4)
 
-    def _random_rows(self) -> pa.Table:
+    def _draw_rows(self) -> pa.Table:
         count = self._choices.number(1, 8)
         columns: dict[str, pa.Array] = {ROW: pa.array(range(self._next, self._next + count), pa.int64())}
         self._next += count
@@ -126,7 +126,7 @@ class _Writer:
         return pa.table(columns)
 
     def _write(self, rows: pa.Table) -> None:
-        deep = self._nested.random_columns(self._table, rows[ROW].to_pylist())
+        deep = self._nested.draw_columns(self._table, rows[ROW].to_pylist())
         self._table.append(pa.table({name: rows[name] for name in rows.column_names} | deep))
 
     @property
@@ -134,12 +134,12 @@ class _Writer:
         """The names of columns that are no plain values."""
         return list(self._nested.kinds)
 
-    def shown(self) -> pa.Table:
+    def read_columns(self) -> pa.Table:
         """All rows, as the columns are today."""
         names = [each.name for each in self._table.schema().fields]
         types = {name: to_arrow_type(kind) for name, kind in self._kinds.items()} | {ROW: pa.int64()}
         rows = self.rows.sort_by(ROW)
-        deep = self._nested.shown(self._table, rows[ROW].to_pylist())
+        deep = self._nested.read_columns(self._table, rows[ROW].to_pylist())
         columns = {
             name: rows[name].cast(types[name]) if name in rows.column_names else pa.nulls(len(rows), types[name])
             for name in names
@@ -171,7 +171,7 @@ class _Writer:
                 self._append()
 
     def _append(self) -> None:
-        more = self._random_rows()
+        more = self._draw_rows()
         self._write(more)
         self.rows = pa.concat_tables([self.rows, more], promote_options="permissive")
         self.done.append(f"append {len(more)}")
@@ -190,7 +190,7 @@ class _Writer:
     def _add_column(self) -> None:
         name, kind = f"n{self._next}", self._choices.one_of(KINDS)
         self._kinds[name] = kind
-        self._values[name] = self._some_values(kind)
+        self._values[name] = self._draw_values(kind)
         with self._table.update_schema() as update:
             update.add_column(name, parse_primitive_type(kind))
         self.done.append(f"add {name} {kind}")
@@ -203,7 +203,7 @@ class _Writer:
         with self._table.update_schema() as update:
             update.rename_column(name, renamed)
         self._kinds |= {renamed: kind, name: self._choices.one_of(KINDS)}
-        self._values |= {renamed: self._values[name], name: self._some_values(self._kinds[name])}
+        self._values |= {renamed: self._values[name], name: self._draw_values(self._kinds[name])}
         with self._table.update_schema() as update:
             update.add_column(name, parse_primitive_type(self._kinds[name]))
         names = [renamed if each == name else each for each in self.rows.column_names]
@@ -221,7 +221,7 @@ class _Writer:
             for each in self._table.spec().fields:
                 if each.transform != VoidTransform() and self._choices.flag():
                     update.remove_field(each.name)
-            update.add_field(name, parse_transform(self._transform(self._kinds[name])), f"q{self._next}")
+            update.add_field(name, parse_transform(self._draw_transform(self._kinds[name])), f"q{self._next}")
         self.done.append(f"spec {self._table.spec()}")
         self._append()
 
@@ -247,13 +247,13 @@ class _Writer:
         if not gone:
             return
         if self._choices.flag() and self._table.spec().is_unpartitioned():
-            add_deletes(self._folder, [self._equality_file(gone)])
+            add_deletes(self._folder, [self._write_equality_file(gone)])
             self._has_equality_deletes = True
         else:
             self._delete_positions(gone)
         self._forget(gone)
         self.done.append(f"by hand {gone}")
-        self._table = _registered(self._folder)
+        self._table = _register_table(self._folder)
 
     def _delete_positions(self, gone: list[int]) -> None:
         """Each partition has delete files of its own; a snapshot for each of them will do."""
@@ -273,17 +273,17 @@ class _Writer:
                 (each.field_id, each.name, str(each.field_type))
                 for each in specs[file.spec_id].partition_type(self._table.schema()).fields
             ]
-            values = tuple(_as_stored(kind, file.partition[index]) for index, (_, _, kind) in enumerate(columns))
+            values = tuple(_to_stored(kind, file.partition[index]) for index, (_, _, kind) in enumerate(columns))
             rows = pa.table({"file_path": [path] * len(positions), "pos": pa.array(positions, pa.int64())})
-            made = self._written(rows, POSITION_FIELDS, POSITIONS, file.spec_id, values, {})
+            made = self._write_delete_file(rows, POSITION_FIELDS, POSITIONS, file.spec_id, values, {})
             add_deletes(self._folder, [made], columns)
 
-    def _equality_file(self, gone: list[int]) -> File:
+    def _write_equality_file(self, gone: list[int]) -> File:
         fields = [field(1, ROW, "long")]
         spec = self._table.spec().spec_id
-        return self._written(pa.table({ROW: gone}), fields, EQUALITY, spec, (), {"equality_ids": [1]})
+        return self._write_delete_file(pa.table({ROW: gone}), fields, EQUALITY, spec, (), {"equality_ids": [1]})
 
-    def _written(
+    def _write_delete_file(
         self,
         rows: pa.Table,
         fields: list[Any],
@@ -293,17 +293,17 @@ class _Writer:
         more: dict[str, Any],
     ) -> File:
         self._next += 1
-        place = self._folder / "data" / f"deletes-{self._next}.parquet"
-        size = write_rows(place, rows, fields)
+        file_path = self._folder / "data" / f"deletes-{self._next}.parquet"
+        size = write_rows(file_path, rows, fields)
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
-        noted = compute_metrics(list_leaves(fields, columns), None)
-        return File(str(place), "parquet", content, spec, partition, len(rows), size, {**noted, **more})
+        metrics = compute_metrics(list_leaves(fields, columns), None)
+        return File(str(file_path), "parquet", content, spec, partition, len(rows), size, {**metrics, **more})
 
 
-def _as_stored(kind: str, value: Any) -> Any:
+def _to_stored(kind: str, value: Any) -> Any:
     return encode_partition_value(kind, to_physical(value))
 
 
-def _registered(folder: Path) -> Table:
+def _register_table(folder: Path) -> Table:
     """The table as it stands in a folder, in the catalog under another name."""
     return make_catalog().register_table(make_name(), str(find_latest_metadata(folder)))

@@ -53,26 +53,26 @@ class NestedColumns:
     def fields(self, first: int) -> list[NestedField]:
         """For a new table, which gives them ids of its own."""
         found = [field(first + index, name, kind) for index, (name, kind) in enumerate(self.kinds.items())]
-        return list(Schema.model_validate({"type": "struct", "fields": _numbered(found, first)}).fields)
+        return list(Schema.model_validate({"type": "struct", "fields": _number_fields(found, first)}).fields)
 
-    def random_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
+    def draw_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
         """Values of further rows, by the schema that the table has."""
         for row in rows:
-            self._written[row] = {name: self._value(_type_of(table, name)) for name in self.kinds}
-        return self.shown(table, rows)
+            self._written[row] = {name: self._draw_value(_get_type(table, name)) for name in self.kinds}
+        return self.read_columns(table, rows)
 
-    def shown(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
+    def read_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
         """What rows show today."""
         found = {}
         for name in self.kinds:
-            kind = _type_of(table, name)
-            values = [_shown(self._written[row][name], kind) for row in rows]
+            kind = _get_type(table, name)
+            values = [_read_value(self._written[row][name], kind) for row in rows]
             found[name] = pa.array(
                 values, to_arrow_type(json.loads(NestedField(1, name, kind).model_dump_json())["type"])
             )
         return found
 
-    def _value(self, kind: IcebergType) -> Any:
+    def _draw_value(self, kind: IcebergType) -> Any:
         choices = self._choices
         # Pyiceberg writes maps, and lists of what is no plain value, as empty ones where they are NULL.
         can_be_null = not isinstance(kind, MapType) and getattr(kind, "element_type", kind).is_primitive
@@ -80,22 +80,24 @@ class NestedColumns:
             return None
         match kind:
             case StructType():
-                return {each.field_id: self._value(each.field_type) for each in kind.fields}
+                return {each.field_id: self._draw_value(each.field_type) for each in kind.fields}
             case ListType():
-                return [self._value(kind.element_type) for _ in range(choices.number(0, 3))]
+                return [self._draw_value(kind.element_type) for _ in range(choices.number(0, 3))]
             case MapType():
                 keys = list(_VALUES[str(kind.key_type)])[: choices.number(0, 3)]
-                return [(key, self._value(kind.value_type)) for key in keys]
+                return [(key, self._draw_value(kind.value_type)) for key in keys]
         return choices.one_of(_VALUES[str(kind)])
 
     # --- Changes -----------------------------------------------------------------------------------------------------
 
     def change(self, table: Table) -> str:
         """Change a field somewhere inside; what was done is returned."""
-        places = [place for name in self.kinds for place in _structs(_type_of(table, name), (name,))]
-        if not places:
+        structs = [
+            found_struct for name in self.kinds for found_struct in _find_structs(_get_type(table, name), (name,))
+        ]
+        if not structs:
             return self._widen_element(table)
-        path, kind = self._choices.one_of(places)
+        path, kind = self._choices.one_of(structs)
         one = self._choices.one_of(kind.fields)
         at = (*path, one.name)
         self._made += 1
@@ -125,7 +127,7 @@ class NestedColumns:
 
     def _widen_element(self, table: Table) -> str:
         for name in self.kinds:
-            kind = _type_of(table, name)
+            kind = _get_type(table, name)
             if isinstance(kind, ListType) and str(kind.element_type) in WIDER:
                 with table.update_schema() as update:
                     update.update_column((name, "element"), parse_primitive_type(WIDER[str(kind.element_type)]))
@@ -133,37 +135,37 @@ class NestedColumns:
         return "nothing to widen"
 
 
-def _type_of(table: Table, name: str) -> IcebergType:
+def _get_type(table: Table, name: str) -> IcebergType:
     return table.schema().find_field(name).field_type
 
 
-def _structs(kind: IcebergType, path: Path) -> Iterator[tuple[Path, StructType]]:
+def _find_structs(kind: IcebergType, path: Path) -> Iterator[tuple[Path, StructType]]:
     """All structs, also inside of lists and the values of maps, with the path to their fields."""
     match kind:
         case StructType():
             yield path, kind
             for each in kind.fields:
-                yield from _structs(each.field_type, (*path, each.name))
+                yield from _find_structs(each.field_type, (*path, each.name))
         case ListType():
-            yield from _structs(kind.element_type, (*path, "element"))
+            yield from _find_structs(kind.element_type, (*path, "element"))
         case MapType():
-            yield from _structs(kind.value_type, (*path, "value"))
+            yield from _find_structs(kind.value_type, (*path, "value"))
 
 
-def _shown(value: Any, kind: IcebergType) -> Any:
+def _read_value(value: Any, kind: IcebergType) -> Any:
     if value is None:
         return None
     match kind:
         case StructType():
-            return {each.name: _shown(value.get(each.field_id), each.field_type) for each in kind.fields}
+            return {each.name: _read_value(value.get(each.field_id), each.field_type) for each in kind.fields}
         case ListType():
-            return [_shown(each, kind.element_type) for each in value]
+            return [_read_value(each, kind.element_type) for each in value]
         case MapType():
-            return [(key, _shown(each, kind.value_type)) for key, each in value]
+            return [(key, _read_value(each, kind.value_type)) for key, each in value]
     return value
 
 
-def _numbered(fields: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+def _number_fields(fields: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
     """The same with ids that no two share: those of nested ones follow."""
     numbers = iter(range(first + len(fields), 10_000))
 

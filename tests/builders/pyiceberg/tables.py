@@ -99,7 +99,8 @@ def list_live_manifests(folder: Path) -> list[Path]:
     metadata = json.loads(find_latest_metadata(folder).read_text())
     snapshot = next(each for each in metadata["snapshots"] if each["snapshot-id"] == metadata["current-snapshot-id"])
     return [
-        Path(each["manifest_path"].removeprefix("file://")) for each in read_avro(_plain(snapshot["manifest-list"]))
+        Path(each["manifest_path"].removeprefix("file://"))
+        for each in read_avro(_strip_scheme(snapshot["manifest-list"]))
     ]
 
 
@@ -115,12 +116,12 @@ def list_live_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[int, str, str]] = ()) -> int:
     """A snapshot with further delete files of one spec, in metadata of a version 2 table; its id is returned."""
-    place = find_latest_metadata(folder)
-    metadata = json.loads(place.read_text())
+    file_path = find_latest_metadata(folder)
+    metadata = json.loads(file_path.read_text())
     number = metadata["current-snapshot-id"] + 1
     sequence = metadata["last-sequence-number"] + 1
     manifest = folder / "metadata" / f"{number}-deletes.avro"
-    entries = [_entry(file, partition, number) for file in files]
+    entries = [_make_entry(file, partition, number) for file in files]
     told = {"content": "deletes", "partition-spec-id": str(files[0].spec), "format-version": "2"}
     size = write_avro(manifest, make_entry_schema(2, partition), entries, told)
     snapshots = {each["snapshot-id"]: each for each in metadata["snapshots"]}
@@ -133,7 +134,7 @@ def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[i
         "partitions": None, "key_metadata": None,
     }  # fmt: skip
     manifest_list = folder / "metadata" / f"snap-{number}.avro"
-    manifest_list.write_bytes(Path(_plain(before["manifest-list"])).read_bytes())
+    manifest_list.write_bytes(Path(_strip_scheme(before["manifest-list"])).read_bytes())
     edit_avro(manifest_list, lambda records: [*records, listed])
     metadata["snapshots"].append(
         before
@@ -146,21 +147,21 @@ def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[i
     metadata |= {"current-snapshot-id": number, "last-sequence-number": sequence}
     metadata["refs"]["main"]["snapshot-id"] = number
     metadata["snapshot-log"].append({"snapshot-id": number, "timestamp-ms": before["timestamp-ms"] + 1})
-    version = int(place.name.partition("-")[0]) + 1
-    (place.parent / f"{version:05}-{uuid.UUID(int=version)}.metadata.json").write_text(json.dumps(metadata))
+    version = int(file_path.name.partition("-")[0]) + 1
+    (file_path.parent / f"{version:05}-{uuid.UUID(int=version)}.metadata.json").write_text(json.dumps(metadata))
     return number
 
 
-def _entry(file: File, partition: Sequence[tuple[int, str, str]], snapshot: int) -> dict[str, Any]:
-    noted = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
+def _make_entry(file: File, partition: Sequence[tuple[int, str, str]], snapshot: int) -> dict[str, Any]:
+    metrics = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
     others = {name: value for name, value in file.metrics.items() if name not in METRICS}
     told = {
         "content": file.content, "file_path": file.path, "file_format": file.format.upper(),
         "partition": {to_avro_name(name): value for (_, name, _), value in zip(partition, file.partition, strict=True)},
         "record_count": file.rows, "file_size_in_bytes": file.size,
     }  # fmt: skip
-    return {"status": 1, "snapshot_id": snapshot, "data_file": told | noted | others}
+    return {"status": 1, "snapshot_id": snapshot, "data_file": told | metrics | others}
 
 
-def _plain(location: str) -> str:
+def _strip_scheme(location: str) -> str:
     return location.removeprefix("file://")

@@ -57,12 +57,12 @@ def _has_exact_sum(data_type: pa.DataType | None) -> bool:
     return can_sum(data_type) and not pa.types.is_floating(data_type)
 
 
-def aggregate_with_duckdb(rows: pa.Table, asked: AggregateQuery) -> list[str]:
+def aggregate_with_duckdb(rows: pa.Table, query: AggregateQuery) -> list[str]:
     """What the judge says, as sorted texts."""
     connection = _connection()
     connection.register("rows", pa.table({name: _plain(rows[name]) for name in rows.column_names}))
     try:
-        return format_rows(connection.sql(asked.sql).to_arrow_table())
+        return format_rows(connection.sql(query.sql).to_arrow_table())
     finally:
         connection.unregister("rows")
 

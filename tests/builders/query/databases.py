@@ -21,7 +21,7 @@ MORE_TEXTS = (
 )  # fmt: skip
 
 _DAYS = [day for day in list_values(pa.date32()) if -719162 <= day <= 2932896]
-_MOMENTS = [moment for moment in list_values(types.TIMESTAMP_NTZ) if abs(moment) < 2 * 10**17]
+_TIMESTAMPS = [ticks for ticks in list_values(types.TIMESTAMP_NTZ) if abs(ticks) < 2 * 10**17]
 _DECIMAL = pa.decimal128(10, 2)
 _DECIMALS = [Decimal(value).scaleb(-2) for value in (0, 1, -1, 100, 150, -150, 9999999999, -9999999999)]
 
@@ -34,8 +34,8 @@ COLUMNS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "name": (pa.string(), (*TEXTS, *MORE_TEXTS)),
     "title": (pa.string(), (*MORE_TEXTS, *TEXTS)),
     "day": (pa.date32(), _DAYS),
-    "moment": (types.TIMESTAMP_NTZ, _MOMENTS),
-    "instant": (types.TIMESTAMP, _MOMENTS),
+    "moment": (types.TIMESTAMP_NTZ, _TIMESTAMPS),
+    "instant": (types.TIMESTAMP, _TIMESTAMPS),
     "flag": (pa.bool_(), (True, False)),
 }
 """By name: the type, and the values. `title` has a collation that does not regard case where there is one."""
@@ -53,11 +53,13 @@ IN_SQLITE = {
 def make_rows(names: Sequence[str], count: int = 120) -> pa.Table:
     """Rows in which every value occurs, and NULL in every column."""
     columns = {"id": pa.array(range(count), pa.int64())}
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         data_type, values = COLUMNS[name]
         cells = (*values, None)
         # Steps of different lengths, so that values of two columns meet in many ways.
-        columns[name] = make_array(data_type, [cells[(row * (place + 1) + place) % len(cells)] for row in range(count)])
+        columns[name] = make_array(
+            data_type, [cells[(row * (position + 1) + position) % len(cells)] for row in range(count)]
+        )
     return pa.table(columns)
 
 

@@ -48,21 +48,21 @@ POLICIES: dict[str, Any] = {
 
 def write_orders(folder: Path, kind: str, rows: pa.Table = ROWS) -> Path:
     """The table `orders`, several files with statistics: one partition a region, as many files in it as rows."""
-    place = folder / "orders"
+    path = folder / "orders"
     if kind == "hive":
         for index in range(rows.num_rows):
             region = rows["region"][index].as_py()
-            (place / f"region={region}").mkdir(parents=True, exist_ok=True)
+            (path / f"region={region}").mkdir(parents=True, exist_ok=True)
             row = rows.slice(index, 1).drop_columns(["region"])
-            pq.write_table(row, place / f"region={region}" / f"part-{index}.parquet")
+            pq.write_table(row, path / f"region={region}" / f"part-{index}.parquet")
     elif kind == "iceberg":
-        table = pyiceberg_tables.create_table(place, _iceberg_schema(rows.schema))
+        table = pyiceberg_tables.create_table(path, _iceberg_schema(rows.schema))
         for index in range(0, rows.num_rows, 4):
             table.append(rows.slice(index, 4).cast(table.schema().as_arrow()))
     else:
         for index in range(0, rows.num_rows, 4):
-            deltalake.write_deltalake(str(place), rows.slice(index, 4), mode="append")
-    return place
+            deltalake.write_deltalake(str(path), rows.slice(index, 4), mode="append")
+    return path
 
 
 def _iceberg_schema(schema: pa.Schema) -> Schema:

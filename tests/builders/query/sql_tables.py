@@ -60,25 +60,25 @@ def make_events() -> pa.Table:
 
 def write_tables(folder: Path) -> dict[str, Path]:
     """`orders` as Hive directories, `customers` as a Delta table, `events` as one Parquet file with row groups."""
-    places = {name: folder / name for name in ("orders", "customers", "events")}
+    paths = {name: folder / name for name in ("orders", "customers", "events")}
     rows = make_orders()
     for region in ("eu", "us", "asia"):
         own = rows.filter(pa.compute.equal(rows["region"], region)).drop_columns(["region"])
         for part in range(2):
-            path = places["orders"] / f"region={region}"
+            path = paths["orders"] / f"region={region}"
             path.mkdir(parents=True, exist_ok=True)
             half = own.slice(part * 40, 40)
             pq.write_table(half, path / f"part-{part}.parquet", row_group_size=16)
-    deltalake.write_deltalake(str(places["customers"]), make_customers())
-    pq.write_table(make_events(), places["events"].with_suffix(".parquet"), row_group_size=20)
-    places["events"] = places["events"].with_suffix(".parquet")
-    return places
+    deltalake.write_deltalake(str(paths["customers"]), make_customers())
+    pq.write_table(make_events(), paths["events"].with_suffix(".parquet"), row_group_size=20)
+    paths["events"] = paths["events"].with_suffix(".parquet")
+    return paths
 
 
-def open_session(places: dict[str, Path], tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
+def open_session(paths: dict[str, Path], tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
     connection = tamis.connect(tuning=tuning)
-    for name, place in places.items():
-        connection.register(name, connection.open(place))
+    for name, path in paths.items():
+        connection.register(name, connection.open(path))
     return connection
 
 

@@ -24,8 +24,8 @@ class Metastore:
         self._tables: dict[tuple[str, str], Table] = {}
 
     def add(self, database: str, name: str, table_type: str = "ICEBERG", **parameters: str) -> None:
-        told = {"table_type": table_type, **parameters}
-        self._tables[database, name] = Table(name, database, parameters=told, sd=StorageDescriptor())
+        merged = {"table_type": table_type, **parameters}
+        self._tables[database, name] = Table(name, database, parameters=merged, sd=StorageDescriptor())
 
     def __enter__(self) -> Metastore:
         processor = Processor(self)

@@ -82,8 +82,12 @@ class RestServer:
     def add(self, name: str, metadata: Path, location: str | None = None, **answer: Any) -> None:
         """A table whose metadata file is there, which the catalog says to be at `location`."""
         content = metadata.read_bytes()
-        told = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
-        self.tables[name] = {"metadata-location": location or str(metadata), "metadata": told, "config": {}} | answer
+        table_metadata = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+        self.tables[name] = {
+            "metadata-location": location or str(metadata),
+            "metadata": table_metadata,
+            "config": {},
+        } | answer
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         path = unquote(urlsplit(request.path).path)
@@ -115,11 +119,11 @@ class RestServer:
 
     def _send_object(self, request: BaseHTTPRequestHandler, path: str) -> None:
         _, bucket, key = path.split("/", 2)
-        place = self.buckets.get(bucket, Path("/nowhere")) / key
-        if not place.is_file():
+        file = self.buckets.get(bucket, Path("/nowhere")) / key
+        if not file.is_file():
             _send(request, 404, b"")
             return
-        content = place.read_bytes()
+        content = file.read_bytes()
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
         if wanted is None:
             _send(request, 200, content, {"ETag": '"1"'})

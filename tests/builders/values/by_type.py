@@ -216,9 +216,9 @@ def to_oracle_operands(name: str, data_type: pa.DataType, value: Any, literal_ty
         scale = max(own, -exact.as_tuple().exponent)
         return f"CAST({name} AS DECIMAL(38, {scale}))", f"CAST('{exact:f}' AS DECIMAL(38, {scale}))"
     if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type):
-        moment = value * (DAY if pa.types.is_date(literal_type) else NANOSECONDS[literal_type.unit])
+        instant = value * (DAY if pa.types.is_date(literal_type) else NANOSECONDS[literal_type.unit])
         if pa.types.is_date(data_type):
             days = f"CAST(date_diff('day', DATE '1970-01-01', {name}) AS HUGEINT)"
-            return f"{days} * {DAY}", f"CAST('{moment}' AS HUGEINT)"
-        return name, f"CAST('{moment}' AS DECIMAL(38, 0))"
+            return f"{days} * {DAY}", f"CAST('{instant}' AS HUGEINT)"
+        return name, f"CAST('{instant}' AS DECIMAL(38, 0))"
     return name, to_oracle_literal(value, literal_type)

@@ -215,14 +215,14 @@ def draw_foreign_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.Da
         )
     if pa.types.is_date(data_type):
         unit = choices.one_of(["s", "us"])
-        moment = value * DAY // NANOSECONDS[unit] + choices.one_of([0, 1, -1])
-        return (moment, pa.timestamp(unit)) if abs(moment) < 2**62 else (value, data_type)
+        instant = value * DAY // NANOSECONDS[unit] + choices.one_of([0, 1, -1])
+        return (instant, pa.timestamp(unit)) if abs(instant) < 2**62 else (value, data_type)
     if pa.types.is_timestamp(data_type):
-        moment = value * NANOSECONDS[data_type.unit]
+        instant = value * NANOSECONDS[data_type.unit]
         other = choices.one_of(["ns", "us", "ms", "s"])
-        count = moment // NANOSECONDS[other] + choices.one_of([0, 1, -1])
+        count = instant // NANOSECONDS[other] + choices.one_of([0, 1, -1])
         if choices.flag(4):
-            return max(-700_000, min(moment // DAY, 2_900_000)), types.DATE
+            return max(-700_000, min(instant // DAY, 2_900_000)), types.DATE
         return (count, pa.timestamp(other, data_type.tz)) if abs(count) < 2**63 else (value, data_type)
     return value, data_type
 
@@ -238,10 +238,10 @@ def draw_comparison(choices: Choices, subject: Subject) -> OraclePredicate:
     value, literal_type = draw_literal(choices, subject)
     if choices.flag(25):
         value = None
-    said = make_comparison(subject.path, subject.type, operator, value, literal_type)
-    if choices.flag(4) and isinstance(said.expr, Call):
-        return OraclePredicate(Call(MIRRORED[operator], said.expr.args[::-1]), said.sql)
-    return said
+    comparison = make_comparison(subject.path, subject.type, operator, value, literal_type)
+    if choices.flag(4) and isinstance(comparison.expr, Call):
+        return OraclePredicate(Call(MIRRORED[operator], comparison.expr.args[::-1]), comparison.sql)
+    return comparison
 
 
 def draw_list_test(choices: Choices, subject: Subject) -> OraclePredicate:
@@ -284,11 +284,11 @@ def draw_text_test(choices: Choices, subject: Subject) -> OraclePredicate:
         case 3:
             return make_like_test(subject.path, choices.one_of(["a!%", "a!_c", "a!%%", "%", "a%", "ab"]), "!")
         case _:
-            piece = choices.one_of(["a", "b", "", "é"])
+            fragment = choices.one_of(["a", "b", "", "é"])
             function, theirs = choices.one_of([("endswith", "ends_with"), ("contains", "contains")])
             return OraclePredicate(
-                Call(function, (Column(subject.path), Literal(piece, types.STRING))),
-                f"{theirs}({to_sql_name(subject.path)}, {to_oracle_literal(piece, types.STRING)})",
+                Call(function, (Column(subject.path), Literal(fragment, types.STRING))),
+                f"{theirs}({to_sql_name(subject.path)}, {to_oracle_literal(fragment, types.STRING)})",
             )
 
 

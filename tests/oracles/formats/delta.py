@@ -73,7 +73,7 @@ def write_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
     case = draw_delta_case(choices, folder, predicates)
     rows_of_files = {path: stored.live_rows[ROW].to_pylist() for path, stored in case.versions[-1].items()}
     return FileUnits(
-        case.rows(), case.predicates, "", lambda: tamis.open(folder), rows_of_files, _make_forget(folder), f"{folder}/"
+        case.rows(), case.predicates, "", lambda: tamis.open(folder), rows_of_files, _make_weaken(folder), f"{folder}/"
     )
 
 
@@ -83,12 +83,12 @@ def write_versions(choices: Choices, folder: Path, predicates: int) -> Versioned
     return VersionedTable(folder, case.predicates, "", versions, "version", is_same)
 
 
-def _make_forget(folder: Path, *, by_seed: bool = False) -> Any:
-    def forget(choices: Choices) -> None:
+def _make_weaken(folder: Path, *, by_seed: bool = False) -> Any:
+    def weaken(choices: Choices) -> None:
         weaken_statistics(folder, SeededChoices(choices.number(0, 1_000_000)) if by_seed else choices)
         file_batches.FILE_BATCH_CACHE.clear()
 
-    return forget
+    return weaken
 
 
 # --- Written by deltalake ---------------------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ def write_deltalake_units(choices: Choices, folder: Path, predicates: int) -> Fi
     live = sorted(row for rows in rows_of_files.values() for row in rows)
     assert live == sorted(case.rows[ROW].to_pylist()), case.done
     # What deltalake writes has no order that is the same each time, and Hypothesis would see other choices.
-    forget = _make_forget(folder, by_seed=True)
+    weaken = _make_weaken(folder, by_seed=True)
     return FileUnits(
-        case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, forget, f"{folder}/"
+        case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken, f"{folder}/"
     )
 
 

@@ -48,7 +48,7 @@ def write_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
     case = draw_iceberg_case(choices, folder, predicates)
     kinds = {each["id"]: each["type"] for each in case.table.fields if isinstance(each["type"], str)}
 
-    def forget(choices: Choices) -> None:
+    def weaken(choices: Choices) -> None:
         if not case.table.manifests_in_metadata:
             weaken_statistics(folder, choices, kinds)
 
@@ -57,7 +57,7 @@ def write_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
         stored.file.path.replace(case.table.location, str(case.table.folder), 1): stored.live_rows[ROW].to_pylist()
         for stored in case.live
     }
-    return FileUnits(case.rows(), case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, forget)
+    return FileUnits(case.rows(), case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken)
 
 
 def write_versions(choices: Choices, folder: Path, predicates: int) -> VersionedTable:
@@ -83,11 +83,11 @@ def write_pyiceberg_units(choices: Choices, folder: Path, predicates: int) -> Fi
     }
     assert sorted(row for rows in rows_of_files.values() for row in rows) == sorted(live), case.done
 
-    def forget(choices: Choices) -> None:
+    def weaken(choices: Choices) -> None:
         # Names of files are other ones each time, and Hypothesis would see other choices.
         weaken_statistics(folder, SeededChoices(choices.number(0, 1_000_000)), {1: "long"})
 
-    return FileUnits(case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, forget)
+    return FileUnits(case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken)
 
 
 # A whole table is written for each example, and pyiceberg takes its time for each commit.

@@ -121,18 +121,18 @@ class DescribedUnits:
             start = end
         return found
 
-    def prune(self, said: OraclePredicate, levels: Sequence[str] = (), tuning: Tuning = DEFAULT_TUNING) -> Kept:
-        pruned = prune(pa.record_batch(self.metadata), rewrite(normalise(bind(said.expr, self.schema))))
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str] = (), tuning: Tuning = DEFAULT_TUNING) -> Kept:
+        pruned = prune(pa.record_batch(self.metadata), rewrite(normalise(bind(predicate.expr, self.schema))))
         kept = [number for number, is_kept in enumerate(pruned.selection.to_pylist()) if is_kept]
         return {
             number: all(matched[index].as_py() for matched in pruned.fully_matched) for index, number in enumerate(kept)
         }
 
-    def forget(self, choices: Choices) -> None:
+    def weaken(self, choices: Choices) -> None:
         self.metadata = self.less(self, choices)
 
 
-def random_units(choices: Choices, less: Callable[[DescribedUnits, Choices], Metadata]) -> DescribedUnits:
+def draw_units(choices: Choices, less: Callable[[DescribedUnits, Choices], Metadata]) -> DescribedUnits:
     schema = draw_schema(choices)
     values = {field.name: draw_values(choices, field.type) for field in schema}
     units = []
@@ -146,11 +146,11 @@ def random_units(choices: Choices, less: Callable[[DescribedUnits, Choices], Met
 
 
 def write_some_removed(choices: Choices, folder: Path, predicates: int) -> DescribedUnits:
-    return random_units(choices, lambda units, choices: remove_some(units.metadata, choices))
+    return draw_units(choices, lambda units, choices: remove_some(units.metadata, choices))
 
 
 def write_widened(choices: Choices, folder: Path, predicates: int) -> DescribedUnits:
-    return random_units(choices, lambda units, choices: widen_bounds(units.schema, units.units, choices))
+    return draw_units(choices, lambda units, choices: widen_bounds(units.schema, units.units, choices))
 
 
 # Units cost little beside whole scans, so there can be more of them.

@@ -61,7 +61,7 @@ def vary_reading(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
     )
 
 
-def random_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.Table]:
+def draw_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.Table]:
     """Some columns, or fields of structs, and the rows as they are then."""
     names: list[str] = []
     columns: dict[str, pa.ChunkedArray] = {}
@@ -97,13 +97,13 @@ class PageRows(RowTable):
     def project(self, choices: Choices) -> tuple[list[str] | None, pa.Table]:
         if self.case is None:
             return [f"`{name}`" for name in self.rows.column_names], self.rows
-        return random_projection(choices, self.rows)
+        return draw_projection(choices, self.rows)
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
         return has_same_rows(found, expected)
 
     def identify(self, rows: pa.Table) -> list[Hashable]:
-        return list(_row_texts(rows))
+        return list(_format_rows(rows))
 
     def check_plan(self, scan: Scan) -> None:
         _check_bytes(scan.plan())
@@ -117,7 +117,7 @@ def _check_bytes(plan: tamis.ScanPlan) -> None:
     assert levels[-1].bytes_kept == plan.bytes
 
 
-def _row_texts(rows: pa.Table) -> list[str]:
+def _format_rows(rows: pa.Table) -> list[str]:
     columns = [
         [column.slice(index, 1).combine_chunks().to_string(container_window=10**6) for index in range(rows.num_rows)]
         for column in rows.columns
@@ -147,7 +147,7 @@ class Narrowing:
     """One predicate and one file, narrowed by any levels."""
 
     source: ParquetFile
-    predicates: OraclePredicate
+    oracle_predicate: OraclePredicate
 
     @cached_property
     def before(self) -> Remaining:
@@ -158,7 +158,7 @@ class Narrowing:
 
     @cached_property
     def predicate(self) -> Predicate:
-        return make_predicate(self.predicates.expr, self.source.schema, "the file")
+        return make_predicate(self.oracle_predicate.expr, self.source.schema, "the file")
 
     @property
     def _names(self) -> dict[tuple[str, ...], tuple[str, ...]]:
@@ -198,8 +198,8 @@ class PageUnits:
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
         return {row: [row] for row in range(self.oracle_rows.num_rows)}
 
-    def prune(self, said: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
-        narrowing = Narrowing(replace(self.source, storage=self.source.storage.with_tuning(tuning)), said)
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
+        narrowing = Narrowing(replace(self.source, storage=self.source.storage.with_tuning(tuning)), predicate)
         plainly = narrow.read_page_indexes
         with pytest.MonkeyPatch.context() as patch:
             if self.spoiled_by is not None:
@@ -207,19 +207,19 @@ class PageUnits:
             kept, whole = narrowing.rows(narrowing.after(levels))
         return {row: bool(whole[row]) for row in np.flatnonzero(kept).tolist()}
 
-    def forget(self, choices: Choices) -> None:
+    def weaken(self, choices: Choices) -> None:
         self.spoiled_by = choices
 
     def _spoil(self, indexes: PageIndexes) -> PageIndexes:
         assert self.spoiled_by is not None
         columns = {
-            key: None if pages is None else replace(pages, metadata=_less_known(self.spoiled_by, pages))
+            key: None if pages is None else replace(pages, metadata=_weaken_pages(self.spoiled_by, pages))
             for key, pages in indexes.columns.items()
         }
         return PageIndexes(indexes.locations, columns)
 
 
-def _less_known(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
+def _weaken_pages(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
     """The metadata of pages with bounds widened, or unknown for some of them, or absent."""
     found = {}
     forgotten = set()
@@ -234,13 +234,13 @@ def _less_known(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
             found[name] = pc.if_else(pc.is_valid(values), pa.scalar(False), values)
         elif kind == 3 and name.startswith(("lower:", "upper:")):
             side = name.split(":")[0]
-            found[name] = pc.if_else(pc.is_valid(values), _widest(values, is_lower=side == "lower"), values)
+            found[name] = pc.if_else(pc.is_valid(values), _find_widest(values, is_lower=side == "lower"), values)
             # What is no longer the value of some row must not be called so.
             forgotten.add(f"{side}_exact:{name.split(':', 1)[1]}")
     return {name: values for name, values in found.items() if name not in forgotten}
 
 
-def _widest(values: pa.Array, *, is_lower: bool) -> pa.Scalar:
+def _find_widest(values: pa.Array, *, is_lower: bool) -> pa.Scalar:
     return pc.min_max(values)["min" if is_lower else "max"]
 
 
@@ -269,5 +269,5 @@ PAGES_OF_TABLES = Format(
     "pages of several files B2 T11 H6", write_files, one_in=2, fewest=10, tuning=BY_PAGES, vary=vary_reading
 )
 PAGE_ROWS = Format(
-    "rows of pages F7", write_units, tuning=BY_PAGES, unit_levels=choose_levels, less_known_levels=("pages",)
+    "rows of pages F7", write_units, tuning=BY_PAGES, unit_levels=choose_levels, weaker_levels=("pages",)
 )
