@@ -100,7 +100,7 @@ FORMATS = {"delta", "iceberg", "hive"}
 
 
 def find_format_names(tree: ast.Module) -> list[tuple[int, str]]:
-    """The lines of a module that import a format's package, or have the name of a format as a text of its own."""
+    """Return the lines of a module that import a format's package or contain a format's name as a string."""
     packages = {f"tamis.formats.{each}" for each in FORMATS} | {f"tamis.{each}" for each in FORMATS}
     found = []
     for node in ast.walk(tree):
@@ -188,7 +188,7 @@ FOREIGN_NAMES = {
 
 
 def find_names(tree: ast.Module) -> set[str]:
-    """The names that a module defines or uses, and the words that are strings of their own. Aliases do not count."""
+    """Return the names that a module defines or uses, and its one-word strings. Aliases do not count."""
     found: set[str] = set()
     aliases: set[str] = set()
     for node in ast.walk(tree):
@@ -206,7 +206,7 @@ def find_names(tree: ast.Module) -> set[str]:
 
 
 def find_texts(tree: ast.Module) -> list[tuple[int, str]]:
-    """The docstrings of a module, its classes, functions and values, with their lines."""
+    """Return the docstrings of a module, its classes, functions and values, with their lines."""
     strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
     return [
         (each.lineno, each.value) for each in strings if isinstance(each, ast.Constant) and isinstance(each.value, str)
@@ -243,7 +243,7 @@ REMEMBERED = {"expr/evaluate.py": {"_evaluable", "_fallible"}, "expr/functions/t
 
 
 def find_private_attributes(tree: ast.Module) -> tuple[set[str], list[ast.Attribute]]:
-    """The private attributes that classes of a module define, and those that the module uses of other objects."""
+    """Return the private attributes that a module's classes define, and those of other objects that it uses."""
     own: set[str] = set()
     for each in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
         for node in ast.walk(each):
@@ -305,7 +305,7 @@ def test_public_names() -> None:
         "__version__",
     ]
     assert all(hasattr(tamis, name) for name in tamis.__all__)
-    # Whatever was imported meanwhile.
+    # Submodules that were imported meanwhile.
     assert dir(tamis) == sorted(tamis.__all__)
 
 
@@ -322,7 +322,7 @@ def test_public_attributes_of_what_people_hold() -> None:
     }  # fmt: skip
 
 
-def test_help_says_of_every_command_what_the_command_says() -> None:
+def test_help_describes_every_command_like_the_command_itself() -> None:
     for name, command in program.commands.items():
         assert command.get_short_help_str(100) == load_command(name).get_short_help_str(100)
 
@@ -360,7 +360,7 @@ ARROW = {"numpy", "pyarrow", "pandas"}
 
 
 def find_loaded_packages(script: str, *arguments: str) -> set[str]:
-    """Which of the heavy ones a script loads in a process of its own."""
+    """Return the heavy packages that a script loads in a new process."""
     script = f"import sys\n{script}\nprint('loaded:', *({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

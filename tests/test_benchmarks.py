@@ -1,4 +1,4 @@
-"""The benchmarks run, compare equal results and write their account; how fast anything is, no test asks."""
+"""The benchmarks run, compare results and write their metrics. No test checks their speed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def test_quick_benchmarks_run_and_write_a_section_each(tmp_path: Path) -> None:
     ]
 
 
-def test_section_of_a_later_run_takes_the_place_of_the_older_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_section_of_a_later_run_replaces_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     harness = importlib.import_module("harness")
     results = tmp_path / "results.md"
@@ -68,7 +66,7 @@ def test_contenders_that_find_different_things_stop_the_run(monkeypatch: pytest.
     ("ours", "verdict"),
     [([1.0, 1.0, 1.0], "met"), ([3.0, 3.0, 3.0], "**missed**"), ([1.0, 9.0, 9.0], "**unsettled**")],
 )
-def test_target_is_decided_only_where_both_ways_to_a_median_agree(
+def test_target_is_decided_only_if_both_medians_agree(
     ours: list[float], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
@@ -89,7 +87,7 @@ def test_partition_benchmark_lists_few_directories_and_removes_its_tree(tmp_path
 
 
 @pytest.mark.interop
-def test_lookups_through_pages_find_the_same_rows_and_tell_exact_bytes(tmp_path: Path) -> None:
+def test_lookups_through_pages_find_the_same_rows_and_report_exact_bytes(tmp_path: Path) -> None:
     done = run("pages", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
     counted = done.stdout.split("### Bytes and requests of Tamis")[1]
@@ -127,7 +125,7 @@ def test_plans_of_iceberg_tables_find_the_same_files(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg", reason="the peer in planning Iceberg tables comes with tamis[test]")
     done = run("iceberg", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    # One question, from nothing and again, of two tables; of the third, with equality deletes, pyiceberg has no plan.
+    # One query, cold and warm, on two tables. Pyiceberg cannot plan the third, which has equality deletes.
     assert done.stdout.count("| pyiceberg ") == 4
     assert done.stdout.count("\n| tamis ") == 6
     assert str(tmp_path) not in done.stdout
@@ -165,7 +163,7 @@ def test_unknown_benchmark_is_refused_with_the_names_that_exist(tmp_path: Path) 
     assert f"no benchmark 'speed'; there are {known}" in done.stderr
 
 
-def test_every_benchmark_is_run_and_told_of() -> None:
+def test_every_benchmark_is_run_and_documented() -> None:
     names = {path.stem.removeprefix("bench_") for path in BENCHMARKS.glob("bench_*.py")}
     page = (BENCHMARKS / "README.md").read_text()
     runner = (BENCHMARKS / "run.py").read_text()

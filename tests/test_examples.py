@@ -52,7 +52,7 @@ def get_modification_times(table: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in table.glob("*/*/*.parquet")}
 
 
-def test_demo_finds_its_rows_and_writes_the_table_again_only_when_it_is_not_whole(tmp_path: Path) -> None:
+def test_demo_finds_its_rows_and_rewrites_the_table_only_if_it_is_incomplete(tmp_path: Path) -> None:
     table = tmp_path / "demo-data" / "flights"
     first = run("demo.py", tmp_path)
     flights = pyarrow.dataset.dataset(table, partitioning="hive")

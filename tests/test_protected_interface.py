@@ -1,4 +1,4 @@
-"""A protected table has a table, and lets through what is decided on here: a new method is an error until it is."""
+"""A protected table wraps a table, and exposes what is listed here: a new method is an error until it is listed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALLOWED_OF_TABLES = {
 }  # fmt: skip
 REFUSED_OF_TABLES: dict[str, tuple[Any, ...]] = {"history": (), "files": (), "files_dataframe": (None,), "at": (0,)}
 
-# What a scan returns is visible; `plan`, `explain`, `report` and `bytes_read` are there, and show nothing hidden.
+# The result of a scan is visible; `plan`, `explain`, `report` and `bytes_read` show nothing hidden.
 ALLOWED_OF_SCANS = {
     "schema", "filter", "select", "limit", "head", "plan", "explain", "count", "report", "bytes_read",
     "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark",

@@ -47,7 +47,7 @@ def test_planning_on_spark_needs_a_session() -> None:
         tamis.connect(planning="spark")
 
 
-def test_something_that_is_no_spark_session_is_refused() -> None:
+def test_an_object_that_is_not_a_spark_session_is_refused() -> None:
     pytest.importorskip("pyspark")
     with pytest.raises(InvalidArgument, match="spark must be a SparkSession, found a str"):
         tamis.connect(spark="local[2]")
@@ -75,14 +75,14 @@ def test_tables_and_databases_are_given_back(tmp_path: Path) -> None:
             session.sql("SELECT id FROM t")
         with pytest.raises(TableNotFound, match="no table 't' is registered"):
             session.unregister("t")
-    # Nobody holds the file any more: it can be written.
+    # The file is no longer open: it can be written.
     with duckdb.connect(str(path)) as database:
         database.execute("INSERT INTO near VALUES (2)")
     with pytest.raises(TableNotFound):
         session.sql("SELECT * FROM shop.near")
 
 
-def test_the_columns_of_a_query_are_told_without_reading(tmp_path: Path) -> None:
+def test_the_schema_of_a_query_is_known_without_reading(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "day": [date(2024, 1, 1)] * 2}), tmp_path / "t.parquet")
     session = tamis.connect().register("t", tmp_path / "t.parquet")
     for text in (
@@ -118,7 +118,7 @@ def test_options_of_the_storage_are_for_tables_that_have_none(monkeypatch: pytes
     assert given == [{"region": "all"}, {"region": "own"}, {"region": "third"}, {"region": "all"}]
 
 
-def test_what_cannot_be_sent_to_another_process_says_what_can(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_pickled_names_an_alternative(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "t.parquet")
     session = tamis.connect()
     table = session.open(tmp_path / "t.parquet")
@@ -128,7 +128,7 @@ def test_what_cannot_be_sent_to_another_process_says_what_can(tmp_path: Path) ->
             pickle.dumps(made)
 
 
-def test_a_query_outlives_what_was_detached_and_says_what_is_closed(tmp_path: Path) -> None:
+def test_a_query_on_a_detached_database_raises_an_error(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "d.duckdb")) as database:
         database.execute("CREATE TABLE t AS SELECT 1 AS id")
     session = tamis.connect().attach("d", f"duckdb:///{tmp_path}/d.duckdb")
@@ -151,7 +151,7 @@ def test_types_that_the_engine_does_not_take(tmp_path: Path) -> None:
         session.register("twins", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
 
 
-def test_a_text_in_double_quotes_that_is_a_column_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_text_in_double_quotes_that_is_a_column_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     session = tamis.connect().register("t", pa.table({"region": ["eu"]}))
     assert session.sql("SELECT * FROM t WHERE \"region\" = 'eu'").to_arrow().num_rows == 0
     assert "write a name as `name`" in caplog.text
@@ -179,7 +179,7 @@ def test_a_part_of_a_registered_table_is_under_its_policy(tmp_path: Path) -> Non
 
 
 def run_at_once(*calls: Callable[[], Any]) -> list[Any]:
-    """What calls return that all begin at the same time, each in a thread of its own; the first error is raised."""
+    """Run calls at the same time, each in its own thread, and return their results. Raise the first error."""
     start = threading.Barrier(len(calls), timeout=60)
     with ThreadPoolExecutor(len(calls)) as pool:
 
@@ -191,7 +191,7 @@ def run_at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 
 class MissedByAll(dict[str, Any]):
-    """A dictionary whose first look-up of each thread that finds nothing waits for those of all others."""
+    """A dictionary in which the first failed look-up of each thread waits for those of all other threads."""
 
     def __init__(self, threads: int) -> None:
         super().__init__()

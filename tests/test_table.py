@@ -1,4 +1,4 @@
-"""What people do with a table and its scans: versions, counts, first rows, further scans."""
+"""Tables and their scans: versions, counts, first rows, further scans."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_iceberg_table_at_another_version(iceberg: Path) -> None:
         table.at(ref="second")
 
 
-def test_a_table_without_versions_has_no_other_one(hive: Path) -> None:
+def test_a_table_without_versions_has_neither_at_nor_history(hive: Path) -> None:
     table = tamis.open(hive)
     with pytest.raises(UnsupportedFeature, match=r"a hive table has no versions, so there is no at\(\): refresh\(\)"):
         table.at(version=1)

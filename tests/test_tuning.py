@@ -112,7 +112,7 @@ def test_only_a_tuning_is_accepted_as_one(given: Any, tmp_path: Path) -> None:
             call()
 
 
-def test_none_is_the_defaults() -> None:
+def test_None_means_the_default_tuning() -> None:
     assert check_tuning(None) is DEFAULT_TUNING
     assert Tuning() == DEFAULT_TUNING
 
@@ -267,7 +267,7 @@ def test_the_session_of_a_principal_has_the_tuning_of_the_session(tmp_path: Path
 # --- No tuning changes a result ---------------------------------------------------------------------------------------
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
-"""A whole table is written for each example."""
+"""Each example writes a table."""
 MODEST = settings(max_examples=max(5, settings().max_examples // 3), suppress_health_check=[*HealthCheck])
 
 LARGE = 2**40

@@ -41,7 +41,7 @@ def test_documented_sql_parses_binds_and_prints_back(text: str) -> None:
 
 
 def read_documented_functions() -> dict[str, tuple[str, str]]:
-    """Return what the page says of each function: its NULL behaviour, and whether it skips."""
+    """Return the entries of the page for each function: its NULL behaviour, and whether it skips."""
     section = TEXT.partition("\n## Functions\n")[2]
     rows = re.findall(r"^\| (`.+?) \| .+ \| .+ \| (.+) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)
     return {name: (nulls, skips) for names, nulls, skips in rows for name in re.findall(r"`([^`]+)`", names)}

@@ -22,7 +22,7 @@ WITHOUT_TEST = {
 
 @cache
 def find_ids_in_test_names() -> dict[str, str]:
-    """Return the ids that names of tests, and titles of cases in files, carry, each with one of those."""
+    """Return the ids in test names and in titles of case files, each with one name or title."""
     found: dict[str, str] = {}
     for path in sorted(TESTS.rglob("*.py")):
         for name in re.findall(r"^\s*def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):

@@ -1,4 +1,4 @@
-"""Bloom filters of files: what was put in is found, what was not is mostly not, and the form never changes."""
+"""Bloom filters of files: they find every value that was added and few others, and their format never changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_hash_that_was_put_in_is_there(numbers: set[int], share: float) ->
 
 
 @pytest.mark.parametrize("share", [0.1, 0.01, 0.001])
-def test_no_more_is_taken_for_present_than_was_asked_for(share: float) -> None:
+def test_the_false_positive_rate_is_as_requested(share: float) -> None:
     generator = np.random.default_rng(7)
     inside, others = (generator.integers(0, 2**64, 20_000, np.uint64) for _ in range(2))
     bits = build_filter(np.unique(inside), share)
@@ -56,7 +56,7 @@ def test_nothing_is_in_an_empty_filter() -> None:
     assert not BloomFilter.from_bytes(bits).might_contain_hashes(np.arange(9, dtype=np.uint64)).any()
 
 
-def test_a_filter_that_would_be_too_large_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_that_would_be_too_large_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bloom_bits, "MAX_FILTER_BYTES", 64)
     assert build_filter(np.arange(10, dtype=np.uint64), 0.01) is not None
     assert build_filter(np.arange(1000, dtype=np.uint64), 0.01) is None
@@ -91,7 +91,7 @@ FORMS: list[tuple[pa.DataType, object, bytes]] = [
     (pa.binary(), b"abc", b"abc"),
     (pa.binary(3), b"abc", b"abc"),
 ]
-"""What indexes that are out there have: a change here would lose rows."""
+"""The hashes in existing indexes. A change here would lose rows."""
 
 
 @pytest.mark.parametrize(("data_type", "value", "form"), FORMS, ids=[str(data_type) for data_type, *_ in FORMS])
@@ -103,7 +103,7 @@ def test_the_form_in_which_values_are_hashed_is_part_of_the_format(
     assert hashes.tolist() == [xxhash.xxh64_intdigest(form)]
 
 
-def test_F5_zeros_are_one_value_and_nan_is_never_asked_for() -> None:
+def test_F5_zeros_are_one_value_and_nan_is_never_looked_up() -> None:
     leaf = make_leaf(pa.float64())
     stored = hash_column_values(pa.array([-0.0, float("nan"), None, 2.0]), leaf)
     searched = hash_distinct_values(pa.array([0.0]), leaf)

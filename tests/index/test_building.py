@@ -23,11 +23,11 @@ TWO_PER_ITEM = Tuning(max_files_per_index_item=2)
 
 
 class Interrupted(Exception):
-    """What ends a build in the middle."""
+    """The error that interrupts a build."""
 
 
 class FailingEngine(LocalEngine):
-    """An engine that breaks down after so many results."""
+    """An engine that fails after so many results."""
 
     def __init__(self, results: int) -> None:
         super().__init__(threads=1)
@@ -119,7 +119,7 @@ def test_the_next_build_has_the_settings_of_the_last(tmp_path: Path) -> None:
     assert tamis.index.status(root).bloom == ()
 
 
-def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_E5_a_failed_build_changes_nothing_and_the_next_one_continues(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(4))
     tamis.index.build(root, tuning=TWO_PER_ITEM)
     current = (get_index_folder(root) / "current.json").read_bytes()
@@ -136,7 +136,7 @@ def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_pa
     assert tamis.open(root).scan("id = 105").plan("files").num_files == 1
 
 
-def test_parts_of_a_build_with_other_columns_are_of_no_use(tmp_path: Path) -> None:
+def test_parts_of_a_build_with_other_columns_are_not_reused(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(6))
     with pytest.raises(Interrupted):
         tamis.index.build(root, columns=["name"], engine=FailingEngine(2), tuning=TWO_PER_ITEM)
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_read_is_left_out_and_reported(tmp_path: Path) -> 
         ({"version": 3}, UnknownArgument, "has no argument 'version'"),
     ],
 )
-def test_a_build_that_makes_no_sense_is_refused(
+def test_a_build_with_invalid_arguments_is_refused(
     tmp_path: Path, options: dict[str, object], error: type[Exception], text: str
 ) -> None:
     (tmp_path / "day=1").mkdir()

@@ -1,4 +1,4 @@
-"""The index of a Delta table: what the log does not tell of files, at any version."""
+"""The index of a Delta table: statistics of files that the log lacks, at any version."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_columns_without_statistics_in_the_log_are_answered_by_the_index(log: De
     assert after["rows_kept"] == 10
     assert table.scan(f"name = '{wanted}'").to_arrow()["id"].to_pylist() == [42]
     assert table.scan("x > 6").plan("files").num_files == 0
-    # Both together: the log rules out nine files, the index the last.
+    # Together: the log skips nine files, the index the last.
     assert get_files_level(table, f"id < 10 AND name = '{wanted}'")["kept"] == 0
 
 
@@ -72,7 +72,7 @@ def test_later_versions_are_read_with_what_is_known_and_the_next_build_takes_the
     assert (result.files, result.collected, result.reused, result.removed) == (10, 1, 9, 1)
     assert tamis.index.status(log.table).version == 10
     assert tamis.open(log.table).scan("name = 'nobody'").plan("files").num_files == 0
-    # The version before needs a file that the index does not have any more.
+    # The version before needs a file that the index no longer has.
     old = tamis.open(log.table, version=9)
     assert old.scan("id = 25").to_arrow().num_rows == 1
     assert old.scan("name = 'nobody'").plan("files").num_files == 1
@@ -93,7 +93,7 @@ def test_only_new_files_of_a_table_are_opened(log: DeltaLog) -> None:
     assert tamis.open(log.table).scan("name = 'nobody'").to_arrow().num_rows == 0
 
 
-def test_D6_columns_are_known_by_what_never_changes(tmp_path: Path) -> None:
+def test_D6_columns_are_identified_by_what_never_changes(tmp_path: Path) -> None:
     def columns(name: str, number: int) -> list[dict[str, Any]]:
         return [field("id", "long", **mapping(1, "col-1")), field(name, "long", **mapping(number, f"col-{number}"))]
 

@@ -1,4 +1,4 @@
-"""Scans of Delta tables with an index against the judge: deletes, mapped columns, wider types, every version."""
+"""Scans of Delta tables with an index against the oracle: deletes, mapped columns, wider types, every version."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def check_rows(root: Path) -> None:
-    """What queries return with whatever is there of an index."""
+    """Check the results of queries with an index in any state."""
     FOOTERS.clear()
     COLUMN_CACHE.clear()
     table = tamis.open(root)
@@ -59,7 +59,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
+def test_E5_a_damaged_list_of_parts_is_ignored_and_reported(
     root: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     current = get_index_folder(root) / "current.json"
@@ -178,7 +178,7 @@ def test_E6_a_folder_that_may_not_be_written_is_an_error_with_advice(
     check_rows(root)
 
 
-def test_E5_a_part_that_may_not_be_read_is_ignored_and_told(
+def test_E5_a_part_without_read_permission_is_ignored_and_reported(
     root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(storage: Any, path: str, *_: Any) -> None:
@@ -191,7 +191,7 @@ def test_E5_a_part_that_may_not_be_read_is_ignored_and_told(
     assert "no permission to open" in caplog.text
 
 
-def test_E7_several_builds_at_a_time_end_with_a_whole_index(tmp_path: Path) -> None:
+def test_E7_concurrent_builds_end_with_a_complete_index(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(40))
     with ThreadPoolExecutor(3) as pool:
         results = list(pool.map(lambda _: tamis.index.build(root), range(6)))
@@ -205,7 +205,7 @@ def test_E7_several_builds_at_a_time_end_with_a_whole_index(tmp_path: Path) -> N
 def test_E7_a_build_whose_parts_another_one_removed_begins_anew(
     root: Path, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
-    """Before it made them current, after, and after it removed some itself."""
+    """Parts vanish before the build makes them current, after that, and after it removed some itself."""
     write_files(root, [6])
     looks = count()
     monkeypatch.setattr(store.IndexStore, "has_parts", lambda self, parts: next(looks) != missed)
@@ -294,7 +294,7 @@ def test_E5_a_build_killed_at_any_step_leaves_a_complete_index(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("more", [(), (6,)])
-def test_E5_a_part_of_which_one_column_is_damaged_is_repaired(root: Path, more: tuple[int, ...]) -> None:
+def test_E5_a_part_with_one_damaged_column_is_repaired(root: Path, more: tuple[int, ...]) -> None:
     (part,) = get_index_folder(root).glob("part-*")
     group = pq.ParquetFile(part).metadata.row_group(0)
     columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}

@@ -46,7 +46,7 @@ def test_a_table_plans_and_counts_without_opening_a_single_file(tmp_path: Path) 
         scan.to_arrow()
 
 
-def test_the_report_tells_what_the_index_did(tmp_path: Path) -> None:
+def test_the_report_shows_what_the_index_did(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(5))
     before = get_files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
     assert [each["unused_because"] for each in before["by_predicate"]] == ["no statistics"] * 3
@@ -63,7 +63,7 @@ def test_the_report_tells_what_the_index_did(tmp_path: Path) -> None:
     assert level["note"] == "index of 5 of 6 files"
 
 
-def test_where_there_is_no_index_or_it_is_refused_nothing_changes(tmp_path: Path) -> None:
+def test_an_index_that_is_absent_or_disabled_changes_nothing(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(3))
     plain = tamis.open(root).scan("id = 23").plan().report.to_dict()
     tamis.index.build(root, columns=["name"])
@@ -74,7 +74,7 @@ def test_where_there_is_no_index_or_it_is_refused_nothing_changes(tmp_path: Path
     assert switched_off.level("files").kept == 3
 
 
-def test_the_folder_of_the_index_is_no_data_for_any_listing(tmp_path: Path) -> None:
+def test_the_folder_of_the_index_is_not_listed_as_data(tmp_path: Path) -> None:
     parts = [({"day": str(day)}, make_rows(day)) for day in range(3)]
     for root in (write_hive_table(tmp_path / "partitioned", parts), write_files(tmp_path / "flat", range(3))):
         before = tamis.open(root).files()["path"].to_pylist()
@@ -84,7 +84,7 @@ def test_the_folder_of_the_index_is_no_data_for_any_listing(tmp_path: Path) -> N
         assert sorted(pq.read_table(root)["id"].to_pylist()) == list(range(30))
 
 
-def test_rows_of_files_are_known_whatever_a_filter_is_about(tmp_path: Path) -> None:
+def test_row_counts_of_files_are_known_for_every_filter(tmp_path: Path) -> None:
     write_hive_table(tmp_path, [({"day": str(day)}, make_rows(day)) for day in range(3)])
     tamis.index.build(tmp_path)
     table = tamis.open(tmp_path)
@@ -93,7 +93,7 @@ def test_rows_of_files_are_known_whatever_a_filter_is_about(tmp_path: Path) -> N
         table.files(levels=["file"])
 
 
-def test_partition_values_and_noted_bounds_are_used_together(tmp_path: Path) -> None:
+def test_partition_values_and_indexed_bounds_are_used_together(tmp_path: Path) -> None:
     parts = [({"region": region}, make_rows(number)) for number, region in enumerate(["eu", "us", "eu", None])]
     root = write_hive_table(tmp_path / "t", parts)
     tamis.index.build(root)
@@ -180,7 +180,7 @@ def test_a_column_that_the_table_has_in_another_type_today_is_not_answered(tmp_p
 
 
 @pytest.mark.parametrize("length", [10, 64, 65, 500])
-def test_S1_long_texts_are_noted_short_and_still_found(tmp_path: Path, length: int) -> None:
+def test_S1_bounds_of_long_texts_are_truncated_and_the_texts_still_found(tmp_path: Path, length: int) -> None:
     root = tmp_path / "t"
     root.mkdir()
     texts = ["a" * length, "a" * (length - 1) + "b", "\U0010ffff" * length, "b"]
@@ -198,7 +198,7 @@ def test_S1_long_texts_are_noted_short_and_still_found(tmp_path: Path, length: i
     assert table.scan("s < 'a'").plan("files").num_files == 0
 
 
-def test_every_type_with_an_order_can_be_indexed_and_asked(tmp_path: Path) -> None:
+def test_every_type_with_an_order_can_be_indexed_and_filtered(tmp_path: Path) -> None:
     root = tmp_path / "t"
     root.mkdir()
     timestamp = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
@@ -267,7 +267,7 @@ def test_opening_a_table_without_an_index_logs_nothing(tmp_path: Path, caplog: p
     assert caplog.records == []
 
 
-def test_page_indexes_tell_what_footers_leave_out(tmp_path: Path) -> None:
+def test_page_indexes_have_statistics_that_footers_lack(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(6), write_page_index=True, max_rows_per_page=3)
     for path in list_data_files(root):
         remove_statistics(path)
@@ -282,7 +282,7 @@ def test_page_indexes_tell_what_footers_leave_out(tmp_path: Path) -> None:
     assert table.scan("id IS NULL").plan("files").num_files == 0
 
 
-def test_a_damaged_page_index_tells_nothing(tmp_path: Path) -> None:
+def test_a_damaged_page_index_is_ignored(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(2), write_page_index=True)
     for path in list_data_files(root):
         remove_statistics(path)

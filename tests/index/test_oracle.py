@@ -1,4 +1,4 @@
-"""Scans with an index against the judge: the rows are those of a full scan, whatever happened behind its back."""
+"""Scans with an index against the oracle: rows are those of a full scan, even if files changed after the build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = max(5, settings().max_examples // 5)
 
 
 def build(case: HiveCase, table: tamis.Table) -> None:
-    """An index of some columns, some with Bloom filters and counts of NaN."""
+    """Build an index of some columns, some with Bloom filters and NaN counts."""
     partitions = {"region", "day"}
     leaves = {
         f"{field.name}.{child.name}" if pa.types.is_struct(field.type) else field.name: child.type
@@ -38,7 +38,7 @@ def build(case: HiveCase, table: tamis.Table) -> None:
         columns=case.choices.one_of([None, names, names[:1]]),
         bloom=bloom,
         count_nan=floats,
-        # So large that there are many false positives.
+        # Such a large rate gives many false positives.
         false_positives=case.choices.one_of([0.01, 0.5]),
         partitioning=case.partitioning,
     )
@@ -59,7 +59,7 @@ def count_row_ids(table: pa.Table) -> Counter[int]:
 
 
 def find_expected_ids(case: HiveCase) -> list[Counter[int]]:
-    """The rows for which each predicate is TRUE."""
+    """Return the ids of the rows for which each predicate is TRUE."""
     numbers = case.rows[ROW].to_pylist()
     return [
         Counter(row for row, answer in zip(numbers, answers, strict=True) if answer is True)
@@ -105,7 +105,7 @@ def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(ca
     with tempfile.TemporaryDirectory() as folder:
         table = open_table(case, folder)
         build(case, table)
-        # The first file says what the columns are.
+        # The first file defines the columns.
         first, *others = table.files()["path"].to_pylist()
         for path in others:
             _change(case, Path(path), Path(first))
@@ -121,7 +121,7 @@ def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(ca
 
 
 def _change(case: HiveCase, path: Path, first: Path) -> None:
-    """Remove a file, write rows of another into it, put one beside it, or only touch it."""
+    """Remove a file, overwrite it with rows of another, add a file, or only touch it."""
     what = case.choices.one_of(["nothing", "remove", "replace", "add", "touch"])
     rows = pq.ParquetFile(path).read()
     other = pq.ParquetFile(first).read()

@@ -1,4 +1,4 @@
-"""The folder of an index on file systems that are not local, and files that are just being written."""
+"""The folder of an index on file systems that are not local, and files during a write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPEC = IndexSpec((IndexedColumn(("id",), ("id",), pa.int64()),))
 
 @pytest.fixture
 def remote(tmp_path: Path) -> IndexStore:
-    """A folder of a file system that is neither local nor an object store, as far as anybody can tell."""
+    """A store in a file system that appears neither local nor as an object store."""
     filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))
     return IndexStore(open_storage(str(tmp_path / "remote"), {"filesystem": filesystem}))
 

@@ -1,17 +1,17 @@
 """One frame for all oracles: what a format gives, and the properties that hold for every format.
 
-A format writes a random table into a folder and says what the judge (DuckDB) reads of it. From that follow
+A format writes a random table into a folder, and gives the oracle (DuckDB) its rows. From that follow
 
 | property | what holds |
 |---|---|
 | O1 | every subset of levels returns the rows for which the predicate is TRUE, and as many are counted |
 | O2 | the rows of p, of NOT p and of p IS NULL are all rows |
 | O3 | a unit with a row for which p is TRUE is kept |
-| O4 | a unit that matches fully has only such rows |
-| O5 | with less or wider metadata no unit is skipped that was kept, and none matches fully that did not |
+| O4 | a fully matched unit has only such rows |
+| O5 | with weaker statistics no kept unit becomes skipped, and no unit becomes fully matched |
 | O6 | a unit that both p and NOT p skip has only rows for which p is NULL |
 
-O1 and O2 need a `RowTable`, O3 to O6 a `UnitTable`, whose units are files, pages, or whatever metadata describes. (O8,
+O1 and O2 need a `RowTable`, O3 to O6 a `UnitTable`, whose units are files, pages, or other units with metadata. (O8,
 plans by workers equal local ones, is in `tests/engines`.)
 """
 
@@ -44,26 +44,26 @@ from tamis.tuning import DEFAULT_TUNING, Tuning
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
 ROW = "row_id"
-"""The column that tells rows apart, in all tables but those of single files."""
+"""The column that identifies rows, in all tables but single files."""
 
 Unit = Hashable
 Kept = Mapping[Unit, bool]
-"""The units that a predicate keeps, and whether each matches fully."""
+"""The units that a predicate keeps, and whether each is fully matched."""
 
 
 # --- What a format gives ----------------------------------------------------------------------------------------------
 
 
 class OracleTable(Protocol):
-    """A table that was written, with predicates about it."""
+    """A random table, with predicates about it."""
 
     predicates: Sequence[OraclePredicate]
     notes: object
-    """What was done to the table: shown where a check fails."""
+    """What was done to the table, for the message of a failed check."""
 
     @property
     def oracle_rows(self) -> pa.Table:
-        """The rows as the judge reads them."""
+        """The rows as the oracle reads them."""
         ...
 
 
@@ -91,21 +91,21 @@ class RowTable:
         raise NotImplementedError
 
     def identify(self, rows: pa.Table) -> list[Hashable]:
-        """Return something for each row that tells it from others, or at least from other values."""
+        """Return a key for each row that identifies it, or at least its values."""
         return rows[ROW].to_pylist()
 
     def check_plan(self, scan: Scan) -> None:
-        """Check what the plan of a scan says, before it is read."""
+        """Check the plan of a scan, before it is read."""
 
     def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table, tuning: Tuning) -> None:
-        """Check what only this format promises of a scan."""
+        """Check what only this format promises for a scan."""
 
 
 class UnitTable(OracleTable, Protocol):
     """A table whose metadata describes units of rows."""
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
-        """Return the rows of each unit, as positions in what the judge reads."""
+        """Return the rows of each unit, as positions in `oracle_rows`."""
         ...
 
     def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept: ...
@@ -117,12 +117,12 @@ class UnitTable(OracleTable, Protocol):
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of table: how it is written at random, and how many examples are worth their time."""
+    """A kind of table: how to write a random one, and how many examples to run."""
 
     name: str
     """Shown in the name of a test, with the ids of the traps that its random tables may contain."""
     write: Callable[[Choices, Path, int], Any]
-    """Writes a table into a folder, and so many predicates about it."""
+    """Writes a table into a folder, and draws so many predicates about it."""
     times: int = 1
     one_in: int = 1
     fewest: int = 1
@@ -139,8 +139,8 @@ class Format:
     """The levels of O5."""
     predicates: Mapping[str, int] | None = None
     """How many predicates an example has, by property, if not as many as usual."""
-    whole_is_monotone: bool = True
-    """Whether less metadata never makes a unit match fully that did not."""
+    fully_matched_is_monotone: bool = True
+    """Whether weaker statistics never make a unit fully matched."""
 
     DEFAULT_PREDICATES: ClassVar[dict[str, int]] = {"O1": 3, "O2": 2, "O3": 4, "O5": 4, "limit": 2, "versions": 1}
 
@@ -169,7 +169,7 @@ def parametrize_formats(formats: Sequence[Format]) -> pytest.MarkDecorator:
 
 
 def evaluate_masks(table: OracleTable) -> list[pa.BooleanArray]:
-    """Return for each predicate for which rows it is TRUE."""
+    """Return for each predicate the mask of rows for which it is TRUE."""
     answers = evaluate_predicates(table.oracle_rows, [predicate.sql for predicate in table.predicates])
     return [pa.array([answer is True for answer in each], pa.bool_()) for each in answers]
 
@@ -205,7 +205,7 @@ def check_all_subsets(format: Format, choices: Choices, table: RowTable) -> None
 
 
 def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None:
-    """O2: p, NOT p and p IS NULL part the rows."""
+    """O2: p, NOT p and p IS NULL partition the rows."""
     everything = Counter(table.identify(table.rows))
     for index, predicate in enumerate(table.predicates):
         for levels in (LEVELS,) if index else (LEVELS, choices.one_of(SUBSETS)):
@@ -219,7 +219,7 @@ def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None
 
 
 def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
-    """A limit returns so many of the rows."""
+    """A limit returns so many of the matching rows."""
     limit = choices.number(0, 6)
     wanted = [(None, table.rows)]
     wanted += [
@@ -258,12 +258,12 @@ def _check_kept(
 ) -> None:
     for unit, rows in units.items():
         assert unit in kept or not any(answers[row] is True for row in rows), ("O3", *context, unit)
-    for unit in (unit for unit, is_whole in kept.items() if is_whole):
+    for unit in (unit for unit, fully_matched in kept.items() if fully_matched):
         assert all(answers[row] is True for row in units[unit]), ("O4", *context, unit)
 
 
 def check_weaker_statistics(format: Format, choices: Choices, table: UnitTable) -> None:
-    """O5; and what O3 and O4 say holds with less metadata too."""
+    """O5; and O3 and O4 with weaker statistics."""
     units, levels = table.list_units(), format.weaker_levels
     answers = evaluate_predicates(table.oracle_rows, [each.sql for each in table.predicates])
     before = [table.prune(predicate, levels, format.tuning) for predicate in table.predicates]
@@ -272,8 +272,8 @@ def check_weaker_statistics(format: Format, choices: Choices, table: UnitTable) 
         found = table.prune(predicate, levels, format.tuning)
         assert known.keys() <= found.keys(), (predicate, table.notes)
         _check_kept(units, found, each, predicate, levels, table.notes)
-        if format.whole_is_monotone:
-            # A unit that was skipped before may be kept now and match fully: one without rows, say.
+        if format.fully_matched_is_monotone:
+            # A unit that was skipped before may now be kept and fully matched, for example one without rows.
             assert all(known[unit] or not found[unit] for unit in known), (predicate, table.notes)
 
 
@@ -292,7 +292,7 @@ class FileUnits:
     """The ids of the rows of each file that are not deleted."""
     weaken_files: Callable[[Choices], None]
     root: str = ""
-    """What planned paths start with, and those of `rows_of_files` do not."""
+    """The prefix of planned paths, which the paths of `rows_of_files` lack."""
 
     def __post_init__(self) -> None:
         self._table = self.open()
@@ -316,9 +316,9 @@ class FileUnits:
 
 
 def make_column_texts(rows: pa.Table, plain: Callable[[pa.Array], pa.Array]) -> list[str]:
-    """Return columns as texts, which tell NaN, the sign of zero, and a NULL in a struct from a struct that is NULL.
+    """Return columns as texts that distinguish NaN, the sign of zero, a NULL in a struct, and a NULL struct.
 
-    What lies below a struct that is NULL may be anything. `plain` turns values into those that are compared.
+    The children of a NULL struct may have any values. `plain` turns values into comparable ones.
     """
 
     def text(values: pa.Array) -> str:
@@ -346,7 +346,7 @@ class VersionedTable:
 
 
 def check_versions(format: Format, choices: Choices, table: VersionedTable) -> None:
-    """O1 for every version, however it is reached: opened, or refreshed from an older one."""
+    """O1 for every version, both opened and refreshed from an older one."""
     (predicate,) = table.predicates
     newest_version, newest_rows = table.versions[-1]
     for version, rows in choices.some_of(table.versions, 1, 3):

@@ -1,7 +1,7 @@
-"""A random expression has one value, wherever it stands: alone, beside a window, under a lateral view, in a CASE, in a
-filter of a query and of a scan, and without FROM, where constants stand for the columns.
+"""A random expression has the same value in every context: alone, beside a window, under a lateral view, in a CASE, in
+a filter of a query and of a scan, and without FROM, where constants replace the columns.
 
-A context may refuse an expression by an error of Tamis. Alone and beside a window it is answered or refused alike.
+A context may refuse an expression by an error of Tamis. Alone and beside a window it succeeds or fails alike.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LITERALS = {
     "mi": ["map(1, 'one', 5, 'five')", "map(0, 'zero')", "CAST(NULL AS MAP<INT, STRING>)"],
     "mt": ["map('Hello', 1)", "map('', 2)", "CAST(NULL AS MAP<STRING, INT>)"],
 }
-"""What stands for a column without FROM, in each of the rows."""
+"""The constants that replace a column without FROM, one for each row."""
 
 _LEAVES = {
     "int": ["{i}", "{id}", "{i}", "3", "0", "CAST(NULL AS INT)"],
@@ -134,7 +134,7 @@ def expressions(draw: st.DrawFn, kind: str | None = None, depth: int = 3) -> str
 
 
 def _to_plain(value: Any) -> Any:
-    """A value by which two contexts are compared: a number is one, whichever its type."""
+    """Return a value for the comparison of two contexts. Numbers of different types can be equal."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
@@ -154,7 +154,7 @@ def session():
 
 
 def _query_values(session: Any, query: str) -> list[Any] | None:
-    """The values of a query, or None where it is refused."""
+    """Return the values of a query, or None if it is refused."""
     try:
         return [_to_plain(value) for value in session.sql(query).to_arrow()["v"].to_pylist()]
     except TamisError:
@@ -204,7 +204,7 @@ def _check(session: Any, folder: Any, template: str) -> None:
 
 
 def _check_filters(session: Any, folder: Any, text: str) -> None:
-    """As a filter, an expression has in all rows the value that it has in a projection."""
+    """Check that an expression has the same values in a filter as in a projection."""
     values = session.sql(f"SELECT {text} AS v FROM t ORDER BY id").to_arrow()["v"]
     if pa.types.is_null(values.type) or pa.types.is_map(values.type):
         return

@@ -1,9 +1,9 @@
-"""Tables that others wrote, scanned with filters built from their own values: pruning must lose no row of them.
+"""Tables of other writers, scanned with filters built from their own values: pruning must lose no row.
 
-For every table of `shared/golden` the whole of it is read once, without pruning. Then filters are made of values that
-it has (equality, ranges, IN, IS NULL, and the NOT of each), and for each the pruned scan is compared with those of all
-rows for which the filter is TRUE, and `count()` with their number. A sample of filters, by a fixed seed, keeps it
-short; TAMIS_FOREIGN_FILTERS=all takes every column and many values.
+Every table of `shared/golden` is read once without pruning. Then filters are made of its values (equality, ranges, IN,
+IS NULL, and the NOT of each). Each pruned scan must return exactly the rows for which the filter is TRUE, and `count()`
+must return their number. A sample of filters, with a fixed seed, keeps the test short; TAMIS_FOREIGN_FILTERS=all takes
+every column and many values.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tamis.expr.nodes import Call, Column, Expr, Literal
 
 EVERYTHING = os.environ.get("TAMIS_FOREIGN_FILTERS") == "all"
 COLUMNS, FILTERS = (10_000, 10_000) if EVERYTHING else (3, 3)
-"""How many columns of a table, and how many filters of a column."""
+"""The number of columns for each table, and of filters for each column."""
 
 MOST_ROWS = 100_000
 
 NOT_TABLES = (
-    "deltalog-state-reconstruction",  # logs that lack an action, to be refused
+    "deltalog-state-reconstruction",  # incomplete logs, which must be refused
     "no-delta-log-folder",
 )
 
 
 WRONG_STATISTICS = {"delta-unlabelled/parsed-stats": {"ts_col"}}
-"""Columns of which a log has bounds and a count of NULL that were made up: no data file has the column at all."""
+"""Columns with invented bounds and NULL counts in the log: no data file has the column."""
 
 
 def get_golden_folder() -> Path:
@@ -45,7 +45,7 @@ def get_golden_folder() -> Path:
 
 
 def find_foreign_tables() -> Iterator[Path]:
-    """Every table and file, by its path."""
+    """Yield the path of every table and file."""
     root = get_golden_folder()
     logs = [*root.glob("delta/**/_delta_log"), *root.glob("delta-unlabelled/**/_delta_log")]
     metadata = root.glob("iceberg/**/metadata")
@@ -61,16 +61,16 @@ TABLES = list(find_foreign_tables())
 
 
 def format_rows(rows: pa.Table) -> list[str]:
-    """The rows of one column in an order of their own, so that two tables can be compared as multisets."""
+    """Return the rows as sorted texts, so that two tables can be compared as multisets."""
     (values,) = rows.columns
     if pa.types.is_temporal(values.type) and not pa.types.is_interval(values.type):
-        # Some lie outside of Python's calendar.
+        # Some are out of range for Python's datetime.
         values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
     return sorted(map(repr, values.to_pylist()))
 
 
 def list_leaves(schema: pa.Schema) -> list[tuple[tuple[str, ...], pa.DataType]]:
-    """The columns that can be compared, also inside of structs."""
+    """Return the columns that can be compared, also those in structs."""
     found: list[tuple[tuple[str, ...], pa.DataType]] = []
     waiting = [((each.name,), each.type) for each in schema]
     while waiting:
@@ -93,7 +93,7 @@ def make_literal(value: pa.Scalar) -> Literal:
 
 
 def make_filters(rows: pa.Table, path: tuple[str, ...], chance: random.Random) -> list[Expr]:
-    """Predicates about a column, made of values that it has."""
+    """Return predicates about a column, made of its values."""
     column = Column(path, exact=True)
     known = get_values(rows, path).drop_null()
     found: list[Expr] = [Call("is_null", (column,)), Call("is_not_null", (column,))]
@@ -111,14 +111,14 @@ def make_filters(rows: pa.Table, path: tuple[str, ...], chance: random.Random) -
 
 
 def filter_rows(predicate: Expr, rows: pa.Table) -> pa.Table:
-    """The rows for which a predicate is TRUE, without any pruning."""
+    """Return the rows for which a predicate is TRUE, without pruning."""
     evaluate = Evaluator(bind(predicate, rows.schema))
     masks = [evaluate(batch).fill_null(False) for batch in rows.to_batches()]
     return rows.filter(pa.chunked_array(masks, pa.bool_()))
 
 
 def is_filterable(rows: pa.Table, path: tuple[str, ...]) -> bool:
-    """Whether the values are ones that a filter can name: no text that is not UTF-8."""
+    """Return whether filters can name all values: texts must be valid UTF-8."""
     try:
         get_values(rows, path).validate(full=True)
     except pa.ArrowInvalid:
@@ -143,7 +143,7 @@ def test_filters_made_of_a_foreign_tables_own_values_find_what_an_unpruned_scan_
     wrong = []
     for path in chance.sample(columns, min(COLUMNS, len(columns))):
         for predicate in make_filters(rows.slice(0, MOST_ROWS), path, chance):
-            # What is read back shows which rows came, whatever else they have.
+            # The tested column alone identifies the rows.
             pruned = table.scan(predicate, columns=[path[0]])
             found, expected = pruned.to_arrow(), filter_rows(predicate, rows).select([path[0]])
             if format_rows(found) != format_rows(expected) or pruned.count() != expected.num_rows:

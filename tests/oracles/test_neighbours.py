@@ -1,4 +1,4 @@
-"""What other tools write is read as their own readers read it, and an index beside it disturbs none of them."""
+"""Tables of other tools are read as these tools read them, and their readers ignore an index beside the table."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_delta_tables_are_read_as_deltalake_reads_them(tmp_path: Path, kind: str
     before = by_deltalake(), by_polars()
     table = tamis.open(root)
     assert given.by_id(table.scan().to_arrow()) == before[0]
-    # Delta has no empty text in a partition column: it is NULL there.
+    # In a partition column of Delta an empty text is NULL.
     if "" not in given.values:
         assert before[0] == given.by_id(given.rows)
         check_values(table, given)
@@ -143,7 +143,7 @@ def test_iceberg_tables_are_read_as_pyiceberg_reads_them(tmp_path: Path, kind: s
 
 
 def check_values(table: tamis.Table, given: Kind) -> None:
-    """Each value is read as it was written, and a filter by it finds its rows and no others."""
+    """Check that each value is read as it was written, and that a filter by it finds exactly its rows."""
     written = given.by_id(given.rows)
     assert given.by_id(table.scan().to_arrow()) == written
     if given.name == "string":
@@ -158,7 +158,7 @@ def check_values(table: tamis.Table, given: Kind) -> None:
 
 
 def find_outcome(read: Read, root: Path, given: Kind) -> object:
-    """What a reader makes of a folder: the values of its rows, or the class of its error."""
+    """Return the values that a reader finds in a folder, or the class of its error."""
     try:
         return given.by_id(read(root))
     except (pa.ArrowException, pl.exceptions.PolarsError, duckdb.Error, pa.lib.ArrowTypeError) as error:

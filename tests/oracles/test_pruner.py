@@ -1,4 +1,4 @@
-"""`Pruner` over single files against the judge: the row selection and the bitmap that it returns have all true rows."""
+"""`Pruner` over single files against the oracle: its row selection and its bitmap contain all matching rows."""
 
 from __future__ import annotations
 

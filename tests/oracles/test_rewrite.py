@@ -1,4 +1,4 @@
-"""The skipping rewrite and evaluation against the judge, where the frame has no property for them."""
+"""The skipping rewrite and evaluation against the oracle, where the frame has no property for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_O5_the_union_of_units_is_kept_where_one_of_them_is() -> None:
 
 
 def check_evaluation(format: Format, choices: Choices, units: DescribedUnits) -> None:
-    """The bound expression has the judge's three values; the normalised one the judge's TRUE."""
+    """Check that the bound expression has the oracle's three values, and the normalised one its TRUE."""
     rows = units.oracle_rows
     columns = [
         rows[name].combine_chunks() if rows.num_rows else pa.array([], rows[name].type) for name in rows.column_names
@@ -46,5 +46,5 @@ def check_evaluation(format: Format, choices: Choices, units: DescribedUnits) ->
         assert [answer is True for answer in filtered] == [answer is True for answer in expected], predicate
 
 
-def test_rows_evaluate_as_the_judge_says() -> None:
+def test_rows_evaluate_as_in_the_oracle() -> None:
     METADATA.check("O3", check_evaluation)

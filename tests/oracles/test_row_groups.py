@@ -1,4 +1,4 @@
-"""What a footer says of row groups admits every row: O3 for statistics, over all pairs of values that need care."""
+"""The statistics of row groups in a footer admit every row: O3 over all pairs of special values."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _get_statistic(found: pa.RecordBatch, kind: str, index: int) -> Any:
 
 
 def _has_bounds(cells: list[Any], data_type: pa.DataType) -> bool:
-    """Whether any writer notes bounds of such rows, and they are sure to be believed."""
+    """Return whether every writer has bounds for such rows, and Tamis uses them."""
     return all(cell is not None and cell == cell for cell in cells) and not (
         pa.types.is_timestamp(data_type) and max(map(abs, cells)) > 2**62
     )
 
 
 def read_bounds(values: pa.Array, smallest: Any, largest: Any) -> tuple[Any, Any]:
-    """What becomes of statistics that some writer noted for a column of this type."""
+    """Return the bounds that Tamis reads from the statistics of a writer."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": values}), sink)
     leaf = get_file_schema(pq.read_metadata(io.BytesIO(sink.getvalue()))).leaves[("x",)]
@@ -77,7 +77,7 @@ def test_F2_T10_bounds_that_cannot_be_are_unknown(smallest: float, largest: floa
 
 @pytest.mark.parametrize("cut", [1, 2])
 def test_S3_text_cut_within_a_character_still_bounds_it(cut: int) -> None:
-    """Both bounds are cut as bytes: the upper one is below the value that it was made of."""
+    """Both bounds are truncated as bytes, so the upper bound is below the value that it was made of."""
     value = "zu 日"
     cut_short = value.encode()[:-cut]
     lower, upper = read_bounds(pa.array([value]), cut_short, cut_short)

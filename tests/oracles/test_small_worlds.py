@@ -1,4 +1,4 @@
-"""All small units against all simple predicates, without a random choice: what metadata admits decides."""
+"""All small units against all simple predicates, without a random choice. The admitted values decide."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FOREIGN: dict[str, list[tuple[Any, pa.DataType]]] = {
     "date": [(-1, pa.timestamp("us")), (86_400, pa.timestamp("s")), (86_400_001, pa.timestamp("ms"))],
     "timestamp": [(-1, pa.timestamp("us")), (1_000_001, pa.timestamp("ns")), (-1, pa.timestamp("s")), (1, types.DATE)],
 }  # fmt: skip
-"""Literals of other types: between two values of the column's, beyond them, or one of them."""
+"""Literals of other types: between two values of the column, outside them, or equal to one."""
 
 
 @cache
@@ -94,7 +94,7 @@ def list_comparisons(name: str) -> list[OraclePredicate]:
 
 
 def make_lists(name: str) -> list[OraclePredicate]:
-    """Lists of every second value: between two of them there is always one that is not listed."""
+    """Return lists of every second value, so that there is an unlisted value between any two."""
     world = WORLDS[name]
     second = [(cell, world.type) for cell in (*world.values[::2], *world.cells[len(world.values) :])]
     several = [*itertools.combinations(second, 2), *((each,) for each in second), second[::-1], second[-2::-1]]
@@ -102,7 +102,7 @@ def make_lists(name: str) -> list[OraclePredicate]:
 
 
 def make_lists_without_gaps(name: str) -> list[OraclePredicate]:
-    """Lists of neighbours and of other types; bounds do not tell that nothing lies between neighbours."""
+    """Return lists of neighbours and of other types. Bounds cannot show that no value is between neighbours."""
     own = WORLDS[name].type
     return [make_list_test(X, own, pair) for pair in itertools.combinations(list_literals(name), 2)]
 
@@ -112,7 +112,7 @@ def make_null_tests(name: str) -> list[OraclePredicate]:
 
 
 def make_text_tests(name: str) -> tuple[list[OraclePredicate], list[OraclePredicate]]:
-    """Those that bounds decide, and those for which they are too little."""
+    """Return the tests that bounds decide, and those that they cannot decide."""
     if name == "binary":
         return [make_prefix_test(X, each) for each in (b"", b"a", b"a\xff", b"b", b"\xff", b"\xff\xff")], []
     if name != "string":
@@ -126,7 +126,9 @@ def make_text_tests(name: str) -> tuple[list[OraclePredicate], list[OraclePredic
 
 
 def check(found: Units, schema: pa.Schema, predicate: Sequence[OraclePredicate], *, sharp: bool) -> None:
-    """Nothing that matches is skipped, whole means whole, rows evaluate alike; and if sharp, not a unit too many."""
+    """Check that no matching unit is skipped, fully matched units match, and rows evaluate alike.
+
+    If `sharp`, check too that no unit is kept in vain."""
     for each, answers in zip(predicate, evaluate_predicates(found.rows, [each.sql for each in predicate]), strict=True):
         bound = bind(each.expr, schema)
         (rows,) = found.rows.to_batches()
@@ -134,18 +136,22 @@ def check(found: Units, schema: pa.Schema, predicate: Sequence[OraclePredicate],
         conjuncts = rewrite(normalise(bound))
         pruned = prune(found.batch, conjuncts)
         kept = pruned.selection.to_numpy(zero_copy_only=False)
-        whole = np.ones(int(kept.sum()), dtype=bool)
+        fully_matched = np.ones(int(kept.sum()), dtype=bool)
         for matched in pruned.fully_matched:
-            whole &= matched.to_numpy(zero_copy_only=False)
+            fully_matched &= matched.to_numpy(zero_copy_only=False)
         may_match = found.some([answer is True for answer in answers])
         may_fail = found.some([answer is not True for answer in answers])[kept]
         _expect(found, kept | ~may_match, each, "was skipped, though a row may match")
-        _expect_kept(found, kept, ~(whole & may_fail), each, "matches whole, though a row may not")
+        _expect_kept(found, kept, ~(fully_matched & may_fail), each, "is fully matched, though a row may not match")
         if sharp and conjuncts:
-            # What is always TRUE has no conjunct, and keeps empty units too.
+            # A predicate that is always TRUE has no conjunct, and keeps empty units too.
             _expect(found, ~kept | may_match | ~found.known, each, "was kept, though no row can match")
             _expect_kept(
-                found, kept, whole | may_fail | ~found.known[kept], each, "does not match whole, though it does"
+                found,
+                kept,
+                fully_matched | may_fail | ~found.known[kept],
+                each,
+                "is not fully matched, though all rows match",
             )
 
 
@@ -213,7 +219,7 @@ def test_O4_O6_two_predicates_of_one_column_joined(name: str) -> None:
 
 
 def _choose_wrappers(index: int) -> list[Any]:
-    """One in turn, since all of them for every pair would take long."""
+    """Return one wrapper in turn, since all of them for every pair would take long."""
     every = [
         negate_predicate,
         make_unknown_test,
@@ -260,18 +266,18 @@ def test_O4_O6_two_predicates_of_two_columns_joined() -> None:
 
 
 def test_O3_O4_functions_skip_nothing_that_the_metadata_admits() -> None:
-    """Monotone ones by their bounds, the others where a unit has one value."""
+    """Monotone functions skip by bounds, the others only if a unit has a single value."""
     world = World(pa.int8(), (-128, -2, -1, 0, 1, 2, 127))
     found, schema, column = make_units_of_one(world), pa.schema([("x", world.type)]), Column(X)
-    whole = '"x"::HUGEINT'
+    number = '"x"::HUGEINT'
     values = [
-        (Call("+", (column, Literal(2, types.LONG))), f"{whole} + 2"),
-        (Call("-", (Literal(2, types.LONG), column)), f"2 - {whole}"),
-        (Call("*", (column, Literal(-3, types.LONG))), f"{whole} * -3"),
-        (Call("negate", (column,)), f"-({whole})"),
-        (Call("abs", (column,)), f"abs({whole})"),
-        (Call("coalesce", (column, Literal(1, world.type))), f"coalesce({whole}, 1)"),
-        (Call("cast", (column, Literal("double", types.STRING))), whole),
+        (Call("+", (column, Literal(2, types.LONG))), f"{number} + 2"),
+        (Call("-", (Literal(2, types.LONG), column)), f"2 - {number}"),
+        (Call("*", (column, Literal(-3, types.LONG))), f"{number} * -3"),
+        (Call("negate", (column,)), f"-({number})"),
+        (Call("abs", (column,)), f"abs({number})"),
+        (Call("coalesce", (column, Literal(1, world.type))), f"coalesce({number}, 1)"),
+        (Call("cast", (column, Literal("double", types.STRING))), number),
         (
             Call("case", (Call("is_null", (column,)), Literal(1, types.LONG), Literal(2, types.LONG))),
             'CASE WHEN "x" IS NULL THEN 1 ELSE 2 END',
@@ -311,8 +317,8 @@ def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() ->
     check(found, schema, [*predicate, *map(negate_predicate, predicate)], sharp=False)
 
 
-def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole() -> None:
-    """The rows must be read, so that it fails: `CAST(x AS BIGINT) > 5` is no answer for NaN."""
+def test_F7_a_cast_that_fails_on_NaN_is_not_fully_matched() -> None:
+    """The rows must be read, so that the cast fails: `CAST(x AS BIGINT) > 5` is an error for NaN."""
     schema = pa.schema([("x", types.DOUBLE)])
     cast = Call("cast", (Column(X), Literal("bigint", types.STRING)))
     (conjunct,) = rewrite(normalise(bind(Call(">", (cast, Literal(5, types.LONG))), schema)))
@@ -325,7 +331,7 @@ def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole() -> None:
 
 
 def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
-    """The rows may be far from a bound that lies further out, and from which `x + 1` overflows."""
+    """The rows may be far from a wide bound on which `x + 1` overflows."""
     schema = pa.schema([("x", types.LONG)])
     world = World(types.LONG, (0, 2**63 - 1))
     found = [Statistics(0, 2**63 - 1, 0, 0), Statistics(0, 3, 0, 0)]
@@ -338,7 +344,7 @@ def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
 
 
 def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() -> None:
-    """Bounds say nothing of them, but a unit in which both columns have one value does."""
+    """Bounds decide nothing, except in a unit in which each column has a single value."""
     world = World(pa.int8(), (-1, 0, 1))
     schema, x, y = pa.schema([("x", world.type), ("y", world.type)]), Column(X), Column(Y)
     values = [

@@ -1,4 +1,4 @@
-"""Units of every kind against the judge: O3 to O6 for files, rows of pages, and metadata by itself."""
+"""Units of every kind against the oracle: O3 to O6 for files, rows of pages, and metadata by itself."""
 
 from __future__ import annotations
 

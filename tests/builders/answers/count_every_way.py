@@ -1,4 +1,4 @@
-"""One question, asked in every way that counts rows: all ways have the same answer."""
+"""Count the rows of one scan with every interface that can count: all counts must be equal."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tamis.scan.scan import Scan, get_planner
 from tamis.table import Table
 
 ONE_IN = 6
-"""Of so many scans one is asked in SQL too, which takes as long as several scans."""
+"""One in so many scans is counted in SQL too. That takes as long as several scans."""
 
 _scans = count()
 _to_arrow = Scan.to_arrow
 
 
 def check_counts(scan: Scan) -> pa.Table:
-    """The rows of a scan; an error where another way to count them finds more or fewer."""
+    """Return the rows of a scan. Fail if another interface counts more or fewer rows."""
     rows = _to_arrow(scan)
     planner = get_planner(scan)
     what = (planner.predicate.text, sorted(planner.levels), planner.limit)

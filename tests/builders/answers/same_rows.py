@@ -1,4 +1,4 @@
-"""Whether two tables hold the same rows."""
+"""Comparison of two tables, row by row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def has_same_rows(found: pa.Table, expected: pa.Table) -> bool:
-    """Equal names, types and values in the same order, NaN and the sign of zero told apart."""
+    """Return whether names, types, values and their order are equal. NaN and the sign of zero count."""
     return found.schema.equals(expected.schema) and all(map(_has_same_values, found.columns, expected.columns))
 
 

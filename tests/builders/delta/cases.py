@@ -1,7 +1,7 @@
-"""Random Delta tables of few rows with their whole history: what writers may leave behind, and what is in it.
+"""Random Delta tables of few rows, with their history and the rows of every version.
 
-Files have columns under other names or ids, of older types or not at all, statistics of several writers with parts
-missing, and rows that were deleted by position; logs have checkpoints of every form.
+Columns of files have physical names or ids, older types, or are missing. Statistics are those of several writers,
+with gaps. Rows are deleted by deletion vectors. Logs have checkpoints of every form.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OLDER_TYPES: dict[pa.DataType, tuple[pa.DataType, ...]] = {
     types.TIMESTAMP_NTZ: (pa.date32(),),
     pa.decimal128(19, 2): (pa.decimal128(5, 2), pa.int32()),
 }
-"""What files may have been written as, before the table widened the type of a column."""
+"""The types that files may have from before the table widened the type of a column."""
 
 PARTITION_TEXTS: dict[pa.DataType, dict[str | None, Any]] = {
     pa.string(): {"eu": "eu", "null": "null", "a=b/c d": "a=b/c d", "é%20": "é%20", "": None, None: None},
@@ -59,24 +59,24 @@ PARTITION_TEXTS: dict[pa.DataType, dict[str | None, Any]] = {
     pa.bool_(): {"true": True, "false": False, None: None},
     pa.decimal128(5, 2): {"1.50": "1.50", "-2": "-2.00", None: None},
 }
-"""Partition values as the log spells them, and what they are."""
+"""Partition values: their text in the log, and the value."""
 
 _LONG = "0123456789" * 3
 LONG_TEXTS = (_LONG + "01", _LONG + "01a", _LONG + "01é", _LONG + "01\U0010ffff", _LONG + "02", "😀" * 20, "é" * 33)
 FINE_TIMESTAMPS = (1_700_000_000_123_999, 1_700_000_000_124_000, -1_700_000_000_123_001)
-"""Values that statistics cut short."""
+"""Values that statistics truncate."""
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file: the rows that are in it as the table shows them, and the action that adds it."""
+    """A data file: its rows as the table returns them, and the action that adds it."""
 
     path: str
     rows: pa.Table
     deleted: tuple[int, ...]
     action: Action
     texts: dict[str, str | None]
-    """The partition values in the log, by the names of the table."""
+    """The partition values in the log, by logical column name."""
 
     @property
     def live_rows(self) -> pa.Table:
@@ -101,7 +101,7 @@ class DeltaCase:
 
 @dataclass(frozen=True)
 class _Shape:
-    """How columns are called in the log and in files."""
+    """The column mapping of a table: names of columns in the log and in files."""
 
     mode: str
     fields: list[pa.Field]
@@ -115,7 +115,7 @@ class _Shape:
         return path[-1] if self.mode == "none" else f"col-{self.number(*path)}"
 
     def make_schema_fields(self) -> list[dict[str, Any]]:
-        """The fields of the schema in the log."""
+        """Return the fields of the schema in the log."""
         return [self._make_schema_field((one.name,), one.type) for one in [*self.fields, *self.partitions]]
 
     def _make_schema_field(self, path: tuple[str, ...], data_type: pa.DataType) -> dict[str, Any]:
@@ -133,14 +133,14 @@ class _Shape:
         return log_field(path[-1], kind, **names, **({"delta.typeChanges": changes} if changes else {}))
 
     def rename_columns(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """Columns by their physical names, as statistics have them."""
+        """Return columns by their physical names, as statistics have them."""
         return {
             each.name: array
             for each, array in (self._store_column((name,), array, False) for name, array in columns.items())
         }
 
     def store_columns(self, choices: Choices, columns: dict[str, pa.Array]) -> pa.Table:
-        """Columns as a file has them: by physical names, or with ids and whatever names."""
+        """Return columns as a file has them: with physical names, or with field ids and any names."""
         fields, arrays = [], []
         odd = self.mode == "id" and choices.flag()
         for name, array in columns.items():
@@ -251,7 +251,7 @@ def _draw_file(
     for each in shape.partitions:
         shown[each.name] = _make_partition_column(each.type, texts[each.name], count)
     stored = shape.store_columns(choices, written)
-    # Statistics are by physical names, whatever the file calls its columns.
+    # Statistics use physical names, even if the names in the file differ.
     deleted = tuple(row for row in range(count) if choices.flag(4)) if choices.flag(3) else ()
     action = data_file(
         log,
@@ -267,11 +267,11 @@ def _draw_file(
 
 
 def _draw_columns(choices: Choices, data_type: pa.DataType, values: Any, count: int) -> tuple[pa.Array, pa.Array]:
-    """A column as a file has it, perhaps of an older type, and as the table shows it."""
+    """Return a column as a file has it, perhaps of an older type, and as the table returns it."""
     if pa.types.is_struct(data_type):
         absent = pa.array([choices.flag(4) for _ in range(count)], pa.bool_())
         pairs = [_draw_columns(choices, each.type, own, count) for each, own in zip(data_type, values, strict=True)]
-        # What lies below a NULL is NULL, however it is looked at.
+        # The fields of a NULL struct are NULL too.
         stored, shown = (
             pa.StructArray.from_arrays(
                 [pc.if_else(absent, pa.scalar(None, pair[side].type), pair[side]) for pair in pairs],
@@ -287,7 +287,7 @@ def _draw_columns(choices: Choices, data_type: pa.DataType, values: Any, count: 
         try:
             return stored, stored.cast(data_type)
         except pa.ArrowInvalid:
-            # A day so far off that it has no microsecond.
+            # The day is out of range for a timestamp in microseconds.
             pass
     made = make_array(data_type, draw_column(choices, values, count))
     return made, made
@@ -302,7 +302,7 @@ def _make_partition_column(data_type: pa.DataType, text: str | None, count: int)
 
 def _draw_statistics(choices: Choices, columns: dict[str, pa.Array], count: int, *, is_tight: bool) -> str | None:
     if choices.flag(8):
-        # What is not JSON, or not about this, says nothing. So does NULL.
+        # Invalid or empty JSON and NULL mean that there are no statistics.
         return choices.one_of([None, "", "{}", '{"numRecords":', "null"])
     writer = choices.one_of(WRITERS)
     kinds: dict[str, dict[str, str]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -312,7 +312,7 @@ def _draw_statistics(choices: Choices, columns: dict[str, pa.Array], count: int,
                 kinds[kind][name] = text
     statistics = {} if is_tight and choices.flag(8) else {"numRecords": str(count)}
     statistics |= {kind: format_json_object(texts) for kind, texts in kinds.items()}
-    # Bounds that are called wide may be tight all the same.
+    # Wide bounds (tightBounds = false) may still be tight.
     return format_json_object(statistics if is_tight and not choices.flag(8) else statistics | {"tightBounds": "false"})
 
 
@@ -341,7 +341,7 @@ def _make_remove(stored: StoredFile) -> Action:
 
 
 def _delete_more_rows(choices: Choices, log: DeltaLog, live: dict[str, StoredFile], path: str) -> list[Action]:
-    """Delete some rows of a file: it is removed, and added again with another vector."""
+    """Delete some rows of a file: return its remove, and its add with another deletion vector."""
     before = live[path]
     deleted = tuple(sorted({*before.deleted, *(row for row in range(len(before.rows)) if choices.flag(3))}))
     if deleted == before.deleted:
@@ -373,7 +373,7 @@ def _is_plain(each: pa.Field) -> bool:
 
 
 def list_subjects(rows: pa.Table) -> list[Subject]:
-    """The columns that predicates can be about: none of lists and maps."""
+    """Return the columns that predicates can test: all but lists and maps."""
     found = []
     for each in rows.schema:
         column = rows[each.name].combine_chunks()

@@ -40,7 +40,7 @@ MAPPED = {"delta.columnMapping.mode": "name"}
 
 @dataclass
 class DeltalakeCase:
-    """The rows that a table has after all that was done to it, what that was, and predicates about it."""
+    """The final rows of a table, the steps that made them, and predicates about it."""
 
     rows: pa.Table
     done: list[str]
@@ -61,12 +61,12 @@ class _Writer:
         self._values = {each.name: self._draw_values(each.type) for each in self._fields}
         self._next = 0
         self.rows = self._draw_rows()
-        # Deltalake changes no rows of tables that map columns.
+        # Deltalake cannot delete or update rows of tables with column mapping.
         self._is_mapped = choices.flag(4)
         self._write(self.rows, configuration=MAPPED if self._is_mapped else choices.one_of(CONFIGURATIONS))
 
     def step(self) -> None:
-        """Do one more thing to the table."""
+        """Change the table once more, at random."""
         match self._choices.number(0, 8):
             case 0 | 1 | 2:
                 self._append()
@@ -148,7 +148,7 @@ def draw_deltalake_case(choices: Choices, folder: Path, predicates: int) -> Delt
         writer.step()
     if not writer.rows.num_rows:
         reject()
-    # Every column may have been added after some rows were there.
+    # Any column may be newer than some rows.
     rows = writer.rows.sort_by(ROW)
     subjects = list_subjects(rows)
     return DeltalakeCase(rows, writer.done, [draw_predicate(choices, subjects) for _ in range(predicates)])

@@ -1,4 +1,4 @@
-"""Delta tables with rows: Parquet files under a hand-made log, with the statistics that a writer would have noted.
+"""Delta tables with rows: Parquet files under a hand-made log, with the statistics of a real writer.
 
 log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
 log.commit(data_file(log, "1.parquet", pa.table({"id": [1, 2, 3]}), deleted=[0]))
@@ -25,7 +25,7 @@ from builders.delta.statistics import SPARK, format_bounds
 from tamis.expr.evaluate import to_physical_value
 
 AS_WRITTEN = "as written"
-"""The statistics that Delta on Spark notes for every column."""
+"""Use the statistics that Delta on Spark writes for every column."""
 
 _MAGIC = struct.pack("<I", 1681511377)
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -42,7 +42,7 @@ def data_file(
     options: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Action:
-    """Write a file of a table, and return the action that adds it; the log has its path percent-encoded."""
+    """Write a data file and return the action that adds it. Its path is percent-encoded in the log."""
     file = log.table / path
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, file, **(options or {}))
@@ -53,7 +53,7 @@ def data_file(
 
 
 def compute_statistics(rows: pa.Table, *, tight: bool = True, without: Iterable[str] = (), writer: str = SPARK) -> str:
-    """The statistics of rows as a writer spells them, those of some columns left out."""
+    """Return the statistics of rows in JSON as a writer spells them, without those of some columns."""
     kinds: dict[str, dict[str, str]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for name in rows.column_names:
         if name not in set(without):
@@ -65,7 +65,7 @@ def compute_statistics(rows: pa.Table, *, tight: bool = True, without: Iterable[
 
 
 def compute_column_statistics(column: pa.Array, writer: str) -> tuple[str | None, str | None, str | None]:
-    """The smallest and the largest value and the number of NULLs in JSON; of a struct, those of its fields by name."""
+    """Return the smallest and the largest value and the number of NULLs in JSON; for a struct, an object by field."""
     if pa.types.is_struct(column.type):
         inner = {
             field.name: compute_column_statistics(pc.struct_field(column, field.name), writer) for field in column.type
@@ -82,12 +82,12 @@ def compute_column_statistics(column: pa.Array, writer: str) -> tuple[str | None
 
 
 def format_json_object(texts: Mapping[str, str]) -> str:
-    """An object of values that are JSON already: decimals keep their digits."""
+    """Return a JSON object of values that are JSON already, so that decimals keep their digits."""
     return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in texts.items()) + "}"
 
 
 def make_inline_vector(rows: Sequence[int]) -> dict[str, Any]:
-    """A deletion vector inside of the log."""
+    """Return the descriptor of a deletion vector that is stored inline in the log."""
     content = _MAGIC + BitMap64(rows).serialize()
     return {
         "storageType": "i",
@@ -98,7 +98,7 @@ def make_inline_vector(rows: Sequence[int]) -> dict[str, Any]:
 
 
 def write_vector(table: Path, rows: Sequence[int], before: bytes = b"") -> dict[str, Any]:
-    """A deletion vector in a file of its own, behind other bytes."""
+    """Write a deletion vector to a file, after other bytes, and return its descriptor."""
     name = uuid.uuid4()
     content = _MAGIC + BitMap64(rows).serialize()
     framed = struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
@@ -113,7 +113,7 @@ def write_vector(table: Path, rows: Sequence[int], before: bytes = b"") -> dict[
 
 
 def encode_z85(content: bytes) -> str:
-    """Written from the definition, digit by digit, and not as the reader does it; zeros fill up the last four bytes."""
+    """Return bytes in Z85, computed digit by digit from its definition. Zeros pad the last four bytes."""
     padded = content + b"\0" * (-len(content) % 4)
     numbers = [int.from_bytes(padded[start : start + 4], "big") for start in range(0, len(padded), 4)]
     return "".join(_Z85[number // 85**power % 85] for number in numbers for power in (4, 3, 2, 1, 0))

@@ -1,4 +1,4 @@
-"""Make less known of the files of a Delta table: statistics removed from its log, and bounds moved outwards."""
+"""Weaken the statistics of a Delta table: remove some from its log and move bounds outwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BOUNDS = {"minValues": -1, "maxValues": 1}
 
 
 def weaken_statistics(table: Path, choices: Choices) -> None:
-    """Rewrite the commits of a table, all of which must be there; checkpoints and compactions, which tell more, go."""
+    """Rewrite all commits of a table with weaker statistics, and remove checkpoints and compactions."""
     log = table / "_delta_log"
     for path in [*log.rglob("*checkpoint*"), *log.rglob("*.compacted.json"), *log.glob("_sidecars/*")]:
         path.unlink(missing_ok=True)
@@ -44,7 +44,7 @@ def _weaken_text(text: str, choices: Choices) -> str | None:
         found[name] = _drop_some(value, choices) if isinstance(value, dict) else value
     if choices.flag():
         return _format_value(found)
-    # What is no longer the value of some row must not be called so.
+    # A bound that is no longer the value of some row is not tight.
     for name in found.keys() & _BOUNDS.keys():
         found[name] = _widen_bound(found[name], _BOUNDS[name], choices)
     return _format_value(found | {"tightBounds": False})
@@ -69,8 +69,8 @@ def _widen_bound(value: Any, side: int, choices: Choices) -> Any:
         case int() | Decimal():
             return value + side
         case str():
-            # Dates and times become texts that are none, and then nothing is known. What stands at the end of a text
-            # may mean that it was cut, so that the largest character goes before it.
+            # The text of a date or time becomes invalid, so that its bound is unknown. The end of a text may mark a
+            # truncation, so the largest character goes before it.
             return "" if side < 0 else "\U0010ffff" + value
         case _:
             return value

@@ -17,7 +17,7 @@ PARTITIONING = {"region": "string", "day": "int"}
 
 
 def draw_hive_case(choices: Choices, root: Path, predicates: int) -> list[OraclePredicate]:
-    """Write a table, partitioned by the columns of PARTITIONING, and say something about it."""
+    """Write a table, partitioned by the columns of PARTITIONING, and return predicates about it."""
     schema = draw_schema(choices)
     values = {field.name: draw_values(choices, field.type) for field in schema}
     parts: list[tuple[dict[str, str | None], pa.Table]] = []

@@ -22,7 +22,7 @@ PARTITION_TYPES = {"region": pa.string(), "day": pa.int32()}
 
 @dataclass
 class HiveCase:
-    """A table as files and as the rows that it must have, and predicates about it."""
+    """A table: its files, the rows that a scan must return, and predicates about it."""
 
     parts: list[tuple[dict[str, str | None], pa.Table]]
     rows: pa.Table
@@ -58,7 +58,7 @@ def draw_scan_case(choices: Choices, predicates: int) -> HiveCase:
         stored = {field.name: _column(choices, field.type, values[field.name], count) for field in fields}
         expected = dict(stored)
         if index and not names:
-            # The first file says what the types are; the others may have narrower ones, or lack the column.
+            # The first file defines the types; the others may have narrower ones, or lack the column.
             _vary(choices, fields, stored, expected, count)
         parts.append((used, pa.table(stored | {ROW: numbers})))
         partition = {name: _partition_column(name, texts[name] or None, count) for name in names}
@@ -75,7 +75,7 @@ def draw_scan_case(choices: Choices, predicates: int) -> HiveCase:
         "write_batch_size": 1,
     }
     if all("c0" in part.column_names for _, part in parts) and not pa.types.is_boolean(fields[0].type):
-        # Filters so small that they take many values for present that are not there.
+        # Bloom filters so small that they have many false positives.
         options["bloom_filter_options"] = choices.one_of([None, {"c0": {"ndv": 1, "fpp": 0.2}}])
     drawn = [draw_predicate(choices, subjects) for _ in range(predicates)]
     return HiveCase(parts, rows, drawn, options, choices)
@@ -115,7 +115,7 @@ def _vary(
 
 
 def _partition_column(name: str, text: str | None, count: int) -> pa.Array:
-    # Hive cannot tell an empty text from NULL.
+    # In Hive an empty text is NULL.
     value = text if text is None or name == "region" else int(text)
     return pa.array([value] * count, PARTITION_TYPES[name])
 

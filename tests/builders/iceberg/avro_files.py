@@ -45,7 +45,7 @@ def write_avro(
     codec: str = "deflate",
     per_block: int = 1000,
 ) -> int:
-    """Write a file and return its size. The schema stays as it is given, with field ids and whatever else."""
+    """Write a file and return its size. The schema is written as given, with field ids and other attributes."""
     parsed = fastavro.parse_schema(json.loads(json.dumps(schema)), named_schemas={})
     encoded = []
     for record in records:
@@ -64,7 +64,7 @@ def read_avro(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def edit_avro(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], **options: Any) -> int:
-    """Change the records of a file in its place, and return its new size."""
+    """Change the records of a file in place, and return its new size."""
     reader = fastavro.reader(_decompress_blocks(path.read_bytes()))
     metadata = dict(reader.metadata)
     records = change(list(reader))
@@ -74,7 +74,7 @@ def edit_avro(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str
 
 
 def _decompress_blocks(content: bytes) -> io.BytesIO:
-    """A file whose blocks are not compressed, where fastavro would need one more library to read it."""
+    """Return the file with uncompressed blocks if fastavro would need another library to read it."""
     name = next((each for each in _BY_ARROW if _encode_codec(each) in content), None)
     if name is None:
         return io.BytesIO(content)
@@ -104,7 +104,7 @@ _BY_ARROW = {"snappy": _decompress_snappy, "zstandard": _decompress_zstandard}
 
 
 def _encode_codec(name: str) -> bytes:
-    """How the header says it."""
+    """Return the entry of the header that names a codec."""
     return _encode_text("avro.codec") + _encode_text(name)
 
 
@@ -114,7 +114,7 @@ def _decode_unsigned(data: bytes) -> tuple[int, bytes]:
 
 
 def _decode_number(data: bytes) -> tuple[int, bytes]:
-    """A whole number that is not negative, and what follows it."""
+    """Return a zigzag integer, and the bytes that follow it."""
     value, rest = _decode_unsigned(data)
     return value >> 1, rest
 
@@ -140,7 +140,7 @@ def _encode_text(text: str) -> bytes:
 
 
 def encode_number(value: int) -> bytes:
-    """A whole number as Avro has it: zigzag, seven bits a byte."""
+    """Return an integer as Avro encodes it: zigzag, seven bits a byte."""
     left = value << 1 if value >= 0 else (-value << 1) - 1
     found = bytearray()
     while left > 0x7F:

@@ -13,7 +13,7 @@ from tamis.expr.evaluate import to_physical_value
 
 
 def make_avro_schema(schema: pa.Schema, fields: list[Field] | None) -> dict[str, Any]:
-    """The schema of a file with such columns, with ids where `fields` give them."""
+    """Return the Avro schema of a file, with the field ids of `fields` if given."""
     return _make_record("table", list(schema), fields)
 
 

@@ -1,4 +1,4 @@
-"""Deletes at random in Iceberg tables that are written by hand: the files, and which rows they take away."""
+"""Random deletes in Iceberg tables that are written by hand: the delete files, and the rows they delete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.expr.evaluate import to_physical_value
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A data file: the rows in it as the table shows them, its sequence number, and which rows are deleted."""
+    """A data file: its rows as the table returns them, its sequence number, and its deleted rows."""
 
     file: File
     rows: pa.Table
@@ -33,7 +33,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Deletion:
-    """Delete files, and the positions that they delete by the paths of data files."""
+    """Delete files, and the positions that they delete, by data file path."""
 
     files: list[File]
     rows_of: dict[str, set[int]]
@@ -41,7 +41,7 @@ class Deletion:
 
 
 def draw_deletes(choices: Choices, table: IcebergFolder, live: list[StoredFile], sequence: int) -> list[Deletion]:
-    """One or two kinds of deletes in one commit. A file that has a vector gets no further one here."""
+    """Return one or two kinds of deletes in one commit. A file has at most one deletion vector."""
     found = []
     for kind in choices.some_of(["positions", "values", "vectors"], 1, 2):
         name = f"d{sequence}-{len(found)}"
@@ -63,11 +63,11 @@ def _choose_rows(choices: Choices, stored: StoredFile) -> set[int]:
 def _delete_by_position(
     choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, before: list[Deletion]
 ) -> Deletion | None:
-    """A delete file for each partition that some rows are deleted from."""
+    """Return a position delete file for each partition with deleted rows."""
     rows_of: dict[str, set[int]] = {}
     of_partition: dict[tuple[int, str], list[StoredFile]] = defaultdict(list)
     for stored in live:
-        # A vector stands for all positions of its file: positions of the same or an earlier commit do not count.
+        # A deletion vector replaces all position deletes of the same or an earlier commit.
         if stored.file.path in _find_files_with_vectors(table, before) or not choices.flag():
             continue
         if rows := _choose_rows(choices, stored):
@@ -125,7 +125,7 @@ def _delete_by_vector(
 def _delete_by_value(
     choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, sequence: int
 ) -> Deletion | None:
-    """Deletes rows that are equal to some in one or two columns, in the partition of a file or in all of them."""
+    """Delete rows by equality in one or two columns, in the partition of a file or in all partitions."""
     keys = [each for each in table.fields if each["type"] not in ("float", "double") and isinstance(each["type"], str)]
     chosen = {each["id"]: each for each in choices.some_of(keys, 1, 2)}
     fields = list(chosen.values())
@@ -170,5 +170,5 @@ def _find_equal_rows(stored: StoredFile, names: list[str], deleted: set[tuple[An
 
 
 def _make_key(value: Any) -> Any:
-    """NULL is equal to NULL; TRUE is not 1."""
+    """Return a key by which NULL equals NULL, and TRUE differs from 1."""
     return (type(value).__name__, value)

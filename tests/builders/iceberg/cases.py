@@ -1,4 +1,4 @@
-"""Random Iceberg tables of few rows, written by hand: what writers may leave behind, and what is in it.
+"""Random Iceberg tables of few rows, written by hand, and the rows of every snapshot.
 
 Files have columns under other names, of older types or not at all, without ids, in three formats; several specs with
 every transform; counts and bounds with parts missing; rows deleted by position, by value and by vector.
@@ -39,7 +39,7 @@ KINDS = (
     "boolean", "binary",
 )  # fmt: skip
 OLDER = {"long": "int", "double": "float", "decimal(19, 2)": "decimal(5, 2)", "timestamp": "date"}
-"""What files may have been written as, before the table promoted a column; days only in version 3."""
+"""The types that files may have from before the table promoted a column. Dates only in version 3."""
 
 TRANSFORMS: dict[str, tuple[str, ...]] = {
     "string": ("truncate[2]", "bucket[3]"),
@@ -180,14 +180,14 @@ class _Writer:
         return StoredFile(file, shown, sequence)
 
     def _draw_partition(self, spec: int, fixed: dict[str, list[Any]], count: int) -> tuple[tuple[Any, ...], list[int]]:
-        """The partition of the first row, and the rows that share it: those of others go nowhere."""
+        """Return the partition of the first row, and the rows that share it. Other rows are dropped."""
         rows = [{name: values[row] for name, values in fixed.items()} for row in range(count)]
         found = [self.table.partition_of(spec, row) for row in rows]
         first = found[0] if found else self.table.partition_of(spec, {})
         return first, [row for row in range(count) if repr(found[row]) == repr(first)]
 
     def _draw_source_values(self, source: Field, count: int) -> list[Any]:
-        """A column that a file is partitioned by, often with one value."""
+        """Return the values of a column that a file is partitioned by, often a single one."""
         if self._choices.flag():
             return [self._choices.one_of([*self._values[source["name"]], None])] * count
         return draw_column(self._choices, self._values[source["name"]], count)
@@ -196,12 +196,12 @@ class _Writer:
         self, source: Field, values: list[Any], *, is_identity: bool
     ) -> tuple[Field, pa.Array | None, pa.Array]:
         shown = make_array(to_arrow_type(source["type"]), values)
-        # Files of tables that were migrated have no columns for what their partition says.
+        # Files of migrated tables lack the columns that are in their partition.
         is_absent = is_identity and self._choices.flag(3)
         return source, None if is_absent else shown, shown
 
     def _draw_column(self, each: Field, values: Any, count: int) -> tuple[Field, pa.Array | None, pa.Array]:
-        """A field as a file has it, the column of the file, if it has one, and what the table shows of it."""
+        """Return a field as a file has it, the file's column (or None), and the column that the table returns."""
         choices = self._choices
         data_type = to_arrow_type(each["type"])
         if choices.flag(6):
@@ -217,7 +217,7 @@ class _Writer:
             try:
                 return {**each, "type": older}, stored, stored.cast(data_type)
             except pa.ArrowInvalid:
-                # A day so far off that it has no microsecond.
+                # The day is out of range for a timestamp in microseconds.
                 pass
         made = make_array(data_type, draw_column(choices, values, count))
         return each, made, made
@@ -258,7 +258,7 @@ def _delete_from(stored: StoredFile, deletions: list[Deletion]) -> StoredFile:
 
 
 def _spoil_floats(choices: Choices, leaf: Leaf, metrics: dict[str, dict[int, Any]]) -> None:
-    """What old writers noted of columns with NaN: it as a bound, and no count of it."""
+    """Make metrics like those of old writers: NaN as a bound, and no NaN count."""
     if leaf.kind in ("float", "double") and any(value is not None and value != value for value in leaf.values):
         metrics["nan_value_counts"].pop(leaf.number, None)
         name = choices.one_of(["upper_bounds", "lower_bounds"])
@@ -270,7 +270,7 @@ def _skip_absent(made: list[tuple[Field, pa.Array | None, pa.Array]]) -> Iterato
 
 
 def _rename_field(each: Field, odd: bool, name: str) -> Field:
-    """A field as a file calls it: files with ids may call it anything."""
+    """Return a field with its name in a file: files with field ids may use any name."""
     if not odd:
         return each
     if isinstance(each["type"], dict):
@@ -280,7 +280,7 @@ def _rename_field(each: Field, odd: bool, name: str) -> Field:
 
 
 def _rename_children(array: pa.Array, each: Field) -> pa.Array:
-    """A struct with the names that a file has for its fields."""
+    """Return a struct with the field names of a file."""
     if not pa.types.is_struct(array.type):
         return array
     names = [child["name"] for child in each["type"]["fields"]]
@@ -288,13 +288,13 @@ def _rename_children(array: pa.Array, each: Field) -> pa.Array:
 
 
 def _make_struct(children: list[tuple[str, pa.Array]], absent: pa.Array) -> pa.Array:
-    # What lies below a NULL is NULL, however it is looked at.
+    # The fields of a NULL struct are NULL too.
     shown = [pc.if_else(absent, pa.scalar(None, array.type), array) for _, array in children]
     return pa.StructArray.from_arrays(shown, names=[name for name, _ in children], mask=absent)
 
 
 def _make_default_column(each: Field, count: int) -> pa.Array:
-    """What a field shows of a file that has no column for it."""
+    """Return the values of a field for a file that lacks its column."""
     data_type = to_arrow_type(each["type"])
     return (
         make_array(data_type, [_DEFAULTS[each["type"]][1] if "initial-default" in each else None] * count)
@@ -310,7 +310,7 @@ _DEFAULTS: dict[str, tuple[Any, Any]] = {
     "timestamptz": ("1970-01-02T00:00:00+00:00", 86_400_000_000),
     "decimal(5, 2)": ("1.50", Decimal("1.50")), "decimal(19, 2)": ("-0.03", Decimal("-0.03")),
 }  # fmt: skip
-"""Defaults as metadata spells them, and what they are."""
+"""Defaults: their form in metadata, and the value."""
 
 
 def _draw_fields(choices: Choices, version: int) -> list[Field]:
@@ -338,7 +338,7 @@ def _draw_specs(choices: Choices, fields: list[Field]) -> list[list[SpecField]]:
         for index in range(choices.one_of([0, 1, 1, 2])):
             source = choices.one_of(sources)
             transform = choices.one_of((*ANY_KIND, *TRANSFORMS.get(source["type"], ()) * 2))
-            # One transform of a column in a spec: a second one says no more here.
+            # At most one transform of each column in a spec.
             if all(each[0] != source["id"] for each in spec):
                 spec.append((source["id"], transform, f"p{number} {index}"))
         specs.append(spec)
@@ -360,7 +360,7 @@ def _draw_values(choices: Choices, each: Field, specs: list[list[SpecField]]) ->
 
 
 def _has_partition(transform: str, kind: str, value: Any) -> bool:
-    """Whether the partition value fits its type: the multiple below the smallest number does not."""
+    """Return whether the partition value fits its type. `truncate` of the smallest integer does not."""
     if not transform.startswith("truncate"):
         return True
     found = apply_transform(transform, kind, value)
@@ -389,7 +389,7 @@ def _draw_options(choices: Choices) -> dict[str, Any]:
 
 
 def rows_in(stored: StoredFile) -> list[int]:
-    """The numbers of the rows of a file that are not deleted."""
+    """Return the ids of the rows of a file that are not deleted."""
     return [to_physical_value(value) for value in stored.live_rows[ROW]]
 
 

@@ -32,7 +32,7 @@ def position_deletes(
     truncate: int | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> File:
-    """`deleted` are paths as manifests have them, and positions. Bounds of paths are whole, unless cut short."""
+    """Write a position delete file. `deleted` are paths of data files and positions. `truncate` cuts path bounds."""
     rows = pa.table(
         {
             "file_path": pa.array([path for path, _ in deleted], pa.string()),
@@ -59,7 +59,7 @@ def equality_deletes(
     partition: tuple[Any, ...] = (),
     metrics: Mapping[str, Any] | None = None,
 ) -> File:
-    """Rows whose columns of these ids are those that are deleted; other columns of the file do not count."""
+    """Write an equality delete file. Only the columns with these field ids are compared."""
     fields = table.fields if fields is None else fields
     known = {each["name"]: each["id"] for each in fields}
     size = write_rows(table.folder / "data" / name, rows, fields)
@@ -74,7 +74,7 @@ def equality_deletes(
 def deletion_vectors(
     table: IcebergFolder, name: str, deleted: Mapping[str, Sequence[int]], files: Mapping[str, File]
 ) -> list[File]:
-    """One Puffin file with a vector for each path; `files` are the data files, whose partitions vectors share."""
+    """Write one Puffin file with a deletion vector for each path. `files` are the data files, with their partitions."""
     content = PUFFIN_MAGIC
     blobs, found = [], []
     for path, positions in deleted.items():
@@ -107,7 +107,7 @@ def deletion_vectors(
 
 
 def vector_blob(positions: Sequence[int]) -> bytes:
-    """Length, magic, bitmap, checksum."""
+    """Return a deletion vector blob: length, magic, bitmap, checksum."""
     body = DV_MAGIC + BitMap64(positions).serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 

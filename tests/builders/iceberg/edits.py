@@ -12,7 +12,7 @@ import fastavro
 
 
 def edit_metadata(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Change the newest of the metadata files that `IcebergFolder` wrote, and tell where it is."""
+    """Change the newest metadata file of an `IcebergFolder`, and return its path."""
     file_path = max((folder / "metadata").glob("v*.metadata.json"), key=lambda each: int(each.name[1:].split(".")[0]))
     content = json.loads(file_path.read_text())
     change(content)
@@ -21,7 +21,7 @@ def edit_metadata(folder: Path, change: Callable[[dict[str, Any]], object]) -> P
 
 
 def add_column(folder: Path, number: int, name: str, kind: Any) -> None:
-    """A column of the current schema that nobody wrote."""
+    """Add a column to the current schema that no file has."""
 
     def change(content: dict[str, Any]) -> None:
         content["schemas"][-1]["fields"].append({"id": number, "name": name, "required": False, "type": kind})

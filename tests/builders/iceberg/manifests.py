@@ -14,7 +14,7 @@ PartitionColumn = tuple[int, str, str]
 
 
 UNKNOWN = "unknown"
-"""The type of a partition field whose column is gone, for writers that know no values of it."""
+"""The type of a partition field whose column is gone, for writers that do not know its type."""
 
 
 def _make_required(number: int, name: str, kind: Any) -> AvroField:
@@ -39,7 +39,7 @@ def _make_list(number: int, name: str, element: int, kind: Any) -> AvroField:
 
 
 def to_partition_type(kind: str, name: str, *, dates_as_ints: bool = False) -> Any:
-    """The Avro type of a partition value."""
+    """Return the Avro type of a partition value."""
     if kind.startswith("decimal"):
         precision, scale = map(int, kind[8:-1].split(","))
         length = next(size for size in range(1, 17) if 10**precision <= 1 << 8 * size - 1)
@@ -68,7 +68,7 @@ def to_partition_type(kind: str, name: str, *, dates_as_ints: bool = False) -> A
 
 
 def encode_partition_value(kind: str, value: Any) -> Any:
-    """A partition value as a manifest holds it."""
+    """Return a partition value as a manifest stores it."""
     if not isinstance(value, Decimal):
         return value
     size = to_partition_type(kind, "")["size"]
@@ -152,7 +152,7 @@ def make_list_schema(version: int) -> AvroField:
 
 
 def summarize_partitions(partition: Sequence[PartitionColumn], tuples: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The partition summaries of a manifest with files of these partitions."""
+    """Return the partition summaries of a manifest with files of these partitions."""
     found = []
     for index, (_, _, kind) in enumerate(partition):
         values = [each[index] for each in tuples]
@@ -170,11 +170,11 @@ def summarize_partitions(partition: Sequence[PartitionColumn], tuples: Sequence[
 
 
 def make_pairs(values: dict[int, Any] | None) -> list[dict[str, Any]] | None:
-    """A map with whole numbers as keys, as Avro has to hold it."""
+    """Return a map with integer keys as a list of pairs, because Avro keys are texts."""
     return None if values is None else [{"key": key, "value": value} for key, value in values.items()]
 
 
 def to_avro_name(name: str) -> str:
-    """A name that Avro allows: any other character as its number."""
+    """Return a name that Avro allows, with other characters as numbers."""
     text = "".join(each if (each.isascii() and each.isalnum()) or each == "_" else f"_x{ord(each):X}" for each in name)
     return f"_{text}" if text[:1].isdigit() else text

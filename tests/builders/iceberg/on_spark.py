@@ -1,9 +1,9 @@
-"""Writes tables with Iceberg on Spark and tells what it reads and plans: a program for an interpreter with Spark 4.1.
+"""A program that writes tables with Iceberg on Spark 4.1, and reports what Iceberg reads and plans.
 
     python on_spark.py work.json answers.json
 
 Iceberg's jars are made for an older Spark than the other tests run with, so this runs in an environment of its own and
-imports nothing but pyspark. Rows go into Parquet files, whose types say what JSON could not.
+imports nothing but pyspark. Rows go into Parquet files, which keep their types.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def start(work: dict[str, Any]) -> SparkSession:
 
 
 class TableQueries:
-    """What Spark found, with the rows in files of a folder."""
+    """Queries of Spark, which write their rows into files of a folder."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -80,12 +80,12 @@ class TableQueries:
         return str(path)
 
     def _count_planned_files(self, name: str, table: Any, where: str) -> int:
-        """How many files Iceberg's own scan has, with the filter as its Spark extension translates it."""
+        """Return the number of files that Iceberg plans, with the filter as its Spark extension translates it."""
         converter = self._spark._jvm.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
         scan = table.newScan()
         resolved = converter.collectResolvedSparkExpression(self._spark._jsparkSession, name, where)
         with contextlib.suppress(IllegalArgumentException):
-            # What Iceberg has no expression for, Spark keeps for itself, and all files are planned.
+            # Spark does not push down a filter that Iceberg cannot express. Then all files are planned.
             scan = scan.filter(converter.convertToIcebergExpression(resolved))
         found = set()
         tasks = scan.planFiles().iterator()

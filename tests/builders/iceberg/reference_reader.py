@@ -1,7 +1,7 @@
-"""Iceberg tables read the slow way, file by file and row by row, for what the reader under test should find.
+"""A reference reader of Iceberg tables: slow and simple, file by file and row by row.
 
 Metadata is read as JSON, manifests by fastavro, rows by pyarrow and deletes by comparing values in Python; nothing is
-passed over. Version 2 tables of Parquet files, moved or not.
+skipped. Version 2 tables of Parquet files, moved or not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReferenceTable:
         self._mapping = {name: each["field-id"] for each in names for name in each["names"]}
 
     def fields(self, snapshot: int | None = None) -> list[Field]:
-        """Those of today; those of a snapshot, where it is asked for."""
+        """Return the fields of the current schema, or those of a snapshot."""
         number = self.metadata["current-schema-id"]
         if snapshot is not None:
             number = self.snapshots[snapshot].get("schema-id", number)
@@ -37,12 +37,12 @@ class ReferenceTable:
         return found
 
     def resolve_path(self, path: str) -> Path:
-        """Where a file lies that metadata names: in the folder, whatever comes before `data` and `metadata`."""
+        """Return the path of a file that metadata names, below the folder, with any prefix removed."""
         part = next(each for each in ("/metadata/", "/data/") if each in path)
         return self.folder / part.strip("/") / path.rpartition(part)[2]
 
     def entries(self, snapshot: int) -> Iterator[tuple[dict[str, Any], int, int]]:
-        """What is live: files, their sequence numbers and their specs."""
+        """Yield the live files, their sequence numbers and their specs."""
         for manifest in read_avro(self.resolve_path(self.snapshots[snapshot]["manifest-list"])):
             for entry in read_avro(self.resolve_path(manifest["manifest_path"])):
                 if entry["status"] != 2:
@@ -81,7 +81,7 @@ class ReferenceTable:
         return rows.take(pa.array(kept, pa.int64()))
 
     def _read(self, fields: list[Field], file: Any, spec: int) -> pa.Table:
-        """The rows of a file by the names of today."""
+        """Return the rows of a file with the current column names."""
         table = pq.ParquetFile(self.resolve_path(file["file_path"])).read()
         numbers = [int(each.metadata[b"PARQUET:field_id"]) if each.metadata else None for each in table.schema]
         if None in numbers:

@@ -1,4 +1,4 @@
-"""Tables that Iceberg on Spark writes for the interop tests, and the filters that are asked of them.
+"""Tables that Iceberg on Spark writes for the interop tests, and the filters that run on them.
 
 `{t}` in a statement is the table. A filter means the same in Spark's SQL, in a session of UTC, and here.
 """
@@ -13,7 +13,7 @@ class IcebergSparkTable:
     statements: tuple[str, ...]
     filters: tuple[str, ...]
     iceberg_is_bolder: tuple[str, ...] = ()
-    """The filters for which Iceberg passes over files with rows of NaN, which Spark and Tamis call larger than all."""
+    """The filters for which Iceberg skips files with NaN, which Spark and Tamis sort above all numbers."""
 
 
 _MERGE_ON_READ = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}

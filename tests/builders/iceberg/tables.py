@@ -1,4 +1,4 @@
-"""Iceberg tables written by hand, metadata and all, for what no library writes: versions 1 to 3, any delete.
+"""Iceberg tables whose data and metadata are written by hand: versions 1 to 3, with any deletes.
 
 table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "day", "date")], specs=[[(2, "identity", "day")]])
 table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2], "day": [day, day]})))
@@ -34,7 +34,7 @@ from builders.iceberg.values import Field, apply_transform, compute_metrics, get
 from tamis.expr.evaluate import to_physical_value
 
 FIRST_TIMESTAMP = 1_700_000_000_000
-"""Of the first snapshot, in milliseconds; each further one is a second later."""
+"""The timestamp of the first snapshot, in milliseconds. Each further one is a second later."""
 
 DATA, POSITIONS, EQUALITY = 0, 1, 2
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -42,12 +42,12 @@ EXISTING, ADDED, DELETED = 0, 1, 2
 METRICS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 SpecField = tuple[int, str, str]
-"""Source id, transform, name; ids of fields count from 1000 over all specs."""
+"""Source id, transform, name. Field ids count from 1000 over all specs."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A data file or a delete file as a manifest tells of it."""
+    """A data file or a delete file in a manifest."""
 
     path: str
     format: str
@@ -57,7 +57,7 @@ class File:
     rows: int
     size: int
     metrics: Mapping[str, Any]
-    """Counts and bounds by field id, and whatever else."""
+    """Counts and bounds by field id, and other fields of the manifest entry."""
 
     def with_metrics(self, **metrics: Any) -> File:
         return replace(self, metrics={**self.metrics, **metrics})
@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One that was written: what the manifest list says of it, and what is in it."""
+    """A manifest that was written: its record in the manifest list, and its entries."""
 
     listed: dict[str, Any]
     entries: tuple[Entry, ...]
@@ -91,7 +91,7 @@ class Snapshot:
 
     @property
     def files(self) -> list[tuple[File, int]]:
-        """What is live, with its sequence number."""
+        """The live files, each with its sequence number."""
         return [
             (each.file, each.sequence if each.sequence is not None else manifest.listed["sequence_number"])
             for manifest in self.manifests
@@ -101,7 +101,7 @@ class Snapshot:
 
 
 class IcebergFolder:
-    """A table in a folder, or at another place that metadata calls its own."""
+    """A table in a folder. Metadata may name another location."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class IcebergFolder:
         self.codec, self.per_block, self.dates_as_ints = codec, per_block, dates_as_ints
         self.manifests_in_metadata = False
         self.counts_anew = False
-        """Whether each spec counts its fields from 1000, as in version 1, so that ids mean several."""
+        """Whether each spec counts its fields from 1000, as in version 1, so that ids are ambiguous."""
         self.forgets_types = False
         """Whether partition fields whose column is gone have the type `unsupported` in manifests, as in Java."""
         self._saved = 0
@@ -146,7 +146,7 @@ class IcebergFolder:
         return pa.schema([(each["name"], to_arrow_type(each["type"])) for each in self.fields])
 
     def evolve(self, fields: list[Field]) -> None:
-        """Another schema from now on."""
+        """Make this the current schema."""
         self.schemas.append(fields)
         self.save()
 
@@ -160,7 +160,7 @@ class IcebergFolder:
         ]
 
     def _every_field(self) -> list[Field]:
-        """Fields of all schemas, those in structs too, the newest last."""
+        """Return the fields of all schemas, those in structs too, the newest last."""
         found, left = [], [each for schema in self.schemas for each in schema]
         while left:
             each = left.pop(0)
@@ -170,7 +170,7 @@ class IcebergFolder:
         return found
 
     def partition_of(self, spec: int, rows: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The partition of a row, by names of top-level columns and values in physical form."""
+        """Return the partition of a row, given its physical values by top-level column."""
         fields = {each["id"]: each for each in self.fields}
         return tuple(
             apply_transform(transform, fields[source]["type"], rows[fields[source]["name"]])
@@ -195,7 +195,7 @@ class IcebergFolder:
         truncate: int | None = 16,
         options: Mapping[str, Any] | None = None,
     ) -> File:
-        """Write a file whose format its name ends with. `fields` are those of the file, by the names that it has."""
+        """Write a data file in the format of its extension. `fields` are the fields of the file, with its names."""
         fields = self.fields if fields is None else fields
         columns = {each: rows[each].combine_chunks() for each in rows.column_names}
         spec = len(self.specs) - 1 if spec is None else spec
@@ -218,7 +218,7 @@ class IcebergFolder:
         sequence: int | None = None,
         operation: str = "append",
     ) -> int:
-        """A snapshot with further files, and without those of some paths; its id is returned."""
+        """Commit a snapshot that adds files and removes some paths, and return its id."""
         number = 10**12 + 7 * len(self.snapshots)
         parent = self.snapshot(self.refs[ref]["snapshot-id"]) if ref in self.refs else None
         newest = max((each.sequence for each in self.snapshots), default=0) + 1
@@ -272,7 +272,7 @@ class IcebergFolder:
         return self.write_manifest(entries, number, sequence)
 
     def write_manifest(self, entries: Sequence[Entry], snapshot: int, sequence: int, **listed: Any) -> Manifest:
-        """A manifest of files of one spec, either data or deletes."""
+        """Write a manifest of files of one spec, either data or deletes."""
         self._made += 1
         spec = entries[0].file.spec
         content = 0 if entries[0].file.content == DATA else 1
@@ -351,7 +351,7 @@ class IcebergFolder:
     # --- Metadata ----------------------------------------------------------------------------------------------------
 
     def save(self, name: str | None = None, *, hint: bool = True) -> Path:
-        """Write metadata as it is now, under the next number or another name."""
+        """Write the current metadata, under the next number or another name, and return its path."""
         self._saved += 1
         file_path = self.folder / "metadata" / (name or f"v{self._saved}.metadata.json")
         file_path.parent.mkdir(parents=True, exist_ok=True)
@@ -424,7 +424,7 @@ def _format_name(ending: str) -> str:
 def write_rows(
     file_path: Path, rows: pa.Table, fields: list[Field] | None, options: Mapping[str, Any] | None = None
 ) -> int:
-    """Write rows in the format that a name ends with, with the ids of fields where those are given."""
+    """Write rows in the format of the extension, with field ids if given, and return the size."""
     file_path.parent.mkdir(parents=True, exist_ok=True)
     match file_path.suffix:
         case ".parquet":
@@ -440,7 +440,7 @@ def write_rows(
 
 
 def add_field_ids(rows: pa.Table, fields: list[Field]) -> pa.Table:
-    """The same rows with ids in the metadata of fields, where the writers of Parquet and of ORC look for them."""
+    """Return rows with field ids in their metadata, where the Parquet and ORC writers look for them."""
     known = {each["name"]: each for each in fields}
     schema = pa.schema([_set_field_id(each, known[each.name]["id"], known[each.name]["type"]) for each in rows.schema])
     return pa.table([column.cast(each.type) for column, each in zip(rows.columns, schema, strict=True)], schema=schema)

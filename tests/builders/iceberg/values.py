@@ -1,7 +1,7 @@
 """Types and values as Iceberg writes them: types by their texts, single values as bytes, bounds and counts of columns.
 
-Written from the specification, value by value, and not as the reader does it. Values are in the physical form of
-literals: days and ticks as whole numbers, decimals as `Decimal`.
+The code follows the specification value by value, independently of the reader. Values are in the physical form of
+literals: days and ticks as integers, decimals as `Decimal`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyiceberg.types import PrimitiveType
 from tamis.expr.evaluate import to_physical_value
 
 TRUNCATED_AT = 16
-"""Of texts and bytes, where nobody says otherwise."""
+"""The default truncation of bounds of texts and bytes."""
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -43,11 +43,11 @@ _PLAIN: dict[str, pa.DataType] = {
 _STRUCTS = {"int": "<i", "date": "<i", "float": "<f", "double": "<d"}
 
 Field = dict[str, Any]
-"""A field of a schema as metadata has it."""
+"""A schema field in metadata."""
 
 
 def field(number: int, name: str, kind: Any, *, required: bool = False, **more: Any) -> Field:
-    """`kind` is the text of a type, a list of fields of a struct, or a nested type as metadata has it."""
+    """Return a schema field. `kind` is the text of a type, a list of struct fields, or a nested type."""
     if isinstance(kind, list):
         kind = {"type": "struct", "fields": kind}
     return {"id": number, "name": name, "required": required, "type": kind, **more}
@@ -64,7 +64,7 @@ def map_of(key: int, value: int, key_kind: Any, value_kind: Any) -> dict[str, An
 
 
 def to_arrow_type(kind: Any) -> pa.DataType:
-    """The type of a column that has values of an Iceberg type."""
+    """Return the Arrow type of an Iceberg type."""
     match kind:
         case {"type": "struct", "fields": fields}:
             return pa.struct([pa.field(each["name"], to_arrow_type(each["type"])) for each in fields])
@@ -80,7 +80,7 @@ def to_arrow_type(kind: Any) -> pa.DataType:
 
 
 def to_iceberg_type(data_type: pa.DataType) -> str:
-    """The text of a type; bytes of a fixed length are `fixed`, never `uuid`."""
+    """Return the text of an Iceberg type. Bytes of a fixed length are `fixed`, never `uuid`."""
     if pa.types.is_decimal(data_type):
         return f"decimal({data_type.precision}, {data_type.scale})"
     if pa.types.is_fixed_size_binary(data_type):
@@ -89,14 +89,14 @@ def to_iceberg_type(data_type: pa.DataType) -> str:
 
 
 def parse_primitive_type(kind: str) -> PrimitiveType:
-    """A type as pyiceberg has it."""
+    """Return the type of pyiceberg."""
     found = Schema.model_validate({"type": "struct", "fields": [field(1, "x", kind)]}).fields[0].field_type
     assert isinstance(found, PrimitiveType)
     return found
 
 
 def encode_single_value(kind: str, value: Any) -> bytes:
-    """The bytes of a bound."""
+    """Return the bytes of a bound (single-value serialisation)."""
     if kind == "boolean":
         return b"\x01" if value else b"\x00"
     if kind in _STRUCTS:
@@ -109,12 +109,12 @@ def encode_single_value(kind: str, value: Any) -> bytes:
 
 
 def to_physical(value: Any) -> Any:
-    """A value of pyiceberg in physical form; most are already."""
+    """Return a value of pyiceberg in physical form."""
     return value.bytes if isinstance(value, uuid.UUID) else value
 
 
 def encode_unscaled(value: Decimal, length: int | None = None) -> bytes:
-    """The unscaled number, big-endian, in as few bytes as hold it or in so many."""
+    """Return the unscaled number, big-endian, in the fewest bytes or in `length` bytes."""
     sign, digits, _ = value.as_tuple()
     unscaled = (-1 if sign else 1) * int("".join(map(str, digits)))
     return unscaled.to_bytes(length or (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
@@ -124,7 +124,7 @@ def encode_unscaled(value: Decimal, length: int | None = None) -> bytes:
 
 
 def apply_transform(transform: str, kind: str, value: Any) -> Any:
-    """A partition value, computed by pyiceberg; that of a transform that nobody knows is a text."""
+    """Return a partition value, computed by pyiceberg. That of an unknown transform is a text."""
     if not is_known(transform):
         return "?"
     found: Transform[Any, Any] = parse_transform(transform)
@@ -132,7 +132,7 @@ def apply_transform(transform: str, kind: str, value: Any) -> Any:
 
 
 def get_result_type(transform: str, kind: str) -> str:
-    """The type of partition values."""
+    """Return the type of partition values."""
     return str(parse_transform(transform).result_type(parse_primitive_type(kind))) if is_known(transform) else "string"
 
 
@@ -144,7 +144,7 @@ def is_known(transform: str) -> bool:
 
 
 class Leaf(NamedTuple):
-    """A column without fields of its own, perhaps inside of structs."""
+    """A column without fields of its own, perhaps in a struct."""
 
     number: int
     kind: str
@@ -152,7 +152,7 @@ class Leaf(NamedTuple):
 
 
 def list_leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Leaf]:
-    """All leaves that files note statistics of: none inside of lists and maps."""
+    """Yield all leaves that have metrics: none in lists and maps."""
     for each in fields:
         if each["name"] not in columns:
             continue
@@ -165,7 +165,7 @@ def list_leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterato
 
 
 def compute_metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[str, dict[int, Any]]:
-    """What a manifest notes of a file, by the names of its fields."""
+    """Return the metrics of a file, by the field names of a manifest."""
     metrics: dict[str, dict[int, Any]] = {
         name: {} for name in ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     }
@@ -197,7 +197,7 @@ def _find_bounds(ordered: list[Any]) -> tuple[Any, Any]:
 
 
 def truncate_up(value: Any, length: int) -> Any:
-    """The shortest that is not below any value with this beginning; None where there is none."""
+    """Return the shortest upper bound of all values with this prefix, or None if there is no such bound."""
     if len(value) <= length:
         return value
     for end in range(length, 0, -1):

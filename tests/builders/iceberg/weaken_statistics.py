@@ -1,4 +1,4 @@
-"""Iceberg metadata that tells less than it did: counts and bounds gone or wider, summaries gone."""
+"""Weaken the statistics of an Iceberg table: remove counts, bounds and summaries, and widen bounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MAPS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds"
 
 
 def weaken_statistics(folder: Path, choices: Choices, kinds: dict[int, str]) -> None:
-    """Change what the manifests and the manifest lists of a table say, each in its place.
+    """Change the manifests and the manifest lists of a table in place.
 
-    `kinds` are the types of columns by id, for those bounds that are made wider.
+    `kinds` are the column types by field id, for bounds that are widened.
     """
     lists = sorted((folder / "metadata").glob("snap-*.avro"))
     manifests = {
@@ -72,6 +72,6 @@ def _weaken_list_record(record: dict[str, Any], choices: Choices, sizes: dict[st
         if choices.flag(3):
             each["contains_nan"] = None
         if choices.flag(3) and each["lower_bound"] is not None:
-            # Without bounds it would say that there is nothing but NULL.
+            # A summary without bounds would mean that all values are NULL.
             each["contains_null"] = True
     return record

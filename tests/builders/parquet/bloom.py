@@ -1,4 +1,4 @@
-"""Bloom filters of real files, and what they make of a predicate."""
+"""Bloom filters of real files, and the row groups that they keep."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tamis.skipping.prune import prune
 
 
 def read_leaves(path: Path) -> dict[str, Leaf]:
-    """The leaves of a file by their dotted names."""
+    """Return the leaves of a file by their dotted names."""
     return {".".join(name): leaf for name, leaf in get_file_schema(pq.read_metadata(path)).leaves.items()}
 
 
 def read_layouts(path: Path, *columns: str) -> dict[Chunk, ChunkLayout]:
-    """Where the chunks of some columns (of none given: of all) are."""
+    """Return the layouts of the column chunks of some columns, or of all."""
     data = path.read_bytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
     leaves = [leaf.index for name, leaf in read_leaves(path).items() if not columns or name in columns]
@@ -45,7 +45,7 @@ def read_filters(
 
 
 def list_kept_row_groups(path: Path, where: str, schema: pa.Schema | None = None) -> list[int]:
-    """The row groups that remain where Bloom filters are all that is known of them; `schema` is the table's."""
+    """Return the row groups that Bloom filters alone keep. `schema` is that of the table."""
     metadata = pq.read_metadata(path)
     row_groups = range(metadata.num_row_groups)
     questioned = collect_questions(make_predicate(where, schema or pq.read_schema(path), "t").expr)

@@ -1,18 +1,18 @@
-"""Damage to whole files, place by place, and what may come of it.
+"""Damage to Parquet files, region by region, and its allowed effects.
 
-Each kind of place has a promise of its own:
+A damaged file may always raise an error of Tamis. Otherwise each region has its own promise:
 
-| place          | what may come of damage there, but for an error of ours                                   |
+| region         | allowed effect of damage there                                                            |
 |----------------|-------------------------------------------------------------------------------------------|
 | `bodies`       | nothing, where pages have checksums; else as for headers                                  |
 | `offset_index` | nothing: rows and bytes are counted                                                       |
 | `headers`      | other values in as many rows, as no checksum covers the encoding that a header names      |
-| `column_index` | rows left out or taken in by a filter, since bounds may lie; all rows without a filter    |
+| `column_index` | a filter may drop or keep wrong rows, since bounds may be wrong; all rows without a filter |
 | `bloom`        | rows left out by a filter; all rows without one                                           |
 | `footer`       | other names, types and bounds, with as many rows as are counted                           |
 | `anywhere`     | as for the footer                                                                         |
 
-Run as a program it tries many, in a process of its own that may use little memory: a crash shows there.
+As a program it tries many files in one process with limited memory, so that a crash is visible.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from tamis.parquet.indexes.page_units import PAGE_INDEXES
 from tamis.parquet.reading.page_header import decode_page_header
 
 MORE_MEMORY = 1024 * 1024 * 1024
-"""The bytes of address space that a process may take beyond what it starts with."""
+"""The bytes of address space that a process may add to what it starts with."""
 
 MORE_RESIDENT = 192 * 1024
-"""The kilobytes that it may really use beyond that."""
+"""The kilobytes of resident memory that it may add."""
 
 _FILTERS = (
     "n = 17",
@@ -109,7 +109,7 @@ def write_file(name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Target:
-    """A whole file, its places, and what it holds."""
+    """A file, its regions, and its rows."""
 
     content: bytes
     has_checksums: bool = True
@@ -131,7 +131,7 @@ class Target:
 
     @cached_property
     def regions(self) -> dict[str, list[int]]:
-        """The bytes of each kind of place."""
+        """The byte offsets of each region."""
         found: dict[str, list[int]] = {region: [] for region in REGIONS}
         for layout in OpenedFile(self.content).layouts.values():
             for region in ("offset_index", "column_index"):
@@ -166,7 +166,7 @@ class Target:
 
 
 def check(target: Target, region: str, path: Path, where: str | None) -> str | None:
-    """What is wrong with a scan of a damaged file and with its pruning, if anything is."""
+    """Return what is wrong with a scan of a damaged file or with its pruning, or None."""
     if region == "bodies" and not target.has_checksums:
         region = "headers"
     whole = target.expected[None]
@@ -197,17 +197,17 @@ def check(target: Target, region: str, path: Path, where: str | None) -> str | N
 
 
 def _validate(found: pa.Table) -> None:
-    """Whatever the values are, the memory that they are said to be in must be theirs."""
+    """Check that all values are in memory that belongs to the table."""
     try:
         found.validate(full=True)
     except pa.ArrowInvalid as error:
-        # Where no checksum covers a text it may come out as any bytes.
+        # Without a checksum a text may be read as any bytes.
         if "Invalid UTF8" not in str(error):
             raise
 
 
 def run_attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
-    """For each damaged file its place and the outcome: `read`, `make_refusing_builder`, or what is wrong."""
+    """Yield for each damaged file its region and the outcome: `read`, `refused`, or what is wrong."""
     target = Target(write_file(name), name != WITHOUT_CHECKSUMS)
     chance = random.Random(seed)
     assert target.expected

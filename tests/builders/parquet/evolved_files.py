@@ -1,4 +1,4 @@
-"""Files that were written before and after their table changed: a table over them, and random cases of such."""
+"""Files that were written before and after schema evolution, and random tables of such files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROMOTED = {
 
 @dataclass
 class StoredFiles:
-    """A table that is a list of files: what a format's own metadata would tell is given."""
+    """A table that is a list of files. The test passes the metadata that a format would have."""
 
     folder: Path
     schema: pa.Schema
@@ -104,7 +104,7 @@ def set_field_id(given: pa.Field, number: int | None) -> pa.Field:
 
 @dataclass(frozen=True)
 class EvolvedField:
-    """A field of a table: its id, its type now, what it is where files lack it, and what is inside."""
+    """A field of a table: its id, its current type, its default, and its nested fields."""
 
     name: str
     id: int
@@ -125,7 +125,7 @@ class EvolvedField:
         )
 
     def absent(self, count: int) -> pa.Array:
-        """The column in a file that lacks it."""
+        """Return the column for a file that lacks it."""
         if self.default is None:
             return pa.nulls(count, self.type)
         if pa.types.is_struct(self.type):
@@ -145,7 +145,7 @@ def get_old_name(field: EvolvedField) -> str:
 
 @dataclass
 class EvolvedCase:
-    """Files as they are stored, the rows that the table has, and predicates about them."""
+    """Files as they are stored, the rows of the table, and predicates about them."""
 
     fields: list[EvolvedField]
     stored: list[pa.Table]
@@ -170,7 +170,7 @@ class EvolvedCase:
         return StoredFiles(folder, schema, names, paths, identity_values=self.identity)
 
     def _filters(self, table: pa.Table) -> dict[str, Any]:
-        """Bloom filters so small that they take many values for present that are not there."""
+        """Return options for Bloom filters so small that they have many false positives."""
         first = get_old_name(self.fields[0])
         has_filter = self.has_filters and first in table.column_names
         if not has_filter or pa.types.is_boolean(table.schema.field(first).type):
@@ -243,7 +243,7 @@ def _leaves(fields: Sequence[EvolvedField]) -> list[EvolvedField]:
 def _column(
     choices: Choices, field: EvolvedField, values: Mapping[int, list[Any]], count: int, *, has_ids: bool
 ) -> tuple[tuple[pa.Field, pa.Array] | None, pa.Array]:
-    """What a file has of a field, if anything, and what the table has of it there."""
+    """Return the column of a file for a field, or None, and the column that the table returns for it."""
     if choices.flag(3):
         return None, field.absent(count)
     number = field.id if has_ids else None
@@ -271,7 +271,7 @@ def _column(
 
 
 def _in_lists(values: pa.Array) -> pa.Array:
-    """Each value in a list of its own, but for the last, which is in the list before it."""
+    """Return each value in its own list, except the last, which joins the list before it."""
     ends = np.minimum(np.arange(1, len(values) + 1), len(values))
     ends[-2:] = len(values)
     offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))

@@ -1,4 +1,4 @@
-"""Single files of small row groups, what a scan finds in them, and files whose footers lie."""
+"""Single files of small row groups, what a scan finds in them, and files with wrong footers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tamis
 
 
 def read_file(path: Path) -> pa.Table:
-    """All rows of a file as pyarrow reads them, its columns of 96 bits (INT96) as the instants that they are."""
+    """Return all rows of a file as pyarrow reads them, with INT96 columns as instants in UTC."""
     file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     rows = file.read()
     wide = {
@@ -26,7 +26,7 @@ def read_file(path: Path) -> pa.Table:
 
 
 def write_table(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
-    """A file of small row groups, with the number of each row."""
+    """Write a file of small row groups, with the number of each row, and open it."""
     count = len(next(iter(columns.values())))
     table = pa.table({"row": pa.array(range(count), pa.int64()), **columns})
     pq.write_table(table, path / "f.parquet", row_group_size=rows, **options)
@@ -34,7 +34,7 @@ def write_table(path: Path, columns: dict[str, pa.Array], rows: int = 2, **optio
 
 
 def find_rows(table: tamis.Table, where: str) -> list[int]:
-    """The numbers of the matching rows."""
+    """Return the numbers of the matching rows."""
     return table.scan(where, columns=["row"]).to_arrow()["row"].to_pylist()
 
 
@@ -44,7 +44,7 @@ def count_kept_row_groups(table: tamis.Table, where: str) -> tuple[int, int]:
 
 
 def patch_footer(table: tamis.Table, **replacements: tuple[bytes, bytes]) -> tamis.Table:
-    """The table with other bytes in its footer, of the same length."""
+    """Return the table with other bytes of the same length in its footer."""
     path = Path(table.uri.removeprefix("file://"))
     content = path.read_bytes()
     length = struct.unpack("<I", content[-8:-4])[0]

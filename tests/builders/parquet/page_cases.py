@@ -1,4 +1,4 @@
-"""Random files of a few rows in many pages, that of each column cut where the others are not, and what is in them."""
+"""Random files of a few rows in many pages, whose page boundaries differ by column, and their rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PageCase:
 
     @property
     def oracle_rows(self) -> pa.Table:
-        """What the judge needs: the columns that predicates may be about."""
+        """The columns that predicates may test, for the oracle."""
         return self.rows.select([field.name for field in self.rows.schema if _is_oracle_type(field.type)])
 
 
@@ -60,7 +60,7 @@ def draw_page_case(choices: Choices, predicates: int) -> PageCase:
         content, described = writer(choices, rows)
         read = _read(content)
     except (duckdb.ConversionException, pa.ArrowInvalid, OSError):
-        # DuckDB has no such moments. pyarrow cannot read pages of NULL that DuckDB left empty, nor a list in a row
+        # DuckDB has no such timestamps. pyarrow cannot read pages of NULL that DuckDB left empty, nor a list in a row
         # group of its own that an empty page follows.
         reject()
     if read.num_rows != rows.num_rows:
@@ -81,9 +81,9 @@ class TableCase:
 
 
 def draw_table_case(choices: Choices, predicates: int) -> TableCase:
-    """Two or three files. The first says what the types are; the others have narrower ones, or lack a column.
+    """Return two or three files. The first defines the types; the others have narrower ones, or lack a column.
 
-    They may lie in partitions, and then have a column of the partition's name inside, which says something else.
+    They may be in partitions. Then they also have a column with the partition's name, but other values.
     """
     first = draw_rows(choices, nested=False)
     is_partitioned = choices.flag()
@@ -93,7 +93,7 @@ def draw_table_case(choices: Choices, predicates: int) -> TableCase:
     for _ in range(choices.number(1, 2)):
         count = choices.number(1, 20)
         stored = {field.name: _varied(choices, field.type, count) for field in parts[0].schema if not choices.flag(6)}
-        # A file needs some column to have rows.
+        # A file without columns has no rows.
         stored = stored or {"other": pa.nulls(count, pa.int8())}
         contents.append(_by_pyarrow(choices, pa.table(stored))[0])
         read = _read(contents[-1])
@@ -136,7 +136,7 @@ def _read(content: bytes) -> pa.Table:
 
 
 def draw_rows(choices: Choices, *, nested: bool = True) -> pa.Table:
-    """One to three columns of values, perhaps a struct of two, perhaps one of lists."""
+    """Return one to three columns of values, perhaps also a struct and a list."""
     count = choices.one_of([12, *range(1, 41), 0])
     types = [draw_type(choices)]
     for _ in range(choices.number(0, 2)):
@@ -153,10 +153,10 @@ def draw_rows(choices: Choices, *, nested: bool = True) -> pa.Table:
 
 
 def _column(choices: Choices, data_type: pa.DataType, count: int, values: list[Any] | None = None) -> pa.Array:
-    """A few clumps of rows, of which each is NULL, of one value, sorted or mixed."""
+    """Return a few runs of rows. Each run is NULL, of one value, sorted or mixed."""
     values = list(values or draw_values(choices, data_type))
     if pa.types.is_floating(data_type) and choices.flag():
-        # Beside other values of a page, which have bounds, NaN and the other zero go unseen.
+        # Bounds of a page with other values show neither NaN nor the other zero.
         values += (math.nan, 0.0, -0.0)
     found: list[Any] = []
     while len(found) < count:
@@ -218,7 +218,7 @@ def _by_pyarrow(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     options: dict[str, Any] = {
         "row_group_size": choices.number(1, 25),
         "max_rows_per_page": choices.one_of([1, 2, 3, 5, 100]),
-        # A page ends behind so many bytes, looked at after so many rows: so columns differ.
+        # A page ends after so many bytes, checked after so many rows, so that boundaries differ by column.
         "data_page_size": choices.one_of([1, 8, 30, 2**20]),
         "write_batch_size": choices.number(1, 5),
         "data_page_version": choices.one_of(["1.0", "2.0"]),

@@ -1,4 +1,4 @@
-"""Scans of one file by pages, each compared with what the judge makes of a full read."""
+"""Scans of one file by pages, each compared with the oracle over a full read."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_
 def check_by_pages(
     path: Path, names: Collection[str] | None = None, every: int = 1, columns: list[str] | None = None
 ) -> Counter[str]:
-    """Compare rows and counts for every probe of some columns; how many units each level left out in all.
+    """Compare rows and counts for the probes of some columns, and return the number of skipped units of each level.
 
-    Of the probes, which are many, one in `every` is tried. All columns are read, unless some are named.
+    One in `every` probes is tried, since there are many. All columns are read, unless some are named.
     """
     full = read_file(path)
     table = tamis.open(path, tuning=BY_PAGES)
@@ -51,7 +51,7 @@ def check_by_pages(
 
 
 def make_probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> Iterator[OraclePredicate]:
-    """Probes for values that are not there, though larger and smaller ones are, and for the beginnings of texts."""
+    """Yield probes for absent values between and above those of a column, and for prefixes of texts."""
     for path, data_type in list_leaf_paths(rows.schema):
         if pa.types.is_nested(data_type) or (names is not None and path[0] not in names):
             continue
@@ -80,7 +80,7 @@ def make_probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> 
 
 
 def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
-    """The distinct values of a column in order, where it has a type of which there are values beside."""
+    """Return the distinct values of a column in order, if absent values of its type can be made."""
     values = rows[path[0]].combine_chunks()
     for part in path[1:]:
         values = pc.struct_field(values, part)
@@ -98,7 +98,7 @@ def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
 
 
 def _absent(found: list[Any], data_type: pa.DataType) -> list[Any]:
-    """A value between those of a column, and one beyond them, of the same type."""
+    """Return an absent value between those of a column, and one above them."""
     seen = set(found)
     middle, largest = found[len(found) // 2], found[-1]
     if types.is_text(data_type):
@@ -122,7 +122,7 @@ def _fits(value: Any, data_type: pa.DataType) -> bool:
 
 
 def select_oracle_columns(rows: pa.Table) -> pa.Table:
-    """The columns that the judge can take; it is not asked for the others but for whether they are NULL."""
+    """Return columns that the oracle can read: booleans stand for types that only have NULL tests."""
     kept = {}
     for field in rows.schema:
         column = rows[field.name].combine_chunks()

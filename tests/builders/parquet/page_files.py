@@ -25,7 +25,7 @@ FILE_PATH = "f.parquet"
 
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
-    """A file with a page index and small pages, unless the options say otherwise."""
+    """Return a file with a page index and small pages by default."""
     out = io.BytesIO()
     pq.write_table(table, out, **{"write_page_index": True, "max_rows_per_page": 17, "row_group_size": 100} | options)
     return out.getvalue()
@@ -60,13 +60,13 @@ def get_footer(content: bytes) -> bytes:
 
 
 def replace_footer(content: bytes, footer: bytes) -> bytes:
-    """The same data under another footer."""
+    """Return the same data with another footer."""
     data = content[: -8 - len(get_footer(content))]
     return data + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
 def damage_bytes(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
-    """The bytes with a few changed, cut off, doubled or removed, differently each time."""
+    """Yield copies of the bytes in which a few are changed, cut off, inserted or removed."""
     generator = random.Random(seed)
     for _ in range(times):
         changed = bytearray(content)
@@ -87,12 +87,12 @@ def damage_bytes(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def has_same_values(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> bool:
-    """Equal types and values, NaN and NaN included."""
+    """Return whether types and values are equal. NaN equals NaN."""
     left, right = found.combine_chunks(), expected.combine_chunks()
     if left.type != right.type or len(left) != len(right):
         return False
     if isinstance(left, pa.DictionaryArray):
-        # Codes follow from the pages that were read.
+        # Dictionary codes depend on the pages that were read.
         left, right = left.dictionary_decode(), right.dictionary_decode()
     return left.equals(right) or left.to_string(window=10**9) == right.to_string(window=10**9)
 
@@ -131,7 +131,7 @@ class OpenedFile:
 
     @cached_property
     def fields(self) -> list[pa.Field]:
-        """Of each leaf, narrowed to it."""
+        """The field of each leaf, without its siblings."""
         return [
             narrow_field(field, leaf) for field in self.pyarrow.schema_arrow for leaf in range(count_leaves(field.type))
         ]
@@ -152,7 +152,7 @@ class OpenedFile:
         return None if byte_range is None else self.buffer.slice(*byte_range)
 
     def decode(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:
-        """What is in some pages."""
+        """Return the values of some pages."""
         page_locations = self.locations(row_group, leaf)
         counts = [int(page_locations.row_counts[page]) for page in pages]
         return decode_pages(
@@ -168,7 +168,7 @@ class OpenedFile:
         )
 
     def decode_chunk(self, row_group: int, leaf: int) -> pa.ChunkedArray:
-        """What is in a chunk, read as a whole."""
+        """Return the values of a column chunk, decoded at once."""
         layout = self.layouts[row_group, leaf]
         return decode_pages(
             self.schemas[leaf],
@@ -182,10 +182,10 @@ class OpenedFile:
         )
 
     def expected(self, row_group: int, leaf: int) -> pa.ChunkedArray:
-        """What pyarrow finds in a chunk."""
+        """Return the values of a column chunk as pyarrow reads them."""
         if (row_group, leaf) not in self._expected:
             column = self.pyarrow.reader.read_row_group(row_group, column_indices=[leaf]).column(0)
-            # Names inside of lists and maps are for the reader to choose.
+            # The reader chooses the names inside lists and maps.
             self._expected[row_group, leaf] = column.cast(self.fields[leaf].type)
         return self._expected[row_group, leaf]
 

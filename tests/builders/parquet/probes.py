@@ -1,4 +1,4 @@
-"""Predicates made from what a file holds, and scans of it compared with the judge over a full read."""
+"""Predicates made from the values of a file, and scans of it compared with the oracle over a full read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORACLE_TYPES = (
 
 
 def list_leaf_paths(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    """The columns that hold one value a row, fields of structs included."""
+    """Yield the columns with one value a row, fields of structs included."""
     stack = [((field.name,), field.type) for field in reversed(list(schema))]
     while stack:
         path, data_type = stack.pop()
@@ -37,7 +37,7 @@ def list_leaf_paths(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.Dat
 
 
 def make_probes(rows: pa.Table, names: Collection[str] | None = None) -> Iterator[OraclePredicate]:
-    """For every column comparisons with its middle and largest value, lists of them, and tests for NULL."""
+    """Yield for every column comparisons with its middle and largest value, lists of them, and NULL tests."""
     for path, data_type in list_leaf_paths(rows.schema):
         if pa.types.is_nested(data_type) or (names is not None and path[0] not in names):
             continue
@@ -77,7 +77,7 @@ def _pivots(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
 
 
 def check_file(path: Path, names: Collection[str] | None = None) -> int:
-    """Scan a file with every probe and compare rows with the judge's; how many row groups were skipped in all."""
+    """Scan a file with every probe, compare its rows with the oracle's, and return the number of skipped row groups."""
     full = read_file(path)
     table = tamis.open(path)
     oracle_rows = _select_oracle_columns(full)
@@ -97,7 +97,7 @@ def check_file(path: Path, names: Collection[str] | None = None) -> int:
 
 
 def _select_oracle_columns(rows: pa.Table) -> pa.Table:
-    """The columns that the judge can take; it is not asked for the others but for whether they are NULL."""
+    """Return columns that the oracle can read: booleans stand for types that only have NULL tests."""
     kept = {}
     for field in rows.schema:
         column = rows[field.name].combine_chunks()

@@ -1,6 +1,6 @@
 """Random Iceberg tables that pyiceberg writes: appended to, deleted from, with columns and specs that change.
 
-Some have columns of lists and maps, the fields in which change too. Rows are also deleted by position and by value,
+Some have columns of lists and maps, whose fields change too. Rows are also deleted by position and by value,
 with delete files that are made by hand.
 """
 
@@ -53,7 +53,7 @@ WIDER = {"int": "long", "float": "double", "decimal(5, 2)": "decimal(19, 2)"}
 
 @dataclass
 class PyicebergCase:
-    """The rows that a table has after all that was done to it, what that was, and predicates about it."""
+    """The final rows of a table, the steps that made them, and predicates about it."""
 
     folder: Path
     metadata: Path
@@ -113,7 +113,7 @@ class _Writer:
         if pa.types.is_timestamp(data_type):
             found = tuple(each for each in found if not is_extreme(each, data_type))
         if kind in ("int", "long") or kind.startswith("decimal"):
-            # The multiple below the smallest number has no partition value.
+            # `truncate` of the smallest integer has no partition value.
             found = tuple(each for each in found if abs(each) < (900 if kind.startswith("decimal") else 2**30))
         return self._choices.some_of((*found, *list_special_values(data_type) * 2), 1, 4)
 
@@ -131,11 +131,11 @@ class _Writer:
 
     @property
     def nested(self) -> list[str]:
-        """The names of columns that are no plain values."""
+        """The names of nested columns."""
         return list(self._nested.kinds)
 
     def read_columns(self) -> pa.Table:
-        """All rows, as the columns are today."""
+        """Return all rows under the current schema."""
         names = [each.name for each in self._table.schema().fields]
         types = {name: to_arrow_type(kind) for name, kind in self._kinds.items()} | {ROW: pa.int64()}
         rows = self.rows.sort_by(ROW)
@@ -148,7 +148,7 @@ class _Writer:
         return pa.table(columns | deep).select(names)
 
     def step(self) -> None:
-        """Do one more thing to the table. What is made by hand comes last: the catalog would not know of it."""
+        """Change the table once more, at random. Changes by hand come last, because the catalog does not know them."""
         match self._choices.number(0, 11):
             case 0 | 1 | 2:
                 self._append()
@@ -178,7 +178,7 @@ class _Writer:
 
     def _delete(self) -> None:
         gone = [row for row in self.rows[ROW].to_pylist() if self._choices.flag(3)]
-        # Pyiceberg writes the rest of a file again without a look at deletes by value, and their rows are back.
+        # Pyiceberg rewrites a file without its equality deletes, so that deleted rows come back.
         if gone and not self._has_equality_deletes:
             self._table.delete(f"{ROW} IN ({', '.join(map(str, gone))})")
             self._forget(gone)
@@ -197,7 +197,7 @@ class _Writer:
         self._append()
 
     def _rename_column(self) -> None:
-        """The old name is free, and another column takes it."""
+        """Rename a column, and add another column with the old name."""
         name = self._choices.one_of(list(self._kinds))
         renamed, kind = f"{name}_{self._next}", self._kinds.pop(name)
         with self._table.update_schema() as update:
@@ -229,7 +229,7 @@ class _Writer:
         partitioned = {each.source_id for each in self._table.spec().fields if each.transform != IdentityTransform()}
         known = self._table.schema()
         for name, kind in self._kinds.items():
-            # A bucket of a wider number may be another one in pyiceberg's eyes.
+            # Pyiceberg may compute another bucket for a widened type.
             if kind in WIDER and known.find_field(name).field_id not in partitioned:
                 with self._table.update_schema() as update:
                     update.update_column(name, parse_primitive_type(WIDER[kind]))
@@ -242,7 +242,7 @@ class _Writer:
                 return
 
     def _delete_by_hand(self) -> None:
-        """By position, or by the numbers of rows; then pyiceberg opens what was written."""
+        """Delete rows by position or by id, and open the table again."""
         gone = [row for row in self.rows[ROW].to_pylist() if self._choices.flag(4)]
         if not gone:
             return
@@ -256,7 +256,7 @@ class _Writer:
         self._table = _register_table(self._folder)
 
     def _delete_positions(self, gone: list[int]) -> None:
-        """Each partition has delete files of its own; a snapshot for each of them will do."""
+        """Write position deletes, one file and one snapshot for each partition."""
         specs = self._table.specs()
         entries = {
             entry.data_file.file_path: entry.data_file
@@ -305,5 +305,5 @@ def _to_stored(kind: str, value: Any) -> Any:
 
 
 def _register_table(folder: Path) -> Table:
-    """The table as it stands in a folder, in the catalog under another name."""
+    """Return the table of a folder, registered in the catalog under a new name."""
     return make_catalog().register_table(make_name(), str(find_latest_metadata(folder)))

@@ -1,7 +1,7 @@
 """Columns of lists, maps and structs in tables that pyiceberg writes, whose inner fields change.
 
-Values are kept by the ids of fields, which is what they are known by: rows that were written long ago show what the
-fields are called today, in today's order, without those that are gone, and NULL for those that came later.
+Values are kept by field id. So old rows can be returned with the current names and order of fields, without dropped
+fields, and with NULL for fields that were added later.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class NestedColumns:
         self._made = 0
 
     def fields(self, first: int) -> list[NestedField]:
-        """For a new table, which gives them ids of its own."""
+        """Return the fields for a new table, which assigns its own ids."""
         found = [field(first + index, name, kind) for index, (name, kind) in enumerate(self.kinds.items())]
         return list(Schema.model_validate({"type": "struct", "fields": _number_fields(found, first)}).fields)
 
     def draw_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
-        """Values of further rows, by the schema that the table has."""
+        """Return random values of further rows, by the current schema."""
         for row in rows:
             self._written[row] = {name: self._draw_value(_get_type(table, name)) for name in self.kinds}
         return self.read_columns(table, rows)
 
     def read_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
-        """What rows show today."""
+        """Return the columns of rows under the current schema."""
         found = {}
         for name in self.kinds:
             kind = _get_type(table, name)
@@ -74,7 +74,7 @@ class NestedColumns:
 
     def _draw_value(self, kind: IcebergType) -> Any:
         choices = self._choices
-        # Pyiceberg writes maps, and lists of what is no plain value, as empty ones where they are NULL.
+        # Pyiceberg writes a NULL map, or a NULL list of nested values, as an empty one.
         can_be_null = not isinstance(kind, MapType) and getattr(kind, "element_type", kind).is_primitive
         if choices.flag(6) and (can_be_null or isinstance(kind, StructType)):
             return None
@@ -91,7 +91,7 @@ class NestedColumns:
     # --- Changes -----------------------------------------------------------------------------------------------------
 
     def change(self, table: Table) -> str:
-        """Change a field somewhere inside; what was done is returned."""
+        """Change a nested field, and return what was done."""
         structs = [
             found_struct for name in self.kinds for found_struct in _find_structs(_get_type(table, name), (name,))
         ]
@@ -140,7 +140,7 @@ def _get_type(table: Table, name: str) -> IcebergType:
 
 
 def _find_structs(kind: IcebergType, path: Path) -> Iterator[tuple[Path, StructType]]:
-    """All structs, also inside of lists and the values of maps, with the path to their fields."""
+    """Yield all structs, also those in lists and map values, with the path to their fields."""
     match kind:
         case StructType():
             yield path, kind
@@ -166,7 +166,7 @@ def _read_value(value: Any, kind: IcebergType) -> Any:
 
 
 def _number_fields(fields: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-    """The same with ids that no two share: those of nested ones follow."""
+    """Return fields with unique ids, those of nested fields last."""
     numbers = iter(range(first + len(fields), 10_000))
 
     def inner(kind: Any) -> Any:

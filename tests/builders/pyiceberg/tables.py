@@ -1,4 +1,4 @@
-"""Tables that pyiceberg writes, by way of a catalog in memory; delete files and vectors are added by hand."""
+"""Tables that pyiceberg writes, with a catalog in memory. Delete files and vectors are added by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SPLIT = (
 
 @cache
 def make_catalog() -> InMemoryCatalog:
-    """One for all tests: each table has a place of its own."""
+    """Return the catalog that all tests share. Each table has its own location."""
     made = InMemoryCatalog("tests", warehouse="/nowhere")
     made.create_namespace("tests")
     return made
@@ -49,14 +49,14 @@ def make_name() -> str:
 def create_table(
     folder: Path, schema: Schema, spec: PartitionSpec | None = None, version: int = 2, **properties: str
 ) -> Table:
-    """A new table in a folder."""
-    told = {"format-version": str(version), **{key.replace("_", "."): value for key, value in properties.items()}}
+    """Return a new table in a folder."""
+    merged = {"format-version": str(version), **{key.replace("_", "."): value for key, value in properties.items()}}
     more = {} if spec is None else {"partition_spec": spec}
-    return make_catalog().create_table(make_name(), schema, location=str(folder), properties=told, **more)
+    return make_catalog().create_table(make_name(), schema, location=str(folder), properties=merged, **more)
 
 
 def make_spec(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
-    """A spec of columns by name, and transforms as texts."""
+    """Return a partition spec, given column names and transforms as texts."""
     return PartitionSpec(
         *(
             PartitionField(
@@ -69,7 +69,7 @@ def make_spec(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
 
 @contextmanager
 def transform_by_value() -> Iterator[None]:
-    """Pyiceberg leaves transforms of columns to a library in Rust; here they are its own, value by value."""
+    """Apply pyiceberg's own transforms value by value during the body, instead of its Rust library."""
 
     def transform(self: transforms.Transform[Any, Any], source: Any) -> Callable[[Any], Any]:
         of_value = self.transform(source)
@@ -95,7 +95,7 @@ def find_latest_metadata(folder: Path) -> Path:
 
 
 def list_live_manifests(folder: Path) -> list[Path]:
-    """The manifests of the newest snapshot."""
+    """Return the manifests of the newest snapshot."""
     metadata = json.loads(find_latest_metadata(folder).read_text())
     snapshot = next(each for each in metadata["snapshots"] if each["snapshot-id"] == metadata["current-snapshot-id"])
     return [
@@ -105,7 +105,7 @@ def list_live_manifests(folder: Path) -> list[Path]:
 
 
 def list_live_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """The data files of the newest snapshot as their manifests tell of them, by path."""
+    """Return the manifest entries of the data files of the newest snapshot, by path."""
     entries = [entry for manifest in list_live_manifests(folder) for entry in read_avro(manifest)]
     return {
         entry["data_file"]["file_path"]: entry["data_file"]
@@ -115,15 +115,15 @@ def list_live_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[int, str, str]] = ()) -> int:
-    """A snapshot with further delete files of one spec, in metadata of a version 2 table; its id is returned."""
+    """Add a snapshot with delete files of one spec to a version 2 table, and return its id."""
     file_path = find_latest_metadata(folder)
     metadata = json.loads(file_path.read_text())
     number = metadata["current-snapshot-id"] + 1
     sequence = metadata["last-sequence-number"] + 1
     manifest = folder / "metadata" / f"{number}-deletes.avro"
     entries = [_make_entry(file, partition, number) for file in files]
-    told = {"content": "deletes", "partition-spec-id": str(files[0].spec), "format-version": "2"}
-    size = write_avro(manifest, make_entry_schema(2, partition), entries, told)
+    header = {"content": "deletes", "partition-spec-id": str(files[0].spec), "format-version": "2"}
+    size = write_avro(manifest, make_entry_schema(2, partition), entries, header)
     snapshots = {each["snapshot-id"]: each for each in metadata["snapshots"]}
     before = snapshots[metadata["current-snapshot-id"]]
     listed = {
@@ -155,12 +155,12 @@ def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[i
 def _make_entry(file: File, partition: Sequence[tuple[int, str, str]], snapshot: int) -> dict[str, Any]:
     metrics = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
     others = {name: value for name, value in file.metrics.items() if name not in METRICS}
-    told = {
+    data_file = {
         "content": file.content, "file_path": file.path, "file_format": file.format.upper(),
         "partition": {to_avro_name(name): value for (_, name, _), value in zip(partition, file.partition, strict=True)},
         "record_count": file.rows, "file_size_in_bytes": file.size,
     }  # fmt: skip
-    return {"status": 1, "snapshot_id": snapshot, "data_file": told | metrics | others}
+    return {"status": 1, "snapshot_id": snapshot, "data_file": data_file | metrics | others}
 
 
 def _strip_scheme(location: str) -> str:

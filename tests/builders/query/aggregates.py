@@ -1,4 +1,4 @@
-"""Random aggregates over random tables, asked of us and of the judge (DuckDB)."""
+"""Random aggregates over random tables, for Tamis and for the oracle (DuckDB)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.scan.aggregation.measures import Measure, can_compare, can_group, can
 
 @dataclass(frozen=True)
 class AggregateQuery:
-    """Measures by keys, and the same in SQL."""
+    """An aggregation of measures by keys, with its SQL."""
 
     keys: tuple[Column, ...]
     measures: tuple[Measure, ...]
@@ -53,12 +53,12 @@ def draw_aggregates(
 
 
 def _has_exact_sum(data_type: pa.DataType | None) -> bool:
-    """Whether a sum does not depend on the order of rows."""
+    """Return whether a sum does not depend on the order of rows."""
     return can_sum(data_type) and not pa.types.is_floating(data_type)
 
 
 def aggregate_with_duckdb(rows: pa.Table, query: AggregateQuery) -> list[str]:
-    """What the judge says, as sorted texts."""
+    """Return the result of the oracle, as sorted texts."""
     connection = _connection()
     connection.register("rows", pa.table({name: _plain(rows[name]) for name in rows.column_names}))
     try:
@@ -75,7 +75,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 def format_rows(table: pa.Table) -> list[str]:
-    """Rows as texts that are equal where the rows are: either zero is one, and NaN is itself."""
+    """Return rows as sorted texts. Equal rows have equal texts: the zeros are equal, and so are NaNs."""
     columns = []
     for column in table.columns:
         values = _plain(column)

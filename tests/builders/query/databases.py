@@ -1,4 +1,4 @@
-"""One table with values of every kind in SQLite, DuckDB and PostgreSQL, written by what each of them has for it."""
+"""One table with values of every kind in SQLite, DuckDB and PostgreSQL, in the types of each database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLUMNS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "instant": (types.TIMESTAMP, _TIMESTAMPS),
     "flag": (pa.bool_(), (True, False)),
 }
-"""By name: the type, and the values. `title` has a collation that does not regard case where there is one."""
+"""Columns by name: the type and the values. `title` has a case-insensitive collation if the database has one."""
 
 IN_SQLITE = {
     "whole": "INTEGER",
@@ -51,12 +51,12 @@ IN_SQLITE = {
 
 
 def make_rows(names: Sequence[str], count: int = 120) -> pa.Table:
-    """Rows in which every value occurs, and NULL in every column."""
+    """Return rows in which every value occurs, and NULL in every column."""
     columns = {"id": pa.array(range(count), pa.int64())}
     for position, name in enumerate(names):
         data_type, values = COLUMNS[name]
         cells = (*values, None)
-        # Steps of different lengths, so that values of two columns meet in many ways.
+        # Steps of different lengths, so that values of two columns meet in many combinations.
         columns[name] = make_array(
             data_type, [cells[(row * (position + 1) + position) % len(cells)] for row in range(count)]
         )
@@ -64,10 +64,10 @@ def make_rows(names: Sequence[str], count: int = 120) -> pa.Table:
 
 
 def write_sqlite(path: Path) -> pa.Table:
-    """The table `t` in a SQLite file; what it holds."""
+    """Write the table `t` to a SQLite file, and return its rows."""
     rows = make_rows(list(IN_SQLITE))
     numbers = rows["number"].to_pylist()
-    # SQLite has no NaN, and no zero below zero.
+    # SQLite has neither NaN nor a negative zero.
     kept = [None if value is None or math.isnan(value) else value + 0.0 for value in numbers]
     rows = rows.set_column(rows.column_names.index("number"), "number", pa.array(kept, pa.float64()))
     with sqlite3.connect(path) as connection:
@@ -82,7 +82,7 @@ def write_sqlite(path: Path) -> pa.Table:
 
 
 def write_duckdb(path: Path) -> pa.Table:
-    """The table `t` in a DuckDB file; what it holds."""
+    """Write the table `t` to a DuckDB file, and return its rows."""
     rows = make_rows(list(COLUMNS))
     connection = duckdb.connect(str(path))
     connection.execute("SET TimeZone = 'UTC'")
@@ -93,7 +93,7 @@ def write_duckdb(path: Path) -> pa.Table:
 
 
 def write_postgresql(uri: str) -> pa.Table:
-    """The table `t` in PostgreSQL; what it holds."""
+    """Write the table `t` to PostgreSQL, and return its rows."""
     from adbc_driver_postgresql import dbapi
 
     rows = make_rows(list(COLUMNS))

@@ -1,4 +1,4 @@
-"""A table in which some rows and values are secret, as Hive, Delta and Iceberg have it, and policies about it."""
+"""A table in which some rows and values are secret, in Hive, Delta and Iceberg, and policies for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = pa.table(
         "owner": ["ana", "ben"] * 6,
     }
 )
-"""Whoever sees only `eu` sees even ids, `y` from 10 to 15, and nothing of 20 to 25."""
+"""A principal with access to `eu` only sees even ids and `y` from 10 to 15, not 20 to 25."""
 
 EU = [0, 2, 4, 6, 8, 10]
 
@@ -47,7 +47,7 @@ POLICIES: dict[str, Any] = {
 
 
 def write_orders(folder: Path, kind: str, rows: pa.Table = ROWS) -> Path:
-    """The table `orders`, several files with statistics: one partition a region, as many files in it as rows."""
+    """Write the table `orders` in several files with statistics, for Hive one partition for each region."""
     path = folder / "orders"
     if kind == "hive":
         for index in range(rows.num_rows):
@@ -72,7 +72,7 @@ def _iceberg_schema(schema: pa.Schema) -> Schema:
 
 
 def open_session(folder: Path, kind: str = "hive", policies: Any = None) -> Session:
-    """A session with policies in which `orders` is registered."""
+    """Return a session with policies in which `orders` is registered."""
     connection = tamis.connect(policies=POLICIES if policies is None else policies)
     connection.register("orders", tamis.open(write_orders(folder, kind)))
     return connection

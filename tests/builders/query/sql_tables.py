@@ -1,4 +1,4 @@
-"""A few tables in three formats for tests of SQL, and a DuckDB connection that has the same rows."""
+"""A few tables in three formats for tests of SQL, and a DuckDB connection with the same rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def make_events() -> pa.Table:
 
 
 def write_tables(folder: Path) -> dict[str, Path]:
-    """`orders` as Hive directories, `customers` as a Delta table, `events` as one Parquet file with row groups."""
+    """Write `orders` as a Hive table, `customers` as a Delta table, `events` as one Parquet file."""
     paths = {name: folder / name for name in ("orders", "customers", "events")}
     rows = make_orders()
     for region in ("eu", "us", "asia"):
@@ -92,7 +92,7 @@ def open_duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def to_plain(value: Any) -> Any:
-    """A value that compares: NaN equals itself, floats up to the order in which they were summed."""
+    """Return a comparable value: NaN equals itself, and floats are rounded, as sums depend on the order."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
@@ -114,6 +114,6 @@ def list_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def has_same_rows(one: pa.Table, other: pa.Table, *, ordered: bool = False) -> bool:
-    """Whether two answers have the same rows, in the same order where that was asked for."""
+    """Return whether two results have the same rows, in the same order if `ordered`."""
     mine, theirs = list_rows(one), list_rows(other)
     return mine == theirs if ordered else Counter(mine) == Counter(theirs)

@@ -11,13 +11,13 @@ TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "regio
 
 
 def find_generator() -> str | None:
-    """The program that makes the data, where it is installed."""
+    """Return the program that makes the data, or None if it is not installed."""
     beside = Path(sys.executable).parent / "tpchgen-cli"
     return str(beside) if beside.exists() else shutil.which("tpchgen-cli")
 
 
 def write_tables(folder: Path, scale: float) -> dict[str, Path]:
-    """All tables as single Parquet files."""
+    """Write all tables as single Parquet files."""
     program = find_generator()
     assert program is not None
     command = [program, "parquet", "-s", str(scale), f"--output-dir={folder}"]
@@ -215,4 +215,4 @@ QUERIES = {
                 AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey)) AS custsale
         GROUP BY cntrycode ORDER BY cntrycode""",
 }
-"""By number. They order by enough columns for one answer, except where rows tie."""
+"""The queries by number. They order by enough columns for one result, except for ties."""

@@ -1,4 +1,4 @@
-"""The tables of TPC-H in three formats, and what DuckDB says of the plain files."""
+"""The tables of TPC-H in three formats, and DuckDB's results over the plain files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tamis.types import replace_view_types
 
 
 def _split_rows(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in a few pieces, as if they had come day by day."""
+    """Yield the rows in a few parts, like daily appends."""
     size = max(1, -(-rows.num_rows // 4))
     return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
 
 
-def _as_delta(rows: pa.Table, location: Path) -> Path:
+def _write_delta(rows: pa.Table, location: Path) -> Path:
     for part in _split_rows(rows):
         deltalake.write_deltalake(str(location), part, mode="append")
     return location
 
 
-def _as_iceberg(rows: pa.Table, location: Path) -> Path:
+def _write_iceberg(rows: pa.Table, location: Path) -> Path:
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
     from pyiceberg.schema import assign_fresh_schema_ids
 
@@ -42,8 +42,8 @@ def _as_iceberg(rows: pa.Table, location: Path) -> Path:
     return location
 
 
-def _as_hive(rows: pa.Table, location: Path) -> Path:
-    """By a column of few values, where there is one; the largest tables in several row groups a file."""
+def _write_hive(rows: pa.Table, location: Path) -> Path:
+    """Write a table, partitioned by a column of few values if it has one, else in several row groups."""
     keys = {"lineitem": "l_returnflag", "orders": "o_orderstatus", "customer": "c_mktsegment"}
     key = keys.get(location.name)
     location.mkdir(parents=True)
@@ -59,10 +59,14 @@ def _as_hive(rows: pa.Table, location: Path) -> Path:
     return location
 
 
-FORMATS: dict[str, Callable[[pa.Table, Path], Path]] = {"delta": _as_delta, "iceberg": _as_iceberg, "hive": _as_hive}
+FORMATS: dict[str, Callable[[pa.Table, Path], Path]] = {
+    "delta": _write_delta,
+    "iceberg": _write_iceberg,
+    "hive": _write_hive,
+}
 
 
-def _tables(folder: Path, scale: float) -> dict[str, pa.Table]:
+def _generate_tables(folder: Path, scale: float) -> dict[str, pa.Table]:
     files = tpch.write_tables(folder, scale)
     read = {name: pq.read_table(path) for name, path in files.items()}
     return {
@@ -72,11 +76,11 @@ def _tables(folder: Path, scale: float) -> dict[str, pa.Table]:
 
 
 class World:
-    """The tables of one scale, and what DuckDB says of them."""
+    """The tables of one scale, and DuckDB's results over them."""
 
     def __init__(self, folder: Path, scale: float) -> None:
         self._folder = folder
-        self._rows = _tables(folder / "plain", scale)
+        self._rows = _generate_tables(folder / "plain", scale)
         self._peer = duckdb.connect()
         for name in self._rows:
             self._peer.execute(f"CREATE VIEW {name} AS SELECT * FROM '{folder / 'plain' / name}.parquet'")

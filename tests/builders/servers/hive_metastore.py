@@ -18,7 +18,7 @@ from thrift.transport import TSocket, TTransport
 
 
 class Metastore:
-    """Answers what a client asks to find a table. Each connection has a thread, which ends with it."""
+    """Serves the calls that find a table. Each connection has its own thread."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, str], Table] = {}

@@ -25,12 +25,12 @@ _TABLES = re.compile(r"/v1/(?:[^/]+/)?namespaces/([^/]+)/tables")
 
 @dataclass
 class SeenRequest:
-    """A request that came."""
+    """A request that the server received."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """By their names in lower case."""
+    """The headers, by name in lower case."""
 
 
 @dataclass
@@ -38,13 +38,13 @@ class RestServer:
     """The catalog is at `/v1/…`, and every other path is an object of the store."""
 
     token: str | None = None
-    """What requests must come with, if anything."""
+    """The token that requests must have, if any."""
     config: dict[str, Any] = field(default_factory=lambda: {"defaults": {}, "overrides": {}})
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Answers by the names of tables."""
+    """Responses by table name."""
     buckets: dict[str, Path] = field(default_factory=dict)
     failing: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Status and text of answers, by what their paths end with."""
+    """Status and text of failing responses, by the end of the path."""
     seen: list[SeenRequest] = field(default_factory=list)
 
     def __enter__(self) -> RestServer:
@@ -60,7 +60,7 @@ class RestServer:
                 server._answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Silence: tests read what was seen."""
+                """Log nothing: tests read `seen`."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -80,7 +80,7 @@ class RestServer:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def add(self, name: str, metadata: Path, location: str | None = None, **answer: Any) -> None:
-        """A table whose metadata file is there, which the catalog says to be at `location`."""
+        """Add a table by its metadata file. The catalog reports `location` if it is given."""
         content = metadata.read_bytes()
         table_metadata = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
         self.tables[name] = {

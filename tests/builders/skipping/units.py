@@ -1,4 +1,4 @@
-"""Units of metadata written by hand, and what a predicate in SQL makes of them."""
+"""Units of metadata written by hand, and their outcome for a predicate in SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WALL_CLOCK = pa.timestamp("us")
 
 
 class Unit(NamedTuple):
-    """What a writer noted of a column in a unit; None is unknown."""
+    """The statistics of a column in a unit; None is unknown."""
 
     lower: Any = None
     upper: Any = None
@@ -36,7 +36,7 @@ ALL_NULL = Unit(None, None, 10)
 
 
 def make_batch(columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> pa.RecordBatch:
-    """The metadata batch of units that several columns describe; the first column counts the rows."""
+    """Return the metadata batch of units with several columns; the first column has the row counts."""
     first = next(iter(columns.values()))[1]
     arrays = {"row_count": pa.array([unit.row_count for unit in first], pa.int64())}
     for name, (data_type, units) in columns.items():
@@ -48,7 +48,7 @@ def make_batch(columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> pa.RecordB
 
 
 def find_outcomes(where: str, columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> list[str]:
-    """What becomes of each unit: skipped, kept, or it matches whole."""
+    """Return the outcome for each unit: skipped, kept or fully matched."""
     schema = pa.schema([(name, data_type) for name, (data_type, _) in columns.items()])
     batch = make_batch(columns)
     conjuncts = make_predicate(where, schema, "t").conjuncts
@@ -66,13 +66,13 @@ def find_outcomes(where: str, columns: dict[str, tuple[pa.DataType, list[Unit]]]
 
 
 def find_outcome(where: str, data_type: pa.DataType, unit: Unit) -> str:
-    """What becomes of one unit whose only column is `x`."""
+    """Return the outcome for one unit whose only column is `x`."""
     (found,) = find_outcomes(where, {"x": (data_type, [unit])})
     return found
 
 
 def explain_unused(where: str, data_type: pa.DataType, *units: Unit) -> str | None:
-    """The reason that the account of the first conjunct gives for having skipped nothing."""
+    """Return the reason in the metrics of the first conjunct why it skipped nothing."""
     schema = pa.schema([("x", data_type)])
     pruned = prune(make_batch({"x": (data_type, list(units))}), make_predicate(where, schema, "t").conjuncts)
     first = pruned.outcomes[0]

@@ -1,7 +1,7 @@
-"""Values of every type that tests use, and the plain form in which the judge (DuckDB) sees them.
+"""Values of every type that tests use, and the plain form in which the oracle (DuckDB) reads them.
 
-Values are in the physical form of literals. The judge sees timestamps as nanoseconds since the epoch and floats as
-doubles, so that its answers depend neither on its own types and casts nor on our binding and coercion.
+Values are in the physical form of literals. The oracle reads timestamps as nanoseconds since the epoch and floats
+as doubles, so that its results depend neither on its own types and casts nor on our binding and coercion.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BYTES = (b"a", b"a\x00", b"ab", b"ac", b"b", b"", b"\xff", b"\xff\xff", b"\x80",
 
 @cache
 def list_values(data_type: pa.DataType) -> tuple[Any, ...]:
-    """Few distinct values, so that they meet, and the extremes."""
+    """Return a few values of a type, extremes included. They are few, so that equal ones are common."""
     if pa.types.is_boolean(data_type):
         return (False, True)
     if pa.types.is_integer(data_type):
@@ -65,12 +65,12 @@ def list_values(data_type: pa.DataType) -> tuple[Any, ...]:
 
 
 def list_special_values(data_type: pa.DataType) -> tuple[Any, ...]:
-    """The values that need rules of their own."""
+    """Return the values that need special rules, such as NaN and zeros."""
     return (math.nan, 0.0, -0.0, math.inf, -math.inf) if pa.types.is_floating(data_type) else ()
 
 
 def list_neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
-    """The values of a type next to one, or near it where there is no next."""
+    """Return the values of a type next to a value, or near it."""
     if pa.types.is_boolean(data_type) or value != value:
         return []
     if pa.types.is_floating(data_type):
@@ -92,7 +92,7 @@ def list_neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
 
 
 def get_integer_limits(data_type: pa.DataType) -> tuple[int, int]:
-    """The smallest and the largest physical value of whole numbers, dates and timestamps."""
+    """Return the smallest and the largest physical value of an integer, date or timestamp type."""
     if pa.types.is_integer(data_type):
         return types.integer_range(data_type)
     values = list_values(data_type)
@@ -100,13 +100,13 @@ def get_integer_limits(data_type: pa.DataType) -> tuple[int, int]:
 
 
 def is_extreme(value: Any, data_type: pa.DataType) -> bool:
-    """Whether arithmetic on a whole number or a timestamp may overflow."""
+    """Return whether arithmetic on an integer or a timestamp may overflow."""
     limit = 2**55 if pa.types.is_integer(data_type) else 20_001 * DAY // NANOSECONDS[data_type.unit]
     return bool(abs(value) > limit)
 
 
 def list_narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
-    """Types of which the given one has every value, so that files of a table may have them instead."""
+    """Return the types that widen to the given one, which older files of a table may have."""
     if pa.types.is_integer(data_type):
         lowest, highest = types.integer_range(data_type)
         ranges = {each: types.integer_range(each) for each in INTEGERS if each != data_type}
@@ -133,7 +133,7 @@ def list_narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
 
 @cache
 def list_values_that_fit(narrow: pa.DataType, wide: pa.DataType) -> tuple[Any, ...]:
-    """The values of a narrower type that the wider one has too."""
+    """Return the values of a narrower type that the wider one can hold."""
     found = []
     for value in list_values(narrow):
         try:
@@ -164,11 +164,11 @@ def make_array(data_type: pa.DataType, physical: list[Any]) -> pa.Array:
     return pa.array(physical, data_type)
 
 
-# --- The judge's view -----------------------------------------------------------------------------------------------
+# --- Values for the oracle ------------------------------------------------------------------------------------------
 
 
 def to_oracle_column(values: pa.Array) -> pa.Array:
-    """A column as the judge sees it."""
+    """Return a column as the oracle reads it."""
     data_type = values.type
     if pa.types.is_timestamp(data_type):
         counts = values.cast(pa.int64()).cast(pa.decimal128(19, 0))
@@ -203,7 +203,7 @@ def to_oracle_literal(value: Any, data_type: pa.DataType) -> str:
 
 
 def to_oracle_operands(name: str, data_type: pa.DataType, value: Any, literal_type: pa.DataType) -> tuple[str, str]:
-    """A column and a literal of perhaps another type, as the judge compares them: exactly, or both as doubles."""
+    """Return SQL for a column and a literal that compares them exactly, or both as doubles."""
     if value is None or data_type == literal_type:
         return name, to_oracle_literal(value, literal_type)
     if pa.types.is_floating(data_type):

@@ -1,6 +1,6 @@
-"""Predicates said twice: as an expression of ours, and as SQL for the judge (DuckDB).
+"""Predicates in two forms: as an expression of Tamis, and as SQL for the oracle (DuckDB).
 
-The first half says given things, for tests that go through all of them; the second half chooses at random.
+The first half builds given predicates, for exhaustive tests; the second half draws random ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tamis import types
 from tamis.expr.functions.table import MIRRORED
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 
-# Tests that draw values and predicates as strategies take all of it from here.
+# Tests that use Hypothesis strategies import all of them from here.
 __all__ = ["PRIMITIVES", "OraclePredicate", "make_array", "to_oracle_literal", "predicates", "values"]
 
 Path = tuple[str, ...]
@@ -40,7 +40,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class OraclePredicate:
-    """One predicate in two languages."""
+    """One predicate as an expression of Tamis and as SQL for the oracle."""
 
     expr: Expr
     sql: str
@@ -61,7 +61,7 @@ def to_sql_name(path: Path) -> str:
 def make_comparison(
     path: Path, data_type: pa.DataType, operator: str, value: Any, literal_type: pa.DataType | None = None
 ) -> OraclePredicate:
-    """A column compared with a literal, of its own type or of another."""
+    """Compare a column with a literal, of its own type or of another."""
     literal_type = literal_type or data_type
     literal = Literal(value, literal_type if value is not None else types.NULL)
     left, right = to_oracle_operands(to_sql_name(path), data_type, value, literal_type)
@@ -69,10 +69,10 @@ def make_comparison(
 
 
 def make_list_test(path: Path, data_type: pa.DataType, items: Sequence[tuple[Any, pa.DataType]]) -> OraclePredicate:
-    """A column in a list of literals, each with its type; said to the judge as what it means, one `=` an item."""
+    """Test a column against a list of typed literals. The SQL has one `=` for each item."""
     literals = tuple(Literal(item, own if item is not None else types.NULL) for item, own in items)
     if types.is_number(data_type) and any(isinstance(item, float) for item, _ in items):
-        # One double makes doubles of all.
+        # With one double, all items are compared as doubles.
         items = [(item if item is None else float(item), types.DOUBLE) for item, _ in items]
     equal = (" = ".join(to_oracle_operands(to_sql_name(path), data_type, item, own)) for item, own in items)
     return OraclePredicate(
@@ -89,7 +89,7 @@ def make_null_test(path: Path, *, is_null: bool) -> OraclePredicate:
 def make_prefix_test(path: Path, prefix: str | bytes) -> OraclePredicate:
     name = to_sql_name(path)
     if isinstance(prefix, bytes):
-        # The judge knows prefixes of texts only.
+        # DuckDB has prefix tests only for texts.
         sql = f"starts_with(hex({name}), '{prefix.hex().upper()}')"
         return OraclePredicate(Call("startswith", (Column(path), Literal(prefix, types.BINARY))), sql)
     return OraclePredicate(
@@ -110,7 +110,7 @@ def make_like_test(path: Path, pattern: str, escape: str | None = None) -> Oracl
 
 
 def make_column_comparison(left: Path, operator: str, right: Path, *, whole_numbers: bool = False) -> OraclePredicate:
-    """A column compared with another."""
+    """Compare a column with another column."""
     sides = [f"CAST({to_sql_name(path)} AS HUGEINT)" if whole_numbers else to_sql_name(path) for path in (left, right)]
     return OraclePredicate(
         Call(operator, (Column(left), Column(right))), f"{sides[0]} {OPERATORS[operator]} {sides[1]}"
@@ -137,7 +137,7 @@ def make_known_test(part: OraclePredicate) -> OraclePredicate:
 
 
 def compare_with_boolean(part: OraclePredicate, operator: str, value: bool) -> OraclePredicate:
-    """`p = TRUE`, `p <> FALSE`, `p <=> TRUE`, …"""
+    """Compare a predicate with TRUE or FALSE: `p = TRUE`, `p <> FALSE`, `p <=> TRUE`, …"""
     return OraclePredicate(
         Call(operator, (part.expr, TRUE if value else FALSE)),
         f"(({part.sql}) {OPERATORS[operator]} {to_oracle_literal(value, types.BOOLEAN)})",
@@ -149,7 +149,7 @@ def compare_with_boolean(part: OraclePredicate, operator: str, value: bool) -> O
 
 @dataclass(frozen=True)
 class Subject:
-    """A column that predicates are about, and the values that it has somewhere; None where nobody looked."""
+    """A column that predicates test, and the values that it has; None if they are unknown."""
 
     path: Path
     type: pa.DataType
@@ -157,16 +157,16 @@ class Subject:
 
     @cached_property
     def literals(self) -> tuple[Any, ...]:
-        """What is worth comparing with: what is there, what lies beside it, and anything of the type."""
+        """The literals to compare with: values of the column, their neighbours, and other values of the type."""
         seen = self.seen or ()
         near = [each for value in seen for each in list_neighbours(value, self.type)]
-        # What is there comes up more often than the rest, which is more.
+        # Values of the column come up more often than the others.
         often = (*seen, *list_special_values(self.type)) * 3
         return (*often, *near, *list_values(self.type))
 
     @cached_property
     def is_extreme(self) -> bool:
-        """Whether arithmetic on its values may overflow, which is an error and not a row."""
+        """Whether arithmetic on its values may overflow, which would be an error."""
         if not (pa.types.is_integer(self.type) or pa.types.is_timestamp(self.type)):
             return False
         if self.seen is None:
@@ -175,7 +175,7 @@ class Subject:
 
 
 def draw_foreign_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataType]:
-    """A literal of another type: between two values of the column's, beyond them, or one of them after all."""
+    """Return a literal of another type: between two values of the column, outside them, or equal to one."""
     data_type = subject.type
     value = choices.one_of(subject.literals)
     if pa.types.is_integer(data_type):
@@ -256,7 +256,7 @@ def draw_null_test(choices: Choices, subject: Subject) -> OraclePredicate:
 
 
 def draw_bundle(choices: Choices, subject: Subject) -> OraclePredicate:
-    """Several comparisons of one column, which are joined into ranges and lists; often with the same few literals."""
+    """Return several comparisons of one column, which merge into ranges and lists, with few literals."""
     few = choices.some_of(subject.literals, 1, 2)
     parts = []
     for _ in range(choices.number(2, 4)):
@@ -293,7 +293,7 @@ def draw_text_test(choices: Choices, subject: Subject) -> OraclePredicate:
 
 
 def draw_column_comparison(choices: Choices, subject: Subject, subjects: Sequence[Subject]) -> OraclePredicate:
-    """Two columns of one type, or of two integer types."""
+    """Compare two columns of one type, or of two integer types."""
     is_integer = pa.types.is_integer(subject.type)
     same = [each for each in subjects if each.type == subject.type or (is_integer and pa.types.is_integer(each.type))]
     other = choices.one_of(same)
@@ -301,7 +301,7 @@ def draw_column_comparison(choices: Choices, subject: Subject, subjects: Sequenc
 
 
 def draw_function(choices: Choices, subject: Subject) -> OraclePredicate:
-    """Monotone functions of a column, and some that are not."""
+    """Compare a function of a column, monotone or not, with a literal."""
     data_type = subject.type
     if subject.is_extreme or pa.types.is_uint64(data_type):
         return draw_comparison(choices, subject)
@@ -447,7 +447,7 @@ def draw_leaf(choices: Choices, subjects: Sequence[Subject]) -> OraclePredicate:
 
 
 def draw_predicate(choices: Choices, subjects: Sequence[Subject], depth: int = 5) -> OraclePredicate:
-    """Nested AND, OR, NOT, IS NULL and comparisons with TRUE and FALSE over the leaves, at most `depth` deep."""
+    """Return a tree of AND, OR, NOT, IS NULL and comparisons with TRUE and FALSE, at most `depth` deep."""
     if depth == 0 or not choices.flag():
         return draw_leaf(choices, subjects)
     match choices.number(0, 7):
@@ -470,7 +470,7 @@ def draw_predicate(choices: Choices, subjects: Sequence[Subject], depth: int = 5
 
 @cache
 def values(data_type: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values on which no function of a predicate overflows, for columns that nobody looks at beforehand."""
+    """Values on which no function of a predicate overflows, for columns whose values are unknown."""
     is_timestamp = pa.types.is_timestamp(data_type)
     return st.sampled_from(
         [each for each in list_values(data_type) if not (is_timestamp and is_extreme(each, data_type))]

@@ -13,11 +13,11 @@ from builders.values.predicates import OraclePredicate, Subject, draw_predicate
 from tamis.expr.normalise import sort_key
 
 PREDICATES = (3, 8)
-"""How many predicates one example tries: they cost little beside the rows and the judge."""
+"""How many predicates one example tries: they cost little beside the rows and the oracle."""
 
 
 def draw_schema(choices: Choices) -> pa.Schema:
-    """One to three columns; often two of one type, so that they can be compared."""
+    """Return one to three columns, often two of one type, so that they can be compared."""
     types = [draw_type(choices)]
     for _ in range(choices.number(0, 2)):
         types.append(types[0] if choices.flag() else draw_type(choices))
@@ -25,17 +25,17 @@ def draw_schema(choices: Choices) -> pa.Schema:
 
 
 def draw_type(choices: Choices) -> pa.DataType:
-    """A type of some family, so that rare families come up as often as large ones."""
+    """Return a type. Its family is drawn first, so that small families come up as often as large ones."""
     return choices.one_of(choices.one_of(FAMILIES))
 
 
 def draw_values(choices: Choices, data_type: pa.DataType) -> list[Any]:
-    """The few values that one column has: with more of them they would seldom meet."""
+    """Return the few values of one column. With more values, equal ones would be rare."""
     return choices.some_of((*list_values(data_type), *list_special_values(data_type) * 2), 1, 4)
 
 
 def draw_column(choices: Choices, values: list[Any], count: int) -> list[Any]:
-    """So many rows of a column in one unit: mixed, of one value, or all NULL."""
+    """Return so many rows of a column: mixed, of one value, or all NULL."""
     match choices.number(0, 7):
         case 0:
             return [None] * count
@@ -50,7 +50,7 @@ def draw_column(choices: Choices, values: list[Any], count: int) -> list[Any]:
 
 
 def make_subject(path: tuple[str, ...], data_type: pa.DataType, rows: Iterable[Any]) -> Subject:
-    """A column and the distinct values that it has."""
+    """Return a column with its distinct values."""
     distinct = {(value is None, repr(value)): value for value in rows if value is not None}
     return Subject(path, data_type, tuple(distinct.values()))
 

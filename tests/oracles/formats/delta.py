@@ -1,4 +1,4 @@
-"""Delta tables for the oracles: whole histories written by hand, and tables that deltalake wrote."""
+"""Delta tables for the oracles: histories written by hand, and tables that deltalake wrote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tamis.tuning import Tuning
 
 @contextmanager
 def vary_planning(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
-    """Files of a log one by one or together, with much room in memory or little, or out of memory."""
+    """Yield a tuning that reads files of a log one by one or together, with much memory, little or none."""
     varied = replace(
         tuning,
         max_files_while_reading=choices.one_of([tuning.max_files_while_reading, 1, 3]),
@@ -106,7 +106,7 @@ def write_deltalake_units(choices: Choices, folder: Path, predicates: int) -> Fi
     rows_of_files = _read_rows_of_files(tamis.open(folder))
     live = sorted(row for rows in rows_of_files.values() for row in rows)
     assert live == sorted(case.rows[ROW].to_pylist()), case.done
-    # What deltalake writes has no order that is the same each time, and Hypothesis would see other choices.
+    # Deltalake writes files in no fixed order, so that Hypothesis would see other choices each time.
     weaken = _make_weaken(folder, by_seed=True)
     return FileUnits(
         case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken, f"{folder}/"
@@ -123,7 +123,7 @@ def _read_rows_of_files(table: tamis.Table) -> dict[str, list[int]]:
     }
 
 
-# A whole table is written for each example.
+# Each example writes a table.
 _SHARED: dict[str, Any] = {"one_in": 4, "tuning": BY_PAGES}
 
 DELTA = Format("delta D1 D6 D15 D16 D19", write_rows, vary=vary_planning, **_SHARED)

@@ -1,5 +1,5 @@
-"""Files older than what their table is now: renamed, promoted and added fields, defaults, ids or names in files, values
-that are known only of whole files."""
+"""Files from before schema evolution: renamed, promoted and added fields, defaults, ids or names in files, and values
+that are constant for a file."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class HiveTable(RowTable):
         return self.rows.column_names, self.rows
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
-        # The first file says what the types are, and timestamps of files may have other units.
+        # The first file defines the types, and timestamps of other files may have other units.
         return make_column_texts(found.sort_by(ROW), _plain) == make_column_texts(expected, _plain)
 
 

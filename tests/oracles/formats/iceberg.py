@@ -52,7 +52,7 @@ def write_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
         if not case.table.manifests_in_metadata:
             weaken_statistics(folder, choices, kinds)
 
-    # Paths are those in the folder, whatever location metadata names.
+    # Paths are those in the folder. Metadata may name another location.
     rows_of_files = {
         stored.file.path.replace(case.table.location, str(case.table.folder), 1): stored.live_rows[ROW].to_pylist()
         for stored in case.live
@@ -84,13 +84,13 @@ def write_pyiceberg_units(choices: Choices, folder: Path, predicates: int) -> Fi
     assert sorted(row for rows in rows_of_files.values() for row in rows) == sorted(live), case.done
 
     def weaken(choices: Choices) -> None:
-        # Names of files are other ones each time, and Hypothesis would see other choices.
+        # File names differ each time, so that Hypothesis would see other choices.
         weaken_statistics(folder, SeededChoices(choices.number(0, 1_000_000)), {1: "long"})
 
     return FileUnits(case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken)
 
 
-# A whole table is written for each example, and pyiceberg takes its time for each commit.
+# Each example writes a table, and a commit of pyiceberg is slow.
 _BY_HAND: dict[str, Any] = {"one_in": 6, "tuning": BY_PAGES}
 _BY_PYICEBERG: dict[str, Any] = {"one_in": 12, "tuning": BY_PAGES}
 

@@ -27,7 +27,7 @@ Metadata = dict[str, pa.Array]
 
 
 def describe_units(schema: pa.Schema, units: list[Rows]) -> Metadata:
-    """Return what a perfect writer would note of the units."""
+    """Return the statistics that a perfect writer would write for the units."""
     columns: Metadata = {"row_count": pa.array([len(next(iter(unit.values()))) for unit in units], pa.int64())}
     for field in schema:
         path = (field.name,)
@@ -51,7 +51,7 @@ def remove_some(metadata: Metadata, choices: Choices) -> Metadata:
     found = {}
     for name, array in metadata.items():
         if name.startswith("nan_count:") and choices.flag():
-            continue  # as nearly all writers do
+            continue  # like nearly all writers
         match choices.number(0, 3):
             case 0:
                 found[name] = array
@@ -66,7 +66,7 @@ def remove_some(metadata: Metadata, choices: Choices) -> Metadata:
 
 
 def widen_bounds(schema: pa.Schema, units: list[Rows], choices: Choices) -> Metadata:
-    """Return metadata with bounds further out than the values, as cut texts have, or files after deletes."""
+    """Return metadata with wider bounds, like those of truncated texts, or of files after deletes."""
     found = describe_units(schema, units)
     for field in schema:
         present = [[v for v in unit[field.name] if v is not None and not _is_nan(v)] for unit in units]
@@ -94,7 +94,7 @@ class DescribedUnits:
     units: list[Rows]
     predicates: Sequence[OraclePredicate]
     less: Callable[[DescribedUnits, Choices], Metadata]
-    """What `forget` leaves of the metadata."""
+    """Returns the metadata after `weaken`."""
     notes: object = ""
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class DescribedUnits:
 
     @property
     def union(self) -> DescribedUnits:
-        """All units as one."""
+        """All units, merged into one."""
         one = {name: [v for unit in self.units for v in unit[name]] for name in self.schema.names}
         return DescribedUnits(self.schema, [one], self.predicates, self.less)
 
@@ -153,6 +153,6 @@ def write_widened(choices: Choices, folder: Path, predicates: int) -> DescribedU
     return draw_units(choices, lambda units, choices: widen_bounds(units.schema, units.units, choices))
 
 
-# Units cost little beside whole scans, so there can be more of them.
-METADATA = Format("metadata, some of it removed", write_some_removed, times=3, whole_is_monotone=False)
-WIDENED_METADATA = Format("metadata, bounds widened", write_widened, times=3, whole_is_monotone=False)
+# Units cost little beside scans, so there are more examples.
+METADATA = Format("metadata, some of it removed", write_some_removed, times=3, fully_matched_is_monotone=False)
+WIDENED_METADATA = Format("metadata, bounds widened", write_widened, times=3, fully_matched_is_monotone=False)

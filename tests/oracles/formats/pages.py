@@ -50,7 +50,7 @@ Bits = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 @contextmanager
 def vary_reading(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
-    """All columns at once or those of the filter first, in batches of a few rows or as a whole."""
+    """Yield a tuning that reads all columns at once or filter columns first, in small batches or in one."""
     yield replace(
         tuning,
         max_batch_rows=choices.one_of([tuning.max_batch_rows, 1, 3, 7]),
@@ -62,7 +62,7 @@ def vary_reading(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
 
 
 def draw_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.Table]:
-    """Some columns, or fields of structs, and the rows as they are then."""
+    """Return some columns, or fields of structs, and the rows with just these."""
     names: list[str] = []
     columns: dict[str, pa.ChunkedArray] = {}
     for name in dict.fromkeys(choices.some_of(rows.column_names, 1, 4)):
@@ -81,11 +81,11 @@ def draw_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.Tab
 
 @dataclass
 class PageRows(RowTable):
-    """The rows of a file, or of several, in their order; without ids."""
+    """The rows of one or several files in their order, without ids."""
 
     table: tamis.Table = None  # type: ignore[assignment]
     case: PageCase | None = None
-    """The single file, of which columns and fields are scanned at random."""
+    """The single file. A scan reads random columns and fields of it."""
 
     @property
     def oracle_rows(self) -> pa.Table:
@@ -110,7 +110,7 @@ class PageRows(RowTable):
 
 
 def _check_bytes(plan: tamis.ScanPlan) -> None:
-    """Each level starts with what the one before left, and the last one leaves what is read."""
+    """Check that each level starts with the bytes that the one before kept, and the last keeps what is read."""
     levels = [level for level in plan.report.levels if level.level not in ("partitions", "files")]
     for one, next_one in itertools.pairwise(levels):
         assert one.bytes_kept == next_one.bytes_total, (one, next_one)
@@ -144,14 +144,14 @@ def write_files(choices: Choices, folder: Path, predicates: int) -> PageRows:
 
 @dataclass(frozen=True)
 class Narrowing:
-    """One predicate and one file, narrowed by any levels."""
+    """One predicate and one file, pruned by any levels."""
 
     source: ParquetFile
     oracle_predicate: OraclePredicate
 
     @cached_property
     def before(self) -> Remaining:
-        """All row groups, of which nothing was asked yet."""
+        """All row groups, before any pruning."""
         units = read_row_group_metadata(self.source.footer.metadata, self.predicate.columns, names=self._names)
         shape = (units.num_rows, len(self.predicate.conjuncts))
         return Remaining.from_row_groups(range(units.num_rows), units, np.ones(shape, bool))
@@ -174,20 +174,20 @@ class Narrowing:
             return narrower.narrow(self.before, levels)[0]
 
     def rows(self, remaining: Remaining) -> tuple[Bits, Bits]:
-        """Which rows of the file are left, and which of those are known to match."""
+        """Return which rows of the file are kept, and which of these are fully matched."""
         starts = np.cumsum([0, *self.before.ends[:-1]])
-        kept, whole = (np.zeros(int(self.before.ends.sum()), bool) for _ in range(2))
+        kept, fully_matched = (np.zeros(int(self.before.ends.sum()), bool) for _ in range(2))
         for index, group in enumerate(remaining.row_groups.tolist()):
             at = slice(starts[group] + remaining.starts[index], starts[group] + remaining.ends[index])
             assert not kept[at].any(), "stretches overlap"
             kept[at] = True
-            whole[at] = not remaining.residual[index].any()
-        return kept, whole
+            fully_matched[at] = not remaining.residual[index].any()
+        return kept, fully_matched
 
 
 @dataclass
 class PageUnits:
-    """The rows of a file as units: each is left, or skipped with the stretch of rows that it lies in."""
+    """The rows of a file as units. Each is kept, or skipped with the range of rows around it."""
 
     oracle_rows: pa.Table
     predicates: Sequence[OraclePredicate]
@@ -204,8 +204,8 @@ class PageUnits:
         with pytest.MonkeyPatch.context() as patch:
             if self.spoiled_by is not None:
                 patch.setattr(narrow, "read_page_indexes", lambda *given: self._spoil(plainly(*given)))
-            kept, whole = narrowing.rows(narrowing.after(levels))
-        return {row: bool(whole[row]) for row in np.flatnonzero(kept).tolist()}
+            kept, fully_matched = narrowing.rows(narrowing.after(levels))
+        return {row: bool(fully_matched[row]) for row in np.flatnonzero(kept).tolist()}
 
     def weaken(self, choices: Choices) -> None:
         self.spoiled_by = choices
@@ -220,7 +220,7 @@ class PageUnits:
 
 
 def _weaken_pages(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
-    """The metadata of pages with bounds widened, or unknown for some of them, or absent."""
+    """Return the metadata of pages with wider, unknown or missing bounds."""
     found = {}
     forgotten = set()
     for name, values in pages.metadata.items():
@@ -235,7 +235,7 @@ def _weaken_pages(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
         elif kind == 3 and name.startswith(("lower:", "upper:")):
             side = name.split(":")[0]
             found[name] = pc.if_else(pc.is_valid(values), _find_widest(values, is_lower=side == "lower"), values)
-            # What is no longer the value of some row must not be called so.
+            # A bound that is no longer the value of some row is not exact.
             forgotten.add(f"{side}_exact:{name.split(':', 1)[1]}")
     return {name: values for name, values in found.items() if name not in forgotten}
 
