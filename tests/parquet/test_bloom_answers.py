@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.bloom import filters_of, kept_row_groups, leaves_of
+from builders.parquet.bloom import list_kept_row_groups, read_filters, read_leaves
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.normalise import normalise
@@ -64,16 +64,16 @@ def make_questions(path: Path, where: str) -> FileQuestions:
 )
 def test_equalities_and_lists_are_answered_and_nothing_else(tmp_path: Path, where: str, kept: list[int]) -> None:
     path = write_values(tmp_path, pa.int64(), [1, 2, 3], [4, None, 6], [7, 8, 9])
-    assert kept_row_groups(path, where) == kept
+    assert list_kept_row_groups(path, where) == kept
 
 
 def test_B4_a_disjunction_needs_both_sides(tmp_path: Path) -> None:
     groups = [{"x": pa.array([1, 2]), "y": pa.array([1, 2])}, {"x": pa.array([3, 4]), "y": pa.array([3, 4])}]
-    assert kept_row_groups(write_file(tmp_path, groups), "x = 1 OR y = 3") == [0, 1]
-    assert kept_row_groups(write_file(tmp_path, groups), "x = 1 OR y = 9") == [0]
-    assert kept_row_groups(write_file(tmp_path, groups, without=("y",)), "x = 1 OR y = 9") == [0, 1]
-    assert kept_row_groups(write_file(tmp_path, groups, without=("y",)), "x = 1 AND y = 9") == [0]
-    assert kept_row_groups(write_file(tmp_path, groups), "x = 1 OR y > 9") == [0, 1]
+    assert list_kept_row_groups(write_file(tmp_path, groups), "x = 1 OR y = 3") == [0, 1]
+    assert list_kept_row_groups(write_file(tmp_path, groups), "x = 1 OR y = 9") == [0]
+    assert list_kept_row_groups(write_file(tmp_path, groups, without=("y",)), "x = 1 OR y = 9") == [0, 1]
+    assert list_kept_row_groups(write_file(tmp_path, groups, without=("y",)), "x = 1 AND y = 9") == [0]
+    assert list_kept_row_groups(write_file(tmp_path, groups), "x = 1 OR y > 9") == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -93,16 +93,16 @@ def test_B2_T11_promoted_columns_are_looked_up_in_their_stored_type(
 ) -> None:
     path = write_values(tmp_path, stored, [1, 2, 3], [4, 5, 6])
     schema = pa.schema({"x": table})
-    assert kept_row_groups(path, f"x = {inside}", schema) == [0]
-    assert kept_row_groups(path, f"x = {outside}", schema) == []
+    assert list_kept_row_groups(path, f"x = {inside}", schema) == [0]
+    assert list_kept_row_groups(path, f"x = {outside}", schema) == []
 
 
 @pytest.mark.parametrize("stored_zero", [0.0, -0.0])
 @pytest.mark.parametrize("zero", ["0.0", "-0.0"])
 def test_F5_either_zero_finds_the_other(tmp_path: Path, stored_zero: float, zero: str) -> None:
     path = write_values(tmp_path, pa.float64(), [stored_zero, 1.0], [2.0, 3.0])
-    assert kept_row_groups(path, f"x = {zero}") == [0]
-    assert kept_row_groups(path, f"x IN ({zero}, 3)") == [0, 1]
+    assert list_kept_row_groups(path, f"x = {zero}") == [0]
+    assert list_kept_row_groups(path, f"x IN ({zero}, 3)") == [0, 1]
 
 
 def test_F5_NaN_is_never_skipped(tmp_path: Path) -> None:
@@ -119,22 +119,22 @@ def _prune_row_groups(path: Path, predicate: Expr) -> list[int]:
     questions = BloomQuestions.of(collect_questions(bound).questions).for_file(
         get_file_schema(pq.read_metadata(path)).leaves
     )
-    answers = questions.answers(filters_of(path), [0, 1])
+    answers = questions.answers(read_filters(path), [0, 1])
     return [group for group in (0, 1) if all(each[group].as_py() is not False for each in answers.values())]
 
 
 def test_B7_a_row_group_of_NULL_only_has_no_value(tmp_path: Path) -> None:
     path = write_values(tmp_path, pa.int64(), [None, None], [1, None])
-    assert kept_row_groups(path, "x = 1") == [1]
-    assert kept_row_groups(path, "x IS NULL") == [0, 1]
+    assert list_kept_row_groups(path, "x = 1") == [1]
+    assert list_kept_row_groups(path, "x IS NULL") == [0, 1]
 
 
 def test_fields_of_structs_are_looked_up(tmp_path: Path) -> None:
     path = tmp_path / "nested.parquet"
     table = pa.table({"s": pa.array([{"x": 1}, {"x": 2}, None, {"x": 4}])})
     pq.write_table(table, path, row_group_size=2, bloom_filter_options={"s.x": {"ndv": 100, "fpp": 0.001}})
-    assert kept_row_groups(path, "s.x = 4") == [1]
-    assert kept_row_groups(path, "s.x = 9") == []
+    assert list_kept_row_groups(path, "s.x = 4") == [1]
+    assert list_kept_row_groups(path, "s.x = 9") == []
 
 
 def test_X11_a_list_of_100_000_values_is_answered(tmp_path: Path) -> None:
@@ -145,11 +145,11 @@ def test_X11_a_list_of_100_000_values_is_answered(tmp_path: Path) -> None:
     asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
     ((_, _, hashes),) = asked.asked
     assert len(hashes) == 100_000
-    assert asked.answers(filters_of(path), [0])[question.true_name].to_pylist() == [True]
+    assert asked.answers(read_filters(path), [0])[question.true_name].to_pylist() == [True]
     negative = Call("in", (column, *(Literal(-number, data_type) for number in range(101, 200))))
     (question,) = collect_questions(negative).questions
     asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
-    assert asked.answers(filters_of(path), [1])[question.true_name].to_pylist() == [True]
+    assert asked.answers(read_filters(path), [1])[question.true_name].to_pylist() == [True]
 
 
 # --- What is needed, and what is not ----------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_X11_a_list_of_100_000_values_is_answered(tmp_path: Path) -> None:
 def test_only_columns_of_the_predicate_need_filters(tmp_path: Path) -> None:
     groups = [{"x": pa.array([1]), "y": pa.array([1]), "z": pa.array([1])}]
     path = write_file(tmp_path, groups)
-    leaves = leaves_of(path)
+    leaves = read_leaves(path)
     assert make_questions(path, "x = 1 AND y > 1 AND z IN (1, 2)").leaves == (leaves["x"].index, leaves["z"].index)
 
 
@@ -202,14 +202,14 @@ def test_an_unanswered_question_has_a_reason(
 ) -> None:
     path = write_values(tmp_path, data_type, values, without=("x",))
     asked = make_questions(path, where)
-    assert asked.reasons(filters_of(path), [0]) == {0: reason}
-    answers = asked.answers(filters_of(path), [0])
+    assert asked.reasons(read_filters(path), [0]) == {0: reason}
+    answers = asked.answers(read_filters(path), [0])
     assert all(each.null_count == 1 for each in answers.values())
 
 
 def test_a_question_with_an_answer_in_some_row_group_has_no_reason(tmp_path: Path) -> None:
     path = write_values(tmp_path, pa.int64(), [1], [2])
-    filters = filters_of(path)
+    filters = read_filters(path)
     asked = make_questions(path, "x = 1")
     assert asked.reasons(filters, [0, 1]) == {}
     del filters[1, 0]

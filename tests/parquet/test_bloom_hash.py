@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
-from builders.parquet.bloom import leaves_of
+from builders.parquet.bloom import read_leaves
 from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.indexes.bloom_filter import Unavailable, hash_stored_values
 
@@ -24,7 +24,7 @@ def make_leaf(folder: Path, stored: pa.DataType, **options: Any) -> Leaf:
     """Return the leaf of a file in which a column has this type."""
     path = folder / "stored.parquet"
     pq.write_table(pa.table({"x": pa.array([], stored)}), path, **options)
-    return leaves_of(path)["x"]
+    return read_leaves(path)["x"]
 
 
 def hash_with_xxhash(stored: Sequence[bytes]) -> list[int]:

@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.bloom import filters_of, kept_row_groups, layouts_of, leaves_of
+from builders.parquet.bloom import list_kept_row_groups, read_filters, read_layouts, read_leaves
 from tamis import types
 from tamis.io.ranges import LOCAL, RangedFile
 from tamis.io.storage import Storage, open_storage
@@ -108,7 +108,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_B1_every_value_of_every_type_is_found_and_most_others_are_not(written: tuple[Path, set[str]]) -> None:
     path, without = written
-    filters, leaves = filters_of(path), leaves_of(path)
+    filters, leaves = read_filters(path), read_leaves(path)
     others = np.random.default_rng(1).integers(0, 2**64, 2_000, np.uint64)
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
@@ -129,17 +129,17 @@ def test_B1_every_value_of_every_type_is_found_and_most_others_are_not(written: 
 def test_a_writer_without_filters_has_none(tmp_path: Path) -> None:
     path = tmp_path / "polars.parquet"
     pl.DataFrame({"a": [1, 2, 3]}).write_parquet(path)
-    assert filters_of(path) == {(0, 0): NO_FILTER}
+    assert read_filters(path) == {(0, 0): NO_FILTER}
 
 
 @pytest.mark.parametrize("name", ["data_index_bloom_encoding_stats", "data_index_bloom_encoding_with_length"])
 def test_filters_of_parquet_java_with_and_without_their_length(golden: Path, name: str) -> None:
     path = golden / "parquet" / f"{name}.parquet"
-    ((_, length),) = [each.bloom_filter for each in layouts_of(path).values() if each.bloom_filter is not None]
+    ((_, length),) = [each.bloom_filter for each in read_layouts(path).values() if each.bloom_filter is not None]
     assert (length is not None) == name.endswith("with_length")
-    (found,) = filters_of(path).values()
+    (found,) = read_filters(path).values()
     assert isinstance(found, BloomFilter)
-    leaf = leaves_of(path)["String"]
+    leaf = read_leaves(path)["String"]
     assert found.might_contain_hashes(hash_stored_values(pq.read_table(path)["String"].combine_chunks(), leaf)).all()
     others = hash_stored_values(pa.array([f"absent {number}" for number in range(500)]), leaf)
     assert found.might_contain_hashes(others).mean() < 0.05
@@ -164,18 +164,20 @@ LARGE = 60_000  # rows whose filter is many times what a local request is worth
 
 
 def make_probes(path: Path, *values: int) -> dict[int, Any]:
-    return {0: hash_stored_values(pa.array(values, pa.int64()), leaves_of(path)["k"])}
+    return {0: hash_stored_values(pa.array(values, pa.int64()), read_leaves(path)["k"])}
 
 
 def drop_lengths(path: Path) -> dict[Any, Any]:
-    return {chunk: replace(each, bloom_filter=(each.bloom_filter[0], None)) for chunk, each in layouts_of(path).items()}
+    return {
+        chunk: replace(each, bloom_filter=(each.bloom_filter[0], None)) for chunk, each in read_layouts(path).items()
+    }
 
 
 def test_filters_with_known_lengths_are_read_in_one_round(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet")
-    layouts, storage = layouts_of(path), open_storage(tmp_path)
+    layouts, storage = read_layouts(path), open_storage(tmp_path)
     assert all(each.bloom_filter[1] is not None for each in layouts.values())
-    filters_of(path, layouts, storage=storage)
+    read_filters(path, layouts, storage=storage)
     # Filters are adjacent, so they take one read.
     assert storage.counters.requests == 1
     assert storage.counters.bytes_read == sum(each.bloom_filter[1] for each in layouts.values())
@@ -184,27 +186,29 @@ def test_filters_with_known_lengths_are_read_in_one_round(tmp_path: Path) -> Non
 def test_filters_without_lengths_are_read_completely(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet", LARGE)
     storage = open_storage(tmp_path)
-    known, unknown = filters_of(path), filters_of(path, drop_lengths(path), storage=storage)
+    known, unknown = read_filters(path), read_filters(path, drop_lengths(path), storage=storage)
     for chunk, found in unknown.items():
         assert (found.bits == known[chunk].bits).all()
-    assert storage.counters.bytes_read < 1.1 * sum(each.bloom_filter[1] for each in layouts_of(path).values())
+    assert storage.counters.bytes_read < 1.1 * sum(each.bloom_filter[1] for each in read_layouts(path).values())
 
 
 def test_small_filters_without_lengths_need_no_second_round(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
-    assert all(isinstance(each, BloomFilter) for each in filters_of(path, drop_lengths(path), storage=storage).values())
+    assert all(
+        isinstance(each, BloomFilter) for each in read_filters(path, drop_lengths(path), storage=storage).values()
+    )
     assert storage.counters.requests == 1
 
 
-@pytest.mark.parametrize("lengths", [layouts_of, drop_lengths])
+@pytest.mark.parametrize("lengths", [read_layouts, drop_lengths])
 def test_only_needed_blocks_of_large_filters_are_read(
     tmp_path: Path, lengths: Callable[[Path], dict[Any, Any]]
 ) -> None:
     path = write_one_column(tmp_path / "file.parquet", LARGE)
     storage, layouts, asked = open_storage(tmp_path), lengths(path), make_probes(path, 5, 299, LARGE + 1)
-    whole, some = filters_of(path), filters_of(path, layouts, asked, storage)
-    size = layouts_of(path)[0, 0].bloom_filter[1]
+    whole, some = read_filters(path), read_filters(path, layouts, asked, storage)
+    size = read_layouts(path)[0, 0].bloom_filter[1]
     assert size > 10 * LOCAL.gap
     assert storage.counters.bytes_read < len(layouts) * 2 * LOCAL.gap
     for chunk, found in some.items():
@@ -215,7 +219,7 @@ def test_only_needed_blocks_of_large_filters_are_read(
 
 def test_many_hashes_read_the_whole_filter(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet", LARGE)
-    for found in filters_of(path, hashes=make_probes(path, *range(1_000))).values():
+    for found in read_filters(path, hashes=make_probes(path, *range(1_000))).values():
         assert found.block_numbers is None
 
 
@@ -223,14 +227,14 @@ def test_an_open_file_is_not_opened_again(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet")
     storage = open_remote(tmp_path)
     with RangedFile(storage, str(path)) as file:
-        list(read_bloom_filters(storage, str(path), layouts_of(path), file=file))
+        list(read_bloom_filters(storage, str(path), read_layouts(path), file=file))
     assert storage.counters.requests == 2  # to open, to read
 
 
 def test_a_remote_filter_is_read_in_one_round(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet", 5 * LARGE, groups=1)
     storage = open_remote(tmp_path)
-    assert filters_of(path, layouts_of(path), make_probes(path, 5), storage)[0, 0].block_numbers is not None
+    assert read_filters(path, read_layouts(path), make_probes(path, 5), storage)[0, 0].block_numbers is not None
     assert storage.counters.requests <= 3  # to open, the header, the block: the last two together
     assert storage.counters.bytes_read < 1_000
 
@@ -242,7 +246,7 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
 ) -> None:
     """If the guessed length of the header is wrong, another round reads the right blocks."""
     path = write_one_column(tmp_path / "file.parquet", LARGE, groups=1)
-    layout = layouts_of(path)[0, 0]
+    layout = read_layouts(path)[0, 0]
     offset, length = layout.bloom_filter
     bitset = path.read_bytes()[offset + length % 32 : offset + length]
     chosen = encode_struct([(1, STRUCT, encode_struct([]))])
@@ -252,8 +256,8 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
     known = len(header) + len(bitset) if has_length else None
     layouts = {(0, 0): replace(layout, bloom_filter=(4, known))}
     asked = np.random.default_rng(0).integers(0, 2**64, 4, np.uint64)
-    whole = filters_of(path, layouts)[0, 0]
-    some = filters_of(path, layouts, {0: asked})[0, 0]
+    whole = read_filters(path, layouts)[0, 0]
+    some = read_filters(path, layouts, {0: asked})[0, 0]
     assert whole.bits.tobytes() == bitset
     assert some.block_numbers is not None
     assert (some.bits == whole.bits[some.block_numbers]).all()
@@ -263,8 +267,8 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
 
 
 def read_filter(path: Path, offset: int, length: int | None) -> Any:
-    layouts = layouts_of(path)
-    return filters_of(path, {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, length))})[0, 0]
+    layouts = read_layouts(path)
+    return read_filters(path, {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, length))})[0, 0]
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 3, 10**6, 2**62])
@@ -277,7 +281,7 @@ def test_X3_a_filter_at_an_invalid_offset_is_unavailable(tmp_path: Path, offset:
 @pytest.mark.parametrize("length", [0, -1, 1, 15, 271, 273, 304, 10**6, 2**31 - 1, 2**40])
 def test_X4_B8_a_length_that_contradicts_the_header_or_the_file_is_unavailable(tmp_path: Path, length: int) -> None:
     path = write_one_column(tmp_path / "file.parquet")
-    offset, true_length = layouts_of(path)[0, 0].bloom_filter
+    offset, true_length = read_layouts(path)[0, 0].bloom_filter
     assert isinstance(read_filter(path, offset, true_length), BloomFilter)
     assert isinstance(read_filter(path, offset, length), Unavailable)
 
@@ -289,20 +293,20 @@ def test_B8_X4_a_header_with_a_wrong_size_keeps_the_row_group(
     tmp_path: Path, declared: int, has_length: bool, asked: list[int] | None
 ) -> None:
     path = write_one_column(tmp_path / "file.parquet")
-    offset, _ = layouts_of(path)[0, 0].bloom_filter
+    offset, _ = read_layouts(path)[0, 0].bloom_filter
     data = bytearray(path.read_bytes())
     size = encode_integer(declared)
     # The size follows the header of its field. A number of another length shifts the rest of the header.
     data[offset + 1 : offset + 16] = (size + bytes(data[offset + 3 : offset + 16]))[:15].ljust(15, b"\0")
     path.write_bytes(data)
-    layouts = layouts_of(path) if has_length else drop_lengths(path)
-    found = filters_of(path, layouts, None if asked is None else make_probes(path, *asked))
+    layouts = read_layouts(path) if has_length else drop_lengths(path)
+    found = read_filters(path, layouts, None if asked is None else make_probes(path, *asked))
     if declared == 64 and not has_length:
         # A shorter filter without a stated length is undetectable.
         return
     assert isinstance(found[0, 0], Unavailable)
     if has_length:
-        assert 0 in kept_row_groups(path, "k = 5")
+        assert 0 in list_kept_row_groups(path, "k = 5")
 
 
 def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -> None:
@@ -310,7 +314,7 @@ def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -
     layouts = drop_lengths(path)
     inside = layouts[0, 0].bloom_filter[0] + 100
     shifted = replace(layouts[1, 0], bloom_filter=(inside, None))
-    found = filters_of(path, layouts | {(1, 0): shifted})
+    found = read_filters(path, layouts | {(1, 0): shifted})
     assert isinstance(found[0, 0], Unavailable)
     assert isinstance(found[1, 0], Unavailable)
     assert isinstance(found[2, 0], BloomFilter)
@@ -318,21 +322,21 @@ def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -
 
 def test_B5_a_filter_shared_by_two_chunks_is_unavailable(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet")
-    layouts = layouts_of(path)
-    found = filters_of(path, layouts | {(1, 0): replace(layouts[1, 0], bloom_filter=layouts[0, 0].bloom_filter)})
+    layouts = read_layouts(path)
+    found = read_filters(path, layouts | {(1, 0): replace(layouts[1, 0], bloom_filter=layouts[0, 0].bloom_filter)})
     assert [isinstance(found[group, 0], Unavailable) for group in range(3)] == [True, True, False]
 
 
 def test_B5_each_row_group_is_pruned_by_its_own_filter(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet")
-    assert kept_row_groups(path, "k = 5") == [0]
-    assert kept_row_groups(path, "k = 350") == [1]
-    assert kept_row_groups(path, f"k IN (5, {ROWS - 1})") == [0, 2]
+    assert list_kept_row_groups(path, "k = 5") == [0]
+    assert list_kept_row_groups(path, "k = 350") == [1]
+    assert list_kept_row_groups(path, f"k IN (5, {ROWS - 1})") == [0, 2]
 
 
 def test_X4_flipped_bits_yield_a_filter_or_a_reason(tmp_path: Path) -> None:
     path = write_one_column(tmp_path / "file.parquet", groups=1)
-    layouts, original = layouts_of(path), path.read_bytes()
+    layouts, original = read_layouts(path), path.read_bytes()
     offset, _ = layouts[0, 0].bloom_filter
     generator = np.random.default_rng(3)
     available = 0
@@ -342,7 +346,7 @@ def test_X4_flipped_bits_yield_a_filter_or_a_reason(tmp_path: Path) -> None:
         data[position] ^= 1 << int(generator.integers(0, 8))
         path.write_bytes(data)
         given = layouts if generator.integers(0, 2) else {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, None))}
-        found = filters_of(path, given)[0, 0]
+        found = read_filters(path, given)[0, 0]
         available += isinstance(found, BloomFilter)
         assert isinstance(found, BloomFilter | Unavailable)
     assert 0 < available < 300
@@ -355,15 +359,15 @@ def test_B1_B2_B3_a_row_group_that_holds_the_value_is_kept_for_every_type(writte
     path, without = written
     spurious = []
     with pq.ParquetFile(path) as file:
-        names = [name for name in leaves_of(path) if not pa.types.is_time(file.schema_arrow.field(name).type)]
+        names = [name for name in read_leaves(path) if not pa.types.is_time(file.schema_arrow.field(name).type)]
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             for name in names:
                 where = f"{name} = {format_literal(rows[name].combine_chunks().drop_null()[17])}"
-                assert group in kept_row_groups(path, where), where
+                assert group in list_kept_row_groups(path, where), where
         for name in set(names) - without - {"int8", "uint8"}:
             where = f"{name} = {format_literal(make_absent_value(file.schema_arrow.field(name).type))}"
-            spurious += kept_row_groups(path, where)
+            spurious += list_kept_row_groups(path, where)
     assert len(spurious) < 0.1 * len(names) * file.num_row_groups
 
 
@@ -395,8 +399,8 @@ def make_absent_value(data_type: pa.DataType) -> pa.Scalar:
 def test_filters_beyond_the_memory_limit_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
-    together = filters_of(path)
+    together = read_filters(path)
     monkeypatch.setattr("tamis.io.ranges.MAX_BATCH_BYTES", 1)
-    batches = list(read_bloom_filters(storage, str(path), layouts_of(path)))
+    batches = list(read_bloom_filters(storage, str(path), read_layouts(path)))
     assert len(batches) == len(together) > 1
     assert [len(batch) for batch in batches] == [1] * len(batches)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.page_files import footer_of
+from builders.parquet.page_files import get_footer
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import map_footer
 from tamis.parquet.footer.footer import footer_from_bytes
@@ -26,7 +26,7 @@ def write_footer(**options: Any) -> bytes:
     table = pa.table({"number": np.arange(2 * GROUPS) * 10**9, "text": texts})
     out = io.BytesIO()
     pq.write_table(table, out, row_group_size=2, **options)
-    return footer_of(out.getvalue())
+    return get_footer(out.getvalue())
 
 
 @pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"write_statistics": False}])

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.parquet.page_files import (
-    PLACE,
+    FILE_PATH,
     OpenedFile,
-    damaged,
-    footer_of,
+    damage_bytes,
+    get_footer,
     parquet_bytes,
-    written_by_duckdb,
-    written_by_polars,
+    write_with_duckdb,
+    write_with_polars,
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet.footer import chunks
@@ -83,7 +83,7 @@ def check_dictionary_claim(file: OpenedFile, layout: ChunkLayout) -> None:
     position, end = layout.byte_range[0], sum(layout.byte_range)
     kinds = set()
     while position < end - layout.slack:
-        header = decode_page_header(file.content, PLACE, position)
+        header = decode_page_header(file.content, FILE_PATH, position)
         kinds.add((header.is_data, header.encoding))
         position += header.page_length
     assert end - layout.slack <= position <= end
@@ -110,11 +110,11 @@ def test_layouts_of_files_by_pyarrow(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", ["", ", parquet_version v2, codec zstd"])
 def test_layouts_of_files_by_duckdb(tmp_path: Path, options: str) -> None:
-    check_against_pyarrow(OpenedFile(written_by_duckdb(tmp_path / "f.parquet", options)))
+    check_against_pyarrow(OpenedFile(write_with_duckdb(tmp_path / "f.parquet", options)))
 
 
 def test_layouts_of_files_by_polars() -> None:
-    check_against_pyarrow(OpenedFile(written_by_polars()))
+    check_against_pyarrow(OpenedFile(write_with_polars()))
 
 
 def test_layouts_of_golden_files(golden: Path) -> None:
@@ -127,17 +127,17 @@ def test_layouts_of_golden_files(golden: Path) -> None:
 def test_only_requested_chunks_are_decoded() -> None:
     content = parquet_bytes(TABLE)
     file = OpenedFile(content)
-    found = read_chunk_layouts(footer_of(content), [1, 3], [2], len(content), PLACE)
+    found = read_chunk_layouts(get_footer(content), [1, 3], [2], len(content), FILE_PATH)
     assert found == {(2, 1): file.layouts[2, 1], (2, 3): file.layouts[2, 3]}
-    assert read_row_group_rows(footer_of(content)).tolist() == [100, 100, 50]
-    assert read_chunk_layouts(footer_of(content), [], None, len(content), PLACE) == {}
+    assert read_row_group_rows(get_footer(content)).tolist() == [100, 100, 50]
+    assert read_chunk_layouts(get_footer(content), [], None, len(content), FILE_PATH) == {}
 
 
 @pytest.mark.parametrize(("leaves", "groups"), [([5], [3]), ([6], None), ([-1], None), ([0], [-1]), ([0], [3])])
 def test_chunks_missing_from_the_footer_are_an_error(leaves: list[int], groups: list[int] | None) -> None:
     content = parquet_bytes(TABLE)
     with pytest.raises(CorruptFile, match=r"'f.parquet' has 3 row groups of 6 columns"):
-        read_chunk_layouts(footer_of(content), leaves, groups, len(content), PLACE)
+        read_chunk_layouts(get_footer(content), leaves, groups, len(content), FILE_PATH)
 
 
 def test_files_without_row_groups_or_rows() -> None:
@@ -147,7 +147,7 @@ def test_files_without_row_groups_or_rows() -> None:
     nothing = OpenedFile(out.getvalue())
     assert (nothing.num_row_groups, nothing.footer.rows.tolist()) == (0, [])
     with pytest.raises(CorruptFile, match="0 row groups"):
-        read_chunk_layouts(nothing.footer, [0], [0], len(nothing.content), PLACE)
+        read_chunk_layouts(nothing.footer, [0], [0], len(nothing.content), FILE_PATH)
     # pyarrow records an offset before the magic for chunks without values.
     empty = OpenedFile(parquet_bytes(TABLE.slice(0, 0)))
     assert empty.footer.rows.tolist() == [0]
@@ -155,8 +155,8 @@ def test_files_without_row_groups_or_rows() -> None:
 
 
 def test_the_pattern_finds_the_same_chunks(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    footers = [footer_of(path.read_bytes()) for path in sorted((golden / "parquet").glob("*.parquet"))]
-    footers += [footer_of(parquet_bytes(TABLE, **options)) for options in ({}, {"use_dictionary": False})]
+    footers = [get_footer(path.read_bytes()) for path in sorted((golden / "parquet").glob("*.parquet"))]
+    footers += [get_footer(parquet_bytes(TABLE, **options)) for options in ({}, {"use_dictionary": False})]
     # The pattern does not match long strings, long lists, deep paths and structs of structs.
     long: Fields = {
         3: (LIST, encode_list(BINARY, [b"x" * 300] * 20)),
@@ -169,7 +169,7 @@ def test_the_pattern_finds_the_same_chunks(golden: Path, monkeypatch: pytest.Mon
         found = []
         for walked_first in (0, 10**9):
             monkeypatch.setattr(chunks, "_WALKED_FIRST", walked_first)
-            found.append(map_footer(footer, PLACE))
+            found.append(map_footer(footer, FILE_PATH))
         assert found[0].chunks.tolist() == found[1].chunks.tolist()
         assert found[0].created_by == found[1].created_by
     assert sum(len(footer) for footer in footers) > 10_000
@@ -180,7 +180,7 @@ def test_column_orders(golden: Path) -> None:
     floats = OpenedFile((golden / "parquet" / "floating_orders_nan_count.parquet").read_bytes()).footer
     assert [floats.column_order(leaf) for leaf in range(6)] == [TOTAL_ORDER, TYPE_ORDER] * 3
     assert floats.column_order(6) is None
-    assert map_footer(make_footer([CHUNK]), PLACE).column_order(0) is None
+    assert map_footer(make_footer([CHUNK]), FILE_PATH).column_order(0) is None
 
 
 def test_NaN_counts_where_the_file_has_them(golden: Path) -> None:
@@ -233,7 +233,7 @@ def make_footer(columns: list[Fields], rows: int = 10) -> bytes:
 
 def read_layout(metadata: Fields | None = None, chunk: Fields | None = None) -> ChunkLayout:
     made = make_footer([CHUNK | {3: (STRUCT, METADATA | (metadata or {}))} | (chunk or {})])
-    return read_chunk_layouts(made, [0], None, SIZE + len(made) + 8, PLACE)[0, 0]
+    return read_chunk_layouts(made, [0], None, SIZE + len(made) + 8, FILE_PATH)[0, 0]
 
 
 @pytest.mark.parametrize(("stated", "found"), [(None, None), (0, None), (-1, None), (50, 50), (60, None), (90, None)])
@@ -397,19 +397,19 @@ def test_chunks_without_required_fields_are_an_error(identifier: int) -> None:
     metadata = {key: value for key, value in METADATA.items() if key != identifier}
     made = make_footer([CHUNK | {3: (STRUCT, metadata)}])
     with pytest.raises(CorruptFile, match=r"column 0 in row group 0 of 'f\.parquet' is damaged: it has no"):
-        read_chunk_layouts(made, [0], None, SIZE + len(made), PLACE)
+        read_chunk_layouts(made, [0], None, SIZE + len(made), FILE_PATH)
 
 
 def test_invalid_row_groups_are_an_error() -> None:
     with pytest.raises(CorruptFile, match="negative number of rows"):
-        map_footer(make_footer([CHUNK], rows=-1), PLACE)
+        map_footer(make_footer([CHUNK], rows=-1), FILE_PATH)
     with pytest.raises(CorruptFile, match="no list of row groups"):
-        map_footer(encode({1: (I32, 1), 2: (LIST, encode_list(STRUCT, []))}), PLACE)
+        map_footer(encode({1: (I32, 1), 2: (LIST, encode_list(STRUCT, []))}), FILE_PATH)
     group = {1: (LIST, encode_list(STRUCT, [])), 3: (I64, 1)}
     other = {1: (LIST, encode_list(STRUCT, [encode(CHUNK)])), 3: (I64, 1)}
     groups = encode_list(STRUCT, [encode(group), encode(other)])
     with pytest.raises(CorruptFile, match="different numbers of columns"):
-        map_footer(encode({2: (LIST, encode_list(STRUCT, [])), 4: (LIST, groups)}), PLACE)
+        map_footer(encode({2: (LIST, encode_list(STRUCT, [])), 4: (LIST, groups)}), FILE_PATH)
 
 
 @pytest.fixture(params=["from the first chunk", "never"])
@@ -421,9 +421,9 @@ def patterns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_X1_damaged_footers_give_layouts_or_CorruptFile() -> None:
     content = parquet_bytes(TABLE, row_group_size=ROWS)
     found = 0
-    for footer in damaged(footer_of(content), times=1500):
+    for footer in damage_bytes(get_footer(content), times=1500):
         try:
-            layouts = read_chunk_layouts(footer, [0, 3], None, len(content), PLACE)
+            layouts = read_chunk_layouts(footer, [0, 3], None, len(content), FILE_PATH)
         except (CorruptFile, UnsupportedFeature):
             continue
         found += 1

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import UnsupportedFeature
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY, rebase_days

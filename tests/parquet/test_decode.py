@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.parquet.page_files import (
-    PLACE,
+    FILE_PATH,
     OpenedFile,
-    damaged,
+    damage_bytes,
+    has_same_values,
     parquet_bytes,
-    same_values,
-    written_by_duckdb,
-    written_by_polars,
+    write_with_duckdb,
+    write_with_polars,
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet.footer.thrift import I32, STRUCT, encode_struct
@@ -118,14 +118,14 @@ FLAT, NESTED = make_table(make_flat_columns()), make_table(make_nested_columns()
 
 
 def check_pages(file: OpenedFile, row_group: int, leaf: int, pages: Sequence[int]) -> None:
-    assert same_values(file.decode(row_group, leaf, pages), file.expected_pages(row_group, leaf, pages))
+    assert has_same_values(file.decode(row_group, leaf, pages), file.expected_pages(row_group, leaf, pages))
 
 
 def check_file(file: OpenedFile, seed: int = 0) -> None:
     """Check every leaf of every row group: the whole chunk, and some of its pages if there is an offset index."""
     generator = random.Random(seed)
     for (row_group, leaf), layout in file.layouts.items():
-        assert same_values(file.decode_chunk(row_group, leaf), file.expected(row_group, leaf)), file.fields[leaf]
+        assert has_same_values(file.decode_chunk(row_group, leaf), file.expected(row_group, leaf)), file.fields[leaf]
         if layout.offset_index is not None:
             count = file.locations(row_group, leaf).num_pages
             pages = sorted(generator.sample(range(count), generator.randint(min(count, 1), count)))
@@ -178,7 +178,7 @@ def test_consecutive_pages_may_share_a_buffer() -> None:
         file.dictionary(0, 0),
         [file.buffer.slice(start, end - start)],
         51,
-        PLACE,
+        FILE_PATH,
         row_counts=[17, 17, 17],
     )
     assert found.equals(file.expected_pages(0, 0, [1, 2, 3]))
@@ -233,11 +233,11 @@ def test_chosen_pages_of_any_file_are_the_slices_of_its_columns(
 
 @pytest.mark.parametrize("options", ["", ", parquet_version v2, codec zstd", ", codec lz4_raw"])
 def test_chunks_of_files_by_duckdb(tmp_path: Path, options: str) -> None:
-    check_file(OpenedFile(written_by_duckdb(tmp_path / "f.parquet", options)))
+    check_file(OpenedFile(write_with_duckdb(tmp_path / "f.parquet", options)))
 
 
 def test_pages_of_files_by_polars() -> None:
-    file = OpenedFile(written_by_polars())
+    file = OpenedFile(write_with_polars())
     assert file.locations(0, 0).num_pages > 1
     check_file(file)
 
@@ -256,7 +256,7 @@ def decode_leaf_dictionary(file: OpenedFile, leaf: int, page: pa.Buffer | None =
     page = file.dictionary(0, leaf) if page is None else page
     assert page is not None
     field = find_leaf_value_field(file.fields[leaf])
-    return decode_dictionary(page, file.layouts[0, leaf], file.schemas[leaf], field, PLACE)
+    return decode_dictionary(page, file.layouts[0, leaf], file.schemas[leaf], field, FILE_PATH)
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -311,7 +311,7 @@ def test_X5_inconsistent_dictionaries_are_an_error(change: str) -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["long"]), compression=codec, write_page_checksum=True))
     page = file.dictionary(0, 0)
     assert page is not None
-    header = decode_page_header(page.to_pybytes(), PLACE)
+    header = decode_page_header(page.to_pybytes(), FILE_PATH)
     kind, uncompressed, count, encoding, crc = 2, header.uncompressed_size, header.num_values, 0, header.crc
     match change:
         case "count":
@@ -357,7 +357,7 @@ def decode_with(file: OpenedFile, **changes: Any) -> pa.ChunkedArray:
         "dictionary": file.dictionary(0, 0),
         "data": [file.buffer.slice(int(locations.offsets[page]), int(locations.lengths[page])) for page in (0, 2)],
         "num_rows": 34,
-        "location": PLACE,
+        "location": FILE_PATH,
         "row_counts": [17, 17],
     }
     return decode_pages(**arguments | changes)
@@ -412,7 +412,7 @@ def test_X5_pages_with_a_wrong_uncompressed_size_are_an_error(codec: str, by: in
     file = OpenedFile(parquet_bytes(FLAT.select(["required"]), use_dictionary=False, compression=codec))
     locations = file.locations(0, 0)
     page = file.buffer.slice(int(locations.offsets[0]), int(locations.lengths[0])).to_pybytes()
-    header = decode_page_header(page, PLACE)
+    header = decode_page_header(page, FILE_PATH)
     made = encode_plain_page_header(header._replace(uncompressed_size=header.uncompressed_size + by))
     with pytest.raises(CorruptFile, match="column 0 in row group 0"):
         decode_with(file, data=[pa.py_buffer(made + page[header.length :])], num_rows=17, row_counts=[17])
@@ -469,7 +469,7 @@ def test_damaged_pages_give_rows_or_CorruptFile(name: str, version: str) -> None
     locations = file.locations(0, 0)
     page = file.part((int(locations.offsets[0]), int(locations.lengths[0])))
     outcomes = {True: 0, False: 0}
-    for changed in damaged(page, times=150):
+    for changed in damage_bytes(page, times=150):
         try:
             found = decode_with(file, data=[pa.py_buffer(changed)], num_rows=30, row_counts=[30])
         except (CorruptFile, UnsupportedFeature):
@@ -484,7 +484,7 @@ def test_damaged_dictionaries_give_values_or_CorruptFile() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
     page = file.dictionary(0, 0)
     assert page is not None
-    for changed in damaged(page.to_pybytes(), times=300):
+    for changed in damage_bytes(page.to_pybytes(), times=300):
         with suppress(CorruptFile, UnsupportedFeature):
             assert decode_leaf_dictionary(file, 0, pa.py_buffer(changed)).type == pa.string()
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.formats.hive.table import HiveTable
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.parquet.page_files import (
-    damaged,
-    footer_of,
+    damage_bytes,
+    get_footer,
     parquet_bytes,
-    with_footer,
-    written_by_duckdb,
-    written_by_polars,
+    replace_footer,
+    write_with_duckdb,
+    write_with_polars,
 )
 from tamis.errors import AmbiguousColumn, CorruptFile, TableNotFound, TamisError, UnknownColumn, UnsupportedFeature
 from tamis.parquet import ColumnInspection, FileInspection, inspect
@@ -314,12 +314,12 @@ def test_unknown_and_ambiguous_names(tmp_path: Path) -> None:
 
 
 def test_files_of_duckdb_and_polars(tmp_path: Path) -> None:
-    written_by_duckdb(tmp_path / "d.parquet", ", bloom_filter_false_positive_ratio 0.01")
+    write_with_duckdb(tmp_path / "d.parquet", ", bloom_filter_false_positive_ratio 0.01")
     facts = summarise(tmp_path / "d.parquet", "k")
     assert (facts["min"], facts["max"]) == (0, 6)
     assert facts["bloom_filters"] == 3
     assert facts["bloom_filter_bytes"] > 0
-    (tmp_path / "p.parquet").write_bytes(written_by_polars())
+    (tmp_path / "p.parquet").write_bytes(write_with_polars())
     assert summarise(tmp_path / "p.parquet", "i")["max"] == 2_999
 
 
@@ -368,9 +368,9 @@ def test_an_inconsistent_column_index_is_reported_and_ignored(tmp_path: Path) ->
 def test_X1_X3_damaged_footers_are_inspected_or_rejected(tmp_path: Path) -> None:
     content = parquet_bytes(make_rows().slice(0, 200), max_rows_per_page=50)
     outcomes = set()
-    for number, footer in enumerate(damaged(footer_of(content), 60, seed=5)):
+    for number, footer in enumerate(damage_bytes(get_footer(content), 60, seed=5)):
         path = tmp_path / f"{number}.parquet"
-        path.write_bytes(with_footer(content, footer))
+        path.write_bytes(replace_footer(content, footer))
         try:
             inspect(path).to_dict()
             outcomes.add("inspected")

@@ -15,7 +15,7 @@ import tamis
 from builders.delta.log import DeltaLog, add
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import InvalidArgument, UnsupportedFeature
 
 TIMESTAMPS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes
+from builders.parquet.page_files import FILE_PATH, OpenedFile, damage_bytes, parquet_bytes
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PLAIN, RLE_DICTIONARY
 from tamis.parquet.footer.thrift import BOOLEAN, I32, STRUCT, encode_struct
@@ -34,24 +34,24 @@ def make_header(kind: int | None, uncompressed: int | None, compressed: int | No
 
 def test_a_data_page() -> None:
     data = make_header(DATA_PAGE, 100, 50, crc=-7, v1=V1)
-    found = decode_page_header(b"before" + data + b"behind", PLACE, position=6)
+    found = decode_page_header(b"before" + data + b"behind", FILE_PATH, position=6)
     assert (found.type, found.uncompressed_size, found.compressed_size, found.crc) == (DATA_PAGE, 100, 50, -7)
     assert (found.num_values, found.encoding, found.num_rows, found.num_nulls) == (5, PLAIN, None, None)
     assert (found.length, found.page_length, found.is_data) == (len(data), len(data) + 50, True)
 
 
 def test_a_data_page_of_the_second_version() -> None:
-    found = decode_page_header(make_header(DATA_PAGE_V2, 100, 50, v2=V2), PLACE)
+    found = decode_page_header(make_header(DATA_PAGE_V2, 100, 50, v2=V2), FILE_PATH)
     assert (found.num_values, found.num_nulls, found.num_rows, found.encoding) == (5, 1, 4, RLE_DICTIONARY)
     assert (found.definition_levels_length, found.repetition_levels_length) == (3, 2)
     assert (found.is_compressed, found.is_data, found.crc) == (True, True, None)
-    assert decode_page_header(make_header(DATA_PAGE_V2, 100, 50, v2=V2 | {7: False}), PLACE).is_compressed is False
+    assert decode_page_header(make_header(DATA_PAGE_V2, 100, 50, v2=V2 | {7: False}), FILE_PATH).is_compressed is False
 
 
 def test_dictionary_and_index_pages() -> None:
-    found = decode_page_header(make_header(DICTIONARY_PAGE, 100, 50, dictionary={1: 7, 2: PLAIN, 3: True}), PLACE)
+    found = decode_page_header(make_header(DICTIONARY_PAGE, 100, 50, dictionary={1: 7, 2: PLAIN, 3: True}), FILE_PATH)
     assert (found.type, found.num_values, found.encoding, found.is_data) == (DICTIONARY_PAGE, 7, PLAIN, False)
-    found = decode_page_header(make_header(INDEX_PAGE, 100, 50, index={}), PLACE)
+    found = decode_page_header(make_header(INDEX_PAGE, 100, 50, index={}), FILE_PATH)
     assert (found.type, found.num_values, found.encoding, found.is_data) == (INDEX_PAGE, 0, None, False)
 
 
@@ -64,7 +64,7 @@ def test_headers_of_a_chunk_lead_from_page_to_page(version: str, checksum: bool)
     position, end = layout.byte_range[0], sum(layout.byte_range)
     headers = []
     while position < end:
-        headers.append(decode_page_header(file.content, PLACE, position))
+        headers.append(decode_page_header(file.content, FILE_PATH, position))
         position += headers[-1].page_length
     assert position == end
     assert [each.type for each in headers] == [DICTIONARY_PAGE] + [DATA_PAGE if version == "1.0" else DATA_PAGE_V2] * 6
@@ -85,7 +85,7 @@ def test_headers_of_golden_files_fill_their_chunks(golden: Path) -> None:
             position, values = layout.byte_range[0], 0
             # Chunks of some old writers are a little longer than the footer says.
             while position < sum(layout.byte_range) - layout.slack or values < layout.num_values:
-                found = decode_page_header(file.content, PLACE, position)
+                found = decode_page_header(file.content, FILE_PATH, position)
                 values += found.num_values if found.is_data else 0
                 position += found.page_length
                 pages += 1
@@ -126,25 +126,25 @@ def test_invalid_headers_are_an_error(data: bytes, message: str) -> None:
 
 
 def test_X1_pages_longer_than_the_available_bytes_are_an_error() -> None:
-    found = decode_page_header(make_header(DATA_PAGE, 100, 50, v1=V1), PLACE)
-    check_page_fits(found, found.page_length, PLACE)
+    found = decode_page_header(make_header(DATA_PAGE, 100, 50, v1=V1), FILE_PATH)
+    check_page_fits(found, found.page_length, FILE_PATH)
     with pytest.raises(
         CorruptFile, match=rf"has {found.page_length} bytes in its header, but only {found.length + 49}"
     ):
-        check_page_fits(found, found.length + 49, PLACE)
+        check_page_fits(found, found.length + 49, FILE_PATH)
 
 
 def test_a_dictionary_becomes_a_data_page_of_the_same_bytes() -> None:
     made = make_header(DICTIONARY_PAGE, 100, 50, crc=3, dictionary={1: 7, 2: 2})
-    found = decode_page_header(encode_plain_page_header(decode_page_header(made, PLACE)), PLACE)
+    found = decode_page_header(encode_plain_page_header(decode_page_header(made, FILE_PATH)), FILE_PATH)
     assert (found.type, found.uncompressed_size, found.compressed_size, found.crc) == (DATA_PAGE, 100, 50, 3)
     assert (found.num_values, found.encoding) == (7, PLAIN)
 
 
 def test_damaged_headers_are_headers_or_CorruptFile() -> None:
     for good in (make_header(DATA_PAGE, 100, 50, crc=9, v1=V1), make_header(DATA_PAGE_V2, 100, 50, v2=V2 | {7: True})):
-        for data in damaged(good, times=1500):
+        for data in damage_bytes(good, times=1500):
             with suppress(CorruptFile):
-                found = decode_page_header(data, PLACE)
+                found = decode_page_header(data, FILE_PATH)
                 assert 0 < found.length <= len(data)
                 assert min(found.num_values, found.compressed_size, found.uncompressed_size) >= 0

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes, written_by_polars
+from builders.parquet.page_files import FILE_PATH, OpenedFile, damage_bytes, parquet_bytes, write_with_polars
 from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
@@ -81,7 +81,7 @@ def check_locations(file: OpenedFile) -> int:
         position, end = layout.byte_range[0], sum(layout.byte_range)
         found = []
         while position < end:
-            header = decode_page_header(file.content, PLACE, position)
+            header = decode_page_header(file.content, FILE_PATH, position)
             if header.is_data:
                 found.append((position, header.page_length, header.num_values))
             position += header.page_length
@@ -108,7 +108,7 @@ def test_pages_are_where_their_headers_are(version: str, rows: int) -> None:
 
 
 def test_pages_of_polars_and_golden_files_are_where_their_headers_are(golden: Path) -> None:
-    assert check_locations(OpenedFile(written_by_polars())) > 5
+    assert check_locations(OpenedFile(write_with_polars())) > 5
     paths = sorted((golden / "parquet").glob("*.parquet"))
     assert sum(check_locations(OpenedFile(path.read_bytes())) for path in paths) > 20
 
@@ -119,28 +119,28 @@ def encode_offset_index(*locations: tuple[int, int, int]) -> bytes:
 
 
 def test_locations_of_any_encoding_are_read() -> None:
-    expected = decode_offset_index(encode_offset_index((150, 10, 0), (200, 300, 7)), LAYOUT, 10, PLACE)
+    expected = decode_offset_index(encode_offset_index((150, 10, 0), (200, 300, 7)), LAYOUT, 10, FILE_PATH)
     odd = [
         encode_struct([(3, I64, 0), (9, BINARY, b"new"), (2, I32, None), (1, I64, None)])[:-1]
         + bytes([I32]) + b"\x04" + b"\x14" + bytes([I64]) + b"\x02" + b"\xac\x02" + b"\x00",
         encode_struct([(1, I64, 200), (2, I32, 300), (3, I64, 7), (4, I32, 1)]),
     ]  # fmt: skip
-    found = decode_offset_index(encode_struct([(1, LIST, encode_list(STRUCT, odd))]), LAYOUT, 10, PLACE)
+    found = decode_offset_index(encode_struct([(1, LIST, encode_list(STRUCT, odd))]), LAYOUT, 10, FILE_PATH)
     for name in ("offsets", "lengths", "first_rows"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist()
 
 
 def test_P9_pages_without_rows_and_row_groups_without_rows() -> None:
     pages = decode_offset_index(
-        encode_offset_index((150, 10, 0), (160, 10, 5), (170, 10, 5), (180, 10, 8)), LAYOUT, 8, PLACE
+        encode_offset_index((150, 10, 0), (160, 10, 5), (170, 10, 5), (180, 10, 8)), LAYOUT, 8, FILE_PATH
     )
     assert pages.row_counts.tolist() == [5, 0, 3, 0]
-    assert decode_offset_index(encode_offset_index((150, 10, 0)), LAYOUT, 0, PLACE).row_counts.tolist() == [0]
-    assert decode_offset_index(encode_offset_index(), LAYOUT, 0, PLACE).num_pages == 0
+    assert decode_offset_index(encode_offset_index((150, 10, 0)), LAYOUT, 0, FILE_PATH).row_counts.tolist() == [0]
+    assert decode_offset_index(encode_offset_index(), LAYOUT, 0, FILE_PATH).num_pages == 0
 
 
 def test_P9_more_rows_than_32_bits_count() -> None:
-    pages = decode_offset_index(encode_offset_index((150, 10, 0), (160, 10, 2**40)), LAYOUT, 2**41, PLACE)
+    pages = decode_offset_index(encode_offset_index((150, 10, 0), (160, 10, 2**40)), LAYOUT, 2**41, FILE_PATH)
     assert pages.row_counts.tolist() == [2**40, 2**40]
 
 
@@ -166,7 +166,7 @@ def test_P9_more_rows_than_32_bits_count() -> None:
 )
 def test_X3_inconsistent_offset_indexes_are_an_error(locations: list[tuple[int, int, int]], message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
-        decode_offset_index(encode_offset_index(*locations), LAYOUT, 10, PLACE)
+        decode_offset_index(encode_offset_index(*locations), LAYOUT, 10, FILE_PATH)
     assert "the offset index of column 0 in row group 0 of 'f.parquet'" in str(error.value)
 
 
@@ -184,15 +184,15 @@ def test_X3_inconsistent_offset_indexes_are_an_error(locations: list[tuple[int, 
 )
 def test_X1_invalid_offset_indexes_are_an_error(data: bytes) -> None:
     with pytest.raises(CorruptFile, match="the offset index of column 0"):
-        decode_offset_index(data, LAYOUT, 10, PLACE)
+        decode_offset_index(data, LAYOUT, 10, FILE_PATH)
 
 
 def test_damaged_offset_indexes_give_pages_of_the_chunk_or_CorruptFile() -> None:
     good = encode_offset_index(*((150 + 10 * page, 10, 2 * page) for page in range(40)))
     found = 0
-    for data in damaged(good, times=3000):
+    for data in damage_bytes(good, times=3000):
         try:
-            pages = decode_offset_index(data, LAYOUT, 80, PLACE)
+            pages = decode_offset_index(data, LAYOUT, 80, FILE_PATH)
         except CorruptFile:
             continue
         found += 1
@@ -203,7 +203,7 @@ def test_damaged_offset_indexes_give_pages_of_the_chunk_or_CorruptFile() -> None
 
 
 def test_P9_the_range_of_the_dictionary() -> None:
-    pages = decode_offset_index(encode_offset_index((150, 10, 0)), LAYOUT, 10, PLACE)
+    pages = decode_offset_index(encode_offset_index((150, 10, 0)), LAYOUT, 10, FILE_PATH)
     assert find_dictionary_range(LAYOUT, pages) == (100, 50)
     assert find_dictionary_range(LAYOUT, None) == (100, 50)
     without_offset = ChunkLayout(**{name: getattr(LAYOUT, name) for name in LAYOUT.__slots__}
@@ -220,7 +220,7 @@ def test_P9_the_range_of_the_dictionary() -> None:
 def read_index(file: OpenedFile, row_group: int, leaf: int) -> ColumnIndex:
     byte_range = file.layouts[row_group, leaf].column_index
     assert byte_range is not None
-    return decode_column_index(file.part(byte_range), file.locations(row_group, leaf).num_pages, PLACE)
+    return decode_column_index(file.part(byte_range), file.locations(row_group, leaf).num_pages, FILE_PATH)
 
 
 def find_leaf(file: OpenedFile, name: str) -> Leaf:
@@ -397,7 +397,7 @@ def describe_pages(
     }
     data = encode_column_index([False] * count, [low for low, _ in bounds], [high for _, high in bounds], **fields)
     pages = make_locations(*[10] * count)
-    index, reason = try_decode_column_index(data, pages, PLACE)
+    index, reason = try_decode_column_index(data, pages, FILE_PATH)
     assert reason is None
     found = make_page_metadata(index, pages, Column(("c",), type=target or data_type), make_leaf(data_type), **options)
     return {name.partition(":")[0]: array.to_pylist() for name, array in found.items()}
@@ -524,7 +524,7 @@ def test_P7_the_boundary_order_is_ignored() -> None:
     found = []
     for order in (UNORDERED, ASCENDING, DESCENDING, 77, -1):
         data = encode_column_index([False] * 3, [low for low, _ in values], [high for _, high in values], order=order)
-        index, reason = try_decode_column_index(data, pages, PLACE)
+        index, reason = try_decode_column_index(data, pages, FILE_PATH)
         assert reason is None
         found.append(pa.table(make_page_metadata(index, pages, Column(("c",), type=pa.int32()), make_leaf(pa.int32()))))
     assert all(each.equals(found[0]) for each in found)
@@ -550,7 +550,7 @@ def test_P7_the_boundary_order_is_ignored() -> None:
     ],
 )
 def test_P2_inconsistent_column_indexes_are_not_used(data: bytes, message: str) -> None:
-    index, reason = try_decode_column_index(data, make_locations(10, 10), PLACE)
+    index, reason = try_decode_column_index(data, make_locations(10, 10), FILE_PATH)
     assert index is None
     assert reason is not None
     assert re.search(message, reason)
@@ -562,7 +562,7 @@ def test_column_indexes_that_are_used() -> None:
         encode_column_index([True, False], [b"", b"a"], [b"", b"b"], [10, 1]),
         encode_column_index([True, False], [b"", b"a"], [b"", b"b"]),
     ):
-        index, reason = try_decode_column_index(data, pages, PLACE)
+        index, reason = try_decode_column_index(data, pages, FILE_PATH)
         assert (reason, index is not None) == (None, True)
         found = make_page_metadata(index, pages, Column(("c",), type=pa.string()), make_leaf(pa.string()))
         assert found["null_count:c"].to_pylist()[0] == 10
@@ -570,15 +570,15 @@ def test_column_indexes_that_are_used() -> None:
     # A page without rows may be marked either way.
     for is_null in (True, False):
         data = encode_column_index([is_null, False], [b"", b"a"], [b"", b"b"], [0, 1])
-        assert try_decode_column_index(data, make_locations(0, 10), PLACE)[1] is None
+        assert try_decode_column_index(data, make_locations(0, 10), FILE_PATH)[1] is None
     # Lists have other numbers of values than rows.
     data = encode_column_index([False, True], [b"a", b""], [b"b", b""], [50, 3])
-    assert try_decode_column_index(data, pages, PLACE, is_repeated=True)[1] is None
+    assert try_decode_column_index(data, pages, FILE_PATH, is_repeated=True)[1] is None
 
 
 def test_column_indexes_of_another_number_of_pages_can_be_an_error() -> None:
     with pytest.raises(CorruptFile, match=r"the column index of f\.parquet has \[1\] pages, expected 2"):
-        decode_column_index(encode_column_index([False], [b"a"], [b"b"]), 2, PLACE)
+        decode_column_index(encode_column_index([False], [b"a"], [b"b"]), 2, FILE_PATH)
 
 
 def test_damaged_column_indexes_give_metadata_or_a_reason() -> None:
@@ -587,8 +587,8 @@ def test_damaged_column_indexes_give_metadata_or_a_reason() -> None:
     leaf = make_leaf(pa.float64())
     pages = make_locations(*[10] * 14)
     outcomes = {True: 0, False: 0}
-    for changed in damaged(data, times=3000):
-        index, reason = try_decode_column_index(changed, pages, PLACE)
+    for changed in damage_bytes(data, times=3000):
+        index, reason = try_decode_column_index(changed, pages, FILE_PATH)
         assert (index is None) == (reason is not None)
         outcomes[index is None] += 1
         found = make_page_metadata(index, pages, Column(("c",), type=pa.float64()), leaf)

@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes, same_values, with_footer
+from builders.parquet.page_files import (
+    FILE_PATH,
+    OpenedFile,
+    damage_bytes,
+    has_same_values,
+    parquet_bytes,
+    replace_footer,
+)
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import FooterMap
 from tamis.parquet.footer.leaves import count_leaves
@@ -59,7 +66,7 @@ def replace_schema(file: OpenedFile, change: Callable[[list[Element]], list[Elem
     """Return a file of the same pages with another schema of the same levels."""
     footer, schema = file.footer.footer, file.footer.schema
     return OpenedFile(
-        with_footer(file.content, footer.replace(schema, encode_elements(change(decode_elements(schema)))))
+        replace_footer(file.content, footer.replace(schema, encode_elements(change(decode_elements(schema)))))
     )
 
 
@@ -132,7 +139,7 @@ def check(file: OpenedFile) -> None:
         assert count > 1
         for pages in ([0], [1, count - 1], list(range(count))):
             found, expected = file.decode(row_group, leaf, pages), file.expected_pages(row_group, leaf, pages)
-            assert same_values(found, expected), (file.fields[leaf], found.type)
+            assert has_same_values(found, expected), (file.fields[leaf], found.type)
 
 
 @pytest.mark.parametrize("element", [PAIR, ONE], ids=["several fields", "one field"])
@@ -234,13 +241,13 @@ LEAF: Element = {1: 2, REPETITION: OPTIONAL, NAME: b"a"}
 )
 def test_X2_invalid_schemas_are_an_error(elements: list[Element], message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
-        read_leaf_schemas(make_footer(elements), [1], PLACE)
+        read_leaf_schemas(make_footer(elements), [1], FILE_PATH)
     assert "the schema of 'f.parquet' is damaged" in str(error.value)
 
 
 def test_groups_without_children_are_not_leaves() -> None:
     schemas = read_leaf_schemas(
-        make_footer([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], PLACE
+        make_footer([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], FILE_PATH
     )
     assert [element.name for element in schemas[0].elements] == [b"a"]
 
@@ -248,9 +255,9 @@ def test_groups_without_children_are_not_leaves() -> None:
 def test_damaged_schemas_are_schemas_or_CorruptFile() -> None:
     schema = write_list_file().footer.schema
     empty = make_footer([ROOT, LEAF])
-    for changed in damaged(schema, times=2000):
+    for changed in damage_bytes(schema, times=2000):
         with suppress(CorruptFile):
-            found = read_leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], PLACE)
+            found = read_leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], FILE_PATH)
             assert found[0].elements
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from builders.query.databases import COLUMNS, MORE_TEXTS, write_duckdb, write_postgresql, write_sqlite
-from builders.values.by_type import neighbours
+from builders.values.by_type import list_neighbours
 from builders.values.predicates import OPERATORS, PATTERNS
 from tamis import types
 from tamis.expr.bind import bind
@@ -71,7 +71,7 @@ def make_comparisons(rows: pa.Table) -> Iterator[Expr]:
     operators = list(OPERATORS)
     for name in rows.column_names[1:]:
         data_type, values = COLUMNS[name]
-        near = [each for value in values[:3] for each in neighbours(value, data_type)]
+        near = [each for value in values[:3] for each in list_neighbours(value, data_type)]
         some = dict.fromkeys([*values, *near])
         for index, value in enumerate(some):
             operator = operators[index % len(operators)]

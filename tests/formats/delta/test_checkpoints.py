@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from tamis.errors import CorruptFile, MissingFile
 from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part
 from tamis.formats.delta.log.actions import ADD
@@ -166,7 +166,7 @@ def test_damage_inside_a_row_group_is_an_error_and_loses_no_rows_silently(log: D
 
 @pytest.mark.parametrize("missing", ["protocol", "metaData"])
 def test_a_checkpoint_without_protocol_or_metadata_is_an_error(log: DeltaLog, missing: str) -> None:
-    held = [action for action in log.reconciled(0, 3) if missing not in action]
+    held = [action for action in log.reconcile(0, 3) if missing not in action]
     log.checkpoint(actions=held)
     with pytest.raises(CorruptFile, match=f"from checkpoint 3 on, has no {missing} action up to version 3"):
         load(log)
@@ -175,7 +175,7 @@ def test_a_checkpoint_without_protocol_or_metadata_is_an_error(log: DeltaLog, mi
 
 
 def test_D20_a_checkpoint_with_two_protocols_is_skipped(log: DeltaLog) -> None:
-    log.checkpoint(actions=[*log.reconciled(0, 3), protocol(writer=3)])
+    log.checkpoint(actions=[*log.reconcile(0, 3), protocol(writer=3)])
     assert load(log).segment.checkpoint is None
 
 
@@ -229,7 +229,7 @@ def test_D14_parsed_statistics_are_read_unchanged_where_they_exist(log: DeltaLog
     values = pa.struct([("id", pa.int64()), ("x", pa.string())])
     stats = pa.struct([("numRecords", pa.int64()), ("minValues", values), ("maxValues", values)])
     parsed = pa.struct([("day", pa.string())])
-    held = log.reconciled(0, 3)
+    held = log.reconcile(0, 3)
     for action in held:
         if "add" in action:
             size = action["add"]["size"]
@@ -319,7 +319,7 @@ def test_requests_of_a_load_are_one_listing_and_one_for_each_file(log: DeltaLog)
 
 def test_a_json_top_file_truncated_in_its_only_sidecar_is_skipped(log: DeltaLog) -> None:
     top = log.checkpoint(sidecars=1, top="json")[0]
-    top.write_text("\n".join([*top.read_text().splitlines()[:-1], as_line({"sidecar": {"path": None}})]))
+    top.write_text("\n".join([*top.read_text().splitlines()[:-1], format_action({"sidecar": {"path": None}})]))
     assert load(log).segment.checkpoint is None
     assert len(read_file_rows(load(log))) == 10
 

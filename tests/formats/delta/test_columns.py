@@ -16,8 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 import tamis
 from builders.delta.log import DeltaLog, metadata
 from builders.delta.statistics import field, mapping
-from builders.delta.tables import data_file, stored_vector
-from builders.parquet.by_pages import BY_PAGES
+from builders.delta.tables import data_file, write_vector
+from builders.parquet.tuning import BY_PAGES
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 
@@ -260,7 +260,7 @@ def test_P5_deletion_vectors_with_filters_that_skip_row_groups(tmp_path: Path) -
     log = DeltaLog(tmp_path, features=["deletionVectors"])
     options = {"row_group_size": 10, "write_page_index": True, "max_rows_per_page": 3, "write_batch_size": 1}
     action = data_file(log, "1.parquet", make_ids(0, 100), options=options)
-    action["add"]["deletionVector"] = stored_vector(tmp_path, [0, 33, 34, 35, 99, *range(50, 60)])
+    action["add"]["deletionVector"] = write_vector(tmp_path, [0, 33, 34, 35, 99, *range(50, 60)])
     log.commit(action)
     table = tamis.open(tmp_path)
     gone = {0, 33, 34, 35, 99, *range(50, 60)}

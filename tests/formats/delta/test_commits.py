@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from tamis.errors import CorruptFile
 from tamis.formats.delta.log import actions, commits
 from tamis.formats.delta.log.actions import ADD, FILE_ACTIONS, decode_file_actions
@@ -119,10 +119,10 @@ def test_the_name_of_an_action_inside_a_string_is_not_an_action(log: DeltaLog) -
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\n\n", "  \n", "\n \t\r\n"])
 @pytest.mark.parametrize("is_ended", [True, False])
 def test_line_breaks_of_every_kind(log: DeltaLog, ending: str, is_ended: bool) -> None:
-    lines = [as_line(action) for action in (*log.start, add("1"), remove("2"), add("3"))]
+    lines = [format_action(action) for action in (*log.start, add("1"), remove("2"), add("3"))]
     log.write(0, ending.join(lines) + ending * is_ended)
-    log.write(1, as_line(add("4")))
-    log.write(2, ending + as_line(add("5")))
+    log.write(1, format_action(add("4")))
+    log.write(2, ending + format_action(add("5")))
     assert [row["path"] for row in decode_log(log)] == ["1", "2", "3", "4", "5"]
 
 
@@ -139,7 +139,7 @@ def format_json(action: dict[str, Any]) -> str:
 def test_D22_actions_on_several_lines_are_read(log: DeltaLog, spell: Any, between: str, mark: str) -> None:
     actions = [*log.start, commit_info(), {"new": {"add": [{"path": "z"}]}}, add('1"}\n{"', stats='{\n"numRecords":1}')]
     log.write(0, mark + between.join(map(spell, [*actions, add("2")])))
-    log.write(1, as_line(add("3")))
+    log.write(1, format_action(add("3")))
     log.write(2, between + between.join(map(spell, [remove("3"), add("4")])) + between)
     assert [row["path"] for row in decode_log(log)] == ['1"}\n{"', "2", "3", "3", "4"]
     snapshot = Snapshot.load(open_storage(log.table))
@@ -154,18 +154,18 @@ def test_D22_actions_on_several_lines_are_read(log: DeltaLog, spell: Any, betwee
 
 
 def test_D22_a_byte_order_mark_is_ignored(log: DeltaLog) -> None:
-    log.write(0, "\ufeff" + "\n".join(as_line(action) for action in (*log.start, add("é"))))
+    log.write(0, "\ufeff" + "\n".join(format_action(action) for action in (*log.start, add("é"))))
     assert [row["path"] for row in decode_log(log)] == ["é"]
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", " \r\t"])
 @pytest.mark.parametrize("count", [1, 2**18])
 def test_X8_any_number_of_trailing_blanks(log: DeltaLog, blank: str, count: int) -> None:
-    lines = [as_line(action) for action in (*log.start, add("1"))]
+    lines = [format_action(action) for action in (*log.start, add("1"))]
     log.write(0, "".join(f"{line}{blank * count}\n" for line in lines) + blank * count)
-    log.write(1, blank * count + "\n" + as_line(add("2")) + blank * count)
+    log.write(1, blank * count + "\n" + format_action(add("2")) + blank * count)
     assert [row["path"] for row in decode_log(log)] == ["1", "2"]
-    log.write(2, as_line(add("3"))[:-2] + blank * count + "\n")
+    log.write(2, format_action(add("3"))[:-2] + blank * count + "\n")
     with pytest.raises(CorruptFile, match=r"02\.json' is truncated or damaged"):
         read_lines(log)
 
@@ -229,7 +229,7 @@ def test_lines_longer_than_a_block(log: DeltaLog) -> None:
 
 def test_two_objects_on_one_line_are_not_one(log: DeltaLog) -> None:
     log.commit()
-    log.write(1, as_line(add("1")) + as_line(add("2")) + "\n")
+    log.write(1, format_action(add("1")) + format_action(add("2")) + "\n")
     with pytest.raises(CorruptFile, match=r"01\.json' has a damaged action"):
         decode_log(log)
 
@@ -263,7 +263,7 @@ def test_two_objects_on_one_line_are_not_one(log: DeltaLog) -> None:
 def test_a_damaged_line_is_an_error_that_names_the_file(log: DeltaLog, line: str, reason: str) -> None:
     log.commit()
     log.commit(add("1"))
-    log.write(2, as_line(add("2")) + "\n" + line)
+    log.write(2, format_action(add("2")) + "\n" + line)
     with pytest.raises(CorruptFile, match=rf"0002\.json' .*{reason}"):
         read_files(log)
 
@@ -271,14 +271,14 @@ def test_a_damaged_line_is_an_error_that_names_the_file(log: DeltaLog, line: str
 def test_a_file_that_is_not_utf8_is_an_error_that_names_it(log: DeltaLog) -> None:
     log.commit()
     log.write(1, b'{"add":{"path":"\xff"}}\n')
-    log.write(2, as_line(add("2")))
+    log.write(2, format_action(add("2")))
     with pytest.raises(CorruptFile, match=r"0001\.json' is damaged: invalid UTF-8 at byte 16"):
         read_files(log)
 
 
 def test_E8_a_commit_truncated_anywhere_within_a_line_is_an_error(log: DeltaLog) -> None:
     log.commit()
-    whole = as_line(add("1", {"day": "x"}, stats="{}")) + "\n" + as_line(commit_info()) + "\n"
+    whole = format_action(add("1", {"day": "x"}, stats="{}")) + "\n" + format_action(commit_info()) + "\n"
     first = whole.index("\n")
     for length in range(1, len(whole) - 1):
         if length in (first, first + 1):

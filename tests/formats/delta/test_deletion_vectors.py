@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from builders.delta.tables import z85
+from builders.delta.tables import encode_z85
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.formats.delta.deletion_vectors import (
     DeletionVectorDescriptor,
@@ -47,7 +47,7 @@ def encode_native(rows: list[int], order: str = "<") -> bytes:
 
 
 def make_inline_descriptor(content: bytes, cardinality: int) -> DeletionVectorDescriptor:
-    return DeletionVectorDescriptor("i", z85(content), None, len(content), cardinality)
+    return DeletionVectorDescriptor("i", encode_z85(content), None, len(content), cardinality)
 
 
 def add_frame(content: bytes) -> bytes:
@@ -62,7 +62,7 @@ class VectorFile:
         self.path = table / prefix / f"deletion_vector_{self.uuid}.bin"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(bytes([version]))
-        self.text = prefix + z85(self.uuid.bytes)
+        self.text = prefix + encode_z85(self.uuid.bytes)
 
     def add(self, content: bytes, cardinality: int, gap: int = 0) -> DeletionVectorDescriptor:
         offset = self.path.stat().st_size + gap
@@ -133,7 +133,7 @@ def test_D16_absolute_paths_outside_the_table_need_permission(tmp_path: Path) ->
 
 @pytest.mark.parametrize("prefix", ["..", "a/../..", "../t-sibling"])
 def test_X7_a_relative_path_does_not_leave_the_table(tmp_path: Path, prefix: str) -> None:
-    descriptor = DeletionVectorDescriptor("u", prefix + z85(uuid.uuid4().bytes), 1, 4, 0)
+    descriptor = DeletionVectorDescriptor("u", prefix + encode_z85(uuid.uuid4().bytes), 1, 4, 0)
     with pytest.raises(CorruptFile, match="must not contain"):
         read(tmp_path, descriptor, allow_outside=True)
 

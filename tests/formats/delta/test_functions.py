@@ -251,7 +251,7 @@ def test_a_table_without_files(tmp_path: Path) -> None:
 def test_D14_rows_out_of_parsed_statistics(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     log.commit(add("1"), add("2"))
-    actions = log.reconciled(0, 0)
+    actions = log.reconcile(0, 0)
     for action in actions:
         if action.get("add", {}).get("path") == "1":
             action["add"]["stats_parsed"] = {"numRecords": 12}

@@ -98,7 +98,7 @@ def test_D7_a_name_that_claims_a_billion_parts_costs_nothing(log: DeltaLog) -> N
 )
 def test_D9_the_hint_may_be_stale_or_corrupt(log: DeltaLog, hint: str) -> None:
     log.checkpoint(4)
-    log.hint(hint)
+    log.write_hint(hint)
     assert find_checkpoint(log) == 4
     assert list_paths(log) == [f"{version}.parquet" for version in range(7)]
 
@@ -253,7 +253,7 @@ def test_of_checkpoints_of_one_version_the_one_with_most_parts_is_preferred(log:
 
 def test_one_listing_and_no_other_request(log: DeltaLog) -> None:
     log.checkpoint(4)
-    log.hint('{"version":4,"size":5}')
+    log.write_hint('{"version":4,"size":5}')
     storage = open_storage(log.table)
     next(find_candidate_segments(list_log(storage)))
     assert (storage.counters.listing_calls, storage.counters.requests) == (1, 1)

@@ -12,7 +12,7 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog, add, remove
 from builders.delta.statistics import field, mapping
-from builders.delta.tables import data_file, inline_vector
+from builders.delta.tables import data_file, make_inline_vector
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.delta.log import commits
@@ -164,7 +164,7 @@ def test_a_struct_with_the_fields_of_a_shredded_variant_is_a_struct(tmp_path: Pa
 
 def test_D5_a_vector_that_deletes_more_rows_than_there_are_makes_the_count_unknown(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
-    log.commit(data_file(log, "1.parquet", make_ids(1, 2, 3), deletionVector=inline_vector([0, 1, 2, 3])))
+    log.commit(data_file(log, "1.parquet", make_ids(1, 2, 3), deletionVector=make_inline_vector([0, 1, 2, 3])))
     with pytest.raises(CorruptFile):
         tamis.open(tmp_path).scan().count()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, file_key, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, get_file_key, remove
 from tamis.formats.delta.log.replay import make_action_keys, percent_decode
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
@@ -34,11 +34,11 @@ def make_key(row: dict[str, Any]) -> tuple[Any, ...]:
         "pathOrInlineDv": vector["path_or_inline"],
         "offset": vector["offset"],
     }
-    return (*file_key({"path": row["path"], "deletionVector": known}), row["size"])
+    return (*get_file_key({"path": row["path"], "deletionVector": known}), row["size"])
 
 
 def compute_expected(log: DeltaLog, version: int | None = None) -> list[str]:
-    return sorted(repr((*file_key(fields), fields["size"])) for fields in log.live(version))
+    return sorted(repr((*get_file_key(fields), fields["size"])) for fields in log.list_live_files(version))
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def write_random_log(folder: Path, seed: int) -> DeltaLog:
         actions: dict[Any, dict[str, Any]] = {}
         for _ in range(chance.randrange(6)):
             action = make_action()
-            actions[file_key(next(iter(action.values())))] = action
+            actions[get_file_key(next(iter(action.values())))] = action
         version = log.commit(commit_info(), *actions.values())
         form = chance.randrange(8)
         options: dict[str, Any] = {"row_group_size": chance.choice([None, 1, 3])}

@@ -44,7 +44,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     log.commit(*({"add": {k: v for k, v in each["add"].items() if "_parsed" not in k}} for each in held))
     log.commit(remove("f21"))
     extra = [("stats_parsed", PARSED_STATS), ("partitionValues_parsed", PARSED_PARTITIONS)]
-    start = [each for each in log.reconciled(0, 0) if "add" not in each]
+    start = [each for each in log.reconcile(0, 0) if "add" not in each]
     log.checkpoint(
         0, actions=[*start, *held], row_group_size=PER_GROUP, add_fields=extra if request.param == "parsed" else ()
     )

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from builders.delta.tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta import snapshot as snapshots
@@ -458,11 +458,11 @@ def test_D23_a_compaction_that_is_not_reconciled_gives_the_files_of_its_commits(
     log.commit(remove("1"), add("4"))
     log.commit(remove("2"), add("2", deletionVector=deletion_vector()))
     log.commit(remove("4"), add("1"))
-    expected = sorted(fields["path"] for fields in log.live())
+    expected = sorted(fields["path"] for fields in log.list_live_files())
     compaction = tmp_path / "_delta_log" / f"{0:020}.{3:020}.compacted.json"
     about_files = [each for commit in log.commits.values() for each in commit if each.keys() & {"add", "remove"}]
     actions = [*log.start, *NOT_RECONCILED[order](about_files)]
-    compaction.write_text("".join(f"{as_line(action)}\n" for action in actions))
+    compaction.write_text("".join(f"{format_action(action)}\n" for action in actions))
     if not is_last:
         log.commit(add("5"))
         expected.append("5")

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.answers.judge import truths
-from builders.delta.statistics import WRITERS, bounds_text, field, mapping, table_metadata
-from builders.values.by_type import array_of, special_values, values_of
+from builders.answers.oracle import evaluate_predicates
+from builders.delta.statistics import WRITERS, field, format_bounds, mapping, table_metadata
+from builders.values.by_type import list_special_values, list_values, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said
-from builders.values.random_rows import random_column, random_predicates, subject_of
+from builders.values.predicates import OraclePredicate
+from builders.values.random_rows import draw_column, draw_predicates, make_subject
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Column, find_columns
@@ -72,7 +72,7 @@ class File:
     stats: str | None
 
     def live(self, column: int, target: pa.DataType) -> pa.Array:
-        return array_of(self.types[column], self.rows[column][self.deleted :]).cast(target)
+        return make_array(self.types[column], self.rows[column][self.deleted :]).cast(target)
 
 
 @settings(max_examples=2 * settings().max_examples)
@@ -85,17 +85,19 @@ def test_T8_S1_D15_D19_no_statistics_of_any_writer_lose_a_row(data: st.DataObjec
     live = [[file.live(index, each) for index, each in enumerate(columns)] for file in files]
     x, y = (pa.concat_arrays([each[index] for each in live]) for index in (0, 1))
     subjects = [
-        subject_of(path, data_type, _to_physical(values))
+        make_subject(path, data_type, _to_physical(values))
         for path, data_type, values in ((("x",), columns[0], x), (("s", "y"), columns[1], y))
     ]
-    said = random_predicates(choices, subjects)
+    said = draw_predicates(choices, subjects)
     rows = pa.table({"x": x, "s": pa.StructArray.from_arrays([y], fields=list(schema.field("s").type))})
     counts = [len(each[0]) for each in live]
-    for each, answers in zip(said, truths(rows, [each.sql for each in said]), strict=True):
+    for each, answers in zip(said, evaluate_predicates(rows, [each.sql for each in said]), strict=True):
         _check(each, answers, counts, files, schema)
 
 
-def _check(said: Said, answers: list[bool | None], counts: list[int], files: list[File], schema: pa.Schema) -> None:
+def _check(
+    said: OraclePredicate, answers: list[bool | None], counts: list[int], files: list[File], schema: pa.Schema
+) -> None:
     predicate = normalise(bind(said.expr, schema))
     table = _make_table(schema)
     found = make_statistics_metadata(
@@ -132,21 +134,21 @@ def _draw_file(choices: Choices, columns: tuple[pa.DataType, pa.DataType]) -> Fi
     for data_type in columns:
         older = choices.one_of((data_type, data_type, *OLDER_TYPES.get(data_type, ())))
         file_types.append(older)
-        values = choices.some_of((*_list_values(older), *special_values(older) * 2), 1, 4)
-        rows.append(random_column(choices, values, count + deleted))
+        values = choices.some_of((*_list_values(older), *list_special_values(older) * 2), 1, 4)
+        rows.append(draw_column(choices, values, count + deleted))
     writer = choices.one_of(WRITERS)
     stats = _write_statistics(choices, (file_types[0], file_types[1]), (rows[0], rows[1]), writer, is_tight=not deleted)
     return File((file_types[0], file_types[1]), (rows[0], rows[1]), deleted, writer, stats)
 
 
 def _list_values(data_type: pa.DataType) -> tuple[Any, ...]:
-    found = values_of(data_type)
+    found = list_values(data_type)
     if types.is_text(data_type):
         return (*found, *LONG_TEXTS)
     if pa.types.is_timestamp(data_type):
         return (*found, 1_700_000_000_123_999, 1_700_000_000_124_000, -1_700_000_000_123_001)
     if pa.types.is_float32(data_type):
-        return (*found, *array_of(data_type, [0.1, -0.1, 3.4]).to_pylist())
+        return (*found, *make_array(data_type, [0.1, -0.1, 3.4]).to_pylist())
     return found
 
 
@@ -168,7 +170,7 @@ def _write_statistics(
         return choices.one_of([None, "", "{}", '{"numRecords":', "null", '{"numRecords":1}{"numRecords":2}'])
     texts_by_kind: dict[str, list[str]] = {"minValues": [], "maxValues": [], "nullCount": []}
     for column, data_type, values in zip((1, 3), file_types, rows, strict=True):
-        counted: list[str | None] = [*bounds_text(values, data_type, writer), str(sum(v is None for v in values))]
+        counted: list[str | None] = [*format_bounds(values, data_type, writer), str(sum(v is None for v in values))]
         for kind, text in zip(texts_by_kind, counted, strict=True):
             if text is not None and not choices.flag(10):
                 named = f'"col-{column}":{text}'
@@ -189,11 +191,11 @@ def test_T8_S1_D19_every_value_is_within_the_bounds_of_any_writer(writer: str, d
         values = sorted((value for value in _list_values(older) if value == value), key=sort_key)
         # Alone, and beside the smallest and the largest of them.
         files = [[*beside, value] for beside in ([], values[:1], values[-1:]) for value in values]
-        texts = [bounds_text(file, older, writer) for file in files]
+        texts = [format_bounds(file, older, writer) for file in files]
         stats = [f'{{"minValues":{{"col-1":{low}}},"maxValues":{{"col-1":{high}}}}}' for low, high in texts]
         found = make_statistics_metadata(pa.array(stats), None, [Column(("x",), type=data_type)], table)
         for kind, choose, holds in (("lower", min, pc.less_equal), ("upper", max, pc.greater_equal)):
-            expected = array_of(older, [choose(file, key=sort_key) for file in files]).cast(data_type)
+            expected = make_array(older, [choose(file, key=sort_key) for file in files]).cast(data_type)
             bounds, is_exact = found[f"{kind}:x"], pc.fill_null(found[f"{kind}_exact:x"], False)
             assert pc.all(holds(bounds, expected)).as_py()
             assert bounds.filter(is_exact).equals(expected.filter(is_exact))

@@ -14,7 +14,7 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog, add, commit_info, metadata, remove
 from builders.delta.statistics import field
-from builders.delta.tables import data_file, inline_vector, statistics
+from builders.delta.tables import compute_statistics, data_file, make_inline_vector
 from tamis import PartitionFilter, col
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE, read_batches
@@ -156,8 +156,8 @@ def test_N10_one_missing_statistic_does_not_switch_off_the_others(tmp_path: Path
     log = DeltaLog(tmp_path, {"id": "long", "s": "string"})
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "s": ["a", "b"]})
     log.commit(
-        data_file(log, "without_s.parquet", rows, stats=statistics(rows, without=["s"])),
-        data_file(log, "without_id.parquet", rows, stats=statistics(rows, without=["id"])),
+        data_file(log, "without_s.parquet", rows, stats=compute_statistics(rows, without=["s"])),
+        data_file(log, "without_id.parquet", rows, stats=compute_statistics(rows, without=["id"])),
         data_file(log, "whole.parquet", rows),
     )
     table = tamis.open(tmp_path)
@@ -224,7 +224,7 @@ def test_count_reads_files_without_row_counts(log: DeltaLog) -> None:
 def test_bounds_that_are_not_tight_prove_no_match(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, features=["deletionVectors"])
     rows = pa.table({"id": pa.array([1, None, 3], pa.int64())})
-    log.commit(data_file(log, "1.parquet", rows, stats=statistics(rows, tight=False), deleted=[1]))
+    log.commit(data_file(log, "1.parquet", rows, stats=compute_statistics(rows, tight=False), deleted=[1]))
     table = tamis.open(tmp_path)
     assert table.scan("id IS NULL").count() == 0
     assert table.scan("id IS NOT NULL").count() == 2
@@ -371,7 +371,7 @@ def test_cached_files_of_one_version_do_not_leak_into_another(log: DeltaLog) -> 
     log.checkpoint(0)
     log.commit(remove("p=b/30.parquet"))
     log.commit(data_file(log, "40.parquet", make_ids(40, 42), {"p": "c"}), remove("p=a/0.parquet"))
-    expected = {version: len(log.live(version)) for version in range(3)}
+    expected = {version: len(log.list_live_files(version)) for version in range(3)}
     tables = {version: tamis.open(log.table, version=version) for version in range(3)}
     for version in (2, 0, 1, 0, 2, 1):
         assert len(plan_files(tables[version])) == expected[version]
@@ -464,7 +464,7 @@ def test_all_files_of_a_table(log: DeltaLog) -> None:
 def test_an_inline_vector_that_deletes_all_rows(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, features=["deletionVectors"])
     action = data_file(log, "1.parquet", make_ids(0, 3), stats=None)
-    action["add"]["deletionVector"] = inline_vector([0, 1, 2])
+    action["add"]["deletionVector"] = make_inline_vector([0, 1, 2])
     log.commit(action, data_file(log, "2.parquet", make_ids(5, 6), stats=None))
     table = tamis.open(tmp_path)
     assert (find_ids(table), table.scan().count(), find_ids(table, "id < 3")) == ([5], 1, [])

@@ -14,7 +14,7 @@ import tamis.delta
 from builders.delta.log import Action, DeltaLog, remove
 from builders.delta.statistics import field, mapping
 from builders.delta.tables import data_file
-from builders.engines.worker_engine import WorkerHere
+from builders.engines.worker_engine import InProcessEngine
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
@@ -48,7 +48,7 @@ def make_two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
 def open_everywhere(folder: Path) -> list[tamis.Table]:
     """Open the table with local planning and with planning in workers."""
     FILE_BATCH_CACHE.clear()
-    return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(WorkerHere(), "spark")))]
+    return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(InProcessEngine(), "spark")))]
 
 
 def check(table: tamis.Table, wrong: str, literal: str) -> None:

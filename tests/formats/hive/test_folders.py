@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.engines.worker_engine import WorkerHere
+from builders.engines.worker_engine import InProcessEngine
 from tamis.errors import CorruptFile, MissingFile, PartitionLayoutError, TableNotFound, UnsupportedFeature
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.jobs import Planning
@@ -88,7 +88,7 @@ def test_H1_H9_X14_plans_in_executors_parse_values_and_reject_links_the_same(tmp
     (root / "country=%2F" / "day=never" / "b.parquet").symlink_to(tmp_path / "secret.parquet")
 
     def open_table(allow_outside: bool) -> tamis.Table:
-        planning = Planning(WorkerHere(), "spark")
+        planning = Planning(InProcessEngine(), "spark")
         given = {"partitioning": {"day": "date"}, "allow_outside": allow_outside}
         return tamis.Table(open_source(root, planning=planning, **given))  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ from builders.iceberg import manifests as iceberg_manifests
 from builders.iceberg import tables as iceberg_tables
 from builders.iceberg.deletes import equality_deletes, position_deletes
 from builders.iceberg.tables import File, IcebergFolder
-from builders.iceberg.values import field, unscaled_bytes
+from builders.iceberg.values import encode_unscaled, field
 from tamis.formats.source import LEVELS
 
 ID = field(1, "id", "long")
@@ -36,7 +36,7 @@ def write_partitioned(folder: Path, kind: str, data_type: pa.DataType, value: An
 def delete_first(table: IcebergFolder, file: File, how: str, partition: tuple[Any, ...], **options: Any) -> File:
     if how == "positions":
         # The bounds exclude no row, so the partition decides.
-        return position_deletes(table, "p.parquet", [(file.path, 0)], partition=partition, noted={}, **options)
+        return position_deletes(table, "p.parquet", [(file.path, 0)], partition=partition, metrics={}, **options)
     return equality_deletes(table, "e.parquet", pa.table({"id": [1]}), fields=[ID], partition=partition, **options)
 
 
@@ -66,8 +66,8 @@ def test_I6_a_decimal_partition_value_is_the_same_as_fixed_and_as_bytes(
 ) -> None:
     table, file = write_partitioned(tmp_path, "decimal(9, 2)", pa.decimal128(9, 2), Decimal("1.25"))
     as_bytes = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
-    monkeypatch.setattr(iceberg_manifests, "partition_type", lambda kind, name, **_: as_bytes)
-    monkeypatch.setattr(iceberg_tables, "stored_partition", lambda kind, value: unscaled_bytes(value))
+    monkeypatch.setattr(iceberg_manifests, "to_partition_type", lambda kind, name, **_: as_bytes)
+    monkeypatch.setattr(iceberg_tables, "encode_partition_value", lambda kind, value: encode_unscaled(value))
     table.commit(delete_first(table, file, how, (Decimal("1.25"),)))
     assert find_ids(tmp_path) == [2, 3]
 
@@ -116,7 +116,7 @@ def test_I6_a_missing_column_is_compared_by_its_partition_value_even_if_dropped(
     table = IcebergFolder(tmp_path, [ID, field(2, "p", "int")], specs=[[(2, "identity", "p")], []])
     for number, value in enumerate([5, 6, None]):
         rows = pa.table({"id": [number]})
-        table.commit(table.data_file(f"{number}.{ending}", rows, fields=[ID], spec=0, partition=(value,), noted={}))
+        table.commit(table.data_file(f"{number}.{ending}", rows, fields=[ID], spec=0, partition=(value,), metrics={}))
     table.commit(equality_deletes(table, "e.parquet", pa.table({"p": pa.array([5, None], pa.int32())}), spec=1))
     assert find_ids(tmp_path) == [1]
     table.evolve([ID, field(2, "q", "long")])
@@ -132,7 +132,7 @@ def test_I6_a_missing_struct_field_is_compared_by_its_partition_value(tmp_path: 
     for number, value in enumerate([5, 6]):
         rows = pa.table({"id": [number], "s": pa.array([{"a": 1}], stored)})
         fields = [ID, field(2, "s", inner[:1])]
-        table.commit(table.data_file(f"{number}.parquet", rows, fields=fields, spec=0, partition=(value,), noted={}))
+        table.commit(table.data_file(f"{number}.parquet", rows, fields=fields, spec=0, partition=(value,), metrics={}))
     deleted = pa.table({"s": pa.array([{"b": 5}], pa.struct([("b", pa.int32())]))})
     table.commit(equality_deletes(table, "e.parquet", deleted, ids=[4], fields=[field(2, "s", inner[1:])], spec=1))
     assert find_ids(tmp_path) == [1]
@@ -149,10 +149,10 @@ def test_I6_fields_of_null_structs_are_compared_without_null_counts(tmp_path: Pa
     rows = pa.table({"id": [1, 2, 3], "s": pa.array([{"x": 100}, None, {"x": 101}], stored)})
     bounds = {"lower_bounds": {3: encode_int(100)}, "upper_bounds": {3: encode_int(101)}}
     metrics = {"value_counts": {1: 3, 3: 2}, "null_value_counts": {1: 0, 3: 0}, **bounds}
-    table.commit(table.data_file("1.parquet", rows, noted=metrics))
+    table.commit(table.data_file("1.parquet", rows, metrics=metrics))
     metrics = {"value_counts": {3: 2}, "null_value_counts": {3: 1}} | {name: {3: encode_int(5)} for name in bounds}
     deleted = pa.table({"s": pa.array([{"x": None}, {"x": 5}], stored)})
-    table.commit(equality_deletes(table, "e.parquet", deleted, ids=[3], noted=metrics))
+    table.commit(equality_deletes(table, "e.parquet", deleted, ids=[3], metrics=metrics))
     assert find_ids(tmp_path) == [1, 3]
 
 
@@ -200,7 +200,7 @@ def test_I6_position_deletes_of_several_files_apply_to_their_spec_and_partition(
 def test_I6_delete_manifests_of_other_partitions_are_pruned_if_all_files_have_their_spec(tmp_path: Path) -> None:
     table, file = write_partitioned(tmp_path, "int", pa.int32(), 5)
     table.commit(delete_first(table, file, "positions", (5,)))
-    other = position_deletes(table, "o.parquet", [(file.path, 1)], partition=(6,), noted={})
+    other = position_deletes(table, "o.parquet", [(file.path, 1)], partition=(6,), metrics={})
     table.commit(other)
     (tmp_path / "metadata" / Path(table.snapshots[-1].manifests[-1].listed["manifest_path"]).name).unlink()
     assert tamis.open(tmp_path).scan("p = 5").to_arrow()["id"].to_pylist() == [2, 3]

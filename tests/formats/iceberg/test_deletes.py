@@ -20,7 +20,7 @@ import tamis
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import IcebergFolder, write_rows
 from builders.iceberg.values import field
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import CorruptFile
 from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys
 from tamis.formats.source import LEVELS
@@ -269,7 +269,7 @@ def test_I5_I6_an_initial_default_is_compared_by_equality_deletes(tmp_path: Path
 def test_a_delete_file_without_its_column_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     table.commit(table.data_file("a.parquet", make_rows(1, 2)))
-    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[1], noted={}))
+    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[1], metrics={}))
     with pytest.raises(CorruptFile, match=r"d\.parquet' lacks the required column"):
         find_ids(tmp_path)
 
@@ -277,7 +277,7 @@ def test_a_delete_file_without_its_column_is_an_error(tmp_path: Path) -> None:
 def test_a_field_that_no_schema_has_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     table.commit(table.data_file("a.parquet", make_rows(1, 2)))
-    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[99], noted={}))
+    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[99], metrics={}))
     with pytest.raises(CorruptFile, match="compare the field 99, which no schema of the table has"):
         find_ids(tmp_path)
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.iceberg.slow_reader import TableByHand
+from builders.iceberg.reference_reader import ReferenceTable
 from tamis.errors import TamisError
 
 ROWS = {
@@ -43,7 +43,7 @@ def list_tables(golden: Path) -> Iterator[tuple[str, Path]]:
 
 @cache
 def read_by_hand(folder: Path, snapshot: int | None = None) -> pa.Table:
-    return TableByHand(folder).rows(snapshot)
+    return ReferenceTable(folder).rows(snapshot)
 
 
 def has_same_rows(found: pa.Table, expected: pa.Table) -> bool:
@@ -76,9 +76,9 @@ def test_I6_I10_every_table_equals_the_reference_reader(golden: Path) -> None:
 def test_I8_every_snapshot_has_its_rows(golden: Path) -> None:
     seen = 0
     for name, folder in list_tables(golden):
-        slow = TableByHand(folder)
+        slow = ReferenceTable(folder)
         for number, snapshot in slow.snapshots.items():
-            if not slow.place(snapshot["manifest-list"]).exists():
+            if not slow.resolve_path(snapshot["manifest-list"]).exists():
                 with pytest.raises(TamisError, match=Path(snapshot["manifest-list"]).name):
                     tamis.open(folder, snapshot_id=number).scan().to_arrow()
                 continue

@@ -11,7 +11,7 @@ import pytest
 import tamis
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import BY_PAGES
+from builders.parquet.tuning import BY_PAGES
 
 ID = field(1, "id", "long")
 A, B = field(3, "a", "int"), field(4, "b", "int")
@@ -26,7 +26,7 @@ def write_partitioned_by_field(folder: Path, ending: str, value: int | None, *, 
     if has_struct:
         rows = rows.append_column("s", pa.array([{"a": 1}, {"a": 2}], STORED))
     fields = [ID, field(2, "s", [A])] if has_struct else [ID]
-    table.commit(table.data_file(f"1.{ending}", rows, fields=fields, partition=(value,), noted={}))
+    table.commit(table.data_file(f"1.{ending}", rows, fields=fields, partition=(value,), metrics={}))
     return tamis.open(folder)
 
 
@@ -75,7 +75,7 @@ def test_I5_a_missing_struct_is_not_null_where_a_field_has_a_partition_value(
 def test_I5_a_null_struct_has_no_partition_value(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
     rows = pa.table({"id": [1, 2], "s": pa.array([{"a": 1}, None], STORED)})
-    table.commit(table.data_file("1.parquet", rows, fields=[ID, field(2, "s", [A])], partition=(7,), noted={}))
+    table.commit(table.data_file("1.parquet", rows, fields=[ID, field(2, "s", [A])], partition=(7,), metrics={}))
     opened = tamis.open(tmp_path)
     assert opened.scan().to_arrow()["s"].to_pylist() == [{"a": 1, "b": 7}, None]
     assert find_ids(opened, "s.b = 7", levels=["row_groups"]) == [1]
@@ -89,7 +89,7 @@ def test_I5_P5_pages_of_a_struct_that_lacks_a_field(tmp_path: Path) -> None:
     rows = pa.table({"id": numbers, "s": pa.array([{"a": number} for number in numbers], STORED)})
     options = {"max_rows_per_page": 10, "write_page_index": True}
     fields = [ID, field(2, "s", [A])]
-    table.commit(table.data_file("1.parquet", rows, fields=fields, partition=(7,), noted={}, options=options))
+    table.commit(table.data_file("1.parquet", rows, fields=fields, partition=(7,), metrics={}, options=options))
     opened = tamis.open(tmp_path, tuning=BY_PAGES)
     found = opened.scan("id BETWEEN 100 AND 102 AND s.b = 7").to_arrow()
     assert found["s"].to_pylist() == [{"a": number, "b": 7} for number in (100, 101, 102)]

@@ -18,7 +18,7 @@ import pytest
 
 import tamis
 from builders.iceberg.edits import edit_manifest_list, edit_metadata
-from builders.iceberg.tables import FIRST_MOMENT, IcebergFolder
+from builders.iceberg.tables import FIRST_TIMESTAMP, IcebergFolder
 from builders.iceberg.values import field
 from builders.servers.iceberg_rest import RestServer
 from tamis.errors import (
@@ -470,7 +470,7 @@ def test_I8_a_snapshot_by_id_by_ref_and_by_timestamp(tmp_path: Path) -> None:
     assert find_ids(tamis.open(tmp_path, ref="release")) == [0]
     assert find_ids(tamis.open(tmp_path, ref="audit")) == [0, 1]
     assert find_ids(tamis.open(tmp_path, ref="main")) == [0, 1, 2]
-    timestamp = datetime.fromtimestamp((FIRST_MOMENT + 1500) / 1000, UTC)
+    timestamp = datetime.fromtimestamp((FIRST_TIMESTAMP + 1500) / 1000, UTC)
     assert find_ids(tamis.open(tmp_path, timestamp=timestamp)) == [0, 1]
     assert find_ids(tamis.open(tmp_path, timestamp=timestamp.isoformat())) == [0, 1]
     assert tamis.open(tmp_path, ref="audit").version == second
@@ -499,13 +499,13 @@ def test_I8_a_missing_snapshot_is_an_error_that_names_it(tmp_path: Path) -> None
 def test_I8_in_an_unordered_log_the_last_entry_not_after_the_timestamp_applies(tmp_path: Path) -> None:
     table = write_folder(tmp_path)
     first, second = (each.number for each in table.snapshots)
-    table.log = [(FIRST_MOMENT + 5000, first), (FIRST_MOMENT + 4000, second)]
+    table.log = [(FIRST_TIMESTAMP + 5000, first), (FIRST_TIMESTAMP + 4000, second)]
     table.save()
     for after, version in ((6000, second), (5000, second), (4500, second)):
-        timestamp = datetime.fromtimestamp((FIRST_MOMENT + after) / 1000, UTC)
+        timestamp = datetime.fromtimestamp((FIRST_TIMESTAMP + after) / 1000, UTC)
         assert tamis.open(tmp_path, timestamp=timestamp).version == version
     with pytest.raises(VersionNotFound, match="the first known one is from 2023-11-14T22:13:24Z"):
-        tamis.open(tmp_path, timestamp=datetime.fromtimestamp((FIRST_MOMENT + 3000) / 1000, UTC))
+        tamis.open(tmp_path, timestamp=datetime.fromtimestamp((FIRST_TIMESTAMP + 3000) / 1000, UTC))
 
 
 def test_I8_without_a_log_the_timestamps_of_snapshots_apply(tmp_path: Path) -> None:
@@ -513,7 +513,7 @@ def test_I8_without_a_log_the_timestamps_of_snapshots_apply(tmp_path: Path) -> N
     table.log = []
     table.save()
     edit_metadata(tmp_path, lambda metadata: metadata["snapshots"].reverse())
-    timestamp = datetime.fromtimestamp((FIRST_MOMENT + 1500) / 1000, UTC)
+    timestamp = datetime.fromtimestamp((FIRST_TIMESTAMP + 1500) / 1000, UTC)
     assert tamis.open(tmp_path, timestamp=timestamp).version == table.snapshots[1].number
 
 
@@ -560,7 +560,7 @@ def test_the_history_goes_back_from_the_snapshot(tmp_path: Path) -> None:
     assert history["snapshot_id"].to_pylist() == numbers[::-1]
     assert history["parent_id"].to_pylist() == [numbers[1], numbers[0], None]
     assert history["operation"].to_pylist() == ["append"] * 3
-    assert history["timestamp"][2].as_py() == datetime.fromtimestamp(FIRST_MOMENT / 1000, UTC)
+    assert history["timestamp"][2].as_py() == datetime.fromtimestamp(FIRST_TIMESTAMP / 1000, UTC)
     assert tamis.open(tmp_path).history(1)["snapshot_id"].to_pylist() == numbers[2:]
     assert tamis.open(tmp_path, snapshot_id=numbers[1]).history()["snapshot_id"].to_pylist() == numbers[1::-1]
     assert json.loads(history["summary"][0].as_py()) == {}

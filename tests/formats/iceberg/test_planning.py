@@ -159,7 +159,7 @@ def test_I1_each_manifest_is_pruned_under_its_own_spec(tmp_path: Path) -> None:
         for spec in range(3):
             table.commit(
                 table.data_file(
-                    f"{spec}-{number}.parquet", make_rows(number, x=number, s=f"{number}s"), spec=spec, noted={}
+                    f"{spec}-{number}.parquet", make_rows(number, x=number, s=f"{number}s"), spec=spec, metrics={}
                 )
             )
     assert plan_files(tmp_path, "x = 2") >= {"0-2", "1-2", "2-0", "2-1", "2-2", "2-3"}
@@ -227,9 +227,9 @@ def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
     nan = bytes(np.array([np.nan], "<f8").tobytes())
     one = bytes(np.array([1.0], "<f8").tobytes())
     metrics = {"lower_bounds": {4: one}, "upper_bounds": {4: nan}}
-    table.commit(table.data_file("0.parquet", make_rows(0, f=7.0), noted=metrics))
+    table.commit(table.data_file("0.parquet", make_rows(0, f=7.0), metrics=metrics))
     table.commit(
-        table.data_file("1.parquet", make_rows(1, f=1.0), noted={"lower_bounds": {4: one}, "upper_bounds": {4: one}})
+        table.data_file("1.parquet", make_rows(1, f=1.0), metrics={"lower_bounds": {4: one}, "upper_bounds": {4: one}})
     )
     assert plan_files(tmp_path, "f = 7") == {"0"}
     # NaN is larger than every number, and the NaN count is unknown.
@@ -239,7 +239,7 @@ def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
 def test_T10_inverted_bounds_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     metrics = {"lower_bounds": {2: b"\x09\0\0\0"}, "upper_bounds": {2: b"\x01\0\0\0"}}
-    table.commit(table.data_file("0.parquet", make_rows(0, x=5), noted=metrics))
+    table.commit(table.data_file("0.parquet", make_rows(0, x=5), metrics=metrics))
     assert plan_files(tmp_path, "x = 5") == plan_files(tmp_path, "x = 50") == {"0"}
 
 

@@ -106,7 +106,7 @@ def test_I5_missing_fields_have_their_defaults_also_inside_structs_lists_and_map
     if ending != "avro":
         rows["l"] = pa.array([[one, None], None, []], pa.list_(pa.field("element", kind)))
         rows["m"] = pa.array([[("k", one)], [], [("k", None)]], pa.map_(pa.string(), kind))
-    table.commit(table.data_file(f"a.{ending}", pa.table(rows), noted={}))
+    table.commit(table.data_file(f"a.{ending}", pa.table(rows), metrics={}))
     empty = {"type": "struct", "fields": [make_field_with_default(51, "p", "int", 5), field(52, "q", "string")]}
     table.evolve(
         [
@@ -140,7 +140,7 @@ def renumber(kind: dict[str, Any], start: int) -> dict[str, Any]:
 def test_I5_T11_pruning_uses_defaults_and_promotions(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "int"), field(2, "x", "float")], version=3)
     rows = pa.table({"a": pa.array(range(100), pa.int32()), "x": pa.array([0.1] * 100, pa.float32())})
-    table.commit(table.data_file("a.parquet", rows, noted={}, options={"row_group_size": 10}))
+    table.commit(table.data_file("a.parquet", rows, metrics={}, options={"row_group_size": 10}))
     table.evolve([field(1, "a", "long"), field(2, "x", "double"), make_field_with_default(3, "c", "int", 7)])
     opened = tamis.open(tmp_path)
     assert opened.scan("c <> 7").plan().tasks == []

@@ -15,7 +15,7 @@ import pytest
 import tamis
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.source import LEVELS
 
@@ -64,7 +64,7 @@ def convert_for_format(ending: str, rows: pa.Table) -> pa.Table:
 def test_every_type_is_read_from_every_format(tmp_path: Path, ending: str) -> None:
     fields, rows = make_table(list(COLUMNS))
     table = IcebergFolder(tmp_path, fields, version=3)
-    table.commit(table.data_file(f"a.{ending}", convert_for_format(ending, rows), noted={}))
+    table.commit(table.data_file(f"a.{ending}", convert_for_format(ending, rows), metrics={}))
     opened = tamis.open(tmp_path)
     assert opened.schema.equals(rows.schema)
     assert opened.scan().to_arrow().equals(rows)
@@ -102,7 +102,7 @@ def test_S6_uuids_with_their_own_type_in_parquet_are_read_and_pruned(tmp_path: P
     table = IcebergFolder(tmp_path, [field(1, "u", "uuid"), field(2, "n", "int")])
     rows = pa.table({"u": pa.array(values, pa.uuid()), "n": pa.array(range(1000), pa.int32())})
     options = {"row_group_size": 200, "max_rows_per_page": 20, "write_page_index": True}
-    table.commit(table.data_file("a.parquet", rows, noted={}, options=options))
+    table.commit(table.data_file("a.parquet", rows, metrics={}, options=options))
     assert pq.read_schema(tmp_path / "data" / "a.parquet").field("u").type == pa.uuid()
     opened = tamis.open(tmp_path, tuning=PRUNE_PAGES)
     scan = opened.scan(f"u = X'{values[777].hex()}'")
@@ -183,7 +183,7 @@ def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path, endin
             "v": ["a", "b", "c"],
         }
     )
-    file = table.data_file(f"a.{ending}", rows, with_ids=False, noted={})
+    file = table.data_file(f"a.{ending}", rows, with_ids=False, metrics={})
     table.commit(file)
     expected = {
         "key": [1, 2, 3], "value": ["a", "b", "c"], "s": [{"x": 1, "new": 3}, None, {"x": 3, "new": 3}],
@@ -197,7 +197,7 @@ def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path, endin
 def test_I5_files_without_ids_and_without_a_mapping_are_an_error(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "long")])
     rows = pa.table({"a": pa.array([1], pa.int64())})
-    table.commit(table.data_file(f"a.{ending}", rows, with_ids=False, noted={}))
+    table.commit(table.data_file(f"a.{ending}", rows, with_ids=False, metrics={}))
     with pytest.raises(CorruptFile, match="has no field ids"):
         tamis.open(tmp_path).scan().to_arrow()
 

@@ -13,7 +13,7 @@ import pytest
 import tamis
 from builders.iceberg.edits import add_column, edit_metadata
 from builders.iceberg.tables import IcebergFolder
-from builders.iceberg.values import arrow_type, field, list_of
+from builders.iceberg.values import field, list_of, to_arrow_type
 from tamis.errors import CorruptFile, UnsupportedFeature
 
 KINDS = [
@@ -90,7 +90,7 @@ def test_variants_in_files_do_not_prevent_reading_other_columns(tmp_path: Path) 
     schema = pa.schema(
         [each.with_metadata({"PARQUET:field_id": str(number + 1)}) for number, each in enumerate(rows.schema)]
     )
-    table.commit(table.data_file("1.parquet", rows.cast(schema), with_ids=False, noted={}))
+    table.commit(table.data_file("1.parquet", rows.cast(schema), with_ids=False, metrics={}))
     edit_metadata(tmp_path, lambda metadata: metadata["schemas"][0]["fields"][1].update({"type": "variant"}))
     opened = tamis.open(tmp_path)
     assert opened.scan("id = 2", columns=["id"]).to_arrow()["id"].to_pylist() == [2]
@@ -118,7 +118,7 @@ def test_an_invalid_type_is_an_error_that_names_the_column(tmp_path: Path, kind:
 def test_X1_absent_fixed_values_do_not_allocate_much_memory(tmp_path: Path) -> None:
     table = write_folder(tmp_path)
     table.evolve([field(1, "id", "long"), field(2, "g", "fixed[1048576]")])
-    table.commit(table.data_file("2.parquet", pa.table({"id": range(5_000)}), noted={}))
+    table.commit(table.data_file("2.parquet", pa.table({"id": range(5_000)}), metrics={}))
     opened = tamis.open(tmp_path)
     assert opened.scan("id = 1", columns=["id"]).to_arrow().num_rows == 2
     with pytest.raises(UnsupportedFeature, match=r"column 'g' of '.*2\.parquet' .* 4\.9 GiB"):
@@ -221,7 +221,7 @@ def test_sort_orders_are_ignored(tmp_path: Path) -> None:
 def test_encrypted_data_files_are_rejected(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
     plain = table.data_file("0.parquet", pa.table({"id": [0]}))
-    table.commit(plain, table.data_file("1.parquet", pa.table({"id": [1]})).with_less(key_metadata=b"key"))
+    table.commit(plain, table.data_file("1.parquet", pa.table({"id": [1]})).with_metrics(key_metadata=b"key"))
     with pytest.raises(UnsupportedFeature, match=r"1\.parquet', listed in '.*avro', is encrypted"):
         tamis.open(tmp_path).scan().to_arrow()
     table.commit(removed=[table.path_of("1.parquet")], operation="delete")
@@ -256,10 +256,10 @@ def test_T5_orc_timestamps_beyond_nanoseconds_are_rejected_with_their_column(tmp
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "near", kind), field(3, "far", kind)])
     near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)
     columns = {
-        name: pa.array([value], pa.timestamp("us")).cast(arrow_type(kind))
+        name: pa.array([value], pa.timestamp("us")).cast(to_arrow_type(kind))
         for name, value in {"near": near, "far": far}.items()
     }
-    table.commit(table.data_file("1.orc", pa.table({"id": [1], **columns}), noted={}))
+    table.commit(table.data_file("1.orc", pa.table({"id": [1], **columns}), metrics={}))
     opened = tamis.open(tmp_path)
     assert opened.scan(columns=["id", "near"]).to_arrow()["near"].combine_chunks().equals(columns["near"])
     with pytest.raises(UnsupportedFeature, match=r"column 'far' of '.*1\.orc' has timestamps outside 1677 to 2262"):

@@ -14,7 +14,7 @@ import tamis
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import File, IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import BY_PAGES
+from builders.parquet.tuning import BY_PAGES
 from tamis.errors import TamisError
 
 FIELDS = [field(1, "id", "long"), field(2, "k", "string")]
@@ -259,7 +259,7 @@ def test_D16_a_damaged_vector_is_an_error_that_names_it(tmp_path: Path, where: s
     table.commit(vector)
     path = tmp_path / "data" / "v.puffin"
     content = bytearray(path.read_bytes())
-    offset, length = vector.noted["content_offset"], vector.noted["content_size_in_bytes"]
+    offset, length = vector.metrics["content_offset"], vector.metrics["content_size_in_bytes"]
     content[{"checksum": offset + length - 1, "magic": offset + 5, "length": offset + 3}[where]] ^= 0x55
     path.write_bytes(bytes(content))
     with pytest.raises(TamisError, match=r"v\.puffin"):

@@ -13,8 +13,8 @@ import pytest
 
 import tamis
 from builders.iceberg.tables import IcebergFolder
-from builders.iceberg.values import arrow_type, field
-from builders.values.by_type import array_of
+from builders.iceberg.values import field, to_arrow_type
+from builders.values.by_type import make_array
 from tamis.scan.scan import get_planner
 
 LONG = "0123456789abcdef"
@@ -31,8 +31,8 @@ def write_table(
     table = IcebergFolder(folder, [field(1, "x", kind)])
     made = []
     for number, values in enumerate(files):
-        file = table.data_file(f"{number}.parquet", pa.table({"x": array_of(arrow_type(kind), values)}), **options)
-        made.append(file.with_less(**(metrics or {}).get(number, {})))
+        file = table.data_file(f"{number}.parquet", pa.table({"x": make_array(to_arrow_type(kind), values)}), **options)
+        made.append(file.with_metrics(**(metrics or {}).get(number, {})))
     table.commit(*made)
     return tamis.open(folder)
 
@@ -103,8 +103,8 @@ def test_T11_bounds_of_older_types_are_read_by_their_width(tmp_path: Path) -> No
 
     def make_rows(start: int, kinds: list[str]) -> pa.Table:
         values = [start, start + 9]
-        x, y = (pa.array(values).cast(arrow_type(kind)) for kind in kinds[:2])
-        return pa.table({"x": x, "y": y, "z": pa.array(map(Decimal, values), arrow_type(kinds[2]))})
+        x, y = (pa.array(values).cast(to_arrow_type(kind)) for kind in kinds[:2])
+        return pa.table({"x": x, "y": y, "z": pa.array(map(Decimal, values), to_arrow_type(kinds[2]))})
 
     older = ["int", "float", "decimal(5, 2)"]
     table.commit(*(table.data_file(f"{number}.parquet", make_rows(number * 10, older)) for number in range(3)))
@@ -116,7 +116,7 @@ def test_T11_bounds_of_older_types_are_read_by_their_width(tmp_path: Path) -> No
         assert plan_files(opened, f"{name} = 19") == {1}
         assert plan_files(opened, f"{name} > 25") == {2, 3}
         assert opened.scan(f"{name} IN (9, 20, 39)").count() == 3
-    assert opened.schema.types == [arrow_type(kind) for kind in newer]
+    assert opened.schema.types == [to_arrow_type(kind) for kind in newer]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_S6_T2_bounds_of_every_type_prune_files(
     tmp_path: Path, kind: str, values: list[Any] | None, where: str
 ) -> None:
     if values is None:
-        values = [pa.scalar(each).cast(arrow_type(kind)).as_py() for each in ("-1234567890.5", "0.1")]
+        values = [pa.scalar(each).cast(to_arrow_type(kind)).as_py() for each in ("-1234567890.5", "0.1")]
     table = write_table(tmp_path, kind, [[value] for value in values])
     found = table.scan(where, levels=[]).to_arrow()
     assert table.scan(where).to_arrow().equals(found)

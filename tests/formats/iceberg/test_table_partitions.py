@@ -13,10 +13,10 @@ import pytest
 
 import tamis
 from builders.iceberg.avro_files import read_avro, write_avro
-from builders.iceberg.manifests import entry_schema
+from builders.iceberg.manifests import make_entry_schema
 from builders.iceberg.tables import File, IcebergFolder
-from builders.iceberg.values import arrow_type, field, transformed
-from builders.values.by_type import array_of
+from builders.iceberg.values import apply_transform, field, to_arrow_type
+from builders.values.by_type import make_array
 from tamis.errors import TamisError
 from tamis.scan.scan import get_planner
 
@@ -37,7 +37,7 @@ def write_partitioned(folder: Path, kind: str, transform: str, values: list[Any]
     """Write a file for each value without statistics; two files share a manifest."""
     table = IcebergFolder(folder, [field(1, "x", kind)], specs=[[(1, transform, "p")]])
     files = [
-        table.data_file(f"{number}.parquet", pa.table({"x": array_of(arrow_type(kind), [value])}), noted={})
+        table.data_file(f"{number}.parquet", pa.table({"x": make_array(to_arrow_type(kind), [value])}), metrics={})
         for number, value in enumerate(values)
     ]
     table.commit(*files, per_manifest=2)
@@ -159,7 +159,7 @@ def test_buckets_of_a_literal_keep_the_files_of_that_bucket(
     tmp_path: Path, kind: str, values: list[Any], own: int, literal: str
 ) -> None:
     table = write_partitioned(tmp_path, kind, "bucket[4]", values)
-    buckets = [transformed("bucket[4]", kind, value) for value in values]
+    buckets = [apply_transform("bucket[4]", kind, value) for value in values]
     same = {number for number, bucket in enumerate(buckets) if bucket == buckets[own]}
     assert len(same) < len(values)
     assert plan_files(table, f"x = {literal}") == plan_files(table, f"x <=> {literal}") == same
@@ -172,7 +172,7 @@ def test_buckets_of_a_literal_keep_the_files_of_that_bucket(
 def test_several_buckets_of_a_list(tmp_path: Path) -> None:
     values = list(range(12))
     table = write_partitioned(tmp_path, "long", "bucket[5]", values)
-    buckets = [transformed("bucket[5]", "long", value) for value in values]
+    buckets = [apply_transform("bucket[5]", "long", value) for value in values]
     for one, other in itertools.combinations(values[:4], 2):
         expected = {number for number in values if buckets[number] in (buckets[one], buckets[other])}
         assert plan_files(table, f"x IN ({one}, {other})") == expected
@@ -212,7 +212,7 @@ def test_I1_each_manifest_is_pruned_under_the_spec_it_was_written_with(tmp_path:
 
     def make_file(number: int, region: str, date: str, spec: int) -> File:
         rows = pa.table({"id": [number], "region": [region], "day": [datetime.date.fromisoformat(date)]})
-        return table.data_file(f"{number}.parquet", rows, spec=spec, noted={})
+        return table.data_file(f"{number}.parquet", rows, spec=spec, metrics={})
 
     table.commit(make_file(0, "eu", "2024-01-05", 0), make_file(1, "us", "2024-01-05", 0))
     table.commit(
@@ -223,8 +223,8 @@ def test_I1_each_manifest_is_pruned_under_the_spec_it_was_written_with(tmp_path:
     assert plan_files(opened, "region = 'eu'") == {0, 2, 3, 4, 5, 6}
     assert plan_files(opened, "day = DATE '2024-01-08'") == {0, 1, 2, 4, 5, 6}
     assert plan_files(opened, "region = 'eu' AND day < DATE '2024-02-01'") == {0, 2, 4, 5, 6}
-    of_six = transformed("bucket[4]", "long", 6)
-    same = {number for number in (5, 6) if transformed("bucket[4]", "long", number) == of_six}
+    of_six = apply_transform("bucket[4]", "long", 6)
+    same = {number for number in (5, 6) if apply_transform("bucket[4]", "long", number) == of_six}
     assert plan_files(opened, "id = 6") == {0, 1, 2, 3, 4} | same
     assert sorted(opened.scan("region = 'eu'").to_arrow()["id"].to_pylist()) == [0, 4, 6]
 
@@ -261,7 +261,7 @@ def test_I12_a_partition_tuple_incompatible_with_its_spec_is_an_error(tmp_path: 
     entries = read_avro(manifest)
     for entry in entries:
         del entry["data_file"]["partition"]["y"]
-    write_avro(manifest, entry_schema(2, [(1000, "x", "int")]), entries, {"partition-spec-id": "0"})
+    write_avro(manifest, make_entry_schema(2, [(1000, "x", "int")]), entries, {"partition-spec-id": "0"})
     with pytest.raises(TamisError, match=manifest.name):
         tamis.open(tmp_path).scan("y = 2").to_arrow()
 
@@ -271,7 +271,7 @@ def test_partition_values_of_a_struct_field(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, fields, specs=[[(3, "identity", "k")]])
     for number, key in enumerate(["a", "b", None]):
         rows = pa.table({"id": [number], "st": [{"k": key}]})
-        table.commit(table.data_file(f"{number}.parquet", rows, partition=(key,), noted={}))
+        table.commit(table.data_file(f"{number}.parquet", rows, partition=(key,), metrics={}))
     opened = tamis.open(tmp_path)
     assert plan_files(opened, "st.k = 'b'") == {1}
     assert opened.scan("st.k IS NULL").to_arrow()["id"].to_pylist() == [2]
@@ -281,7 +281,7 @@ def test_H6_names_of_partition_fields_may_be_anything(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a b.c", "int")], specs=[[(1, "identity", "1 of `a`.b=c é")]])
     for number in range(2):
         table.commit(
-            table.data_file(f"{number}.parquet", pa.table({"a b.c": pa.array([number], pa.int32())}), noted={})
+            table.data_file(f"{number}.parquet", pa.table({"a b.c": pa.array([number], pa.int32())}), metrics={})
         )
     assert plan_files(tamis.open(tmp_path), "`a b.c` = 1") == {1}
 
@@ -293,7 +293,7 @@ def test_T4_O1_overflowed_truncated_ints_are_not_pruned(tmp_path: Path, promoted
     table = IcebergFolder(tmp_path, [field(1, "x", "int")], specs=[[(1, "truncate[10]", "p")]])
     files = [
         table.data_file(
-            f"{number}.parquet", pa.table({"x": pa.array([value], pa.int32())}), partition=(partition,), noted={}
+            f"{number}.parquet", pa.table({"x": pa.array([value], pa.int32())}), partition=(partition,), metrics={}
         )
         for number, (value, partition) in enumerate([(smallest, 2**31 - 2), (5, 0)])
     ]
@@ -308,5 +308,5 @@ def test_T4_O1_overflowed_truncated_ints_are_not_pruned(tmp_path: Path, promoted
 
 def test_transforms_with_too_many_buckets_prune_nothing(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "x", "long")], specs=[[(1, "bucket[4294967296]", "p")]])
-    table.commit(table.data_file("0.parquet", pa.table({"x": [3]}), partition=(3,), noted={}))
+    table.commit(table.data_file("0.parquet", pa.table({"x": [3]}), partition=(3,), metrics={}))
     assert tamis.open(tmp_path).scan("x = 3").to_arrow().num_rows == 1

@@ -13,7 +13,7 @@ import pytest
 
 import tamis
 from builders.iceberg.tables import File, IcebergFolder
-from builders.iceberg.values import arrow_type, field, list_of, map_of
+from builders.iceberg.values import field, list_of, map_of, to_arrow_type
 
 
 def plan_files(table: tamis.Table, where: object) -> set[str]:
@@ -74,7 +74,7 @@ def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path) -> No
 def test_I5_a_column_missing_from_the_name_mapping_is_null(tmp_path: Path) -> None:
     table = make_mapped_folder(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING[:1])})
     rows = pa.table({"id": [1], "name": ["a"]})
-    table.commit(table.data_file("1.parquet", rows, with_ids=False, noted={}))
+    table.commit(table.data_file("1.parquet", rows, with_ids=False, metrics={}))
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [{"id": 1, "name": None, "st": None}]
 
 
@@ -113,9 +113,9 @@ def test_I5_a_missing_column_has_its_initial_default(
     table.evolve(
         [field(1, "id", "long"), field(2, "x", kind, **{"initial-default": default, "write-default": default})]
     )
-    table.commit(table.data_file("new.parquet", pa.table({"id": [3], "x": pa.nulls(1, arrow_type(kind))})))
+    table.commit(table.data_file("new.parquet", pa.table({"id": [3], "x": pa.nulls(1, to_arrow_type(kind))})))
     opened = tamis.open(tmp_path)
-    expected = pa.scalar(value).cast(arrow_type(kind)).as_py() if isinstance(value, str) else value
+    expected = pa.scalar(value).cast(to_arrow_type(kind)).as_py() if isinstance(value, str) else value
     rows = sorted(opened.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
     assert [row["x"] for row in rows] == [expected, expected, None]
     assert opened.scan("x IS NULL").to_arrow()["id"].to_pylist() == [3]
@@ -174,7 +174,7 @@ def test_I5_structs_inside_lists_and_maps_are_reordered_and_replaced(
     rows = pa.Table.from_pylist(
         [{"id": 1, "l": [one, None], "m": [("k", one)]}, {"id": 2, "l": None, "m": []}], schema=table.arrow_schema
     )
-    table.commit(table.data_file(f"1.{ending}", rows, noted={}))
+    table.commit(table.data_file(f"1.{ending}", rows, metrics={}))
     table.evolve(make_fields(inner))
     was = {10: 1, 11: "x"}
     expected = {each["name"]: was.get(each["id"]) for each in inner}
@@ -196,12 +196,12 @@ def test_I5_structs_inside_lists_and_maps_are_reordered_and_replaced(
 )
 def test_T11_promoted_columns(tmp_path: Path, older: str, newer: str, value: Any) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x", older)], version=3)
-    column = pa.array([value, None]).cast(arrow_type(older))
+    column = pa.array([value, None]).cast(to_arrow_type(older))
     table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2], "x": column})))
     table.evolve([field(1, "id", "long"), field(2, "x", newer)])
     opened = tamis.open(tmp_path)
     rows = opened.scan().to_arrow()
-    assert rows["x"].combine_chunks().equals(column.cast(arrow_type(newer)))
+    assert rows["x"].combine_chunks().equals(column.cast(to_arrow_type(newer)))
     assert opened.scan(tamis.col("x") == rows["x"][0].as_py()).to_arrow()["id"].to_pylist() == [1]
     assert opened.scan("x IS NULL").to_arrow()["id"].to_pylist() == [2]
 
@@ -249,7 +249,7 @@ def test_values_of_rare_types_are_read(tmp_path: Path) -> None:
     )
     table.commit(table.data_file("1.parquet", rows))
     opened = tamis.open(tmp_path)
-    assert opened.schema.types == [arrow_type(each["type"]) for each in fields]
+    assert opened.schema.types == [to_arrow_type(each["type"]) for each in fields]
     assert opened.scan().to_arrow().equals(rows)
 
 
@@ -289,7 +289,7 @@ def test_data_files_of_other_formats(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
 def test_rows_of_files_without_any_needed_column(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "x", "long"), field(2, "y", "long")])
-    table.commit(table.data_file(f"1.{ending}", pa.table({"x": [1, 2, 3]}), noted={}))
+    table.commit(table.data_file(f"1.{ending}", pa.table({"x": [1, 2, 3]}), metrics={}))
     opened = tamis.open(tmp_path)
     for where, count in (("rand() < 2", 3), ("NULL", 0), ("coalesce(y, 5) = 5", 3), ("y = 1", 0)):
         assert opened.scan(where, levels=[]).count() == count, where

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import tamis
 from builders.iceberg.avro_files import CODECS, edit_avro
-from builders.iceberg.tables import FIRST_MOMENT, IcebergFolder
+from builders.iceberg.tables import FIRST_TIMESTAMP, IcebergFolder
 from builders.iceberg.values import field
 from tamis.errors import CorruptFile, TamisError
 
@@ -39,7 +39,7 @@ def find_ids(table: tamis.Table) -> list[int]:
 
 
 def make_timestamp(index: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(FIRST_MOMENT / 1000 + index, datetime.UTC)
+    return datetime.datetime.fromtimestamp(FIRST_TIMESTAMP / 1000 + index, datetime.UTC)
 
 
 # --- Snapshots --------------------------------------------------------------------------------------------------------

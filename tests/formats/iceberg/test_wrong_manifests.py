@@ -48,7 +48,7 @@ def write_file(folder: Path, version: int = 2) -> tuple[IcebergFolder, File]:
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
 def test_I3_a_negative_number_of_rows_is_unknown(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [ID], version=1)
-    file = table.data_file(f"a.{ending}", make_numbers(1, 2, 3), noted={})
+    file = table.data_file(f"a.{ending}", make_numbers(1, 2, 3), metrics={})
     counted = table.data_file(f"b.{ending}", make_numbers(4, 5))
     table.commit(replace(file, rows=-1), counted)
     assert find_ids(tmp_path) == [1, 2, 3, 4, 5]
@@ -104,7 +104,7 @@ BOUNDS = {"lower_bounds": {2: encode_int(5)}, "upper_bounds": {2: encode_int(5)}
 def test_I3_contradictory_null_counts_are_ignored(tmp_path: Path, metrics: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "int")])
     rows = pa.table({"id": [1], "x": pa.array([5], pa.int32())})
-    table.commit(table.data_file("1.parquet", rows, noted=metrics))
+    table.commit(table.data_file("1.parquet", rows, metrics=metrics))
     for where in ("x = 5", "x > 3", "x IS NOT NULL"):
         assert (find_ids(tmp_path, where), count_rows(tmp_path, where)) == ([1], 1), where
     assert (find_ids(tmp_path, "x IS NULL"), count_rows(tmp_path, "x IS NULL")) == ([], 0)
@@ -116,7 +116,7 @@ def test_I3_contradictory_null_counts_are_ignored(tmp_path: Path, metrics: dict[
 def test_I3_impossible_nan_counts_are_ignored(tmp_path: Path, metrics: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "double")])
     rows = pa.table({"id": [1], "x": [5.0]})
-    table.commit(table.data_file("1.parquet", rows, noted={"null_value_counts": {2: 0}, **metrics}))
+    table.commit(table.data_file("1.parquet", rows, metrics={"null_value_counts": {2: 0}, **metrics}))
     assert find_ids(tmp_path, "x = 5") == [1]
     assert count_rows(tmp_path, "x > 1e9") == 0
     assert count_rows(tmp_path, "x IS NULL") == 0
@@ -174,7 +174,7 @@ def test_I6_an_existing_file_does_not_inherit_a_sequence_number(tmp_path: Path) 
 def test_I6_a_vector_without_range_or_referenced_file_is_an_error(tmp_path: Path, missing: str) -> None:
     table, file = write_file(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {file.path: [0]}, {file.path: file})
-    table.commit(vector.with_less(**{missing: None}))
+    table.commit(vector.with_metrics(**{missing: None}))
     for read in (find_ids, count_rows):
         with pytest.raises(CorruptFile, match="has a deletion vector without"):
             read(tmp_path)
@@ -186,7 +186,7 @@ def test_I6_a_vector_without_range_or_referenced_file_is_an_error(tmp_path: Path
 @pytest.mark.parametrize("given", [None, []])
 def test_I6_equality_deletes_without_compared_columns_are_an_error(tmp_path: Path, given: list[int] | None) -> None:
     table, _ = write_file(tmp_path)
-    table.commit(equality_deletes(table, "e.parquet", make_numbers(1)).with_less(equality_ids=given))
+    table.commit(equality_deletes(table, "e.parquet", make_numbers(1)).with_metrics(equality_ids=given))
     for read in (find_ids, count_rows):
         with pytest.raises(CorruptFile, match="equality deletes without the compared columns"):
             read(tmp_path)
@@ -199,7 +199,7 @@ def test_I6_equality_deletes_by_nested_or_unknown_fields_are_an_error(tmp_path: 
     table = IcebergFolder(tmp_path, [ID, field(2, "s", [field(3, "x", "int")]), field(4, "l", list_of(5, "int"))])
     rows = pa.Table.from_pylist([{"id": 1, "s": {"x": 1}, "l": [1]}], schema=table.arrow_schema)
     table.commit(table.data_file("1.parquet", rows))
-    table.commit(equality_deletes(table, "e.parquet", make_numbers(1)).with_less(equality_ids=[number]))
+    table.commit(equality_deletes(table, "e.parquet", make_numbers(1)).with_metrics(equality_ids=[number]))
     for read in (find_ids, count_rows):
         with pytest.raises(CorruptFile, match=what):
             read(tmp_path)
@@ -207,7 +207,7 @@ def test_I6_equality_deletes_by_nested_or_unknown_fields_are_an_error(tmp_path: 
 
 def test_I6_duplicate_equality_ids_are_compared_once(tmp_path: Path) -> None:
     table, _ = write_file(tmp_path)
-    table.commit(equality_deletes(table, "e.parquet", make_numbers(1)).with_less(equality_ids=[1, 1]))
+    table.commit(equality_deletes(table, "e.parquet", make_numbers(1)).with_metrics(equality_ids=[1, 1]))
     assert find_ids(tmp_path) == [2, 3]
 
 
