@@ -151,7 +151,7 @@ def test_a_file_row_count_that_differs_from_its_manifest_is_an_error(tmp_path: P
 def rewrite_manifest_list(table: IcebergFolder, *manifests: Manifest) -> None:
     """Write another manifest list for the last snapshot."""
     last = table.snapshots[-1]
-    table._written_list(last.number, None, last.sequence, manifests)
+    table._write_manifest_list(last.number, None, last.sequence, manifests)
 
 
 def test_I6_an_existing_file_does_not_inherit_a_sequence_number(tmp_path: Path) -> None:
