@@ -1,4 +1,4 @@
-"""Sessions and paths only: what a test is about stands in the test or in `builders`."""
+"""Sessions and paths only: all else is in the tests or in `builders`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ settings.load_profile(os.environ.get("TAMIS_HYPOTHESIS_PROFILE", "default"))
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    """Tables that others wrote: the folder named by TAMIS_GOLDEN, or shared/golden beside the project."""
+    """Tables of other writers: the folder named by TAMIS_GOLDEN, or shared/golden beside the project."""
     folder = Path(os.environ.get("TAMIS_GOLDEN") or Path(__file__).parents[2] / "shared" / "golden")
     if not folder.is_dir():
         pytest.skip(f"no golden tables at {folder}: set TAMIS_GOLDEN to their folder")
@@ -51,7 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     configuration = {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(_free_port()),
+        "spark.connect.grpc.binding.port": str(_find_free_port()),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
@@ -61,7 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    # A task may be tried again, as on a cluster: `local[2]` alone gives up with the first.
+    # A task may be retried, as on a cluster. Plain `local[2]` fails with the first error.
     builder = sql.SparkSession.builder.master("local[2, 2]").appName("tamis-tests")
     for name, value in configuration.items():
         builder = builder.config(name, value)
@@ -70,21 +70,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.stop()
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long first, so that no process has it left when the other is done."""
+    """Order slow tests first, so that all processes end at about the same time."""
     items.sort(key=lambda item: _LONGEST.index(folder) if (folder := item.path.parent.name) in _LONGEST else 99)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """With `--dist loadgroup` files go to processes as a whole, and all those on Spark to one of them: starting and
-    warming a second JVM takes longer than they do, and each file makes its tables once."""
+    """Send each file to one process with `--dist loadgroup`, and all tests on Spark to the same one.
+
+    A second JVM takes longer to start and warm up than these tests, and each file makes its tables once.
+    """
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler.loadscope import LoadScopeScheduling

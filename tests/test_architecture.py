@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.pyiceberg.tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis.cli.application import program
 from tamis.cli.commands import load_command
 from tamis.engines.duckdb.translate.calls import MACRO_PREFIX
@@ -45,12 +45,12 @@ PACKAGE_LIMIT = 15
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
-def layer_of(path: Path) -> str:
+def get_layer(path: Path) -> str:
     name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     return PUBLIC_MODULES.get(name, name)
 
 
-def imported_layers(path: Path) -> set[str]:
+def find_imported_layers(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -65,11 +65,11 @@ def imported_layers(path: Path) -> set[str]:
 def test_nothing_imports_upwards() -> None:
     wrong = []
     for path in MODULES:
-        layer = layer_of(path)
+        layer = get_layer(path)
         if layer in FREE:
             continue
         assert layer in LAYERS, f"{path.relative_to(SOURCE)} belongs to no layer"
-        above = imported_layers(path) & set(LAYERS[LAYERS.index(layer) + 1 :])
+        above = find_imported_layers(path) & set(LAYERS[LAYERS.index(layer) + 1 :])
         wrong += [f"{path.relative_to(SOURCE)} imports {each}" for each in sorted(above)]
     assert not wrong
 
@@ -99,8 +99,8 @@ def test_the_page_has_every_job() -> None:
 FORMATS = {"delta", "iceberg", "hive"}
 
 
-def format_names(tree: ast.Module) -> list[tuple[int, str]]:
-    """The lines of a module that import a format's package, or have the name of a format as a text of its own."""
+def find_format_names(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the lines of a module that import a format's package or contain a format's name as a string."""
     packages = {f"tamis.formats.{each}" for each in FORMATS} | {f"tamis.{each}" for each in FORMATS}
     found = []
     for node in ast.walk(tree):
@@ -124,8 +124,8 @@ def test_only_formats_know_a_format_by_its_name() -> None:
     for path in MODULES:
         name = path.relative_to(SOURCE).as_posix()
         # The package itself has the names of its public modules.
-        if layer_of(path) not in ("formats", "__init__"):
-            wrong += [f"{name}:{line}: {what}" for line, what in format_names(ast.parse(path.read_text()))]
+        if get_layer(path) not in ("formats", "__init__"):
+            wrong += [f"{name}:{line}: {what}" for line, what in find_format_names(ast.parse(path.read_text()))]
     assert not wrong, "ask the table instead: see tamis.formats.source"
 
 
@@ -138,7 +138,7 @@ def test_a_format_is_found_in_imports_and_texts() -> None:
         "import tamis.formats.source\n"
         "raise ValueError('a delta table')\n"
     )
-    assert [line for line, _ in sorted(format_names(tree))] == [1, 2, 3, 4]
+    assert [line for line, _ in sorted(find_format_names(tree))] == [1, 2, 3, 4]
 
 
 # What names a module in a string: public names that are imported on first use, jobs that run elsewhere, and PySpark's
@@ -187,8 +187,8 @@ FOREIGN_NAMES = {
 }  # fmt: skip
 
 
-def names_in_code(tree: ast.Module) -> set[str]:
-    """The names that a module defines or uses, and the words that are strings of their own. Aliases do not count."""
+def find_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module defines or uses, and its one-word strings. Aliases do not count."""
     found: set[str] = set()
     aliases: set[str] = set()
     for node in ast.walk(tree):
@@ -205,8 +205,8 @@ def names_in_code(tree: ast.Module) -> set[str]:
     return found - aliases
 
 
-def texts_of(tree: ast.Module) -> list[tuple[int, str]]:
-    """The docstrings of a module, its classes, functions and values, with their lines."""
+def find_texts(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the docstrings of a module, its classes, functions and values, with their lines."""
     strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
     return [
         (each.lineno, each.value) for each in strings if isinstance(each, ast.Constant) and isinstance(each.value, str)
@@ -217,12 +217,12 @@ def test_names_in_docstrings_exist() -> None:
     trees = {path: ast.parse(path.read_text()) for path in MODULES}
     known = FOREIGN_NAMES | set(dir(builtins)) | set(keyword.kwlist)
     for path, tree in trees.items():
-        known |= {*path.relative_to(SOURCE.parent).with_suffix("").parts} | names_in_code(tree)
+        known |= {*path.relative_to(SOURCE.parent).with_suffix("").parts} | find_names(tree)
     # Macros of the embedded engine have a prefix.
     known |= {f"{MACRO_PREFIX}{name}" for name in MACROS}
     wrong = []
     for path, tree in trees.items():
-        for line, text in texts_of(tree):
+        for line, text in find_texts(tree):
             named = re.findall(r"`([A-Za-z_][\w.]*)(?:\(\))?`", text)
             unknown = [name for name in named if not {*name.strip(".").split(".")} <= known]
             wrong += [f"{path.relative_to(SOURCE)}:{line}: {name}" for name in unknown]
@@ -242,8 +242,8 @@ FOREIGN_PRIVATES = {
 REMEMBERED = {"expr/evaluate.py": {"_evaluable", "_fallible"}, "expr/functions/table.py": {"_type"}}
 
 
-def private_attributes(tree: ast.Module) -> tuple[set[str], list[ast.Attribute]]:
-    """The private attributes that classes of a module define, and those that the module uses of other objects."""
+def find_private_attributes(tree: ast.Module) -> tuple[set[str], list[ast.Attribute]]:
+    """Return the private attributes that a module's classes define, and those of other objects that it uses."""
     own: set[str] = set()
     for each in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
         for node in ast.walk(each):
@@ -269,7 +269,7 @@ def test_private_attributes_are_used_only_where_they_are_defined() -> None:
     wrong = []
     for path in MODULES:
         name = path.relative_to(SOURCE).as_posix()
-        own, used = private_attributes(ast.parse(path.read_text()))
+        own, used = find_private_attributes(ast.parse(path.read_text()))
         # Methods of named tuples, which are public.
         allowed = own | REMEMBERED.get(name, set()) | {"_asdict", "_replace"}
         if name not in FOREIGN_PRIVATES:
@@ -305,26 +305,26 @@ def test_public_names() -> None:
         "__version__",
     ]
     assert all(hasattr(tamis, name) for name in tamis.__all__)
-    # Whatever was imported meanwhile.
+    # Submodules that were imported meanwhile.
     assert dir(tamis) == sorted(tamis.__all__)
 
 
-def public(kind: object) -> set[str]:
+def list_public_names(kind: object) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_")}
 
 
 def test_public_attributes_of_what_people_hold() -> None:
     rows = {"schema", "count", "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark"}
-    assert public(tamis.Query) == rows | {"text", "explain"}
-    assert public(tamis.ScanPlan) == {"tasks", "num_files", "bytes", "assert_max_files", "assert_max_bytes"}
-    assert public(tamis.Report("t", "hive", None, ())) == {
+    assert list_public_names(tamis.Query) == rows | {"text", "explain"}
+    assert list_public_names(tamis.ScanPlan) == {"tasks", "num_files", "bytes", "assert_max_files", "assert_max_bytes"}
+    assert list_public_names(tamis.Report("t", "hive", None, ())) == {
         "table", "format", "where", "columns", "levels", "level", "bytes_read", "requests", "note", "to_dict",
     }  # fmt: skip
 
 
-def test_help_says_of_every_command_what_the_command_says() -> None:
-    for name, told in program.commands.items():
-        assert told.get_short_help_str(100) == load_command(name).get_short_help_str(100)
+def test_help_describes_every_command_like_the_command_itself() -> None:
+    for name, command in program.commands.items():
+        assert command.get_short_help_str(100) == load_command(name).get_short_help_str(100)
 
 
 def test_every_error_is_a_tamis_error() -> None:
@@ -359,8 +359,8 @@ HEAVY = {
 ARROW = {"numpy", "pyarrow", "pandas"}
 
 
-def loaded_by(script: str, *arguments: str) -> set[str]:
-    """Which of the heavy ones a script loads in a process of its own."""
+def find_loaded_packages(script: str, *arguments: str) -> set[str]:
+    """Return the heavy packages that a script loads in a new process."""
     script = f"import sys\n{script}\nprint('loaded:', *({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -369,7 +369,7 @@ def loaded_by(script: str, *arguments: str) -> set[str]:
 
 def test_an_import_loads_nothing_heavy_and_has_all_names() -> None:
     script = "import tamis\nassert set(tamis.__all__) <= set(dir(tamis))"
-    assert loaded_by(script) == set()
+    assert find_loaded_packages(script) == set()
 
 
 def test_public_modules_are_there_without_being_imported() -> None:
@@ -377,7 +377,7 @@ def test_public_modules_are_there_without_being_imported() -> None:
         "import tamis\nassert tamis.parquet.RowSelection\nassert not hasattr(tamis, 'pushdown')\n"
         "import tamis.table\nassert tamis.open is tamis.table.open_table"
     )
-    assert loaded_by(script) <= ARROW
+    assert find_loaded_packages(script) <= ARROW
     assert not any(hasattr(tamis, name) for name in ("opne", "_private", "__main__", "__wrapped__"))
 
 
@@ -385,13 +385,13 @@ COMMAND = "from tamis.cli import main\ntry:\n    main()\nexcept SystemExit as en
 
 
 def test_help_loads_no_more_than_it_shows() -> None:
-    assert loaded_by(COMMAND, "--help") == {"click"}
+    assert find_loaded_packages(COMMAND, "--help") == {"click"}
 
 
 def test_a_command_in_a_pipe_loads_neither_pandas_nor_rich(tmp_path: Path) -> None:
-    place = write_hive(tmp_path / "orders")
+    table_path = write_hive(tmp_path / "orders")
     expected = {"numpy", "pyarrow", "click", "sqlglot", "tamis.formats.hive.table"}
-    assert loaded_by(COMMAND, "plan", str(place), "--where", "id < 5") == expected
+    assert find_loaded_packages(COMMAND, "plan", str(table_path), "--where", "id < 5") == expected
 
 
 def write_delta(folder: Path) -> Path:
@@ -407,7 +407,7 @@ def write_hive(folder: Path) -> Path:
 
 def write_iceberg(folder: Path) -> Path:
     create_table(folder, ROWS.schema).append(ROWS)
-    return latest_metadata(folder)
+    return find_latest_metadata(folder)
 
 
 ROWS = pa.table({"id": range(10)})
@@ -425,5 +425,7 @@ ROWS = pa.table({"id": range(10)})
 def test_a_plan_loads_only_what_its_format_needs(
     write: Callable[[Path], Path], expected: set[str], tmp_path: Path
 ) -> None:
-    place = write(tmp_path / "orders")
-    assert loaded_by("import tamis\ntamis.open(sys.argv[1]).scan().plan()", str(place)) == ARROW | expected
+    table_path = write(tmp_path / "orders")
+    assert (
+        find_loaded_packages("import tamis\ntamis.open(sys.argv[1]).scan().plan()", str(table_path)) == ARROW | expected
+    )

@@ -1,4 +1,4 @@
-"""Arguments of another kind than expected: each is an error of ours that names the argument."""
+"""Arguments of a wrong type: each raises an error of Tamis that names the argument."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tamis.errors import InvalidArgument, UnknownArgument
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "hive" / "z=1"
-    place.mkdir(parents=True)
-    pq.write_table(pa.table({"i": [1, 2], "f": [1.0, 2.0]}), place / "0.parquet")
-    return place.parent
+    partition = tmp_path / "hive" / "z=1"
+    partition.mkdir(parents=True)
+    pq.write_table(pa.table({"i": [1, 2], "f": [1.0, 2.0]}), partition / "0.parquet")
+    return partition.parent
 
 
 Call = Callable[[Path], Any]
@@ -85,20 +85,20 @@ CALLS: dict[str, tuple[Call, str]] = {
         lambda at: tamis.index.build(at, false_positives="x"),
         "false_positives must be a share between 0 and 1, found a str",
     ),
-    "the place of an index": (
+    "the location of an index": (
         lambda at: tamis.index.build(at, location=5),
         "location must be the path or the URI of a folder .*, found an int",
     ),
-    "the place of an index to drop": (
+    "the location of an index to drop": (
         lambda at: tamis.index.drop(at, location=5),
         "location must be the path or the URI of a folder",
     ),
     "progress": (lambda at: tamis.index.build(at, progress=5), "progress must be a function .*, found an int"),
-    "the place of a table": (
+    "the location of a table": (
         lambda at: tamis.index.drop(5),
         "the location of a table must be a string or a path, found an int",
     ),
-    "a place of bytes": (
+    "a location of bytes": (
         lambda at: tamis.delta.snapshot_info(b"x"),
         "the location of a table must be a string or a path, found a bytes",
     ),

@@ -1,4 +1,4 @@
-"""The benchmarks run, compare equal results and write their account; how fast anything is, no test asks."""
+"""The benchmarks run, compare results and write their metrics. No test checks their speed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def test_quick_benchmarks_run_and_write_a_section_each(tmp_path: Path) -> None:
     ]
 
 
-def test_section_of_a_later_run_takes_the_place_of_the_older_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_section_of_a_later_run_replaces_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     harness = importlib.import_module("harness")
     results = tmp_path / "results.md"
@@ -68,7 +66,7 @@ def test_contenders_that_find_different_things_stop_the_run(monkeypatch: pytest.
     ("ours", "verdict"),
     [([1.0, 1.0, 1.0], "met"), ([3.0, 3.0, 3.0], "**missed**"), ([1.0, 9.0, 9.0], "**unsettled**")],
 )
-def test_target_is_decided_only_where_both_ways_to_a_median_agree(
+def test_target_is_decided_only_if_both_medians_agree(
     ours: list[float], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
@@ -89,7 +87,7 @@ def test_partition_benchmark_lists_few_directories_and_removes_its_tree(tmp_path
 
 
 @pytest.mark.interop
-def test_lookups_through_pages_find_the_same_rows_and_tell_exact_bytes(tmp_path: Path) -> None:
+def test_lookups_through_pages_find_the_same_rows_and_report_exact_bytes(tmp_path: Path) -> None:
     done = run("pages", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
     counted = done.stdout.split("### Bytes and requests of Tamis")[1]
@@ -104,9 +102,9 @@ def test_the_object_store_counts_what_everyone_asks_it_for(tmp_path: Path) -> No
     done = run("object_store", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "point on the sorted key: dependent round trips: met, 3 trips" in done.stdout
-    told = done.stdout.split("### What Tamis asks for")[1]
-    asked = [line.split("|")[1].strip() for line in told.splitlines() if line.startswith("| ")][2:]
-    assert asked == ["HEAD /bench/rows.parquet", *["GET /bench/rows.parquet"] * 2]
+    page = done.stdout.split("### What Tamis asks for")[1]
+    requested = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")][2:]
+    assert requested == ["HEAD /bench/rows.parquet", *["GET /bench/rows.parquet"] * 2]
 
 
 @pytest.mark.interop
@@ -127,7 +125,7 @@ def test_plans_of_iceberg_tables_find_the_same_files(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg", reason="the peer in planning Iceberg tables comes with tamis[test]")
     done = run("iceberg", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    # One question, from nothing and again, of two tables; of the third, with equality deletes, pyiceberg has no plan.
+    # One query, cold and warm, on two tables. Pyiceberg cannot plan the third, which has equality deletes.
     assert done.stdout.count("| pyiceberg ") == 4
     assert done.stdout.count("\n| tamis ") == 6
     assert str(tmp_path) not in done.stdout
@@ -165,8 +163,8 @@ def test_unknown_benchmark_is_refused_with_the_names_that_exist(tmp_path: Path) 
     assert f"no benchmark 'speed'; there are {known}" in done.stderr
 
 
-def test_every_benchmark_is_run_and_told_of() -> None:
+def test_every_benchmark_is_run_and_documented() -> None:
     names = {path.stem.removeprefix("bench_") for path in BENCHMARKS.glob("bench_*.py")}
-    told = (BENCHMARKS / "README.md").read_text()
+    page = (BENCHMARKS / "README.md").read_text()
     runner = (BENCHMARKS / "run.py").read_text()
-    assert all(f"| `{name}` |" in told and f'"{name}"' in runner for name in names)
+    assert all(f"| `{name}` |" in page and f'"{name}"' in runner for name in names)

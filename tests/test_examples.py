@@ -48,11 +48,11 @@ def test_every_example_is_tested() -> None:
     }
 
 
-def written_at(table: Path) -> dict[Path, int]:
+def get_modification_times(table: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in table.glob("*/*/*.parquet")}
 
 
-def test_demo_finds_its_rows_and_writes_the_table_again_only_when_it_is_not_whole(tmp_path: Path) -> None:
+def test_demo_finds_its_rows_and_rewrites_the_table_only_if_it_is_incomplete(tmp_path: Path) -> None:
     table = tmp_path / "demo-data" / "flights"
     first = run("demo.py", tmp_path)
     flights = pyarrow.dataset.dataset(table, partitioning="hive")
@@ -65,11 +65,11 @@ def test_demo_finds_its_rows_and_writes_the_table_again_only_when_it_is_not_whol
         "5 rows",
     ]
 
-    written = written_at(table)
+    written = get_modification_times(table)
     assert "Found demo-data/flights" in run("demo.py", tmp_path)
-    assert written_at(table) == written
+    assert get_modification_times(table) == written
 
     (table / "origin=JFK" / "month=7" / "part-00000.parquet").unlink()
     assert "Wrote demo-data/flights" in run("demo.py", tmp_path)
-    assert written_at(table).keys() == written.keys()
+    assert get_modification_times(table).keys() == written.keys()
     assert [path.name for path in (tmp_path / "demo-data").iterdir()] == ["flights"]

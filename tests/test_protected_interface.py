@@ -1,4 +1,4 @@
-"""A protected table has a table, and lets through what is decided on here: a new method is an error until it is."""
+"""A protected table wraps a table, and exposes what is listed here: a new method is an error until it is listed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tamis
-from builders.parquet.by_pages import BY_PAGES
+from builders.parquet.tuning import BY_PAGES
 from builders.query.protected import POLICIES, write_orders
 from tamis.errors import AccessDenied, InvalidArgument
 from tamis.query.policies.protected_scan import ProtectedScan
@@ -22,32 +22,32 @@ ALLOWED_OF_TABLES = {
 }  # fmt: skip
 REFUSED_OF_TABLES: dict[str, tuple[Any, ...]] = {"history": (), "files": (), "files_dataframe": (None,), "at": (0,)}
 
-# What a scan returns is visible; `plan`, `explain`, `report` and `bytes_read` are there, and show nothing hidden.
+# The result of a scan is visible; `plan`, `explain`, `report` and `bytes_read` show nothing hidden.
 ALLOWED_OF_SCANS = {
     "schema", "filter", "select", "limit", "head", "plan", "explain", "count", "report", "bytes_read",
     "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark",
 }  # fmt: skip
 
 
-def public(kind: type) -> set[str]:
+def list_public_names(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_")}
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    place = write_orders(tmp_path_factory.mktemp("orders"), "delta")
-    return tamis.connect(policies=POLICIES).as_principal("ana").open(place)
+    path = write_orders(tmp_path_factory.mktemp("orders"), "delta")
+    return tamis.connect(policies=POLICIES).as_principal("ana").open(path)
 
 
 def test_every_attribute_of_a_table_is_allowed_or_refused() -> None:
-    assert public(Table) == ALLOWED_OF_TABLES | REFUSED_OF_TABLES.keys()
-    assert public(ProtectedTable) == public(Table)
+    assert list_public_names(Table) == ALLOWED_OF_TABLES | REFUSED_OF_TABLES.keys()
+    assert list_public_names(ProtectedTable) == list_public_names(Table)
     assert not issubclass(ProtectedTable, Table)
 
 
 def test_every_attribute_of_a_scan_is_allowed() -> None:
-    assert public(Scan) == ALLOWED_OF_SCANS
-    assert public(ProtectedScan) == public(Scan)
+    assert list_public_names(Scan) == ALLOWED_OF_SCANS
+    assert list_public_names(ProtectedScan) == list_public_names(Scan)
     assert not issubclass(ProtectedScan, Scan)
 
 
@@ -89,9 +89,9 @@ def test_a_scan_with_other_thresholds_is_under_the_policy(table: Any) -> None:
 
 def test_scans_made_of_a_scan_are_under_the_policy_of_their_time(tmp_path: Path) -> None:
     allowed = ["ana"]
-    place = write_orders(tmp_path, "hive")
+    path = write_orders(tmp_path, "hive")
     policies = lambda table, who: {"rows": "region = 'eu'"} if who in allowed else None  # noqa: E731
-    scan = tamis.connect(policies=policies).as_principal("ana").open(place).scan()
+    scan = tamis.connect(policies=policies).as_principal("ana").open(path).scan()
     assert (scan.filter("id > 0").count(), scan.limit(2).count(), scan.head(3).count()) == (5, 2, 3)
     assert scan.select(["id", "y"]).schema.names == ["id", "y"]
     allowed.clear()

@@ -47,7 +47,7 @@ def test_planning_on_spark_needs_a_session() -> None:
         tamis.connect(planning="spark")
 
 
-def test_something_that_is_no_spark_session_is_refused() -> None:
+def test_an_object_that_is_not_a_spark_session_is_refused() -> None:
     pytest.importorskip("pyspark")
     with pytest.raises(InvalidArgument, match="spark must be a SparkSession, found a str"):
         tamis.connect(spark="local[2]")
@@ -60,13 +60,13 @@ def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
 
 
 def test_tables_and_databases_are_given_back(tmp_path: Path) -> None:
-    place = tmp_path / "shop.duckdb"
-    with duckdb.connect(str(place)) as database:
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as database:
         database.execute(
             "CREATE SCHEMA other; CREATE TABLE other.far (id INTEGER); CREATE TABLE near AS SELECT 1 AS id"
         )
     with tamis.connect() as session:
-        session.attach("shop", f"duckdb:///{place}").register("t", pa.table({"id": [1]}))
+        session.attach("shop", f"duckdb:///{path}").register("t", pa.table({"id": [1]}))
         assert session.tables == ["shop.near", "shop.other.far", "t"]
         query = session.sql("SELECT id FROM t")
         assert session.unregister("T").tables == ["shop.near", "shop.other.far"]
@@ -75,14 +75,14 @@ def test_tables_and_databases_are_given_back(tmp_path: Path) -> None:
             session.sql("SELECT id FROM t")
         with pytest.raises(TableNotFound, match="no table 't' is registered"):
             session.unregister("t")
-    # Nobody holds the file any more: it can be written.
-    with duckdb.connect(str(place)) as database:
+    # The file is no longer open: it can be written.
+    with duckdb.connect(str(path)) as database:
         database.execute("INSERT INTO near VALUES (2)")
     with pytest.raises(TableNotFound):
         session.sql("SELECT * FROM shop.near")
 
 
-def test_the_columns_of_a_query_are_told_without_reading(tmp_path: Path) -> None:
+def test_the_schema_of_a_query_is_known_without_reading(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "day": [date(2024, 1, 1)] * 2}), tmp_path / "t.parquet")
     session = tamis.connect().register("t", tmp_path / "t.parquet")
     for text in (
@@ -91,8 +91,8 @@ def test_the_columns_of_a_query_are_told_without_reading(tmp_path: Path) -> None
         "SELECT rank() OVER (ORDER BY id) AS r FROM t",
     ):
         query = session.sql(text)
-        told = query.schema
-        assert told == query.to_arrow().schema
+        schema = query.schema
+        assert schema == query.to_arrow().schema
     query = session.sql("SELECT id FROM t")
     (tmp_path / "t.parquet").unlink()
     assert query.schema.names == ["id"]
@@ -118,7 +118,7 @@ def test_options_of_the_storage_are_for_tables_that_have_none(monkeypatch: pytes
     assert given == [{"region": "all"}, {"region": "own"}, {"region": "third"}, {"region": "all"}]
 
 
-def test_what_cannot_be_sent_to_another_process_says_what_can(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_pickled_names_an_alternative(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "t.parquet")
     session = tamis.connect()
     table = session.open(tmp_path / "t.parquet")
@@ -128,7 +128,7 @@ def test_what_cannot_be_sent_to_another_process_says_what_can(tmp_path: Path) ->
             pickle.dumps(made)
 
 
-def test_a_query_outlives_what_was_detached_and_says_what_is_closed(tmp_path: Path) -> None:
+def test_a_query_on_a_detached_database_raises_an_error(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "d.duckdb")) as database:
         database.execute("CREATE TABLE t AS SELECT 1 AS id")
     session = tamis.connect().attach("d", f"duckdb:///{tmp_path}/d.duckdb")
@@ -151,7 +151,7 @@ def test_types_that_the_engine_does_not_take(tmp_path: Path) -> None:
         session.register("twins", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
 
 
-def test_a_text_in_double_quotes_that_is_a_column_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_text_in_double_quotes_that_is_a_column_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     session = tamis.connect().register("t", pa.table({"region": ["eu"]}))
     assert session.sql("SELECT * FROM t WHERE \"region\" = 'eu'").to_arrow().num_rows == 0
     assert "write a name as `name`" in caplog.text
@@ -178,8 +178,8 @@ def test_a_part_of_a_registered_table_is_under_its_policy(tmp_path: Path) -> Non
 # --- Many threads -----------------------------------------------------------------------------------------------------
 
 
-def at_once(*calls: Callable[[], Any]) -> list[Any]:
-    """What calls return that all begin at the same time, each in a thread of its own; the first error is raised."""
+def run_at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """Run calls at the same time, each in its own thread, and return their results. Raise the first error."""
     start = threading.Barrier(len(calls), timeout=60)
     with ThreadPoolExecutor(len(calls)) as pool:
 
@@ -191,7 +191,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 
 class MissedByAll(dict[str, Any]):
-    """A dictionary whose first look-up of each thread that finds nothing waits for those of all others."""
+    """A dictionary in which the first failed look-up of each thread waits for those of all other threads."""
 
     def __init__(self, threads: int) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ def test_E12_threads_that_register_at_once_lose_no_table() -> None:
     session = tamis.connect()
     session._catalog_of = MissedByAll(threads)
     rows = [pa.table({"x": [number]}) for number in range(threads)]
-    at_once(*(partial(session.register, f"t{number}", each) for number, each in enumerate(rows)))
+    run_at_once(*(partial(session.register, f"t{number}", each) for number, each in enumerate(rows)))
     assert session.tables == [f"t{number}" for number in range(threads)]
     found = [session.sql(f"SELECT x FROM t{number}").to_arrow()["x"].to_pylist() for number in range(threads)]
     assert found == [[number] for number in range(threads)]
@@ -240,7 +240,7 @@ def test_E12_rows_that_are_registered_at_once_keep_their_names() -> None:
             session.unregister(f"u{thread}_{number}")
 
     try:
-        at_once(*(partial(register, thread) for thread in range(threads)))
+        run_at_once(*(partial(register, thread) for thread in range(threads)))
     finally:
         sys.setswitchinterval(before)
     catalog = session._catalog
@@ -264,11 +264,11 @@ def test_E12_of_threads_that_attach_one_name_one_succeeds(tmp_path: Path) -> Non
             return False
         return True
 
-    assert sum(at_once(*[attach] * 8)) == 1
+    assert sum(run_at_once(*[attach] * 8)) == 1
     session.close()
 
 
-def written_as(format: str, folder: Path) -> Path:
+def write_as(format: str, folder: Path) -> Path:
     rows = pa.table({"id": range(100), "p": [number % 4 for number in range(100)]})
     if format == "delta":
         deltalake.write_deltalake(folder, rows, partition_by=["p"])
@@ -287,7 +287,7 @@ def written_as(format: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("format", ["delta", "iceberg", "hive"])
 def test_E12_one_table_and_one_session_from_many_threads_from_the_first_call_on(tmp_path: Path, format: str) -> None:
-    folder = written_as(format, tmp_path / "t")
+    folder = write_as(format, tmp_path / "t")
     table, session = tamis.open(folder), tamis.connect()
     scan = table.scan("p = 1")
     calls: list[Callable[[], Any]] = [
@@ -300,6 +300,6 @@ def test_E12_one_table_and_one_session_from_many_threads_from_the_first_call_on(
         lambda: scan.plan().num_files,
         lambda: session.register("t", table).sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist(),
     ]
-    found = at_once(*calls, *calls)
+    found = run_at_once(*calls, *calls)
     expected = [50, 50, True, ["id", "p"], 25, 25, scan.plan().num_files, [100]]
     assert found == [*expected, *expected]

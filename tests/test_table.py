@@ -1,4 +1,4 @@
-"""What people do with a table and its scans: versions, counts, first rows, further scans."""
+"""Tables and their scans: versions, counts, first rows, further scans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.pyiceberg.tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, VersionNotFound
 
 ROWS = pa.table({"id": range(10), "day": [date(2024, 3, 1 + number // 5) for number in range(10)]})
@@ -33,7 +33,7 @@ def iceberg(tmp_path: Path) -> Path:
     assert first is not None
     table.manage_snapshots().create_tag(first.snapshot_id, "first").commit()
     table.append(ROWS.slice(5))
-    return latest_metadata(tmp_path / "iceberg")
+    return find_latest_metadata(tmp_path / "iceberg")
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_an_iceberg_table_at_another_version(iceberg: Path) -> None:
         table.at(ref="second")
 
 
-def test_a_table_without_versions_has_no_other_one(hive: Path) -> None:
+def test_a_table_without_versions_has_neither_at_nor_history(hive: Path) -> None:
     table = tamis.open(hive)
     with pytest.raises(UnsupportedFeature, match=r"a hive table has no versions, so there is no at\(\): refresh\(\)"):
         table.at(version=1)
@@ -96,8 +96,8 @@ def test_every_table_counts_shows_and_describes_itself(format: str, request: pyt
     assert (described.format, described.files, described.version) == (format, 2, table.version)
     assert described.rows == (None if format == "hive" else 10)
     assert described.bytes == sum(table.files()["size"].to_pylist())
-    told = described.to_dict()
-    assert told["columns"] == {"id": "bigint", "day": "date"}
+    content = described.to_dict()
+    assert content["columns"] == {"id": "bigint", "day": "date"}
     assert "id               bigint" in str(described)
 
 

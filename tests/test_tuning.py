@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.delta.cases import random_delta_case
+from builders.delta.cases import draw_delta_case
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
-from builders.hive.scan_cases import random_scan_case
-from builders.iceberg.cases import random_iceberg_case
+from builders.hive.scan_cases import draw_scan_case
+from builders.iceberg.cases import draw_iceberg_case
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from builders.query import sql_queries, sql_tables
@@ -31,7 +31,7 @@ from builders.values.choices import Choices, SeededChoices
 from oracles.formats.delta import DeltaRows
 from oracles.formats.hive import HiveTable
 from oracles.formats.iceberg import IcebergRows
-from oracles.frame import ROW, SUBSETS, RowTable, judge_masks
+from oracles.frame import ROW, SUBSETS, RowTable, evaluate_masks
 from tamis.errors import InvalidArgument
 from tamis.expr.sql.printer import to_sql
 from tamis.formats.jobs import Arguments, storage_to_arguments
@@ -108,7 +108,7 @@ def test_only_a_tuning_is_accepted_as_one(given: Any, tmp_path: Path) -> None:
             call()
 
 
-def test_none_is_the_defaults() -> None:
+def test_None_means_the_default_tuning() -> None:
     assert check_tuning(None) is DEFAULT_TUNING
     assert Tuning() == DEFAULT_TUNING
 
@@ -143,9 +143,9 @@ def write_iceberg(folder: Path) -> Path:
 
 def write_hive(folder: Path) -> Path:
     for number in range(2):
-        place = folder / "hive" / f"p={number}"
-        place.mkdir(parents=True)
-        pq.write_table(pa.table({"id": [number]}), place / "f.parquet")
+        table_path = folder / "hive" / f"p={number}"
+        table_path.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number]}), table_path / "f.parquet")
     return folder / "hive"
 
 
@@ -154,11 +154,11 @@ VERSIONED = pytest.mark.parametrize("write", [write_delta, write_iceberg])
 ALL = pytest.mark.parametrize("write", [write_delta, write_iceberg, write_hive])
 
 
-def tuning_of(table: Any) -> Tuning:
+def get_tuning(table: Any) -> Tuning:
     return table._source.storage.tuning  # type: ignore[no-any-return]
 
 
-def largest_batch(scan: tamis.Scan) -> int:
+def find_largest_batch(scan: tamis.Scan) -> int:
     return max(batch.num_rows for batch in scan.to_batches())
 
 
@@ -168,7 +168,7 @@ def test_a_table_passes_its_tuning_to_its_scans(write: Write, tmp_path: Path) ->
     scan = table.scan("id >= 0")
     for each in (scan, scan.filter("id < 9"), scan.select("id"), scan.limit(1)):
         assert get_planner(each).storage.tuning is SOME
-    assert tuning_of(tamis.open(write(tmp_path / "other"))) is DEFAULT_TUNING
+    assert get_tuning(tamis.open(write(tmp_path / "other"))) is DEFAULT_TUNING
 
 
 @ALL
@@ -186,9 +186,9 @@ def test_batches_have_the_rows_that_a_tuning_allows(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"id": range(100)}), path)
     table = tamis.open(path, tuning=SOME)
-    assert largest_batch(table.scan()) == 7
-    assert largest_batch(table.scan(tuning=OTHER)) == 3
-    assert largest_batch(tamis.open(path).scan()) == 100
+    assert find_largest_batch(table.scan()) == 7
+    assert find_largest_batch(table.scan(tuning=OTHER)) == 3
+    assert find_largest_batch(tamis.open(path).scan()) == 100
 
 
 @VERSIONED
@@ -196,24 +196,24 @@ def test_a_tuning_goes_along_to_other_versions(write: Write, tmp_path: Path) -> 
     table = tamis.open(write(tmp_path), tuning=SOME)
     older = table.at(version=table.history()["version" if table.format == "delta" else "snapshot_id"][-1].as_py())
     assert older.scan().count() == 1
-    assert tuning_of(older) is SOME
-    assert tuning_of(older.refresh()) is SOME
+    assert get_tuning(older) is SOME
+    assert get_tuning(older.refresh()) is SOME
     assert older.refresh().scan().count() == 2
 
 
 def test_a_tuning_goes_along_to_a_branch(tmp_path: Path) -> None:
     table = tamis.open(write_iceberg(tmp_path), tuning=SOME)
-    assert tuning_of(table.at(ref="main")) is SOME
+    assert get_tuning(table.at(ref="main")) is SOME
 
 
 @ALL
 def test_a_refreshed_table_has_the_same_tuning(write: Write, tmp_path: Path) -> None:
     table = tamis.open(write(tmp_path), tuning=SOME)
-    assert tuning_of(table.refresh()) is SOME
+    assert get_tuning(table.refresh()) is SOME
     if table.format == "delta":
         deltalake.write_deltalake(str(tmp_path / "delta"), pa.table({"id": [2]}), mode="append")
         assert table.refresh().version == 2
-        assert tuning_of(table.refresh()) is SOME
+        assert get_tuning(table.refresh()) is SOME
 
 
 @pytest.mark.parametrize("tuning", [DEFAULT_TUNING, OTHER])
@@ -225,45 +225,45 @@ def test_executors_get_the_tuning_of_a_storage(tuning: Tuning, tmp_path: Path) -
 
 @ALL
 def test_a_session_passes_its_tuning_to_the_tables_that_it_opens(write: Write, tmp_path: Path) -> None:
-    place = write(tmp_path)
+    table_path = write(tmp_path)
     session = tamis.connect(tuning=SOME)
-    assert tuning_of(session.open(place)) is SOME
-    assert tuning_of(session.open(place, tuning=OTHER)) is OTHER
-    assert tuning_of(tamis.connect().open(place)) is DEFAULT_TUNING
+    assert get_tuning(session.open(table_path)) is SOME
+    assert get_tuning(session.open(table_path, tuning=OTHER)) is OTHER
+    assert get_tuning(tamis.connect().open(table_path)) is DEFAULT_TUNING
 
 
 @ALL
 def test_tables_named_by_their_location_in_sql_have_the_tuning_of_the_session(write: Write, tmp_path: Path) -> None:
-    place = write(tmp_path)
+    table_path = write(tmp_path)
     session = tamis.connect(tuning=SOME)
-    format = tamis.open(place).format
-    query = session.sql(f"SELECT id FROM {format}.`{place}`")
+    format = tamis.open(table_path).format
+    query = session.sql(f"SELECT id FROM {format}.`{table_path}`")
     assert query.to_arrow().num_rows == 2
-    assert [scan.storage.tuning for scan in lake_sources(query)] == [SOME]
-    session.register("t", place).register("u", tamis.open(place, tuning=OTHER))
+    assert [scan.storage.tuning for scan in find_lake_sources(query)] == [SOME]
+    session.register("t", table_path).register("u", tamis.open(table_path, tuning=OTHER))
     query = session.sql("SELECT t.id FROM t JOIN u ON t.id = u.id")
-    assert {scan.storage.tuning.max_batch_rows for scan in lake_sources(query)} == {7, 3}
+    assert {scan.storage.tuning.max_batch_rows for scan in find_lake_sources(query)} == {7, 3}
     assert get_compiled_query(query).context.tuning is SOME
 
 
-def lake_sources(query: Any) -> list[Any]:
+def find_lake_sources(query: Any) -> list[Any]:
     return [node.handle.source for node in walk_plan(get_compiled_query(query).plan) if isinstance(node, TableScan)]
 
 
 def test_the_session_of_a_principal_has_the_tuning_of_the_session(tmp_path: Path) -> None:
-    place = write_delta(tmp_path)
-    policies = {"tables": {str(place): [{"principals": ["ana"], "rows": "TRUE"}]}}
+    table_path = write_delta(tmp_path)
+    policies = {"tables": {str(table_path): [{"principals": ["ana"], "rows": "TRUE"}]}}
     session = tamis.connect(policies=policies, tuning=SOME).as_principal("ana")
-    table = session.open(place)
-    assert tuning_of(table) is SOME
-    assert tuning_of(table.refresh()) is SOME
+    table = session.open(table_path)
+    assert get_tuning(table) is SOME
+    assert get_tuning(table.refresh()) is SOME
     assert table.scan(tuning=OTHER).count() == 2
 
 
 # --- No tuning changes a result ---------------------------------------------------------------------------------------
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
-"""A whole table is written for each example."""
+"""Each example writes a table."""
 MODEST = settings(max_examples=max(5, settings().max_examples // 3), suppress_health_check=[*HealthCheck])
 
 LARGE = 2**40
@@ -281,7 +281,7 @@ def test_a_table_without_files_is_queried_with_native_scans_of_any_size(tmp_path
     assert session.sql(f"SELECT id FROM delta.`{tmp_path}`").to_arrow().num_rows == 0
 
 
-def random_tuning(choices: Choices) -> Tuning:
+def draw_tuning(choices: Choices) -> Tuning:
     """Return a tuning in which each threshold is small, large or the default.
 
     Hypothesis draws one number for all of them: an example with a draw for each would take minutes to shrink.
@@ -322,23 +322,23 @@ class Case:
         return tamis.open(self.location, tuning=tuning, **self.options)
 
 
-def random_delta(choices: Choices, folder: Path) -> Case:
-    case = random_delta_case(choices, folder, predicates=2)
-    return Case(DeltaRows(case.rows(), case.said), folder, {})
+def draw_delta(choices: Choices, folder: Path) -> Case:
+    case = draw_delta_case(choices, folder, predicates=2)
+    return Case(DeltaRows(case.rows(), case.predicates), folder, {})
 
 
-def random_iceberg(choices: Choices, folder: Path) -> Case:
-    case = random_iceberg_case(choices, folder, predicates=2)
-    return Case(IcebergRows(case.rows(), case.said, case.done), folder, {})
+def draw_iceberg(choices: Choices, folder: Path) -> Case:
+    case = draw_iceberg_case(choices, folder, predicates=2)
+    return Case(IcebergRows(case.rows(), case.predicates, case.done), folder, {})
 
 
-def random_hive(choices: Choices, folder: Path) -> Case:
-    case = random_scan_case(choices, predicates=2)
+def draw_hive(choices: Choices, folder: Path) -> Case:
+    case = draw_scan_case(choices, predicates=2)
     case.write(folder / "t")
-    return Case(HiveTable(case.rows, case.said), folder / "t", {"partitioning": case.partitioning})
+    return Case(HiveTable(case.rows, case.predicates), folder / "t", {"partitioning": case.partitioning})
 
 
-RANDOM = pytest.mark.parametrize("write", [random_delta, random_iceberg, random_hive])
+RANDOM = pytest.mark.parametrize("write", [draw_delta, draw_iceberg, draw_hive])
 RandomCase = Callable[[Choices, Path], Case]
 
 
@@ -350,21 +350,21 @@ def test_no_tuning_changes_the_rows_of_a_scan(write: RandomCase, data: st.DataOb
     with tempfile.TemporaryDirectory() as folder:
         case = write(choices, Path(folder))
         columns, rows = case.table.project(choices)
-        for said, mask in zip(case.table.said, judge_masks(case.table), strict=True):
+        for predicate, mask in zip(case.table.predicates, evaluate_masks(case.table), strict=True):
             expected = rows.filter(mask)
-            tuning = random_tuning(choices)
+            tuning = draw_tuning(choices)
             opened = case.open(tuning)
             # What one scan leaves in memory helps the next, which has other thresholds.
-            for other in (tuning, random_tuning(choices)):
+            for other in (tuning, draw_tuning(choices)):
                 levels = choices.one_of([LEVELS, choices.one_of(SUBSETS)])
-                scan = opened.scan(said.expr, columns, levels=levels, tuning=other)
-                context = (said, levels, tuning.to_json(), other.to_json(), case.table.notes)
+                scan = opened.scan(predicate.expr, columns, levels=levels, tuning=other)
+                context = (predicate, levels, tuning.to_json(), other.to_json(), case.table.notes)
                 found = scan.to_arrow()
                 assert found.schema.names == expected.schema.names, context
                 assert case.table.is_same(found, expected), (*context, found.to_string(), expected.to_string())
-                assert opened.scan(said.expr, levels=levels, tuning=other).count() == expected.num_rows, context
+                assert opened.scan(predicate.expr, levels=levels, tuning=other).count() == expected.num_rows, context
                 limit = choices.number(0, 5)
-                limited = opened.scan(said.expr, columns, limit, tuning=other).to_arrow()
+                limited = opened.scan(predicate.expr, columns, limit, tuning=other).to_arrow()
                 assert limited.num_rows == min(limit, expected.num_rows), (limit, *context)
 
 
@@ -375,15 +375,15 @@ def test_no_tuning_changes_a_join_an_aggregate_or_a_top_n(write: RandomCase, dat
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = write(choices, Path(folder))
-        said, mask = case.table.said[0], judge_masks(case.table)[0]
+        predicate, mask = case.table.predicates[0], evaluate_masks(case.table)[0]
         every = sorted(case.table.rows[ROW].to_pylist())
         matching = sorted(case.table.rows.filter(mask)[ROW].to_pylist())
-        tuning = random_tuning(choices)
-        tunings = tuning, random_tuning(choices)
+        tuning = draw_tuning(choices)
+        tunings = tuning, draw_tuning(choices)
         session = tamis.connect(tuning=tunings[0])
         session.register("t", case.open(tunings[0]))
         session.register("u", case.open(tunings[1]))
-        where = to_sql(get_planner(case.open(DEFAULT_TUNING).scan(said.expr)).predicate.expr)
+        where = to_sql(get_planner(case.open(DEFAULT_TUNING).scan(predicate.expr)).predicate.expr)
         few, middle = choices.number(1, 4), choices.one_of([0, *every])
         queries = {
             f"SELECT count(*), count({ROW}), min({ROW}), max({ROW}), sum({ROW}) FROM t WHERE {where}": [
@@ -398,18 +398,18 @@ def test_no_tuning_changes_a_join_an_aggregate_or_a_top_n(write: RandomCase, dat
             f"GROUP BY 1 ORDER BY 1": sorted(Counter(n % 3 for n in matching).items()),
         }  # fmt: skip
         for query, expected in queries.items():
-            found = sql_tables.rows_of(session.sql(query).to_arrow())
+            found = sql_tables.list_rows(session.sql(query).to_arrow())
             assert found == expected, (query, *(each.to_json() for each in tunings), case.table.notes)
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return sql_tables.write(tmp_path_factory.mktemp("tables"))
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = sql_tables.peer()
+    connection = sql_tables.open_duckdb()
     yield connection
     connection.close()
 
@@ -417,9 +417,9 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
 @MODEST
 @given(query=sql_queries.queries(), data=st.data())
 def test_no_tuning_changes_the_answer_of_a_query(
-    places: dict[str, Path], peer: duckdb.DuckDBPyConnection, query: str, data: st.DataObject
+    paths: dict[str, Path], peer: duckdb.DuckDBPyConnection, query: str, data: st.DataObject
 ) -> None:
     text = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
-    tuning = random_tuning(Choices(data.draw))
-    found = sql_tables.session(places, tuning).sql(query).to_arrow()
-    assert sql_tables.same_rows(found, peer.sql(text).to_arrow_table()), (query, tuning.to_json())
+    tuning = draw_tuning(Choices(data.draw))
+    found = sql_tables.open_session(paths, tuning).sql(query).to_arrow()
+    assert sql_tables.has_same_rows(found, peer.sql(text).to_arrow_table()), (query, tuning.to_json())

@@ -1,4 +1,4 @@
-"""Case files: before/after fixtures that a person can read, and that a test can write again.
+"""Case files: readable before/after fixtures that a test can update.
 
 A file starts with free text, and then has one case after the other:
 

@@ -1,4 +1,4 @@
-"""The command line as people meet it: as a process in a pipe, and as a process on a terminal; or in this process."""
+"""Run the command line: as a process with pipes, as a process on a terminal, or in this process."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tamis.cli.application import program
 
 PROGRAM = (sys.executable, "-m", "tamis")
 
-# Without it a full disk or a closed pipe shows as late as it does for most people.
+# Without this variable output is buffered, as for most users: errors of a pipe or a disk come late.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def run_here(*arguments: str, folder: Path) -> Result:
-    """Run `tamis` in this process: for all that is not about processes it proves the same, in much less time."""
+    """Run `tamis` in this process, which is much faster than a process of its own."""
     with chdir(folder):
         return CliRunner().invoke(program, arguments, prog_name="tamis")
 
 
 def run_in_pipe(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `tamis` with its output led into pipes."""
+    """Run `tamis` with its output in pipes."""
     return subprocess.run(
         [*PROGRAM, *arguments],
         cwd=folder,
@@ -42,7 +42,7 @@ def run_in_pipe(*arguments: str, folder: Path, **environment: str) -> subprocess
 
 
 def run_on_terminal(*arguments: str, folder: Path, columns: int = 100, **environment: str) -> tuple[int, str]:
-    """Run `tamis` on a pseudo-terminal: its exit code, and all that it showed, stdout and stderr alike."""
+    """Run `tamis` on a pseudo-terminal, and return its exit code and its output, stdout and stderr together."""
     terminal, its_side = pty.openpty()
     settings = {"COLUMNS": str(columns), "LINES": "50", "TERM": "xterm-256color"}
     with subprocess.Popen(
@@ -68,5 +68,5 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def without_colours(shown: str) -> str:
+def strip_colours(shown: str) -> str:
     return _COLOURS.sub("", shown)

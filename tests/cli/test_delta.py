@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from builders.commands import run_on_terminal, without_colours
+from builders.commands import run_on_terminal, strip_colours
 from builders.delta.log import DeltaLog, add, commit_info, remove
 from tamis.cli.application import program
 from tamis.cli.commands.history import VERSIONS_ON_A_TERMINAL
@@ -216,7 +216,7 @@ def test_wrong_history_is_one_line_and_exit_code_1(run: Run, arguments: list[str
 
 def test_X10_history_on_a_terminal_is_an_aligned_table_without_empty_columns(folder: Path) -> None:
     code, shown = run_on_terminal("history", "events", folder=folder, columns=200)
-    text = without_colours(shown)
+    text = strip_colours(shown)
     assert code == 0
     assert "\x1b[2J" not in shown
     assert re.split(" {3,}", text.splitlines()[0].strip()) == [
@@ -237,7 +237,7 @@ def test_X10_history_on_a_terminal_is_an_aligned_table_without_empty_columns(fol
 def test_many_versions_are_cut_on_a_terminal(folder: Path) -> None:
     code, shown = run_on_terminal("history", "many", folder=folder)
     assert code == 0
-    assert "the newest 20 versions; --limit N shows more, --limit all shows all" in without_colours(shown)
+    assert "the newest 20 versions; --limit N shows more, --limit all shows all" in strip_colours(shown)
 
 
 def test_half_of_a_surrogate_pair_in_a_commit_is_not_an_error(run: Run, tmp_path: Path) -> None:

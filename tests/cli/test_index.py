@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 import tamis
-from builders.commands import run_here, run_on_terminal, without_colours
-from builders.hive.indexed import data_files, write_files
+from builders.commands import run_here, run_on_terminal, strip_colours
+from builders.hive.indexed import list_data_files, write_files
 from tamis.cli.commands.index import BuildMeter
 from tamis.index.operations import Progress
 
@@ -36,7 +36,7 @@ def test_an_index_is_built_used_shown_and_dropped(root: Path) -> None:
     assert built == f"5 files, 50 rows in the index at {place}\n5 read, 0 reused, 0 removed\n"
     plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--json"))
     assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == 1
-    data_files(root)[0].unlink()
+    list_data_files(root)[0].unlink()
     status = json.loads(run(root, "index", "status", "orders", "--json"))
     assert (status["files"], status["table_files"], status["is_complete"]) == (5, 4, True)
     assert (status["columns"], status["bloom"]) == (["id", "x", "name"], ["name"])
@@ -108,7 +108,7 @@ def test_unindexed_and_stale_files_are_reported(root: Path) -> None:
 def test_a_terminal_shows_the_same(root: Path) -> None:
     code, shown = run_on_terminal("index", "build", "orders", folder=root.parent, columns=200)
     assert code == 0
-    assert "5 files, 50 rows in the index" in without_colours(shown)
+    assert "5 files, 50 rows in the index" in strip_colours(shown)
 
 
 def test_the_bar_has_files_bytes_and_a_rate() -> None:

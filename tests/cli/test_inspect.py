@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from builders.commands import run_here, run_on_terminal, without_colours
+from builders.commands import run_here, run_on_terminal, strip_colours
 from builders.parquet.page_files import parquet_bytes
 from tamis.cli.application import program
 
@@ -257,7 +257,7 @@ def test_misuse_is_exit_code_2(run: Run, arguments: list[str], words: list[str])
 def test_tables_on_a_terminal(folder: Path) -> None:
     code, shown = run_on_terminal("inspect", "orders.parquet", "--column", "id", "--pages", folder=folder)
     assert code == 0
-    text = without_colours(shown)
+    text = strip_colours(shown)
     assert "───" in text
     assert "5.0 % of 20 pages" in text
     assert "pages of id" in text
@@ -274,9 +274,9 @@ def test_numbers_are_whole_on_a_narrow_terminal(tmp_path: Path, columns: int) ->
     (ratio,) = re.findall(r"\d+\.\d×", piped)
     code, shown = run_on_terminal("inspect", "f.parquet", "--column", "dec9", folder=tmp_path, columns=columns)
     assert code == 0
-    assert all(text in without_colours(shown) for text in (ratio, "49.99", "5,000"))
+    assert all(text in strip_colours(shown) for text in (ratio, "49.99", "5,000"))
     code, shown = run_on_terminal("inspect", "f.parquet", "--column", "wide", folder=tmp_path, columns=columns)
-    lines = without_colours(shown).splitlines()
+    lines = strip_colours(shown).splitlines()
     assert code == 0
     assert max(map(len, lines)) <= columns
     # Where not even a line of its own is long enough, it goes on in the next.
@@ -288,7 +288,7 @@ def test_many_row_groups_are_truncated_on_a_terminal_but_not_in_a_pipe(tmp_path:
     (tmp_path / "many.parquet").write_bytes(parquet_bytes(pa.table({"x": range(100)}), row_group_size=2))
     code, shown = run_on_terminal("inspect", "many.parquet", folder=tmp_path)
     assert code == 0
-    assert "… 30 more: use a pipe or --json to see all" in without_colours(shown)
+    assert "… 30 more: use a pipe or --json to see all" in strip_colours(shown)
     piped = run_here("inspect", "many.parquet", folder=tmp_path)
     assert len([line for line in piped.stdout.splitlines() if line.strip().startswith("49 ")]) == 1
 

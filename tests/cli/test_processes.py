@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.commands import ENVIRONMENT, PROGRAM, run_in_pipe, run_on_terminal, without_colours
+from builders.commands import ENVIRONMENT, PROGRAM, run_in_pipe, run_on_terminal, strip_colours
 from tamis.formats.source import list_levels
 
 
@@ -79,7 +79,7 @@ def test_terminal_shows_twenty_rows_as_a_table(folder: Path) -> None:
     code, shown = run_on_terminal("scan", "orders", folder=folder)
     assert code == 0
     assert "\x1b[1m" in shown
-    lines = without_colours(shown).splitlines()
+    lines = strip_colours(shown).splitlines()
     assert lines[0].split() == ["id", "amount", "region", "day"]
     assert set(lines[1]) == {"─"}
     assert [line.split()[0] for line in lines[2:22]] == [str(number) for number in range(20)]
@@ -90,7 +90,7 @@ def test_terminal_shows_twenty_rows_as_a_table(folder: Path) -> None:
 
 def test_terminal_shows_what_fits_and_names_the_rest(folder: Path) -> None:
     code, shown = run_on_terminal("scan", "orders", "--where", "id < 2", folder=folder, columns=20)
-    lines = without_colours(shown).splitlines()
+    lines = strip_colours(shown).splitlines()
     assert code == 0
     assert lines[0].split() == ["id", "amount"]
     assert lines[4] == "2 rows"
@@ -101,7 +101,7 @@ def test_terminal_shows_what_fits_and_names_the_rest(folder: Path) -> None:
 def test_terminal_shows_more_where_more_is_asked_for(folder: Path) -> None:
     code, shown = run_on_terminal("scan", "orders", "--columns", "id", "--limit", "30", folder=folder)
     assert code == 0
-    assert without_colours(shown).splitlines()[-2:] == ["29", "30 rows"]
+    assert strip_colours(shown).splitlines()[-2:] == ["29", "30 rows"]
 
 
 def test_X10_terminal_gets_no_control_sequences_from_values(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_X10_terminal_gets_no_control_sequences_from_values(tmp_path: Path) -> N
     assert code == 0
     assert "\x1b[31m" not in shown
     assert "\x1b[2J" not in shown
-    lines = [line.strip() for line in without_colours(shown).splitlines()]
+    lines = [line.strip() for line in strip_colours(shown).splitlines()]
     # On a busy machine a progress bar may come before.
     start = lines.index("na\\x1b[31mme")
     assert lines[start + 2 : start + 4] == ["\\x1b[2Jcleared", "[bold]markup[/bold]"]
@@ -118,7 +118,7 @@ def test_X10_terminal_gets_no_control_sequences_from_values(tmp_path: Path) -> N
 
 def test_terminal_shows_the_funnel_and_the_predicates(folder: Path) -> None:
     code, shown = run_on_terminal("plan", "orders", "--where", "region = 'eu' AND id < 320", folder=folder)
-    lines = [line.split() for line in without_colours(shown).splitlines()]
+    lines = [line.split() for line in strip_colours(shown).splitlines()]
     assert code == 0
     assert ["level", "total", "kept", "bytes", "kept", "bytes"] in lines
     assert ["partitions", "5", "3", "–", "–"] in lines
@@ -128,7 +128,7 @@ def test_terminal_shows_the_funnel_and_the_predicates(folder: Path) -> None:
 
 def test_terminal_shows_the_verification_as_a_table(folder: Path) -> None:
     code, shown = run_on_terminal("verify", "orders", "--where", "id < 20", folder=folder)
-    lines = without_colours(shown).splitlines()
+    lines = strip_colours(shown).splitlines()
     assert code == 0
     assert sum(line.split()[-1] == "same" for line in lines if line.strip()) == len(list_levels("hive")) + 2
     assert lines[-1] == "64 runs return the same 20 rows"
@@ -145,7 +145,7 @@ def test_terminal_hides_unknown_row_counts(folder: Path) -> None:
     code, shown = run_on_terminal("files", "orders", "--where", "region = 'eu'", folder=folder, columns=120)
     assert code == 0
     assert "NULL" not in shown
-    (heading,) = (line for line in without_colours(shown).splitlines() if line.startswith("path"))
+    (heading,) = (line for line in strip_colours(shown).splitlines() if line.startswith("path"))
     assert "num_records" not in heading
     assert "num_records is not shown: it is known only inside the files, and none was opened" in shown
     assert "3 files, " in shown

@@ -16,7 +16,7 @@ from tamis.io import storage_options
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 
 
-def section(title: str) -> str:
+def read_section(title: str) -> str:
     return TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -30,15 +30,15 @@ def section(title: str) -> str:
 )
 def test_every_option_has_a_line(function: object, title: str) -> None:
     options = [name for name in signature(function).parameters if name != "self"]
-    assert re.findall(r"^\| `(\w+)` \|", section(title), re.MULTILINE) == options
+    assert re.findall(r"^\| `(\w+)` \|", read_section(title), re.MULTILINE) == options
 
 
 def test_every_level_is_listed_in_order() -> None:
-    assert ", ".join(f"`{level}`" for level in LEVELS) in section("What does `scan` accept?")
+    assert ", ".join(f"`{level}`" for level in LEVELS) in read_section("What does `scan` accept?")
 
 
 def test_every_spelling_of_a_storage_option_is_listed() -> None:
-    listed = section("How do I give credentials?")
+    listed = read_section("How do I give credentials?")
     spellings = [each for known in storage_options._SPELLINGS.values() for each in known]
     assert [each for each in spellings if f"`{each}`" not in listed] == []
 

@@ -40,19 +40,19 @@ def test_documented_sql_parses_binds_and_prints_back(text: str) -> None:
     bind(parsed, SCHEMA)
 
 
-def documented_functions() -> dict[str, tuple[str, str]]:
-    """Return what the page says of each function: its NULL behaviour, and whether it skips."""
+def read_documented_functions() -> dict[str, tuple[str, str]]:
+    """Return the entries of the page for each function: its NULL behaviour, and whether it skips."""
     section = TEXT.partition("\n## Functions\n")[2]
     rows = re.findall(r"^\| (`.+?) \| .+ \| .+ \| (.+) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)
     return {name: (nulls, skips) for names, nulls, skips in rows for name in re.findall(r"`([^`]+)`", names)}
 
 
 def test_every_function_is_documented() -> None:
-    assert sorted(documented_functions()) == sorted(FUNCTIONS)
+    assert sorted(read_documented_functions()) == sorted(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_documented_function_is_what_the_table_says(name: str) -> None:
-    nulls, skips = documented_functions()[name]
+    nulls, skips = read_documented_functions()[name]
     assert nulls.startswith("propagates") == (FUNCTIONS[name].nulls is Nulls.PROPAGATES)
     assert skips.startswith("monotone") == (FUNCTIONS[name].monotone is not None)

@@ -21,8 +21,8 @@ WITHOUT_TEST = {
 
 
 @cache
-def ids_in_test_names() -> dict[str, str]:
-    """Return the ids that names of tests, and titles of cases in files, carry, each with one of those."""
+def find_ids_in_test_names() -> dict[str, str]:
+    """Return the ids in test names and in titles of case files, each with one name or title."""
     found: dict[str, str] = {}
     for path in sorted(TESTS.rglob("*.py")):
         for name in re.findall(r"^\s*def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
@@ -35,23 +35,23 @@ def ids_in_test_names() -> dict[str, str]:
     return found
 
 
-def ids_on_the_page() -> list[str]:
+def find_ids_on_the_page() -> list[str]:
     return re.findall(r"^\| ([A-Z]\d{1,2}) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_every_id_of_a_test_is_on_the_page() -> None:
-    missing = {trap: name for trap, name in ids_in_test_names().items() if trap not in ids_on_the_page()}
+    missing = {trap: name for trap, name in find_ids_in_test_names().items() if trap not in find_ids_on_the_page()}
     assert missing == {}, "add these lines to docs/traps.md"
 
 
 def test_every_line_of_the_page_has_a_test() -> None:
-    without = [trap for trap in ids_on_the_page() if trap not in ids_in_test_names()]
-    print(f"{len(ids_on_the_page())} traps, without a test: {', '.join(without) or 'none'}")
+    without = [trap for trap in find_ids_on_the_page() if trap not in find_ids_in_test_names()]
+    print(f"{len(find_ids_on_the_page())} traps, without a test: {', '.join(without) or 'none'}")
     assert sorted(without) == sorted(WITHOUT_TEST)
 
 
 def test_ids_are_unique_and_without_gaps() -> None:
-    listed = ids_on_the_page()
+    listed = find_ids_on_the_page()
     groups = dict.fromkeys(trap[0] for trap in listed)
     assert listed == [f"{group}{number}" for group in groups for number in range(1, _count(listed, group) + 1)]
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.engines.worker_engine import WorkerHere, assert_same_plans, fresh_plan
-from builders.iceberg.cases import random_iceberg_case
-from builders.parquet.by_pages import BY_PAGES
+from builders.engines.worker_engine import InProcessEngine, assert_same_plans, make_fresh_plan
+from builders.iceberg.cases import draw_iceberg_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
 from tamis.formats.jobs import Planning
 from tamis.formats.open_source import open_source
@@ -31,16 +31,16 @@ def test_O8_I1_I6_plans_of_iceberg_tables_equal_local_plans(data: st.DataObject)
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         tuning = replace(BY_PAGES, files_per_slice=choices.number(1, 4))
-        case = random_iceberg_case(choices, Path(folder), predicates=3)
+        case = draw_iceberg_case(choices, Path(folder), predicates=3)
         number, _ = choices.one_of(case.states)
-        worker = WorkerHere()
+        worker = InProcessEngine()
         planning = Planning(worker, "spark")
         elsewhere = tamis.Table(open_source(folder, snapshot_id=number, planning=planning, tuning=tuning))
         here = tamis.open(folder, snapshot_id=number, tuning=tuning)
-        for where in (None, *(said.expr for said in case.said)):
+        for where in (None, *(said.expr for said in case.predicates)):
             options = {"levels": choices.one_of([LEVELS, choices.one_of(SUBSETS)]), "limit": choices.one_of([None, 3])}
             for depth in ("files", "pages"):
-                plans = [fresh_plan(table, where, depth, **options) for table in (elsewhere, here)]
+                plans = [make_fresh_plan(table, where, depth, **options) for table in (elsewhere, here)]
                 assert_same_plans(*plans)
             assert elsewhere.scan(where, **options).count() == here.scan(where, **options).count()
         assert worker.jobs

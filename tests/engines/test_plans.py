@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.delta.cases import random_delta_case
-from builders.engines.worker_engine import WorkerHere, assert_same_plans, fresh_plan
-from builders.hive.cases import PARTITIONING, random_hive_case
-from builders.parquet.by_pages import BY_PAGES
+from builders.delta.cases import draw_delta_case
+from builders.engines.worker_engine import InProcessEngine, assert_same_plans, make_fresh_plan
+from builders.hive.cases import PARTITIONING, draw_hive_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
 from tamis import PartitionFilter
 from tamis.formats.jobs import Planning
@@ -49,15 +49,15 @@ def test_O8_D1_D6_D15_D16_plans_of_delta_tables_equal_local_plans(data: st.DataO
     choices = Choices(data.draw)
     tuning = choose_small_slices(choices)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(choices, Path(folder), predicates=3)
+        case = draw_delta_case(choices, Path(folder), predicates=3)
         version = choices.number(0, len(case.versions) - 1)
-        planning = Planning(WorkerHere(), "spark")
+        planning = Planning(InProcessEngine(), "spark")
         elsewhere = tamis.Table(open_source(folder, version=version, planning=planning, tuning=tuning))
         here = tamis.open(folder, version=version, tuning=tuning)
-        for where in (None, *(said.expr for said in case.said)):
+        for where in (None, *(said.expr for said in case.predicates)):
             options = {"levels": choices.one_of([LEVELS, choices.one_of(SUBSETS)]), "limit": choices.one_of([None, 3])}
             for depth in ("files", "pages"):
-                plans = [fresh_plan(table, where, depth, **options) for table in (elsewhere, here)]
+                plans = [make_fresh_plan(table, where, depth, **options) for table in (elsewhere, here)]
                 assert_same_plans(*plans)
             assert elsewhere.scan(where, **options).count() == here.scan(where, **options).count()
 
@@ -69,21 +69,21 @@ def test_O8_plans_of_hive_tables_equal_local_plans(data: st.DataObject) -> None:
     tuning = choose_small_slices(choices)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "t"
-        said = random_hive_case(choices, root, predicates=3)
-        worker = WorkerHere()
+        said = draw_hive_case(choices, root, predicates=3)
+        worker = InProcessEngine()
         planning = Planning(worker, "spark")
         elsewhere = tamis.Table(open_source(root, partitioning=PARTITIONING, planning=planning, tuning=tuning))
         here = tamis.open(root, partitioning=PARTITIONING, tuning=tuning)
         for where in (None, PartitionFilter.eq("region", "eu"), *(each.expr for each in said)):
             levels = choices.one_of([LEVELS, choices.one_of(SUBSETS)])
             for depth in ("files", "row_groups", "pages"):
-                plans = [fresh_plan(table, where, depth, levels=levels) for table in (elsewhere, here)]
+                plans = [make_fresh_plan(table, where, depth, levels=levels) for table in (elsewhere, here)]
                 assert_same_plans(*plans)
         assert any(what.startswith("read ") for what, _ in worker.jobs)
 
 
 def test_auto_planning_uses_workers_for_many_bytes_in_several_parts(tmp_path: Path) -> None:
-    planning = Planning(WorkerHere(), "auto")
+    planning = Planning(InProcessEngine(), "auto")
     for tuning in (DEFAULT_TUNING, Tuning(spark_planning_min_parts=2, spark_planning_min_bytes=10)):
         storage = open_storage(tmp_path).with_tuning(tuning)
         parts, size = tuning.spark_planning_min_parts, tuning.spark_planning_min_bytes

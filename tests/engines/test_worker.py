@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from builders.engines.worker_engine import WorkerHere
+from builders.engines.worker_engine import InProcessEngine
 from tamis import errors
 from tamis.engines.spark import worker
 from tamis.engines.spark.jobs import balance_tasks, collect_results
@@ -74,7 +74,7 @@ def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: 
 
     monkeypatch.setattr(worker, "MOST_ROWS", 2)
     monkeypatch.setattr(worker, "find_function", lambda name: give)
-    found = list(WorkerHere().run(Job("", {}, schema, "give"), [Item(b"some"), Item(b"none"), Item(b"some")]))
+    found = list(InProcessEngine().run(Job("", {}, schema, "give"), [Item(b"some"), Item(b"none"), Item(b"some")]))
     assert [number for number, _ in found] == [0, 0, 0, 2, 2, 2]
     assert [each.num_rows for _, each in found] == [2, 1, 0] * 2
     assert all(each.schema.equals(schema) for _, each in found)

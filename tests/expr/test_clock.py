@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from builders.parquet.files import kept_row_groups, rows_of, written
+from builders.parquet.files import count_kept_row_groups, find_rows, write_table
 from tamis.expr.nodes import Call, walk
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.sql.parse import parse_sql
@@ -48,8 +48,8 @@ def test_recent_rows_are_found_and_the_others_are_skipped(tmp_path, data_type):
     now = datetime.now(UTC)
     moments = [now - timedelta(days=days) for days in (40, 30, 20, 10, 1, 0)]
     naive = [moment.replace(tzinfo=None) if data_type.tz is None else moment for moment in moments]
-    table = written(tmp_path, {"ts": pa.array(naive, pa.timestamp("us", data_type.tz)).cast(data_type, safe=False)})
-    assert rows_of(table, "ts > now() - INTERVAL 7 DAYS") == [4, 5]
-    assert kept_row_groups(table, "ts > now() - INTERVAL 7 DAYS") == (1, 3)
-    assert rows_of(table, "date(ts) > date_sub(current_date(), 25)") == [2, 3, 4, 5]
-    assert kept_row_groups(table, "date(ts) > date_sub(current_date(), 25)") == (2, 3)
+    table = write_table(tmp_path, {"ts": pa.array(naive, pa.timestamp("us", data_type.tz)).cast(data_type, safe=False)})
+    assert find_rows(table, "ts > now() - INTERVAL 7 DAYS") == [4, 5]
+    assert count_kept_row_groups(table, "ts > now() - INTERVAL 7 DAYS") == (1, 3)
+    assert find_rows(table, "date(ts) > date_sub(current_date(), 25)") == [2, 3, 4, 5]
+    assert count_kept_row_groups(table, "date(ts) > date_sub(current_date(), 25)") == (2, 3)

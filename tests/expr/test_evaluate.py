@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.answers.judge import truth
+from builders.answers.oracle import evaluate_predicate
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.bind import bind
@@ -83,7 +83,7 @@ def test_float_columns_compare_as_the_oracle(operator):
     pairs = [(left, right) for left in FLOATS for right in FLOATS]
     x, y = (pa.array([pair[side] for pair in pairs], pa.float64()) for side in (0, 1))
     theirs = {"<=>": "IS NOT DISTINCT FROM"}.get(operator, operator)
-    assert values(f"x {operator} y", x=x, y=y) == truth(pa.table({"x": x, "y": y}), f"x {theirs} y")
+    assert values(f"x {operator} y", x=x, y=y) == evaluate_predicate(pa.table({"x": x, "y": y}), f"x {theirs} y")
 
 
 def test_null_compared_with_nan_is_null_in_any_batch():

@@ -30,18 +30,18 @@ def write_iceberg(root: Path) -> None:
     table.append(ROWS)
 
 
-def data_file(root: Path) -> Path:
+def find_data_file(root: Path) -> Path:
     return next(root.rglob("p=a/*.parquet"))
 
 
 def move_file(root: Path, target: Path) -> None:
-    file = data_file(root)
+    file = find_data_file(root)
     file.rename(target / file.name)
     file.symlink_to(target / file.name)
 
 
 def move_folder(root: Path, target: Path) -> None:
-    folder = data_file(root).parent
+    folder = find_data_file(root).parent
     folder.rename(target / "data")
     folder.symlink_to(target / "data", target_is_directory=True)
 
@@ -70,7 +70,7 @@ def test_X14_links_out_of_a_table_are_refused_unless_allowed(
         with pytest.raises(UnsupportedFeature, match=r"leads out of the table's folder.*allow_outside=True"):
             ask()
     assert tamis.open(root, allow_outside=True).scan().to_arrow().num_rows == 2
-    # What the other one has left in memory is not there for this one.
+    # A table opened without permission must not use the cache of a table opened with it.
     with pytest.raises(UnsupportedFeature, match="leads out of the table's folder"):
         tamis.open(root).scan().to_arrow()
 
@@ -86,14 +86,14 @@ def test_X14_links_inside_of_a_table_and_a_root_that_is_a_link_are_followed(
     move(root, inside)
     link = tmp_path / "link"
     link.symlink_to(root, target_is_directory=True)
-    for place in (root, link):
+    for location in (root, link):
         FOOTERS.clear()
-        assert tamis.open(place).scan().to_arrow().sort_by("id") == tamis.open(root).scan().to_arrow().sort_by("id")
-        assert tamis.open(place).scan().count() == 2
+        assert tamis.open(location).scan().to_arrow().sort_by("id") == tamis.open(root).scan().to_arrow().sort_by("id")
+        assert tamis.open(location).scan().count() == 2
 
 
 @pytest.mark.parametrize("few", [0, 1000])
-def test_X14_many_paths_are_judged_as_each_alone(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_X14_many_paths_are_checked_as_each_alone(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "MAX_PATHS_CHECKED_SINGLY", few)
     root = tmp_path / "t"
     (root / "a").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What is known of files, from what is known of their row groups."""
+"""Statistics of files, aggregated from those of their row groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[list[tuple[int, int | None, Any, Any, bool | None]], tupl
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_file_is_described_by_its_row_groups(name: str) -> None:
-    # Between two other files, which must not mix with it.
+    # Between two other files, whose statistics must not mix with it.
     around = [(4, 0, -100, 100, True)]
     groups, expected = CASES[name]
     described = [*around, *groups, *around]

@@ -1,4 +1,4 @@
-"""Bloom filters of files: what was put in is found, what was not is mostly not, and the form never changes."""
+"""Bloom filters of files: they find every value that was added and few others, and their format never changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.indexes.bloom_filter import BloomFilter
 
 
-def leaf_of(data_type: pa.DataType) -> Leaf:
+def make_leaf(data_type: pa.DataType) -> Leaf:
     found = find_canonical_leaf(data_type)
     assert found is not None
     return found
@@ -41,7 +41,7 @@ def test_every_hash_that_was_put_in_is_there(numbers: set[int], share: float) ->
 
 
 @pytest.mark.parametrize("share", [0.1, 0.01, 0.001])
-def test_no_more_is_taken_for_present_than_was_asked_for(share: float) -> None:
+def test_the_false_positive_rate_is_as_requested(share: float) -> None:
     generator = np.random.default_rng(7)
     inside, others = (generator.integers(0, 2**64, 20_000, np.uint64) for _ in range(2))
     bits = build_filter(np.unique(inside), share)
@@ -56,56 +56,60 @@ def test_nothing_is_in_an_empty_filter() -> None:
     assert not BloomFilter.from_bytes(bits).might_contain_hashes(np.arange(9, dtype=np.uint64)).any()
 
 
-def test_a_filter_that_would_be_too_large_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_that_would_be_too_large_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bloom_bits, "MAX_FILTER_BYTES", 64)
     assert build_filter(np.arange(10, dtype=np.uint64), 0.01) is not None
     assert build_filter(np.arange(1000, dtype=np.uint64), 0.01) is None
     assert compute_filter_size(bloom_bits.compute_max_distinct(0.01), 0.01) <= 64
 
 
-def little(number: int, width: int) -> bytes:
+def encode_little_endian(number: int, width: int) -> bytes:
     return number.to_bytes(width, "little", signed=True)
 
 
 FORMS: list[tuple[pa.DataType, object, bytes]] = [
-    (pa.int8(), -5, little(-5, 8)),
-    (pa.int64(), -5, little(-5, 8)),
-    (pa.uint64(), 2**63 + 1, little(1 - 2**63, 8)),
+    (pa.int8(), -5, encode_little_endian(-5, 8)),
+    (pa.int64(), -5, encode_little_endian(-5, 8)),
+    (pa.uint64(), 2**63 + 1, encode_little_endian(1 - 2**63, 8)),
     (pa.float16(), 1.5, struct.pack("<d", 1.5)),
     (pa.float32(), 1.5, struct.pack("<d", 1.5)),
     (pa.float64(), 0.1, struct.pack("<d", 0.1)),
-    (pa.date32(), datetime.date(1970, 1, 5), little(4, 4)),
-    (pa.timestamp("s"), datetime.datetime(1970, 1, 1, 0, 0, 7), little(7_000, 8)),
-    (pa.timestamp("ms"), datetime.datetime(1970, 1, 1, 0, 0, 7), little(7_000, 8)),
-    (pa.timestamp("us", "UTC"), datetime.datetime(1970, 1, 1, 0, 0, 7, tzinfo=datetime.UTC), little(7_000_000, 8)),
-    (pa.timestamp("ns"), datetime.datetime(1970, 1, 1, 0, 0, 7), little(7_000_000_000, 8)),
-    (pa.time32("s"), datetime.time(0, 0, 7), little(7_000_000_000, 8)),
-    (pa.duration("ms"), datetime.timedelta(seconds=7), little(7_000, 8)),
+    (pa.date32(), datetime.date(1970, 1, 5), encode_little_endian(4, 4)),
+    (pa.timestamp("s"), datetime.datetime(1970, 1, 1, 0, 0, 7), encode_little_endian(7_000, 8)),
+    (pa.timestamp("ms"), datetime.datetime(1970, 1, 1, 0, 0, 7), encode_little_endian(7_000, 8)),
+    (
+        pa.timestamp("us", "UTC"),
+        datetime.datetime(1970, 1, 1, 0, 0, 7, tzinfo=datetime.UTC),
+        encode_little_endian(7_000_000, 8),
+    ),
+    (pa.timestamp("ns"), datetime.datetime(1970, 1, 1, 0, 0, 7), encode_little_endian(7_000_000_000, 8)),
+    (pa.time32("s"), datetime.time(0, 0, 7), encode_little_endian(7_000_000_000, 8)),
+    (pa.duration("ms"), datetime.timedelta(seconds=7), encode_little_endian(7_000, 8)),
     (pa.decimal128(10, 2), Decimal("-1.50"), (-150).to_bytes(32, "big", signed=True)),
     (pa.string(), "é", "é".encode()),
     (pa.large_string(), "é", "é".encode()),
     (pa.binary(), b"abc", b"abc"),
     (pa.binary(3), b"abc", b"abc"),
 ]
-"""What indexes that are out there have: a change here would lose rows."""
+"""The hashes in existing indexes. A change here would lose rows."""
 
 
 @pytest.mark.parametrize(("data_type", "value", "form"), FORMS, ids=[str(data_type) for data_type, *_ in FORMS])
 def test_the_form_in_which_values_are_hashed_is_part_of_the_format(
     data_type: pa.DataType, value: object, form: bytes
 ) -> None:
-    hashes = hash_distinct_values(pa.array([value], data_type), leaf_of(data_type))
+    hashes = hash_distinct_values(pa.array([value], data_type), make_leaf(data_type))
     assert hashes is not None
     assert hashes.tolist() == [xxhash.xxh64_intdigest(form)]
 
 
-def test_F5_zeros_are_one_value_and_nan_is_never_asked_for() -> None:
-    leaf = leaf_of(pa.float64())
+def test_F5_zeros_are_one_value_and_nan_is_never_looked_up() -> None:
+    leaf = make_leaf(pa.float64())
     stored = hash_column_values(pa.array([-0.0, float("nan"), None, 2.0]), leaf)
-    asked = hash_distinct_values(pa.array([0.0]), leaf)
+    searched = hash_distinct_values(pa.array([0.0]), leaf)
     assert stored is not None
-    assert asked is not None
-    assert set(asked.tolist()) <= set(stored.tolist())
+    assert searched is not None
+    assert set(searched.tolist()) <= set(stored.tolist())
     assert hash_distinct_values(pa.array([float("nan")]), leaf) is None
 
 

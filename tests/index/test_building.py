@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.hive.indexed import data_files, index_of, make_unreadable, write_files
+from builders.hive.indexed import get_index_folder, list_data_files, make_unreadable, write_files
 from tamis.engines.local import LocalEngine
 from tamis.errors import InvalidArgument, UnknownArgument, UnknownColumn, UnsupportedFeature
 from tamis.formats.jobs import Item, Job
@@ -23,11 +23,11 @@ TWO_PER_ITEM = Tuning(max_files_per_index_item=2)
 
 
 class Interrupted(Exception):
-    """What ends a build in the middle."""
+    """The error that interrupts a build."""
 
 
 class FailingEngine(LocalEngine):
-    """An engine that breaks down after so many results."""
+    """An engine that fails after so many results."""
 
     def __init__(self, results: int) -> None:
         super().__init__(threads=1)
@@ -40,20 +40,20 @@ class FailingEngine(LocalEngine):
             yield found
 
 
-def counts(result: tamis.index.BuildResult) -> tuple[int, int, int, int]:
+def get_counts(result: tamis.index.BuildResult) -> tuple[int, int, int, int]:
     return result.files, result.collected, result.reused, result.removed
 
 
 def test_only_what_is_new_or_changed_is_read_and_what_is_gone_drops_out(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(10))
-    assert counts(tamis.index.build(root)) == (10, 10, 0, 0)
-    old = data_files(root)
+    assert get_counts(tamis.index.build(root)) == (10, 10, 0, 0)
+    old = list_data_files(root)
     # Opening one of the old files would raise an error; the first one has the schema of the table.
     make_unreadable(old[1:])
-    assert counts(tamis.index.build(root)) == (10, 0, 10, 0)
+    assert get_counts(tamis.index.build(root)) == (10, 0, 10, 0)
     old[5].unlink()
     write_files(root, [3, 20, 21])
-    assert counts(tamis.index.build(root)) == (11, 3, 8, 2)
+    assert get_counts(tamis.index.build(root)) == (11, 3, 8, 2)
     assert tamis.open(root).scan("id = 205").plan("files").num_files == 1
     assert tamis.open(root).scan("id BETWEEN 50 AND 59").plan("files").num_files == 0
     status = tamis.index.status(root)
@@ -67,7 +67,7 @@ def test_a_changed_file_is_not_trusted_before_the_next_build(tmp_path: Path) -> 
     assert tamis.open(root).scan("id = 777").count() == 1
     status = tamis.index.status(root)
     assert (status.files, status.fresh_files, status.table_files, status.is_complete) == (3, 2, 3, False)
-    assert counts(tamis.index.build(root)) == (3, 1, 2, 1)
+    assert get_counts(tamis.index.build(root)) == (3, 1, 2, 1)
     assert tamis.open(root).scan("id = 777").plan("files").num_files == 1
 
 
@@ -102,31 +102,31 @@ def test_a_file_of_the_same_size_a_nanosecond_later_is_another_file(tmp_path: Pa
 def test_an_unchanged_table_leaves_the_index_untouched(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(3))
     tamis.index.build(root)
-    before = {path.name: path.read_bytes() for path in index_of(root).iterdir()}
+    before = {path.name: path.read_bytes() for path in get_index_folder(root).iterdir()}
     tamis.index.build(root)
-    assert {path.name: path.read_bytes() for path in index_of(root).iterdir()} == before
+    assert {path.name: path.read_bytes() for path in get_index_folder(root).iterdir()} == before
 
 
 def test_the_next_build_has_the_settings_of_the_last(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(3))
     tamis.index.build(root, columns=["id"], bloom=["name"], count_nan=["x"], false_positives=0.1)
     write_files(root, [3])
-    assert counts(tamis.index.build(root)) == (4, 1, 3, 0)
+    assert get_counts(tamis.index.build(root)) == (4, 1, 3, 0)
     status = tamis.index.status(root)
     assert (status.columns, status.bloom, status.count_nan) == (("id", "name", "x"), ("name",), ("x",))
     # Other columns are another index.
-    assert counts(tamis.index.build(root, bloom=[])) == (4, 4, 0, 0)
+    assert get_counts(tamis.index.build(root, bloom=[])) == (4, 4, 0, 0)
     assert tamis.index.status(root).bloom == ()
 
 
-def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_E5_a_failed_build_changes_nothing_and_the_next_one_continues(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(4))
     tamis.index.build(root, tuning=TWO_PER_ITEM)
-    current = (index_of(root) / "current.json").read_bytes()
+    current = (get_index_folder(root) / "current.json").read_bytes()
     write_files(root, range(4, 14))
     with pytest.raises(Interrupted):
         tamis.index.build(root, engine=FailingEngine(3), tuning=TWO_PER_ITEM)
-    assert (index_of(root) / "current.json").read_bytes() == current
+    assert (get_index_folder(root) / "current.json").read_bytes() == current
     assert tamis.open(root).scan("id = 105").count() == 1
     result = tamis.index.build(root, tuning=TWO_PER_ITEM)
     assert result.files == 14
@@ -136,11 +136,11 @@ def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_pa
     assert tamis.open(root).scan("id = 105").plan("files").num_files == 1
 
 
-def test_parts_of_a_build_with_other_columns_are_of_no_use(tmp_path: Path) -> None:
+def test_parts_of_a_build_with_other_columns_are_not_reused(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(6))
     with pytest.raises(Interrupted):
         tamis.index.build(root, columns=["name"], engine=FailingEngine(2), tuning=TWO_PER_ITEM)
-    assert counts(tamis.index.build(root, tuning=TWO_PER_ITEM)) == (6, 6, 0, 0)
+    assert get_counts(tamis.index.build(root, tuning=TWO_PER_ITEM)) == (6, 6, 0, 0)
 
 
 def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path) -> None:
     tamis.index.build(root, tuning=TWO_PER_ITEM)
     tamis.index.build(root, tuning=TWO_PER_ITEM)
     assert tamis.index.status(root).parts == 1
-    names = sorted(path.name for path in index_of(root).iterdir())
+    names = sorted(path.name for path in get_index_folder(root).iterdir())
     assert names[0] == "current.json"
     # The parts of the previous index stay for queries that are reading them.
     assert len(names) <= 3
@@ -162,16 +162,16 @@ def test_full_parts_are_not_written_again(tmp_path: Path) -> None:
     tuning = Tuning(max_files_per_index_item=2, max_files_per_index_part=4)
     root = write_files(tmp_path / "t", range(9))
     tamis.index.build(root, tuning=tuning)
-    before = {path.name for path in index_of(root).glob("part-*")}
+    before = {path.name for path in get_index_folder(root).glob("part-*")}
     assert tamis.index.status(root).parts >= 3
     write_files(root, [9])
     tamis.index.build(root, tuning=tuning)
-    after = {path.name for path in index_of(root).glob("part-*")}
+    after = {path.name for path in get_index_folder(root).glob("part-*")}
     assert len(before & after) >= 3
     assert tamis.open(root).scan("id IN (5, 95)").plan("files").num_files == 2
-    for path in data_files(root)[:3]:
+    for path in list_data_files(root)[:3]:
         path.unlink()
-    assert counts(tamis.index.build(root, tuning=tuning)) == (7, 0, 7, 3)
+    assert get_counts(tamis.index.build(root, tuning=tuning)) == (7, 0, 7, 3)
     assert tamis.open(root).scan("id >= 0").count() == 70
 
 
@@ -179,7 +179,7 @@ def test_progress_counts_files_and_bytes(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(7))
     seen: list[Progress] = []
     tamis.index.build(root, progress=seen.append, tuning=TWO_PER_ITEM)
-    size = sum(path.stat().st_size for path in data_files(root))
+    size = sum(path.stat().st_size for path in list_data_files(root))
     assert [each.files for each in seen] == [0, 2, 4, 6, 7]
     assert {each.total_files for each in seen} == {7}
     assert (seen[-1].bytes, seen[-1].total_bytes) == (size, size)
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_read_is_left_out_and_reported(tmp_path: Path) -> 
         ({"version": 3}, UnknownArgument, "has no argument 'version'"),
     ],
 )
-def test_a_build_that_makes_no_sense_is_refused(
+def test_a_build_with_invalid_arguments_is_refused(
     tmp_path: Path, options: dict[str, object], error: type[Exception], text: str
 ) -> None:
     (tmp_path / "day=1").mkdir()
@@ -230,11 +230,11 @@ def test_drop_removes_the_index_and_its_folders_and_nothing_else(tmp_path: Path)
     root = write_files(tmp_path / "t", range(2))
     assert not tamis.index.drop(root)
     tamis.index.build(root)
-    (index_of(root) / "aside-left-behind").write_bytes(b"x")
+    (get_index_folder(root) / "aside-left-behind").write_bytes(b"x")
     assert tamis.index.drop(root)
     assert not (tmp_path / "_tamis").exists()
     tamis.index.build(root)
-    (index_of(root) / "notes.txt").write_text("mine")
+    (get_index_folder(root) / "notes.txt").write_text("mine")
     assert tamis.index.drop(root)
-    assert [path.name for path in index_of(root).iterdir()] == ["notes.txt"]
-    assert len(data_files(root)) == 2
+    assert [path.name for path in get_index_folder(root).iterdir()] == ["notes.txt"]
+    assert len(list_data_files(root)) == 2

@@ -1,4 +1,4 @@
-"""The index of a Delta table: what the log does not tell of files, at any version."""
+"""The index of a Delta table: statistics of files that the log lacks, at any version."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog, metadata, remove
 from builders.delta.statistics import field, mapping
-from builders.delta.tables import data_file, statistics
-from builders.hive.indexed import make_unreadable, rows_of
+from builders.delta.tables import compute_statistics, data_file
+from builders.hive.indexed import make_rows, make_unreadable
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.footer import FOOTERS
 
 
-def level_of(table: tamis.Table, where: str) -> dict[str, Any]:
+def get_files_level(table: tamis.Table, where: str) -> dict[str, Any]:
     levels = table.scan(where).plan("files").report.to_dict()["levels"]
     return next(level for level in levels if level["level"] == "files")
 
@@ -27,27 +27,27 @@ def log(tmp_path: Path) -> DeltaLog:
     """Ten files with statistics of `id` alone, one of them with deleted rows."""
     log = DeltaLog(tmp_path / "t", {"id": "long", "name": "string", "x": "double"}, features=["deletionVectors"])
     for number in range(10):
-        rows = rows_of(number)
-        recorded = statistics(rows, without=["name", "x"])
+        rows = make_rows(number)
+        recorded = compute_statistics(rows, without=["name", "x"])
         log.commit(data_file(log, f"{number}.parquet", rows, stats=recorded, deleted=[0, 1] if number == 3 else ()))
     return log
 
 
 def test_columns_without_statistics_in_the_log_are_answered_by_the_index(log: DeltaLog) -> None:
-    wanted = rows_of(4)["name"][2].as_py()
-    before = level_of(tamis.open(log.table), f"name = '{wanted}'")
+    wanted = make_rows(4)["name"][2].as_py()
+    before = get_files_level(tamis.open(log.table), f"name = '{wanted}'")
     assert (before["kept"], before["by_predicate"][0]["unused_because"]) == (10, "no statistics")
     result = tamis.index.build(log.table, bloom=["name"], count_nan=["x"], false_positives=0.0001)
     assert (result.files, result.rows) == (10, 100)
     table = tamis.open(log.table)
-    after = level_of(table, f"name = '{wanted}'")
+    after = get_files_level(table, f"name = '{wanted}'")
     assert (after["total"], after["kept"], after["by_predicate"][0]["skipped"]) == (10, 1, 9)
     assert after["note"].startswith("skipping: partition + statistics; index of 10 files")
     assert after["rows_kept"] == 10
     assert table.scan(f"name = '{wanted}'").to_arrow()["id"].to_pylist() == [42]
     assert table.scan("x > 6").plan("files").num_files == 0
-    # Both together: the log rules out nine files, the index the last.
-    assert level_of(table, f"id < 10 AND name = '{wanted}'")["kept"] == 0
+    # Together: the log skips nine files, the index the last.
+    assert get_files_level(table, f"id < 10 AND name = '{wanted}'")["kept"] == 0
 
 
 def test_D15_deleted_rows_stay_deleted_and_counts_are_right(log: DeltaLog) -> None:
@@ -55,14 +55,14 @@ def test_D15_deleted_rows_stay_deleted_and_counts_are_right(log: DeltaLog) -> No
     table = tamis.open(log.table)
     assert table.scan().count() == table.scan("id >= 0").count() == table.scan("x >= 0").count() == 98
     assert table.scan("id IN (30, 31, 32)").to_arrow()["id"].to_pylist() == [32]
-    gone = rows_of(3)["name"][0].as_py()
+    gone = make_rows(3)["name"][0].as_py()
     assert table.scan(f"name = '{gone}'").count() == 0
     assert table.scan("x IS NOT NULL").count() == 98
 
 
 def test_later_versions_are_read_with_what_is_known_and_the_next_build_takes_the_rest(log: DeltaLog) -> None:
     tamis.index.build(log.table)
-    log.commit(remove("2.parquet"), data_file(log, "new.parquet", rows_of(20), stats=None))
+    log.commit(remove("2.parquet"), data_file(log, "new.parquet", make_rows(20), stats=None))
     table = tamis.open(log.table)
     assert table.scan("name = 'nobody'").plan("files").num_files == 1
     assert table.scan("id = 205").to_arrow().num_rows == 1
@@ -72,7 +72,7 @@ def test_later_versions_are_read_with_what_is_known_and_the_next_build_takes_the
     assert (result.files, result.collected, result.reused, result.removed) == (10, 1, 9, 1)
     assert tamis.index.status(log.table).version == 10
     assert tamis.open(log.table).scan("name = 'nobody'").plan("files").num_files == 0
-    # The version before needs a file that the index does not have any more.
+    # The version before needs a file that the index no longer has.
     old = tamis.open(log.table, version=9)
     assert old.scan("id = 25").to_arrow().num_rows == 1
     assert old.scan("name = 'nobody'").plan("files").num_files == 1
@@ -81,19 +81,19 @@ def test_later_versions_are_read_with_what_is_known_and_the_next_build_takes_the
 def test_a_refreshed_table_keeps_its_index(log: DeltaLog) -> None:
     tamis.index.build(log.table)
     table = tamis.open(log.table)
-    log.commit(data_file(log, "new.parquet", rows_of(20), stats=None))
+    log.commit(data_file(log, "new.parquet", make_rows(20), stats=None))
     assert table.refresh().scan("name = 'nobody'").plan("files").num_files == 1
 
 
 def test_only_new_files_of_a_table_are_opened(log: DeltaLog) -> None:
     tamis.index.build(log.table)
     make_unreadable(log.table / f"{number}.parquet" for number in range(10))
-    log.commit(data_file(log, "new.parquet", rows_of(20)))
+    log.commit(data_file(log, "new.parquet", make_rows(20)))
     assert tamis.index.build(log.table).collected == 1
     assert tamis.open(log.table).scan("name = 'nobody'").to_arrow().num_rows == 0
 
 
-def test_D6_columns_are_known_by_what_never_changes(tmp_path: Path) -> None:
+def test_D6_columns_are_identified_by_what_never_changes(tmp_path: Path) -> None:
     def columns(name: str, number: int) -> list[dict[str, Any]]:
         return [field("id", "long", **mapping(1, "col-1")), field(name, "long", **mapping(number, f"col-{number}"))]
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.hive.indexed import data_files, index_of, write_files
+from builders.hive.indexed import get_index_folder, list_data_files, write_files
 from tamis.errors import CorruptFile, MissingFile, StorageError, UnsupportedFeature
 from tamis.index import store
 from tamis.index.entries import COLUMN_CACHE
@@ -34,18 +34,18 @@ def root(tmp_path: Path) -> Path:
 
 
 def check_rows(root: Path) -> None:
-    """What queries return with whatever is there of an index."""
+    """Check the results of queries with an index in any state."""
     FOOTERS.clear()
     COLUMN_CACHE.clear()
     table = tamis.open(root)
-    assert table.scan("id >= 0").count() == len(data_files(root)) * 10
+    assert table.scan("id >= 0").count() == len(list_data_files(root)) * 10
     assert table.scan("id = 25").to_arrow()["id"].to_pylist() == [25]
     assert table.scan("name = 'n7919'").to_arrow()["id"].to_pylist() == [1]
     assert table.scan("name = 'nobody'").plan("files").report.level("files") is not None
 
 
-def part_of(root: Path) -> Path:
-    return next(index_of(root).glob("part-*.tamis"))
+def find_part(root: Path) -> Path:
+    return next(get_index_folder(root).glob("part-*.tamis"))
 
 
 DAMAGES = {
@@ -59,17 +59,17 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
+def test_E5_a_damaged_list_of_parts_is_ignored_and_reported(
     root: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    current = index_of(root) / "current.json"
+    current = get_index_folder(root) / "current.json"
     current.write_bytes(DAMAGES[damage](current.read_bytes()))
     with caplog.at_level(logging.WARNING, "tamis"):
         check_rows(root)
     assert "the index is ignored" in caplog.text
     assert "build it again" in caplog.text
     with pytest.raises(CorruptFile, match="is damaged"):
-        tamis.open(root, index=index_of(root))
+        tamis.open(root, index=get_index_folder(root))
     with pytest.raises(CorruptFile, match="is damaged"):
         tamis.index.status(root)
     assert tamis.index.build(root).files == 6
@@ -80,7 +80,7 @@ def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
 def test_E5_a_damaged_part_is_ignored_reported_and_repaired(
     root: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    part = part_of(root)
+    part = find_part(root)
     part.write_bytes(DAMAGES[damage](part.read_bytes()))
     with caplog.at_level(logging.WARNING, "tamis"):
         check_rows(root)
@@ -92,7 +92,7 @@ def test_E5_a_damaged_part_is_ignored_reported_and_repaired(
 
 
 def test_E5_every_flipped_byte_of_a_part_leaves_the_rows_as_they_are(root: Path) -> None:
-    part = part_of(root)
+    part = find_part(root)
     content = part.read_bytes()
     for offset in range(4, len(content), max(1, len(content) // 25)):
         damaged = bytearray(content)
@@ -102,7 +102,7 @@ def test_E5_every_flipped_byte_of_a_part_leaves_the_rows_as_they_are(root: Path)
 
 
 def test_E5_a_part_that_is_gone_leaves_its_files_to_their_footers(root: Path) -> None:
-    part_of(root).unlink()
+    find_part(root).unlink()
     check_rows(root)
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 6
     assert tamis.index.build(root).collected == 6
@@ -118,27 +118,29 @@ def test_a_reader_that_loses_its_parts_meanwhile_returns_all_rows(root: Path) ->
 
 
 def test_an_index_of_a_later_version_is_not_read(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    current = index_of(root) / "current.json"
+    current = get_index_folder(root) / "current.json"
     content = json.loads(current.read_text())
     current.write_text(json.dumps(content | {"format": 99}))
     check_rows(root)
     assert "has format 99" in caplog.text
     with pytest.raises(UnsupportedFeature, match="has format 99"):
-        tamis.open(root, index=index_of(root))
+        tamis.open(root, index=get_index_folder(root))
 
 
 def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None:
-    current = index_of(root) / "current.json"
+    current = get_index_folder(root) / "current.json"
     for name in ("../part.tamis", "/etc/passwd", "part-0.tamis"):
         text = (
-            Current.from_bytes(current.read_bytes(), "").to_bytes().replace(part_of(root).name.encode(), name.encode())
+            Current.from_bytes(current.read_bytes(), "")
+            .to_bytes()
+            .replace(find_part(root).name.encode(), name.encode())
         )
         with pytest.raises(CorruptFile, match="is damaged"):
             Current.from_bytes(text, "there")
 
 
 def test_E6_a_full_disk_is_an_error_that_leaves_the_current_index(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = (index_of(root) / "current.json").read_bytes()
+    before = (get_index_folder(root) / "current.json").read_bytes()
     write_files(root, [6])
 
     def full(*_: object) -> None:
@@ -147,7 +149,7 @@ def test_E6_a_full_disk_is_an_error_that_leaves_the_current_index(root: Path, mo
     monkeypatch.setattr(store, "_write_local_file", full)
     with pytest.raises(StorageError, match=r"cannot write .*: No space left on device"):
         tamis.index.build(root)
-    assert (index_of(root) / "current.json").read_bytes() == before
+    assert (get_index_folder(root) / "current.json").read_bytes() == before
     check_rows(root)
 
 
@@ -165,18 +167,18 @@ def test_E6_a_folder_that_may_not_be_written_is_an_error_with_advice(
     def refuse(*_: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    before = (index_of(root) / "current.json").read_bytes()
+    before = (get_index_folder(root) / "current.json").read_bytes()
     write_files(root, [6])
     monkeypatch.setattr(store, "_write_local_file", refuse)
     with pytest.raises(
         StorageError, match=r"^no permission to write '.*'\. Ask its owner, or put .* elsewhere with location="
     ):
         tamis.index.build(root)
-    assert (index_of(root) / "current.json").read_bytes() == before
+    assert (get_index_folder(root) / "current.json").read_bytes() == before
     check_rows(root)
 
 
-def test_E5_a_part_that_may_not_be_read_is_ignored_and_told(
+def test_E5_a_part_without_read_permission_is_ignored_and_reported(
     root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(storage: Any, path: str, *_: Any) -> None:
@@ -189,7 +191,7 @@ def test_E5_a_part_that_may_not_be_read_is_ignored_and_told(
     assert "no permission to open" in caplog.text
 
 
-def test_E7_several_builds_at_a_time_end_with_a_whole_index(tmp_path: Path) -> None:
+def test_E7_concurrent_builds_end_with_a_complete_index(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(40))
     with ThreadPoolExecutor(3) as pool:
         results = list(pool.map(lambda _: tamis.index.build(root), range(6)))
@@ -203,7 +205,7 @@ def test_E7_several_builds_at_a_time_end_with_a_whole_index(tmp_path: Path) -> N
 def test_E7_a_build_whose_parts_another_one_removed_begins_anew(
     root: Path, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
-    """Before it made them current, after, and after it removed some itself."""
+    """Parts vanish before the build makes them current, after that, and after it removed some itself."""
     write_files(root, [6])
     looks = count()
     monkeypatch.setattr(store.IndexStore, "has_parts", lambda self, parts: next(looks) != missed)
@@ -271,7 +273,7 @@ def test_E5_a_build_killed_at_any_step_leaves_a_complete_index(tmp_path: Path) -
     for number in steps:
         copy = tmp_path / f"copy{number}"
         shutil.copytree(original, copy, copy_function=shutil.copy2)
-        shutil.copytree(index_of(original), index_of(copy), copy_function=shutil.copy2)
+        shutil.copytree(get_index_folder(original), get_index_folder(copy), copy_function=shutil.copy2)
         copies.append(copy)
         write_files(copy, [1, *range(6, 12)])
         (copy / "0002.parquet").unlink()
@@ -292,8 +294,8 @@ def test_E5_a_build_killed_at_any_step_leaves_a_complete_index(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("more", [(), (6,)])
-def test_E5_a_part_of_which_one_column_is_damaged_is_repaired(root: Path, more: tuple[int, ...]) -> None:
-    (part,) = index_of(root).glob("part-*")
+def test_E5_a_part_with_one_damaged_column_is_repaired(root: Path, more: tuple[int, ...]) -> None:
+    (part,) = get_index_folder(root).glob("part-*")
     group = pq.ParquetFile(part).metadata.row_group(0)
     columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
     end = columns["lower:id"].data_page_offset + columns["lower:id"].total_compressed_size

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.hive.indexed import data_files, index_of, make_unreadable, rows_of, write_files
+from builders.hive.indexed import get_index_folder, list_data_files, make_rows, make_unreadable, write_files
 from builders.hive.tables import write_hive_table
 from builders.parquet.footers import remove_statistics
 from tamis.errors import CorruptFile, InvalidArgument
@@ -19,7 +19,7 @@ from tamis.io.storage import open_storage
 from tamis.parquet.reading.parquet_file import ParquetFile
 
 
-def files_level(scan: tamis.Scan) -> dict[str, object]:
+def get_files_level(scan: tamis.Scan) -> dict[str, object]:
     report = scan.plan("files").report.to_dict()
     return next(level for level in report["levels"] if level["level"] == "files")
 
@@ -31,7 +31,7 @@ def test_a_table_plans_and_counts_without_opening_a_single_file(tmp_path: Path) 
         (task.path, task.row_group, task.row_count, task.bytes, task.residual)
         for task in tamis.open(root, index=False).scan("id BETWEEN 705 AND 731", columns=["name"]).plan().tasks
     ]
-    make_unreadable(data_files(root))
+    make_unreadable(list_data_files(root))
     table = tamis.open(root)
     assert table.schema.names == ["id", "name", "x"]
     assert table.files()["num_records"].to_pylist() == [10] * 200
@@ -46,14 +46,14 @@ def test_a_table_plans_and_counts_without_opening_a_single_file(tmp_path: Path) 
         scan.to_arrow()
 
 
-def test_the_report_tells_what_the_index_did(tmp_path: Path) -> None:
+def test_the_report_shows_what_the_index_did(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(5))
-    before = files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
+    before = get_files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
     assert [each["unused_because"] for each in before["by_predicate"]] == ["no statistics"] * 3
     assert before["note"] is None
     tamis.index.build(root)
     write_files(root, [5])
-    level = files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
+    level = get_files_level(tamis.open(root).scan("id = 23 AND name <> 'a' AND upper(name) = 'N1'"))
     assert (level["total"], level["kept"]) == (6, 2)
     assert level["bytes_kept"] < level["bytes_total"]
     first, second, third = level["by_predicate"]
@@ -63,19 +63,19 @@ def test_the_report_tells_what_the_index_did(tmp_path: Path) -> None:
     assert level["note"] == "index of 5 of 6 files"
 
 
-def test_where_there_is_no_index_or_it_is_refused_nothing_changes(tmp_path: Path) -> None:
+def test_an_index_that_is_absent_or_disabled_changes_nothing(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(3))
     plain = tamis.open(root).scan("id = 23").plan().report.to_dict()
     tamis.index.build(root, columns=["name"])
     assert tamis.open(root, index=False).scan("id = 23").plan().report.to_dict() == plain
-    level = files_level(tamis.open(root).scan("id = 23"))
+    level = get_files_level(tamis.open(root).scan("id = 23"))
     assert (level["kept"], level["by_predicate"][0]["unused_because"]) == (3, "no statistics")
     switched_off = tamis.open(root).scan("name = 'a'", levels=["row_groups"]).plan().report
     assert switched_off.level("files").kept == 3
 
 
-def test_the_folder_of_the_index_is_no_data_for_any_listing(tmp_path: Path) -> None:
-    parts = [({"day": str(day)}, rows_of(day)) for day in range(3)]
+def test_the_folder_of_the_index_is_not_listed_as_data(tmp_path: Path) -> None:
+    parts = [({"day": str(day)}, make_rows(day)) for day in range(3)]
     for root in (write_hive_table(tmp_path / "partitioned", parts), write_files(tmp_path / "flat", range(3))):
         before = tamis.open(root).files()["path"].to_pylist()
         tamis.index.build(root)
@@ -84,8 +84,8 @@ def test_the_folder_of_the_index_is_no_data_for_any_listing(tmp_path: Path) -> N
         assert sorted(pq.read_table(root)["id"].to_pylist()) == list(range(30))
 
 
-def test_rows_of_files_are_known_whatever_a_filter_is_about(tmp_path: Path) -> None:
-    write_hive_table(tmp_path, [({"day": str(day)}, rows_of(day)) for day in range(3)])
+def test_row_counts_of_files_are_known_for_every_filter(tmp_path: Path) -> None:
+    write_hive_table(tmp_path, [({"day": str(day)}, make_rows(day)) for day in range(3)])
     tamis.index.build(tmp_path)
     table = tamis.open(tmp_path)
     assert table.files("day = 1")["num_records"].to_pylist() == [10]
@@ -93,8 +93,8 @@ def test_rows_of_files_are_known_whatever_a_filter_is_about(tmp_path: Path) -> N
         table.files(levels=["file"])
 
 
-def test_partition_values_and_noted_bounds_are_used_together(tmp_path: Path) -> None:
-    parts = [({"region": region}, rows_of(number)) for number, region in enumerate(["eu", "us", "eu", None])]
+def test_partition_values_and_indexed_bounds_are_used_together(tmp_path: Path) -> None:
+    parts = [({"region": region}, make_rows(number)) for number, region in enumerate(["eu", "us", "eu", None])]
     root = write_hive_table(tmp_path / "t", parts)
     tamis.index.build(root)
     table = tamis.open(root)
@@ -122,10 +122,10 @@ def test_bloom_filters_skip_files_that_bounds_cannot(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(50))
     tamis.index.build(root, bloom=["name"], false_positives=0.0001)
     table = tamis.open(root)
-    wanted = rows_of(17)["name"][3].as_py()
+    wanted = make_rows(17)["name"][3].as_py()
     scan = table.scan(f"name = '{wanted}'")
     assert scan.plan("files").num_files == scan.count() == 1
-    several = ", ".join(f"'{rows_of(number)['name'][0].as_py()}'" for number in (3, 9))
+    several = ", ".join(f"'{make_rows(number)['name'][0].as_py()}'" for number in (3, 9))
     assert table.scan(f"name IN ({several})").plan("files").num_files == 2
     assert table.scan(f"name = '{wanted}' OR id = 5").plan("files").num_files == 2
     assert table.scan(f"NOT name = '{wanted}'").plan("files").num_files == 50
@@ -180,7 +180,7 @@ def test_a_column_that_the_table_has_in_another_type_today_is_not_answered(tmp_p
 
 
 @pytest.mark.parametrize("length", [10, 64, 65, 500])
-def test_S1_long_texts_are_noted_short_and_still_found(tmp_path: Path, length: int) -> None:
+def test_S1_bounds_of_long_texts_are_truncated_and_the_texts_still_found(tmp_path: Path, length: int) -> None:
     root = tmp_path / "t"
     root.mkdir()
     texts = ["a" * length, "a" * (length - 1) + "b", "\U0010ffff" * length, "b"]
@@ -188,7 +188,7 @@ def test_S1_long_texts_are_noted_short_and_still_found(tmp_path: Path, length: i
         rows = pa.table({"s": [text], "b": pa.array([text.encode()], pa.binary())})
         pq.write_table(rows, root / f"{number}.parquet")
     tamis.index.build(root)
-    part = pq.read_table(next(index_of(root).glob("part-*")))
+    part = pq.read_table(next(get_index_folder(root).glob("part-*")))
     assert max(map(len, part["lower:s"].to_pylist())) <= 64
     table = tamis.open(root)
     for text in texts:
@@ -198,7 +198,7 @@ def test_S1_long_texts_are_noted_short_and_still_found(tmp_path: Path, length: i
     assert table.scan("s < 'a'").plan("files").num_files == 0
 
 
-def test_every_type_with_an_order_can_be_indexed_and_asked(tmp_path: Path) -> None:
+def test_every_type_with_an_order_can_be_indexed_and_filtered(tmp_path: Path) -> None:
     root = tmp_path / "t"
     root.mkdir()
     timestamp = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
@@ -240,7 +240,7 @@ def test_a_table_that_is_moved_keeps_its_index(tmp_path: Path) -> None:
     root = write_files(tmp_path / "before", range(4))
     tamis.index.build(root)
     moved = root.rename(tmp_path / "after")
-    index_of(root).parent.rename(index_of(moved).parent)
+    get_index_folder(root).parent.rename(get_index_folder(moved).parent)
     assert tamis.open(moved).scan("id = 5").plan("files").num_files == 1
 
 
@@ -267,9 +267,9 @@ def test_opening_a_table_without_an_index_logs_nothing(tmp_path: Path, caplog: p
     assert caplog.records == []
 
 
-def test_page_indexes_tell_what_footers_leave_out(tmp_path: Path) -> None:
+def test_page_indexes_have_statistics_that_footers_lack(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(6), write_page_index=True, max_rows_per_page=3)
-    for path in data_files(root):
+    for path in list_data_files(root):
         remove_statistics(path)
         assert pq.ParquetFile(path).metadata.row_group(0).column(0).statistics is None
     assert pq.read_table(root).num_rows == 60
@@ -278,13 +278,13 @@ def test_page_indexes_tell_what_footers_leave_out(tmp_path: Path) -> None:
     for where, files in (("id = 23", 1), ("id BETWEEN 15 AND 24", 2), ("id < 0", 0), ("name = 'zzz'", 0)):
         assert table.scan(where).plan("files").num_files == files, where
         assert table.scan(where).to_arrow().equals(tamis.open(root, index=False).scan(where).to_arrow())
-    make_unreadable(data_files(root)[:1])
+    make_unreadable(list_data_files(root)[:1])
     assert table.scan("id IS NULL").plan("files").num_files == 0
 
 
-def test_a_damaged_page_index_tells_nothing(tmp_path: Path) -> None:
+def test_a_damaged_page_index_is_ignored(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(2), write_page_index=True)
-    for path in data_files(root):
+    for path in list_data_files(root):
         remove_statistics(path)
         data = bytearray(path.read_bytes())
         file = ParquetFile.load(open_storage(path), str(path), len(data), None)

@@ -1,4 +1,4 @@
-"""Scans with an index against the judge: the rows are those of a full scan, whatever happened behind its back."""
+"""Scans with an index against the oracle: rows are those of a full scan, even if files changed after the build."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.answers.judge import truths
-from builders.hive.scan_cases import ROW, HiveCase, random_scan_case
+from builders.answers.oracle import evaluate_predicates
+from builders.hive.scan_cases import ROW, HiveCase, draw_scan_case
 from builders.values.choices import Choices
 from tamis.formats.source import LEVELS
 
@@ -22,7 +22,7 @@ EXAMPLES = max(5, settings().max_examples // 5)
 
 
 def build(case: HiveCase, table: tamis.Table) -> None:
-    """An index of some columns, some with Bloom filters and counts of NaN."""
+    """Build an index of some columns, some with Bloom filters and NaN counts."""
     partitions = {"region", "day"}
     leaves = {
         f"{field.name}.{child.name}" if pa.types.is_struct(field.type) else field.name: child.type
@@ -38,7 +38,7 @@ def build(case: HiveCase, table: tamis.Table) -> None:
         columns=case.choices.one_of([None, names, names[:1]]),
         bloom=bloom,
         count_nan=floats,
-        # So large that there are many false positives.
+        # Such a large rate gives many false positives.
         false_positives=case.choices.one_of([0.01, 0.5]),
         partitioning=case.partitioning,
     )
@@ -46,28 +46,28 @@ def build(case: HiveCase, table: tamis.Table) -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> HiveCase:
-    return random_scan_case(Choices(draw), predicates=3)
+    return draw_scan_case(Choices(draw), predicates=3)
 
 
-def opened(case: HiveCase, folder: str) -> tamis.Table:
+def open_table(case: HiveCase, folder: str) -> tamis.Table:
     case.write(Path(folder) / "t")
     return tamis.open(Path(folder) / "t", partitioning=case.partitioning)
 
 
-def row_ids(table: pa.Table) -> Counter[int]:
+def count_row_ids(table: pa.Table) -> Counter[int]:
     return Counter(table[ROW].to_pylist())
 
 
-def expected_ids(case: HiveCase) -> list[Counter[int]]:
-    """The rows for which each predicate is TRUE."""
+def find_expected_ids(case: HiveCase) -> list[Counter[int]]:
+    """Return the ids of the rows for which each predicate is TRUE."""
     numbers = case.rows[ROW].to_pylist()
     return [
         Counter(row for row, answer in zip(numbers, answers, strict=True) if answer is True)
-        for answers in truths(case.rows, [said.sql for said in case.said])
+        for answers in evaluate_predicates(case.rows, [predicate.sql for predicate in case.predicates])
     ]
 
 
-def reopened(case: HiveCase, table: tamis.Table) -> tamis.Table:
+def reopen(case: HiveCase, table: tamis.Table) -> tamis.Table:
     return tamis.open(table.uri, partitioning=case.partitioning)
 
 
@@ -75,14 +75,14 @@ def reopened(case: HiveCase, table: tamis.Table) -> tamis.Table:
 @given(cases())
 def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        plain = opened(case, folder)
+        plain = open_table(case, folder)
         build(case, plain)
-        table = reopened(case, plain)
-        for said, expected in zip(case.said, expected_ids(case), strict=True):
+        table = reopen(case, plain)
+        for predicate, expected in zip(case.predicates, find_expected_ids(case), strict=True):
             for levels in (LEVELS, ("files",), ("files", "bloom")):
-                scan = table.scan(said.expr, levels=levels)
-                assert row_ids(scan.to_arrow()) == expected, said
-                assert scan.count() == expected.total(), said
+                scan = table.scan(predicate.expr, levels=levels)
+                assert count_row_ids(scan.to_arrow()) == expected, predicate
+                assert scan.count() == expected.total(), predicate
         assert table.scan().count() == case.rows.num_rows
 
 
@@ -90,12 +90,12 @@ def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
 @given(cases())
 def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        plain = opened(case, folder)
+        plain = open_table(case, folder)
         build(case, plain)
-        table = reopened(case, plain)
-        for said in case.said:
-            with_index, without = (each.scan(said.expr).plan("row_groups") for each in (table, plain))
-            listed = set(table.scan(said.expr).plan("files").files["path"].to_pylist())
+        table = reopen(case, plain)
+        for predicate in case.predicates:
+            with_index, without = (each.scan(predicate.expr).plan("row_groups") for each in (table, plain))
+            listed = set(table.scan(predicate.expr).plan("files").files["path"].to_pylist())
             assert with_index.tasks == [task for task in without.tasks if task.path in listed]
 
 
@@ -103,23 +103,25 @@ def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: 
 @given(cases())
 def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        table = opened(case, folder)
+        table = open_table(case, folder)
         build(case, table)
-        # The first file says what the columns are.
+        # The first file defines the columns.
         first, *others = table.files()["path"].to_pylist()
         for path in others:
             _change(case, Path(path), Path(first))
-        changed = reopened(case, table)
+        changed = reopen(case, table)
         rows = tamis.open(table.uri, partitioning=case.partitioning, index=False).scan().to_arrow()
-        for said, answers in zip(case.said, truths(rows, [said.sql for said in case.said]), strict=True):
+        for predicate, answers in zip(
+            case.predicates, evaluate_predicates(rows, [predicate.sql for predicate in case.predicates]), strict=True
+        ):
             expected = [row for row, answer in zip(rows[ROW].to_pylist(), answers, strict=True) if answer is True]
-            found = changed.scan(said.expr)
-            assert sorted(found.to_arrow()[ROW].to_pylist()) == sorted(expected), said
-            assert found.count() == len(expected), said
+            found = changed.scan(predicate.expr)
+            assert sorted(found.to_arrow()[ROW].to_pylist()) == sorted(expected), predicate
+            assert found.count() == len(expected), predicate
 
 
 def _change(case: HiveCase, path: Path, first: Path) -> None:
-    """Remove a file, write rows of another into it, put one beside it, or only touch it."""
+    """Remove a file, overwrite it with rows of another, add a file, or only touch it."""
     what = case.choices.one_of(["nothing", "remove", "replace", "add", "touch"])
     rows = pq.ParquetFile(path).read()
     other = pq.ParquetFile(first).read()

@@ -1,4 +1,4 @@
-"""The folder of an index on file systems that are not local, and files that are just being written."""
+"""The folder of an index on file systems that are not local, and files during a write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 
 import tamis
-from builders.hive.indexed import index_of, write_files
+from builders.hive.indexed import get_index_folder, write_files
 from tamis.errors import InvalidArgument
 from tamis.index import building
 from tamis.index.spec import IndexedColumn, IndexSpec
@@ -26,7 +26,7 @@ SPEC = IndexSpec((IndexedColumn(("id",), ("id",), pa.int64()),))
 
 @pytest.fixture
 def remote(tmp_path: Path) -> IndexStore:
-    """A folder of a file system that is neither local nor an object store, as far as anybody can tell."""
+    """A store in a file system that appears neither local nor as an object store."""
     filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))
     return IndexStore(open_storage(str(tmp_path / "remote"), {"filesystem": filesystem}))
 
@@ -37,7 +37,7 @@ def test_parts_are_written_made_current_replaced_and_dropped_anywhere(remote: In
     assert remote.find_unreferenced_parts([]) == []
     write_files(tmp_path / "t", range(2))
     tamis.index.build(tmp_path / "t")
-    current = Current.from_bytes((index_of(tmp_path / "t") / "current.json").read_bytes(), "")
+    current = Current.from_bytes((get_index_folder(tmp_path / "t") / "current.json").read_bytes(), "")
     for number in range(2):
         part = remote.write_part(pa.table({"path": [f"{number}"], "id": [number]}), [b"schema"], SPEC)
         remote.publish(replace(current, parts=(part,), files=number))
@@ -85,15 +85,15 @@ def test_files_that_are_just_being_written_are_left_for_the_next_build(
 def test_old_leftovers_of_others_go_and_young_ones_stay(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(2))
     tamis.index.build(root)
-    store = IndexStore(open_storage(index_of(root)))
+    store = IndexStore(open_storage(get_index_folder(root)))
     young, old = (store.write_part(pa.table({"path": ["x"]}), [], SPEC) for _ in range(2))
-    aside = index_of(root) / "aside-0"
+    aside = get_index_folder(root) / "aside-0"
     aside.write_bytes(b"half of something")
     long_ago = time.time() - 3 * 24 * 3600
     for name in (old.name, aside.name):
-        os.utime(index_of(root) / name, (long_ago, long_ago))
+        os.utime(get_index_folder(root) / name, (long_ago, long_ago))
     write_files(root, [2])
     tamis.index.build(root)
-    left = {path.name for path in index_of(root).iterdir()}
+    left = {path.name for path in get_index_folder(root).iterdir()}
     assert young.name in left
     assert not {old.name, aside.name} & left

@@ -1,15 +1,15 @@
-"""Every scan of an oracle is counted in every way: `to_arrow()`, `to_batches()`, `count()` and `SELECT count(*)`."""
+"""Count every scan of an oracle with every interface: `to_arrow()`, `to_batches()`, `count()` and `SELECT count(*)`."""
 
 from __future__ import annotations
 
 import pytest
 
-from builders.answers.two_answers import check_two_answers
+from builders.answers.count_every_way import check_counts
 from tamis.scan.scan import Scan
 
 
-@pytest.fixture(autouse=True, scope="module")  # not longer: tests of other folders count requests
-def _two_answers() -> object:
+@pytest.fixture(autouse=True, scope="module")  # only in this folder: other tests count requests
+def _count_every_way() -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scan, "to_arrow", check_two_answers)
+        patch.setattr(Scan, "to_arrow", check_counts)
         yield

@@ -1,17 +1,17 @@
 """One frame for all oracles: what a format gives, and the properties that hold for every format.
 
-A format writes a random table into a folder and says what the judge (DuckDB) reads of it. From that follow
+A format writes a random table into a folder, and gives the oracle (DuckDB) its rows. From that follow
 
 | property | what holds |
 |---|---|
 | O1 | every subset of levels returns the rows for which the predicate is TRUE, and as many are counted |
 | O2 | the rows of p, of NOT p and of p IS NULL are all rows |
 | O3 | a unit with a row for which p is TRUE is kept |
-| O4 | a unit that matches fully has only such rows |
-| O5 | with less or wider metadata no unit is skipped that was kept, and none matches fully that did not |
+| O4 | a fully matched unit has only such rows |
+| O5 | with weaker statistics no kept unit becomes skipped, and no unit becomes fully matched |
 | O6 | a unit that both p and NOT p skip has only rows for which p is NULL |
 
-O1 and O2 need a `RowTable`, O3 to O6 a `UnitTable`, whose units are files, pages, or whatever metadata describes. (O8,
+O1 and O2 need a `RowTable`, O3 to O6 a `UnitTable`, whose units are files, pages, or other units with metadata. (O8,
 plans by workers equal local ones, is in `tests/engines`.)
 """
 
@@ -33,9 +33,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.answers.judge import truths
+from builders.answers.oracle import evaluate_predicates
 from builders.values.choices import Choices
-from builders.values.predicates import Said, is_unknown, negated
+from builders.values.predicates import OraclePredicate, make_unknown_test, negate_predicate
 from tamis.expr.nodes import Expr
 from tamis.formats.source import LEVELS
 from tamis.scan.scan import Scan, get_planner
@@ -44,26 +44,26 @@ from tamis.tuning import DEFAULT_TUNING, Tuning
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
 ROW = "row_id"
-"""The column that tells rows apart, in all tables but those of single files."""
+"""The column that identifies rows, in all tables but single files."""
 
 Unit = Hashable
 Kept = Mapping[Unit, bool]
-"""The units that a predicate keeps, and whether each matches fully."""
+"""The units that a predicate keeps, and whether each is fully matched."""
 
 
 # --- What a format gives ----------------------------------------------------------------------------------------------
 
 
-class JudgedTable(Protocol):
-    """A table that was written, with predicates about it."""
+class OracleTable(Protocol):
+    """A random table, with predicates about it."""
 
-    said: Sequence[Said]
+    predicates: Sequence[OraclePredicate]
     notes: object
-    """What was done to the table: shown where a check fails."""
+    """What was done to the table, for the message of a failed check."""
 
     @property
-    def judged(self) -> pa.Table:
-        """The rows as the judge reads them."""
+    def oracle_rows(self) -> pa.Table:
+        """The rows as the oracle reads them."""
         ...
 
 
@@ -72,11 +72,11 @@ class RowTable:
     """A table that is scanned; each format overrides what is special about it."""
 
     rows: pa.Table
-    said: Sequence[Said]
+    predicates: Sequence[OraclePredicate]
     notes: object = ""
 
     @property
-    def judged(self) -> pa.Table:
+    def oracle_rows(self) -> pa.Table:
         return self.rows
 
     def scan(self, where: Expr | None = None, **options: Any) -> Scan:
@@ -91,38 +91,38 @@ class RowTable:
         raise NotImplementedError
 
     def identify(self, rows: pa.Table) -> list[Hashable]:
-        """Return something for each row that tells it from others, or at least from other values."""
+        """Return a key for each row that identifies it, or at least its values."""
         return rows[ROW].to_pylist()
 
     def check_plan(self, scan: Scan) -> None:
-        """Check what the plan of a scan says, before it is read."""
+        """Check the plan of a scan, before it is read."""
 
     def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table, tuning: Tuning) -> None:
-        """Check what only this format promises of a scan."""
+        """Check what only this format promises for a scan."""
 
 
-class UnitTable(JudgedTable, Protocol):
+class UnitTable(OracleTable, Protocol):
     """A table whose metadata describes units of rows."""
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
-        """Return the rows of each unit, as positions in what the judge reads."""
+        """Return the rows of each unit, as positions in `oracle_rows`."""
         ...
 
-    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept: ...
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept: ...
 
-    def forget(self, choices: Choices) -> None:
+    def weaken(self, choices: Choices) -> None:
         """Remove some of the metadata, or make bounds wider."""
         ...
 
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of table: how it is written at random, and how many examples are worth their time."""
+    """A kind of table: how to write a random one, and how many examples to run."""
 
     name: str
     """Shown in the name of a test, with the ids of the traps that its random tables may contain."""
     write: Callable[[Choices, Path, int], Any]
-    """Writes a table into a folder, and so many predicates about it."""
+    """Writes a table into a folder, and draws so many predicates about it."""
     times: int = 1
     one_in: int = 1
     fewest: int = 1
@@ -135,12 +135,12 @@ class Format:
     """The levels of O1, beside a random subset."""
     unit_levels: Callable[[Choices], Iterable[Sequence[str]]] = lambda choices: (LEVELS,)
     """The levels of O3, O4 and O6."""
-    less_known_levels: Sequence[str] = LEVELS
+    weaker_levels: Sequence[str] = LEVELS
     """The levels of O5."""
     predicates: Mapping[str, int] | None = None
     """How many predicates an example has, by property, if not as many as usual."""
-    whole_is_monotone: bool = True
-    """Whether less metadata never makes a unit match fully that did not."""
+    fully_matched_is_monotone: bool = True
+    """Whether weaker statistics never make a unit fully matched."""
 
     DEFAULT_PREDICATES: ClassVar[dict[str, int]] = {"O1": 3, "O2": 2, "O3": 4, "O5": 4, "limit": 2, "versions": 1}
 
@@ -168,9 +168,9 @@ def parametrize_formats(formats: Sequence[Format]) -> pytest.MarkDecorator:
 # --- Rows: O1, O2 -----------------------------------------------------------------------------------------------------
 
 
-def judge_masks(table: JudgedTable) -> list[pa.BooleanArray]:
-    """Return for each predicate for which rows it is TRUE."""
-    answers = truths(table.judged, [said.sql for said in table.said])
+def evaluate_masks(table: OracleTable) -> list[pa.BooleanArray]:
+    """Return for each predicate the mask of rows for which it is TRUE."""
+    answers = evaluate_predicates(table.oracle_rows, [predicate.sql for predicate in table.predicates])
     return [pa.array([answer is True for answer in each], pa.bool_()) for each in answers]
 
 
@@ -178,16 +178,16 @@ def check_levels(format: Format, choices: Choices, table: RowTable) -> None:
     """O1: a full scan has all rows, and scans with some levels have the rows for which the predicate is TRUE."""
     columns, rows = table.project(choices)
     _check_rows(table, table.scan(columns=columns, tuning=format.tuning), rows, "all rows")
-    for said, mask in zip(table.said, judge_masks(table), strict=True):
+    for predicate, mask in zip(table.predicates, evaluate_masks(table), strict=True):
         for levels in (*format.fixed_levels, choices.one_of(SUBSETS)):
             columns, rows = table.project(choices)
             with format.vary(choices, format.tuning) as tuning:
-                scan = table.scan(said.expr, columns=columns, levels=levels, tuning=tuning)
+                scan = table.scan(predicate.expr, columns=columns, levels=levels, tuning=tuning)
                 table.check_plan(scan)
-                _check_rows(table, scan, rows.filter(mask), said, levels, tuning)
-                table.check_more(said.expr, levels, rows.filter(mask), tuning)
-                count = table.scan(said.expr, levels=levels, tuning=tuning).count()
-                assert count == mask.true_count, (said, levels, tuning, table.notes)
+                _check_rows(table, scan, rows.filter(mask), predicate, levels, tuning)
+                table.check_more(predicate.expr, levels, rows.filter(mask), tuning)
+                count = table.scan(predicate.expr, levels=levels, tuning=tuning).count()
+                assert count == mask.true_count, (predicate, levels, tuning, table.notes)
 
 
 def _check_rows(table: RowTable, scan: Scan, expected: pa.Table, *context: object) -> None:
@@ -198,31 +198,34 @@ def _check_rows(table: RowTable, scan: Scan, expected: pa.Table, *context: objec
 
 def check_all_subsets(format: Format, choices: Choices, table: RowTable) -> None:
     """O1 for all subsets of levels, one by one."""
-    expected = Counter(table.identify(table.rows.filter(judge_masks(table)[0])))
+    expected = Counter(table.identify(table.rows.filter(evaluate_masks(table)[0])))
     for levels in SUBSETS:
-        found = table.scan(table.said[0].expr, levels=levels, tuning=format.tuning).to_arrow()
-        assert Counter(table.identify(found)) == expected, (table.said[0], levels, table.notes)
+        found = table.scan(table.predicates[0].expr, levels=levels, tuning=format.tuning).to_arrow()
+        assert Counter(table.identify(found)) == expected, (table.predicates[0], levels, table.notes)
 
 
 def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None:
-    """O2: p, NOT p and p IS NULL part the rows."""
+    """O2: p, NOT p and p IS NULL partition the rows."""
     everything = Counter(table.identify(table.rows))
-    for index, said in enumerate(table.said):
+    for index, predicate in enumerate(table.predicates):
         for levels in (LEVELS,) if index else (LEVELS, choices.one_of(SUBSETS)):
             with format.vary(choices, format.tuning) as tuning:
-                parts = (said, negated(said), is_unknown(said))
+                parts = (predicate, negate_predicate(predicate), make_unknown_test(predicate))
                 scans = [table.scan(part.expr, levels=levels, tuning=tuning) for part in parts]
                 found = [scan.to_arrow() for scan in scans]
-                assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (said, table.notes)
+                assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (predicate, table.notes)
             together = Counter(each for rows in found for each in table.identify(rows))
-            assert together == everything, (said, levels, tuning, table.notes)
+            assert together == everything, (predicate, levels, tuning, table.notes)
 
 
 def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
-    """A limit returns so many of the rows."""
+    """A limit returns so many of the matching rows."""
     limit = choices.number(0, 6)
     wanted = [(None, table.rows)]
-    wanted += [(said.expr, table.rows.filter(mask)) for said, mask in zip(table.said, judge_masks(table), strict=True)]
+    wanted += [
+        (predicate.expr, table.rows.filter(mask))
+        for predicate, mask in zip(table.predicates, evaluate_masks(table), strict=True)
+    ]
     for where, expected in wanted:
         found = Counter(table.identify(table.scan(where, limit=limit, tuning=format.tuning).to_arrow()))
         assert found.total() == min(limit, expected.num_rows), (where, table.notes)
@@ -237,15 +240,17 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
 def check_units(format: Format, choices: Choices, table: UnitTable) -> None:
     """O3, O4 and O6 for units."""
     units = table.list_units()
-    for said, answers in zip(table.said, truths(table.judged, [each.sql for each in table.said]), strict=True):
+    for predicate, answers in zip(
+        table.predicates, evaluate_predicates(table.oracle_rows, [each.sql for each in table.predicates]), strict=True
+    ):
         for levels in format.unit_levels(choices):
-            kept = table.prune(said, levels, format.tuning)
-            _check_kept(units, kept, answers, said, levels, table.notes)
+            kept = table.prune(predicate, levels, format.tuning)
+            _check_kept(units, kept, answers, predicate, levels, table.notes)
             opposite = [None if answer is None else not answer for answer in answers]
-            kept_by_opposite = table.prune(negated(said), levels, format.tuning)
-            _check_kept(units, kept_by_opposite, opposite, negated(said), levels, table.notes)
+            kept_by_opposite = table.prune(negate_predicate(predicate), levels, format.tuning)
+            _check_kept(units, kept_by_opposite, opposite, negate_predicate(predicate), levels, table.notes)
             for unit in units.keys() - kept.keys() - kept_by_opposite.keys():
-                assert all(answers[row] is None for row in units[unit]), ("O6", said, levels, unit, table.notes)
+                assert all(answers[row] is None for row in units[unit]), ("O6", predicate, levels, unit, table.notes)
 
 
 def _check_kept(
@@ -253,23 +258,23 @@ def _check_kept(
 ) -> None:
     for unit, rows in units.items():
         assert unit in kept or not any(answers[row] is True for row in rows), ("O3", *context, unit)
-    for unit in (unit for unit, is_whole in kept.items() if is_whole):
+    for unit in (unit for unit, fully_matched in kept.items() if fully_matched):
         assert all(answers[row] is True for row in units[unit]), ("O4", *context, unit)
 
 
-def check_less_known(format: Format, choices: Choices, table: UnitTable) -> None:
-    """O5; and what O3 and O4 say holds with less metadata too."""
-    units, levels = table.list_units(), format.less_known_levels
-    answers = truths(table.judged, [each.sql for each in table.said])
-    before = [table.prune(said, levels, format.tuning) for said in table.said]
-    table.forget(choices)
-    for said, known, each in zip(table.said, before, answers, strict=True):
-        found = table.prune(said, levels, format.tuning)
-        assert known.keys() <= found.keys(), (said, table.notes)
-        _check_kept(units, found, each, said, levels, table.notes)
-        if format.whole_is_monotone:
-            # A unit that was skipped before may be kept now and match fully: one without rows, say.
-            assert all(known[unit] or not found[unit] for unit in known), (said, table.notes)
+def check_weaker_statistics(format: Format, choices: Choices, table: UnitTable) -> None:
+    """O5; and O3 and O4 with weaker statistics."""
+    units, levels = table.list_units(), format.weaker_levels
+    answers = evaluate_predicates(table.oracle_rows, [each.sql for each in table.predicates])
+    before = [table.prune(predicate, levels, format.tuning) for predicate in table.predicates]
+    table.weaken(choices)
+    for predicate, known, each in zip(table.predicates, before, answers, strict=True):
+        found = table.prune(predicate, levels, format.tuning)
+        assert known.keys() <= found.keys(), (predicate, table.notes)
+        _check_kept(units, found, each, predicate, levels, table.notes)
+        if format.fully_matched_is_monotone:
+            # A unit that was skipped before may now be kept and fully matched, for example one without rows.
+            assert all(known[unit] or not found[unit] for unit in known), (predicate, table.notes)
 
 
 # --- For formats whose units are files --------------------------------------------------------------------------------
@@ -279,31 +284,31 @@ def check_less_known(format: Format, choices: Choices, table: UnitTable) -> None
 class FileUnits:
     """The files of a table as units, by their paths."""
 
-    judged: pa.Table
-    said: Sequence[Said]
+    oracle_rows: pa.Table
+    predicates: Sequence[OraclePredicate]
     notes: object
     open: Callable[[], tamis.Table]
     rows_of_files: Mapping[str, Sequence[int]]
     """The ids of the rows of each file that are not deleted."""
-    make_less_known: Callable[[Choices], None]
+    weaken_files: Callable[[Choices], None]
     root: str = ""
-    """What planned paths start with, and those of `rows_of_files` do not."""
+    """The prefix of planned paths, which the paths of `rows_of_files` lack."""
 
     def __post_init__(self) -> None:
         self._table = self.open()
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
-        positions = {row: position for position, row in enumerate(self.judged[ROW].to_pylist())}
+        positions = {row: position for position, row in enumerate(self.oracle_rows[ROW].to_pylist())}
         return {path: [positions[row] for row in rows] for path, rows in self.rows_of_files.items()}
 
-    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept:
-        listing = get_planner(self._table.scan(said.expr, levels=levels, tuning=tuning)).listing
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
+        listing = get_planner(self._table.scan(predicate.expr, levels=levels, tuning=tuning)).listing
         assert listing.fully_matched is not None
         paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
         return dict(zip(paths, listing.fully_matched.tolist(), strict=True))
 
-    def forget(self, choices: Choices) -> None:
-        self.make_less_known(choices)
+    def weaken(self, choices: Choices) -> None:
+        self.weaken_files(choices)
         self._table = self.open()
 
 
@@ -311,9 +316,9 @@ class FileUnits:
 
 
 def make_column_texts(rows: pa.Table, plain: Callable[[pa.Array], pa.Array]) -> list[str]:
-    """Return columns as texts, which tell NaN, the sign of zero, and a NULL in a struct from a struct that is NULL.
+    """Return columns as texts that distinguish NaN, the sign of zero, a NULL in a struct, and a NULL struct.
 
-    What lies below a struct that is NULL may be anything. `plain` turns values into those that are compared.
+    The children of a NULL struct may have any values. `plain` turns values into comparable ones.
     """
 
     def text(values: pa.Array) -> str:
@@ -332,7 +337,7 @@ class VersionedTable:
     """A table with the rows of each of its versions, the newest last."""
 
     folder: Path
-    said: Sequence[Said]
+    predicates: Sequence[OraclePredicate]
     notes: object
     versions: Sequence[tuple[int, pa.Table]]
     option: str
@@ -341,8 +346,8 @@ class VersionedTable:
 
 
 def check_versions(format: Format, choices: Choices, table: VersionedTable) -> None:
-    """O1 for every version, however it is reached: opened, or refreshed from an older one."""
-    (said,) = table.said
+    """O1 for every version, both opened and refreshed from an older one."""
+    (predicate,) = table.predicates
     newest_version, newest_rows = table.versions[-1]
     for version, rows in choices.some_of(table.versions, 1, 3):
         opened = tamis.open(table.folder, tuning=format.tuning, **{table.option: version})
@@ -351,7 +356,7 @@ def check_versions(format: Format, choices: Choices, table: VersionedTable) -> N
         refreshed = opened.refresh()
         assert refreshed.version == newest_version
         for found, expected in ((opened, rows), (refreshed, newest_rows)):
-            (answers,) = truths(expected, [said.sql])
+            (answers,) = evaluate_predicates(expected, [predicate.sql])
             mask = pa.array([answer is True for answer in answers], pa.bool_())
-            scanned = found.scan(said.expr).to_arrow()
-            assert table.is_same(scanned, expected.filter(mask)), (said, version, found.version, table.notes)
+            scanned = found.scan(predicate.expr).to_arrow()
+            assert table.is_same(scanned, expected.filter(mask)), (predicate, version, found.version, table.notes)

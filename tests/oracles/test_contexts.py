@@ -1,7 +1,7 @@
-"""A random expression has one value, wherever it stands: alone, beside a window, under a lateral view, in a CASE, in a
-filter of a query and of a scan, and without FROM, where constants stand for the columns.
+"""A random expression has the same value in every context: alone, beside a window, under a lateral view, in a CASE, in
+a filter of a query and of a scan, and without FROM, where constants replace the columns.
 
-A context may refuse an expression by an error of Tamis. Alone and beside a window it is answered or refused alike.
+A context may refuse an expression by an error of Tamis. Alone and beside a window it succeeds or fails alike.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LITERALS = {
     "mi": ["map(1, 'one', 5, 'five')", "map(0, 'zero')", "CAST(NULL AS MAP<INT, STRING>)"],
     "mt": ["map('Hello', 1)", "map('', 2)", "CAST(NULL AS MAP<STRING, INT>)"],
 }
-"""What stands for a column without FROM, in each of the rows."""
+"""The constants that replace a column without FROM, one for each row."""
 
 _LEAVES = {
     "int": ["{i}", "{id}", "{i}", "3", "0", "CAST(NULL AS INT)"],
@@ -133,15 +133,15 @@ def expressions(draw: st.DrawFn, kind: str | None = None, depth: int = 3) -> str
     return _HOLE.sub(lambda hole: draw(expressions(hole[1], depth - 1)) if hole[1] in _RULES else hole[0], rule)
 
 
-def _plain(value: Any) -> Any:
-    """A value by which two contexts are compared: a number is one, whichever its type."""
+def _to_plain(value: Any) -> Any:
+    """Return a value for the comparison of two contexts. Numbers of different types can be equal."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
         case list():
-            return [_plain(each) for each in value]
+            return [_to_plain(each) for each in value]
         case tuple():
-            return tuple(map(_plain, value))
+            return tuple(map(_to_plain, value))
         case _:
             return value
 
@@ -153,10 +153,10 @@ def session():
     return found
 
 
-def _values(session: Any, query: str) -> list[Any] | None:
-    """The values of a query, or None where it is refused."""
+def _query_values(session: Any, query: str) -> list[Any] | None:
+    """Return the values of a query, or None if it is refused."""
     try:
-        return [_plain(value) for value in session.sql(query).to_arrow()["v"].to_pylist()]
+        return [_to_plain(value) for value in session.sql(query).to_arrow()["v"].to_pylist()]
     except TamisError:
         return None
 
@@ -185,8 +185,8 @@ def test_Q1_chosen_expressions_have_one_value_in_every_context(session, tmp_path
 
 def _check(session: Any, folder: Any, template: str) -> None:
     text = template.format(**{name: name for name in LITERALS})
-    plain = _values(session, f"SELECT {text} AS v FROM t ORDER BY id")
-    beside = _values(session, f"SELECT {text} AS v, row_number() OVER (ORDER BY id) AS n FROM t ORDER BY id")
+    plain = _query_values(session, f"SELECT {text} AS v FROM t ORDER BY id")
+    beside = _query_values(session, f"SELECT {text} AS v, row_number() OVER (ORDER BY id) AS n FROM t ORDER BY id")
     assert plain == beside, text
     if plain is None:
         return
@@ -196,15 +196,15 @@ def _check(session: Any, folder: Any, template: str) -> None:
         "subquery": f"SELECT v FROM (SELECT id, {text} AS v FROM t) ORDER BY id",
     }
     for context, query in others.items():
-        assert _values(session, query) in (plain, None), f"{text} in {context}"
+        assert _query_values(session, query) in (plain, None), f"{text} in {context}"
     for row, expected in enumerate(plain):
         alone = template.format(**{name: literals[row] for name, literals in LITERALS.items()})
-        assert _values(session, f"SELECT {alone} AS v") in ([expected], None), f"{alone} without FROM"
+        assert _query_values(session, f"SELECT {alone} AS v") in ([expected], None), f"{alone} without FROM"
     _check_filters(session, folder, text)
 
 
 def _check_filters(session: Any, folder: Any, text: str) -> None:
-    """As a filter, an expression has in all rows the value that it has in a projection."""
+    """Check that an expression has the same values in a filter as in a projection."""
     values = session.sql(f"SELECT {text} AS v FROM t ORDER BY id").to_arrow()["v"]
     if pa.types.is_null(values.type) or pa.types.is_map(values.type):
         return
@@ -212,7 +212,7 @@ def _check_filters(session: Any, folder: Any, text: str) -> None:
     pq.write_table(with_values, folder / "part.parquet")
     session.register("with_values", with_values)
     query = f"SELECT id AS v FROM with_values WHERE ({text}) IS NOT DISTINCT FROM expected ORDER BY id"
-    assert _values(session, query) in ([1, 2, 3], None), f"{text} in the filter of a query"
+    assert _query_values(session, query) in ([1, 2, 3], None), f"{text} in the filter of a query"
     try:
         found = tamis.open(str(folder)).scan(f"({text}) <=> expected").to_arrow()["id"].to_pylist()
     except TamisError:

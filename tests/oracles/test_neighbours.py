@@ -1,4 +1,4 @@
-"""What other tools write is read as their own readers read it, and an index beside it disturbs none of them."""
+"""Tables of other tools are read as these tools read them, and their readers ignore an index beside the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyiceberg.table import StaticTable
 
 import tamis
 from builders.hive.partition_kinds import KINDS, Kind
-from builders.pyiceberg.tables import create_table, latest_metadata
+from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis import col
 
 Read = Callable[[Path], pa.Table]
@@ -97,9 +97,9 @@ def test_H11_an_index_disturbs_no_other_reader(tmp_path: Path, writer: str, kind
     write, _ = WRITERS[writer]
     given, root = KINDS[kind], tmp_path / "table"
     write(root, given.rows)
-    before = {name: outcome(read, root, given) for name, read in READERS.items()}
+    before = {name: find_outcome(read, root, given) for name, read in READERS.items()}
     tamis.index.build(root, bloom=["id"])
-    assert {name: outcome(read, root, given) for name, read in READERS.items()} == before
+    assert {name: find_outcome(read, root, given) for name, read in READERS.items()} == before
     assert given.by_id(tamis.open(root).scan("id >= 0").to_arrow()) == given.by_id(given.rows)
 
 
@@ -117,7 +117,7 @@ def test_delta_tables_are_read_as_deltalake_reads_them(tmp_path: Path, kind: str
     before = by_deltalake(), by_polars()
     table = tamis.open(root)
     assert given.by_id(table.scan().to_arrow()) == before[0]
-    # Delta has no empty text in a partition column: it is NULL there.
+    # In a partition column of Delta an empty text is NULL.
     if "" not in given.values:
         assert before[0] == given.by_id(given.rows)
         check_values(table, given)
@@ -136,14 +136,14 @@ def test_iceberg_tables_are_read_as_pyiceberg_reads_them(tmp_path: Path, kind: s
     with written.update_spec() as spec:
         spec.add_identity("p")
     written.append(given.rows)
-    own = StaticTable.from_metadata(str(latest_metadata(root))).scan().to_arrow()
+    own = StaticTable.from_metadata(str(find_latest_metadata(root))).scan().to_arrow()
     table = tamis.open(root)
     assert given.by_id(table.scan().to_arrow()) == given.by_id(own) == given.by_id(given.rows)
     check_values(table, given)
 
 
 def check_values(table: tamis.Table, given: Kind) -> None:
-    """Each value is read as it was written, and a filter by it finds its rows and no others."""
+    """Check that each value is read as it was written, and that a filter by it finds exactly its rows."""
     written = given.by_id(given.rows)
     assert given.by_id(table.scan().to_arrow()) == written
     if given.name == "string":
@@ -157,8 +157,8 @@ def check_values(table: tamis.Table, given: Kind) -> None:
         assert scan.plan("files").num_files == 1
 
 
-def outcome(read: Read, root: Path, given: Kind) -> object:
-    """What a reader makes of a folder: the values of its rows, or the class of its error."""
+def find_outcome(read: Read, root: Path, given: Kind) -> object:
+    """Return the values that a reader finds in a folder, or the class of its error."""
     try:
         return given.by_id(read(root))
     except (pa.ArrowException, pl.exceptions.PolarsError, duckdb.Error, pa.lib.ArrowTypeError) as error:

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.delta.cases import ROW, random_delta_case
-from builders.parquet.by_pages import BY_PAGES
+from builders.delta.cases import ROW, draw_delta_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
 from oracles.formats.delta import vary_planning
 from tamis import PartitionFilter
 from tamis.errors import UnknownColumn
 
 
-def row_ids(rows: pa.Table) -> Counter[int]:
+def count_row_ids(rows: pa.Table) -> Counter[int]:
     return Counter(rows[ROW].to_pylist())
 
 
@@ -29,7 +29,7 @@ def row_ids(rows: pa.Table) -> Counter[int]:
 def test_O1_D3_partition_filters_see_the_texts_of_the_log(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(choices, Path(folder), predicates=0)
+        case = draw_delta_case(choices, Path(folder), predicates=0)
         table = tamis.open(folder)
         for _ in range(3):
             wanted = choices.some_of(["eu", "null", "1", "-7", "true", "1970-01-02", "1.50", ""], 1, 3)
@@ -46,7 +46,7 @@ def test_O1_D3_partition_filters_see_the_texts_of_the_log(data: st.DataObject) -
             ]
             expected = pa.concat_tables([case.schema.empty_table(), *live])
             with vary_planning(choices, BY_PAGES) as tuning:
-                assert row_ids(table.scan(filter, tuning=tuning).to_arrow()) == row_ids(expected), filter
+                assert count_row_ids(table.scan(filter, tuning=tuning).to_arrow()) == count_row_ids(expected), filter
                 assert table.scan(filter, tuning=tuning).count() == expected.num_rows, filter
                 limit = choices.number(0, 5)
                 limited = table.scan(filter, limit=limit, tuning=tuning).to_arrow()

@@ -1,4 +1,4 @@
-"""`Pruner` over single files against the judge: the row selection and the bitmap that it returns have all true rows."""
+"""`Pruner` over single files against the oracle: its row selection and its bitmap contain all matching rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.answers.judge import truths
-from builders.parquet.by_pages import BY_PAGES
-from builders.parquet.page_cases import random_page_case
+from builders.answers.oracle import evaluate_predicates
+from builders.parquet.page_cases import draw_page_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
-from builders.values.predicates import is_unknown, negated
+from builders.values.predicates import make_unknown_test, negate_predicate
 from oracles.formats.pages import SUBSETS_BELOW
 from tamis.parquet import Pruner
 
@@ -21,15 +21,19 @@ from tamis.parquet import Pruner
 @given(st.data())
 def test_O3_O6_no_row_is_pruned_by_a_predicate_that_is_true_of_it(data: st.DataObject) -> None:
     choices = Choices(data.draw)
-    case = random_page_case(choices, predicates=2)
-    answers = truths(case.judged, [said.sql for said in case.said])
+    case = draw_page_case(choices, predicates=2)
+    answers = evaluate_predicates(case.oracle_rows, [predicate.sql for predicate in case.predicates])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "f.parquet"
         path.write_bytes(case.content)
-        counts = [group.num_rows for group in _row_groups(path)]
+        counts = [group.num_rows for group in _read_row_groups(path)]
         levels = frozenset(choices.one_of(SUBSETS_BELOW))
-        for said, found in zip(case.said, answers, strict=True):
-            for form, wanted in ((said, True), (negated(said), False), (is_unknown(said), None)):
+        for predicate, found in zip(case.predicates, answers, strict=True):
+            for form, wanted in (
+                (predicate, True),
+                (negate_predicate(predicate), False),
+                (make_unknown_test(predicate), None),
+            ):
                 result = Pruner(case.rows.schema, form.expr, levels, with_roaring=True, tuning=BY_PAGES).prune(path)
                 kept = result.row_selection.in_file(result.row_groups, counts).to_indices().tolist()
                 lost = {row for row, answer in enumerate(found) if answer is wanted} - set(kept)
@@ -38,6 +42,6 @@ def test_O3_O6_no_row_is_pruned_by_a_predicate_that_is_true_of_it(data: st.DataO
                 assert list(result.roaring_bitmap) == kept
 
 
-def _row_groups(path: Path) -> list[pq.RowGroupMetaData]:
+def _read_row_groups(path: Path) -> list[pq.RowGroupMetaData]:
     metadata = pq.read_metadata(path)
     return [metadata.row_group(index) for index in range(metadata.num_row_groups)]

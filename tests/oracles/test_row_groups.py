@@ -1,4 +1,4 @@
-"""What a footer says of row groups admits every row: O3 for statistics, over all pairs of values that need care."""
+"""The statistics of row groups in a footer admit every row: O3 over all pairs of special values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.skipping.small_worlds import Statistics, World
-from builders.values.by_type import FAMILIES, array_of, narrower_types, values_that_fit
+from builders.values.by_type import FAMILIES, list_narrower_types, list_values_that_fit, make_array
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.parquet.footer.bounds import make_bounds_reader
@@ -23,22 +23,24 @@ from tamis.skipping.metadata import metadata_name
 STORED = [
     pytest.param(narrow, wide, id=f"{narrow} as {wide}")
     for wide in dict.fromkeys(itertools.chain.from_iterable(FAMILIES))
-    for narrow in (wide, *narrower_types(wide))
+    for narrow in (wide, *list_narrower_types(wide))
 ]
 
 
 @pytest.mark.parametrize(("narrow", "wide"), STORED)
 def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataType, wide: pa.DataType) -> None:
-    cells = [*values_that_fit(narrow, wide), None]
+    cells = [*list_values_that_fit(narrow, wide), None]
     pairs = list(itertools.combinations_with_replacement(cells, 2))
-    stored = array_of(narrow, [cell for pair in pairs for cell in pair])
+    stored = make_array(narrow, [cell for pair in pairs for cell in pair])
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": stored}), sink, row_group_size=2)
     footer = pq.read_metadata(io.BytesIO(sink.getvalue()))
     found = read_row_group_metadata(footer, [Column(("x",), type=wide)])
     world, as_read = World(wide, ()), [to_physical_value(cell) for cell in stored.cast(wide)]
     for index in range(len(pairs)):
-        statistics = Statistics(*(_known(found, kind, index) for kind in ("lower", "upper", "null_count", "nan_count")))
+        statistics = Statistics(
+            *(_get_statistic(found, kind, index) for kind in ("lower", "upper", "null_count", "nan_count"))
+        )
         for cell in as_read[2 * index : 2 * index + 2]:
             assert world.admits(statistics, 2, cell), f"{statistics} does not admit {cell!r}"
         assert statistics.null_count == as_read[2 * index : 2 * index + 2].count(None)
@@ -46,20 +48,20 @@ def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataTyp
         assert statistics.lower is not None or not _has_bounds(as_read[2 * index : 2 * index + 2], wide)
 
 
-def _known(found: pa.RecordBatch, kind: str, index: int) -> Any:
+def _get_statistic(found: pa.RecordBatch, kind: str, index: int) -> Any:
     name = metadata_name(kind, ("x",))
     return to_physical_value(found.column(name)[index]) if name in found.schema.names else 0
 
 
 def _has_bounds(cells: list[Any], data_type: pa.DataType) -> bool:
-    """Whether any writer notes bounds of such rows, and they are sure to be believed."""
+    """Return whether every writer has bounds for such rows, and Tamis uses them."""
     return all(cell is not None and cell == cell for cell in cells) and not (
         pa.types.is_timestamp(data_type) and max(map(abs, cells)) > 2**62
     )
 
 
 def read_bounds(values: pa.Array, smallest: Any, largest: Any) -> tuple[Any, Any]:
-    """What becomes of statistics that some writer noted for a column of this type."""
+    """Return the bounds that Tamis reads from the statistics of a writer."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": values}), sink)
     leaf = get_file_schema(pq.read_metadata(io.BytesIO(sink.getvalue()))).leaves[("x",)]
@@ -75,7 +77,7 @@ def test_F2_T10_bounds_that_cannot_be_are_unknown(smallest: float, largest: floa
 
 @pytest.mark.parametrize("cut", [1, 2])
 def test_S3_text_cut_within_a_character_still_bounds_it(cut: int) -> None:
-    """Both bounds are cut as bytes: the upper one is below the value that it was made of."""
+    """Both bounds are truncated as bytes, so the upper bound is below the value that it was made of."""
     value = "zu 日"
     cut_short = value.encode()[:-cut]
     lower, upper = read_bounds(pa.array([value]), cut_short, cut_short)

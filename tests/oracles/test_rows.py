@@ -1,4 +1,4 @@
-"""Whole scans of every format against the judge: O1 and O2 over random tables, data, layouts and predicates."""
+"""Scans of every format against the oracle: O1 and O2 over random tables, data, layouts and predicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All small units against all simple predicates, without a random choice: what metadata admits decides."""
+"""All small units against all simple predicates, without a random choice. The admitted values decide."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.answers.judge import truths
-from builders.skipping.small_worlds import Statistics, Units, World, units_of_one, units_of_two
-from builders.values.by_type import decimal_of, judge_literal
+from builders.answers.oracle import evaluate_predicates
+from builders.skipping.small_worlds import Statistics, Units, World, make_units_of_one, make_units_of_two
+from builders.values.by_type import make_decimal, to_oracle_literal
 from builders.values.predicates import (
     CONSTANTS,
     OPERATORS,
-    Said,
-    against_boolean,
-    compared,
-    is_known,
-    is_unknown,
-    joined,
-    like,
-    listed,
-    negated,
-    null_test,
-    paired,
-    prefixed,
+    OraclePredicate,
+    combine_predicates,
+    compare_with_boolean,
+    make_column_comparison,
+    make_comparison,
+    make_known_test,
+    make_like_test,
+    make_list_test,
+    make_null_test,
+    make_prefix_test,
+    make_unknown_test,
+    negate_predicate,
 )
 from tamis import types
 from tamis.expr.bind import bind
@@ -49,7 +49,7 @@ WORLDS = {
     "ubigint": World(pa.uint64(), (0, 1, 2**63 - 1, 2**63, 2**64 - 1)),
     "bigint": World(pa.int64(), (-(2**63), -1, 0, 2**53, 2**53 + 1, 2**63 - 1)),
     "boolean": World(types.BOOLEAN, (False, True)),
-    "decimal": World(pa.decimal128(3, 1), tuple(decimal_of(each, 1) for each in (-999, -5, 0, 1, 5, 999))),
+    "decimal": World(pa.decimal128(3, 1), tuple(make_decimal(each, 1) for each in (-999, -5, 0, 1, 5, 999))),
     "date": World(types.DATE, (-366, -1, 0, 1, 31)),
     "timestamp": World(pa.timestamp("ms"), (-86_400_001, -1000, -1, 0, 1, 86_400_000)),
     "string": World(types.STRING, ("", "a", "a\nb", "a%", "ab", "abc", "ac", "b", "\ud7ff", "\ue000", "\U0010ffff")),
@@ -72,112 +72,132 @@ FOREIGN: dict[str, list[tuple[Any, pa.DataType]]] = {
     "date": [(-1, pa.timestamp("us")), (86_400, pa.timestamp("s")), (86_400_001, pa.timestamp("ms"))],
     "timestamp": [(-1, pa.timestamp("us")), (1_000_001, pa.timestamp("ns")), (-1, pa.timestamp("s")), (1, types.DATE)],
 }  # fmt: skip
-"""Literals of other types: between two values of the column's, beyond them, or one of them."""
+"""Literals of other types: between two values of the column, outside them, or equal to one."""
 
 
 @cache
-def units(name: str) -> Units:
-    return units_of_one(WORLDS[name])
+def make_units(name: str) -> Units:
+    return make_units_of_one(WORLDS[name])
 
 
-def literals(name: str) -> list[tuple[Any, pa.DataType]]:
+def list_literals(name: str) -> list[tuple[Any, pa.DataType]]:
     world = WORLDS[name]
     signed = [-0.0] if pa.types.is_floating(world.type) else []
     return [*((cell, world.type) for cell in (*world.cells, *signed)), *FOREIGN.get(name, [])]
 
 
-def comparisons(name: str) -> list[Said]:
+def list_comparisons(name: str) -> list[OraclePredicate]:
     own = WORLDS[name].type
-    return [compared(X, own, operator, value, kind) for operator in OPERATORS for value, kind in literals(name)]
-
-
-def lists(name: str) -> list[Said]:
-    """Lists of every second value: between two of them there is always one that is not listed."""
-    world = WORLDS[name]
-    second = [(cell, world.type) for cell in (*world.values[::2], *world.cells[len(world.values) :])]
-    several = [*itertools.combinations(second, 2), *((each,) for each in second), second[::-1], second[-2::-1]]
-    return [listed(X, world.type, items) for items in several]
-
-
-def lists_without_gaps(name: str) -> list[Said]:
-    """Lists of neighbours and of other types; bounds do not tell that nothing lies between neighbours."""
-    own = WORLDS[name].type
-    return [listed(X, own, pair) for pair in itertools.combinations(literals(name), 2)]
-
-
-def null_tests(name: str) -> list[Said]:
-    return [null_test(X, is_null=True), null_test(X, is_null=False)]
-
-
-def text_tests(name: str) -> tuple[list[Said], list[Said]]:
-    """Those that bounds decide, and those for which they are too little."""
-    if name == "binary":
-        return [prefixed(X, each) for each in (b"", b"a", b"a\xff", b"b", b"\xff", b"\xff\xff")], []
-    if name != "string":
-        return [], []
-    prefixes = ("", "a", "ab", "b", "\ud7ff", "\U0010ffff")
-    sharp = [*(prefixed(X, each) for each in prefixes), *(like(X, each + "%") for each in prefixes)]
-    sharp += [like(X, "ab"), like(X, ""), like(X, "a\\%"), like(X, "a!%", "!")]
-    return sharp, [
-        like(X, each) for each in ("a%c", "a_", "%b", "_", "a\\%%", "%b%", "a_%", "a!%%", "ab_", "a%b", "a_b")
+    return [
+        make_comparison(X, own, operator, value, kind) for operator in OPERATORS for value, kind in list_literals(name)
     ]
 
 
-def check(found: Units, schema: pa.Schema, said: Sequence[Said], *, sharp: bool) -> None:
-    """Nothing that matches is skipped, whole means whole, rows evaluate alike; and if sharp, not a unit too many."""
-    for each, answers in zip(said, truths(found.rows, [each.sql for each in said]), strict=True):
+def make_lists(name: str) -> list[OraclePredicate]:
+    """Return lists of every second value, so that there is an unlisted value between any two."""
+    world = WORLDS[name]
+    second = [(cell, world.type) for cell in (*world.values[::2], *world.cells[len(world.values) :])]
+    several = [*itertools.combinations(second, 2), *((each,) for each in second), second[::-1], second[-2::-1]]
+    return [make_list_test(X, world.type, items) for items in several]
+
+
+def make_lists_without_gaps(name: str) -> list[OraclePredicate]:
+    """Return lists of neighbours and of other types. Bounds cannot show that no value is between neighbours."""
+    own = WORLDS[name].type
+    return [make_list_test(X, own, pair) for pair in itertools.combinations(list_literals(name), 2)]
+
+
+def make_null_tests(name: str) -> list[OraclePredicate]:
+    return [make_null_test(X, is_null=True), make_null_test(X, is_null=False)]
+
+
+def make_text_tests(name: str) -> tuple[list[OraclePredicate], list[OraclePredicate]]:
+    """Return the tests that bounds decide, and those that they cannot decide."""
+    if name == "binary":
+        return [make_prefix_test(X, each) for each in (b"", b"a", b"a\xff", b"b", b"\xff", b"\xff\xff")], []
+    if name != "string":
+        return [], []
+    prefixes = ("", "a", "ab", "b", "\ud7ff", "\U0010ffff")
+    sharp = [*(make_prefix_test(X, each) for each in prefixes), *(make_like_test(X, each + "%") for each in prefixes)]
+    sharp += [make_like_test(X, "ab"), make_like_test(X, ""), make_like_test(X, "a\\%"), make_like_test(X, "a!%", "!")]
+    return sharp, [
+        make_like_test(X, each) for each in ("a%c", "a_", "%b", "_", "a\\%%", "%b%", "a_%", "a!%%", "ab_", "a%b", "a_b")
+    ]
+
+
+def check(found: Units, schema: pa.Schema, predicate: Sequence[OraclePredicate], *, sharp: bool) -> None:
+    """Check that no matching unit is skipped, fully matched units match, and rows evaluate alike.
+
+    If `sharp`, check too that no unit is kept in vain."""
+    for each, answers in zip(predicate, evaluate_predicates(found.rows, [each.sql for each in predicate]), strict=True):
         bound = bind(each.expr, schema)
         (rows,) = found.rows.to_batches()
         assert Evaluator(bound)(rows).to_pylist() == answers, each
         conjuncts = rewrite(normalise(bound))
         pruned = prune(found.batch, conjuncts)
         kept = pruned.selection.to_numpy(zero_copy_only=False)
-        whole = np.ones(int(kept.sum()), dtype=bool)
+        fully_matched = np.ones(int(kept.sum()), dtype=bool)
         for matched in pruned.fully_matched:
-            whole &= matched.to_numpy(zero_copy_only=False)
+            fully_matched &= matched.to_numpy(zero_copy_only=False)
         may_match = found.some([answer is True for answer in answers])
         may_fail = found.some([answer is not True for answer in answers])[kept]
         _expect(found, kept | ~may_match, each, "was skipped, though a row may match")
-        _expect_kept(found, kept, ~(whole & may_fail), each, "matches whole, though a row may not")
+        _expect_kept(found, kept, ~(fully_matched & may_fail), each, "is fully matched, though a row may not match")
         if sharp and conjuncts:
-            # What is always TRUE has no conjunct, and keeps empty units too.
+            # A predicate that is always TRUE has no conjunct, and keeps empty units too.
             _expect(found, ~kept | may_match | ~found.known, each, "was kept, though no row can match")
             _expect_kept(
-                found, kept, whole | may_fail | ~found.known[kept], each, "does not match whole, though it does"
+                found,
+                kept,
+                fully_matched | may_fail | ~found.known[kept],
+                each,
+                "is not fully matched, though all rows match",
             )
 
 
-def _expect_kept(found: Units, kept: Any, holds: Any, said: Said, what: str) -> None:
+def _expect_kept(found: Units, kept: Any, holds: Any, predicate: OraclePredicate, what: str) -> None:
     everywhere = np.ones(len(kept), dtype=bool)
     everywhere[kept] = holds
-    _expect(found, everywhere, said, what)
+    _expect(found, everywhere, predicate, what)
 
 
-def _expect(found: Units, holds: Any, said: Said, what: str) -> None:
+def _expect(found: Units, holds: Any, predicate: OraclePredicate, what: str) -> None:
     wrong = np.flatnonzero(~holds)
     if len(wrong):
-        pytest.fail(f"{said.sql}: unit {found.batch.slice(int(wrong[0]), 1).to_pylist()} {what} ({len(wrong)} such)")
+        pytest.fail(
+            f"{predicate.sql}: unit {found.batch.slice(int(wrong[0]), 1).to_pylist()} {what} ({len(wrong)} such)"
+        )
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_O3_O4_simple_predicates_skip_and_match_exactly_what_the_metadata_decides(name: str) -> None:
     schema = pa.schema([("x", WORLDS[name].type)])
-    sharp, blunt = text_tests(name)
-    simple = [*comparisons(name), *null_tests(name), *lists(name), *sharp]
+    sharp, blunt = make_text_tests(name)
+    simple = [*list_comparisons(name), *make_null_tests(name), *make_lists(name), *sharp]
     if name == "boolean":
-        simple.append(Said(Column(X), '"x"'))
-        blunt = [make(each) for each in CONSTANTS for make in (negated, is_unknown, is_known)]
-    check(units(name), schema, simple, sharp=True)
-    check(units(name), schema, [*blunt, *lists_without_gaps(name)], sharp=False)
+        simple.append(OraclePredicate(Column(X), '"x"'))
+        blunt = [make(each) for each in CONSTANTS for make in (negate_predicate, make_unknown_test, make_known_test)]
+    check(make_units(name), schema, simple, sharp=True)
+    check(make_units(name), schema, [*blunt, *make_lists_without_gaps(name)], sharp=False)
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_O6_negations_skip_and_match_exactly_what_the_metadata_decides(name: str) -> None:
     schema = pa.schema([("x", WORLDS[name].type)])
-    sharp, blunt = text_tests(name)
-    simple = [*comparisons(name), *null_tests(name), *lists(name), *sharp]
-    check(units(name), schema, [make(each) for each in simple for make in (negated, is_unknown)], sharp=True)
-    check(units(name), schema, [negated(each) for each in (*blunt, *lists_without_gaps(name)[::3])], sharp=False)
+    sharp, blunt = make_text_tests(name)
+    simple = [*list_comparisons(name), *make_null_tests(name), *make_lists(name), *sharp]
+    check(
+        make_units(name),
+        schema,
+        [make(each) for each in simple for make in (negate_predicate, make_unknown_test)],
+        sharp=True,
+    )
+    check(
+        make_units(name),
+        schema,
+        [negate_predicate(each) for each in (*blunt, *make_lists_without_gaps(name)[::3])],
+        sharp=False,
+    )
 
 
 @pytest.mark.parametrize("name", ["double", "tinyint", "string"])
@@ -185,23 +205,29 @@ def test_O4_O6_two_predicates_of_one_column_joined(name: str) -> None:
     world = WORLDS[name]
     schema = pa.schema([("x", world.type)])
     some = [world.values[1], world.values[3], *world.cells[len(world.values) : -1]]
-    parts = [compared(X, world.type, operator, value) for operator in OPERATORS for value in some]
-    parts += [null_test(X, is_null=True), CONSTANTS[2], listed(X, world.type, [(each, world.type) for each in some])]
-    pairs = [joined(junction, pair) for pair in itertools.combinations(parts, 2) for junction in ("and", "or")]
-    wrapped = [make(each) for index, each in enumerate(pairs) for make in _wrappers(index)]
-    check(units(name), schema, [*pairs, *wrapped], sharp=False)
+    parts = [make_comparison(X, world.type, operator, value) for operator in OPERATORS for value in some]
+    parts += [
+        make_null_test(X, is_null=True),
+        CONSTANTS[2],
+        make_list_test(X, world.type, [(each, world.type) for each in some]),
+    ]
+    pairs = [
+        combine_predicates(junction, pair) for pair in itertools.combinations(parts, 2) for junction in ("and", "or")
+    ]
+    wrapped = [make(each) for index, each in enumerate(pairs) for make in _choose_wrappers(index)]
+    check(make_units(name), schema, [*pairs, *wrapped], sharp=False)
 
 
-def _wrappers(index: int) -> list[Any]:
-    """One in turn, since all of them for every pair would take long."""
+def _choose_wrappers(index: int) -> list[Any]:
+    """Return one wrapper in turn, since all of them for every pair would take long."""
     every = [
-        negated,
-        is_unknown,
-        is_known,
-        lambda part: against_boolean(part, "<=>", False),
-        lambda part: against_boolean(part, "<=>", True),
-        lambda part: against_boolean(part, "=", False),
-        lambda part: against_boolean(part, "<>", True),
+        negate_predicate,
+        make_unknown_test,
+        make_known_test,
+        lambda part: compare_with_boolean(part, "<=>", False),
+        lambda part: compare_with_boolean(part, "<=>", True),
+        lambda part: compare_with_boolean(part, "=", False),
+        lambda part: compare_with_boolean(part, "<>", True),
     ]
     return [every[index % len(every)]]
 
@@ -218,51 +244,59 @@ def _wrappers(index: int) -> list[Any]:
 )
 def test_O3_O4_two_columns_compare_exactly_as_their_metadata_decides(left: World, right: World) -> None:
     schema = pa.schema([("x", left.type), ("y", right.type)])
-    pairs = [paired(X, operator, Y) for operator in OPERATORS]
-    found = units_of_two(left, right)
-    check(found, schema, [*pairs, *map(negated, pairs), *map(is_unknown, pairs)], sharp=True)
+    pairs = [make_column_comparison(X, operator, Y) for operator in OPERATORS]
+    found = make_units_of_two(left, right)
+    check(found, schema, [*pairs, *map(negate_predicate, pairs), *map(make_unknown_test, pairs)], sharp=True)
 
 
 def test_O4_O6_two_predicates_of_two_columns_joined() -> None:
     world = World(types.DOUBLE, (-1.0, 1.0))
     schema = pa.schema([("x", world.type), ("y", world.type)])
-    found = units_of_two(world, world)
-    of_x = [*(compared(X, world.type, each, 1.0) for each in ("<", ">=", "<>", "<=>")), null_test(X, is_null=True)]
-    of_y = [*(compared(Y, world.type, each, -1.0) for each in ("<=", ">", "=")), compared(Y, world.type, "<", math.nan)]
-    pairs = [joined(junction, pair) for pair in itertools.product(of_x, of_y) for junction in ("and", "or")]
-    check(found, schema, [*pairs, *map(negated, pairs), *map(is_unknown, pairs)], sharp=False)
+    found = make_units_of_two(world, world)
+    of_x = [
+        *(make_comparison(X, world.type, each, 1.0) for each in ("<", ">=", "<>", "<=>")),
+        make_null_test(X, is_null=True),
+    ]
+    of_y = [
+        *(make_comparison(Y, world.type, each, -1.0) for each in ("<=", ">", "=")),
+        make_comparison(Y, world.type, "<", math.nan),
+    ]
+    pairs = [combine_predicates(junction, pair) for pair in itertools.product(of_x, of_y) for junction in ("and", "or")]
+    check(found, schema, [*pairs, *map(negate_predicate, pairs), *map(make_unknown_test, pairs)], sharp=False)
 
 
 def test_O3_O4_functions_skip_nothing_that_the_metadata_admits() -> None:
-    """Monotone ones by their bounds, the others where a unit has one value."""
+    """Monotone functions skip by bounds, the others only if a unit has a single value."""
     world = World(pa.int8(), (-128, -2, -1, 0, 1, 2, 127))
-    found, schema, column = units_of_one(world), pa.schema([("x", world.type)]), Column(X)
-    whole = '"x"::HUGEINT'
+    found, schema, column = make_units_of_one(world), pa.schema([("x", world.type)]), Column(X)
+    number = '"x"::HUGEINT'
     values = [
-        (Call("+", (column, Literal(2, types.LONG))), f"{whole} + 2"),
-        (Call("-", (Literal(2, types.LONG), column)), f"2 - {whole}"),
-        (Call("*", (column, Literal(-3, types.LONG))), f"{whole} * -3"),
-        (Call("negate", (column,)), f"-({whole})"),
-        (Call("abs", (column,)), f"abs({whole})"),
-        (Call("coalesce", (column, Literal(1, world.type))), f"coalesce({whole}, 1)"),
-        (Call("cast", (column, Literal("double", types.STRING))), whole),
+        (Call("+", (column, Literal(2, types.LONG))), f"{number} + 2"),
+        (Call("-", (Literal(2, types.LONG), column)), f"2 - {number}"),
+        (Call("*", (column, Literal(-3, types.LONG))), f"{number} * -3"),
+        (Call("negate", (column,)), f"-({number})"),
+        (Call("abs", (column,)), f"abs({number})"),
+        (Call("coalesce", (column, Literal(1, world.type))), f"coalesce({number}, 1)"),
+        (Call("cast", (column, Literal("double", types.STRING))), number),
         (
             Call("case", (Call("is_null", (column,)), Literal(1, types.LONG), Literal(2, types.LONG))),
             'CASE WHEN "x" IS NULL THEN 1 ELSE 2 END',
         ),
     ]
-    said = [
-        Said(Call(operator, (expr, Literal(number, types.LONG))), f"({sql}) {theirs} {number}")
+    predicate = [
+        OraclePredicate(Call(operator, (expr, Literal(number, types.LONG))), f"({sql}) {theirs} {number}")
         for expr, sql in values
         for operator, theirs in OPERATORS.items()
         for number in (-3, -1, 0, 1, 2, 4)
     ]
-    check(found, schema, [*said, *map(negated, said), *map(is_unknown, said)], sharp=False)
+    check(
+        found, schema, [*predicate, *map(negate_predicate, predicate), *map(make_unknown_test, predicate)], sharp=False
+    )
 
 
 def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() -> None:
     world = World(types.DOUBLE, (-math.inf, -1.0, 0.0, 1.0, math.inf))
-    found, schema, column = units_of_one(world, (None, 0, 1)), pa.schema([("x", world.type)]), Column(X)
+    found, schema, column = make_units_of_one(world, (None, 0, 1)), pa.schema([("x", world.type)]), Column(X)
     values = [
         (Call("+", (column, Literal(2.0, types.DOUBLE))), '"x" + 2::DOUBLE'),
         (Call("-", (Literal(2.0, types.DOUBLE), column)), '2::DOUBLE - "x"'),
@@ -271,20 +305,20 @@ def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() ->
         (Call("-", (column, Literal(math.inf, types.DOUBLE))), "\"x\" - CAST('inf' AS DOUBLE)"),
         (Call("negate", (column,)), '-"x"'),
     ]
-    said = [
-        Said(
+    predicate = [
+        OraclePredicate(
             Call(operator, (expr, Literal(number, types.DOUBLE))),
-            f"({sql}) {theirs} {judge_literal(number, types.DOUBLE)}",
+            f"({sql}) {theirs} {to_oracle_literal(number, types.DOUBLE)}",
         )
         for expr, sql in values
         for operator, theirs in OPERATORS.items()
         for number in (-1.0, 0.5, math.inf, math.nan)
     ]
-    check(found, schema, [*said, *map(negated, said)], sharp=False)
+    check(found, schema, [*predicate, *map(negate_predicate, predicate)], sharp=False)
 
 
-def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole() -> None:
-    """The rows must be read, so that it fails: `CAST(x AS BIGINT) > 5` is no answer for NaN."""
+def test_F7_a_cast_that_fails_on_NaN_is_not_fully_matched() -> None:
+    """The rows must be read, so that the cast fails: `CAST(x AS BIGINT) > 5` is an error for NaN."""
     schema = pa.schema([("x", types.DOUBLE)])
     cast = Call("cast", (Column(X), Literal("bigint", types.STRING)))
     (conjunct,) = rewrite(normalise(bind(Call(">", (cast, Literal(5, types.LONG))), schema)))
@@ -297,7 +331,7 @@ def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole() -> None:
 
 
 def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
-    """The rows may be far from a bound that lies further out, and from which `x + 1` overflows."""
+    """The rows may be far from a wide bound on which `x + 1` overflows."""
     schema = pa.schema([("x", types.LONG)])
     world = World(types.LONG, (0, 2**63 - 1))
     found = [Statistics(0, 2**63 - 1, 0, 0), Statistics(0, 3, 0, 0)]
@@ -310,7 +344,7 @@ def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
 
 
 def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() -> None:
-    """Bounds say nothing of them, but a unit in which both columns have one value does."""
+    """Bounds decide nothing, except in a unit in which each column has a single value."""
     world = World(pa.int8(), (-1, 0, 1))
     schema, x, y = pa.schema([("x", world.type), ("y", world.type)]), Column(X), Column(Y)
     values = [
@@ -318,10 +352,15 @@ def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() 
         (Call("coalesce", (x, y)), 'coalesce("x", "y")'),
         (Call("case", (Call("<", (x, y)), x, y)), 'CASE WHEN "x" < "y" THEN "x" ELSE "y" END'),
     ]
-    said = [
-        Said(Call(operator, (expr, Literal(number, types.LONG))), f"({sql}) {theirs} {number}")
+    predicate = [
+        OraclePredicate(Call(operator, (expr, Literal(number, types.LONG))), f"({sql}) {theirs} {number}")
         for expr, sql in values
         for operator, theirs in OPERATORS.items()
         for number in (-1, 0)
     ]
-    check(units_of_two(world, world), schema, [*said, *map(negated, said), *map(is_unknown, said)], sharp=False)
+    check(
+        make_units_of_two(world, world),
+        schema,
+        [*predicate, *map(negate_predicate, predicate), *map(make_unknown_test, predicate)],
+        sharp=False,
+    )

@@ -25,7 +25,7 @@ OTHER = encode_struct([(2, STRUCT, encode_struct([]))])
 NONE = encode_struct([])
 
 
-def header(
+def make_header(
     size: int | None = 1024,
     algorithm: bytes | None = CHOSEN,
     hash_: bytes | None = CHOSEN,
@@ -34,8 +34,8 @@ def header(
     return encode_struct([(1, I32, size), (2, STRUCT, algorithm), (3, STRUCT, hash_), (4, STRUCT, codec)])
 
 
-def written(hashes: list[int], block_count: int) -> np.ndarray:
-    """A filter made word by word, as the specification tells it."""
+def build_filter(hashes: list[int], block_count: int) -> np.ndarray:
+    """Build a filter word by word, as the specification describes."""
     words = np.zeros((block_count, 8), "<u4")
     for each in hashes:
         block = ((each >> 32) * block_count) >> 32
@@ -44,7 +44,7 @@ def written(hashes: list[int], block_count: int) -> np.ndarray:
     return words
 
 
-def random_hashes(count: int, seed: int = 0) -> np.ndarray:
+def draw_hashes(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64)
 
 
@@ -52,8 +52,8 @@ def random_hashes(count: int, seed: int = 0) -> np.ndarray:
 
 
 def test_a_header_has_its_size_and_that_of_the_bitset() -> None:
-    assert parse_header(header(1024) + b"bits") == BloomHeader(len(header(1024)), 1024)
-    assert parse_header(header(MAX_BITSET_BYTES)).block_count == MAX_BITSET_BYTES // 32
+    assert parse_header(make_header(1024) + b"bits") == BloomHeader(len(make_header(1024)), 1024)
+    assert parse_header(make_header(MAX_BITSET_BYTES)).block_count == MAX_BITSET_BYTES // 32
 
 
 def test_a_header_with_fields_of_a_later_version_is_read() -> None:
@@ -63,7 +63,7 @@ def test_a_header_with_fields_of_a_later_version_is_read() -> None:
 
 @pytest.mark.parametrize("size", [0, -32, 1, 31, 33, 1000, MAX_BITSET_BYTES + 32, 2**31 - 32, None])
 def test_B8_an_invalid_filter_size_is_unavailable(size: int | None) -> None:
-    found = parse_header(header(size))
+    found = parse_header(make_header(size))
     assert isinstance(found, Unavailable)
     assert "bytes" in found.reason
 
@@ -71,14 +71,14 @@ def test_B8_an_invalid_filter_size_is_unavailable(size: int | None) -> None:
 @pytest.mark.parametrize("other", [OTHER, NONE, None])
 @pytest.mark.parametrize("choice", ["algorithm", "hash_", "codec"])
 def test_another_algorithm_hash_or_compression_is_unavailable(choice: str, other: bytes | None) -> None:
-    found = parse_header(header(**{choice: other}))
+    found = parse_header(make_header(**{choice: other}))
     assert isinstance(found, Unavailable)
     assert "unsupported" in found.reason
 
 
-@pytest.mark.parametrize("length", range(len(header())))
+@pytest.mark.parametrize("length", range(len(make_header())))
 def test_a_truncated_header_is_unavailable(length: int) -> None:
-    assert isinstance(parse_header(header()[:length]), Unavailable)
+    assert isinstance(parse_header(make_header()[:length]), Unavailable)
 
 
 def test_X1_invalid_header_bytes_are_unavailable() -> None:
@@ -92,8 +92,8 @@ def test_X1_invalid_header_bytes_are_unavailable() -> None:
 
 @pytest.mark.parametrize("block_count", [1, 2, 3, 31, 32, 1000])
 def test_written_values_are_found_and_most_others_are_not(block_count: int) -> None:
-    inside, outside = random_hashes(8 * block_count), random_hashes(10_000, seed=1)
-    found = BloomFilter.from_bytes(written(inside.tolist(), block_count).tobytes())
+    inside, outside = draw_hashes(8 * block_count), draw_hashes(10_000, seed=1)
+    found = BloomFilter.from_bytes(build_filter(inside.tolist(), block_count).tobytes())
     assert found.might_contain_hashes(inside).all()
     assert found.might_contain_hashes(outside).mean() < 0.1
 
@@ -110,23 +110,23 @@ def test_the_block_of_a_hash_is_its_upper_half_scaled() -> None:
 
 
 def test_an_empty_filter_has_nothing_and_a_full_one_may_have_all() -> None:
-    hashes = random_hashes(100)
+    hashes = draw_hashes(100)
     assert not BloomFilter.from_bytes(bytes(320)).might_contain_hashes(hashes).any()
     assert BloomFilter.from_bytes(b"\xff" * 320).might_contain_hashes(hashes).all()
     assert BloomFilter.from_bytes(bytes(32)).might_contain_hashes(hashes[:0]).tolist() == []
 
 
 def test_a_block_with_some_empty_words_is_damaged_and_may_hold_anything() -> None:
-    words = written(random_hashes(40).tolist(), 4)
+    words = build_filter(draw_hashes(40).tolist(), 4)
     words[2, 5] = 0
     found = BloomFilter.from_bytes(words.tobytes())
-    hashes = random_hashes(1_000, seed=1)
+    hashes = draw_hashes(1_000, seed=1)
     assert found.might_contain_hashes(hashes)[find_blocks(hashes, 4) == 2].all()
     assert not found.might_contain_hashes(hashes)[find_blocks(hashes, 4) == 1].all()
 
 
 def test_blocks_that_were_not_read_may_hold_anything() -> None:
-    words, hashes = written(random_hashes(40).tolist(), 16), random_hashes(1_000, seed=1)
+    words, hashes = build_filter(draw_hashes(40).tolist(), 16), draw_hashes(1_000, seed=1)
     held = np.array([3, 7, 15])
     whole = BloomFilter.from_bytes(words.tobytes()).might_contain_hashes(hashes)
     some = BloomFilter.from_blocks(words[held].tobytes(), held, 16).might_contain_hashes(hashes)
@@ -138,22 +138,22 @@ def test_blocks_that_were_not_read_may_hold_anything() -> None:
 
 @pytest.mark.parametrize(("filters", "hashes"), [(0, 3), (1, 0), (300, 1), (300, 7), (3, 70_000), (2, 200_000)])
 def test_many_filters_and_many_hashes_give_the_same_result(filters: int, hashes: int) -> None:
-    """However the work is cut up, each filter says whether it may contain one of the hashes."""
+    """For any split of the work, each filter reports whether it may contain one of the hashes."""
     given = [
-        BloomFilter.from_bytes(written(random_hashes(4, seed=seed).tolist(), 1 + seed % 5).tobytes())
+        BloomFilter.from_bytes(build_filter(draw_hashes(4, seed=seed).tolist(), 1 + seed % 5).tobytes())
         for seed in range(filters)
     ]
     # The upper half decides the block; these all fall into blocks that are mostly empty.
-    asked = random_hashes(hashes, seed=99) & np.uint64(0xFFFFFFFF0000001F)
+    asked = draw_hashes(hashes, seed=99) & np.uint64(0xFFFFFFFF0000001F)
     expected = [bool(each.might_contain_hashes(asked).any()) for each in given]
     assert might_contain_any(given, asked).tolist() == expected
 
 
-# --- Filters written by others ----------------------------------------------------------------------------------------
+# --- Filters of other writers -----------------------------------------------------------------------------------------
 
 
 def test_the_filter_of_the_format_specification(golden: Path) -> None:
-    """The values that the authors of the format put into their filter."""
+    """The filter holds the values that the authors of the format added."""
     data = (golden / "parquet" / "bloom_filter.xxhash.bin").read_bytes()
     found = parse_header(data)
     assert isinstance(found, BloomHeader)

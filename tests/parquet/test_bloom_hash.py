@@ -15,31 +15,31 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
-from builders.parquet.bloom import leaves_of
+from builders.parquet.bloom import read_leaves
 from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.indexes.bloom_filter import Unavailable, hash_stored_values
 
 
-def leaf_of(folder: Path, stored: pa.DataType, **options: Any) -> Leaf:
-    """The leaf of a file in which a column has this type."""
+def make_leaf(folder: Path, stored: pa.DataType, **options: Any) -> Leaf:
+    """Return the leaf of a file in which a column has this type."""
     path = folder / "stored.parquet"
     pq.write_table(pa.table({"x": pa.array([], stored)}), path, **options)
-    return leaves_of(path)["x"]
+    return read_leaves(path)["x"]
 
 
-def hashed(stored: Sequence[bytes]) -> list[int]:
+def hash_with_xxhash(stored: Sequence[bytes]) -> list[int]:
     return sorted(map(xxhash.xxh64_intdigest, stored))
 
 
-def found(values: Sequence[Any], table: pa.DataType, leaf: Leaf) -> list[int]:
+def hash_values(values: Sequence[Any], table: pa.DataType, leaf: Leaf) -> list[int]:
     hashes = hash_stored_values(pa.array(values, table), leaf)
     assert isinstance(hashes, np.ndarray), hashes
     assert hashes.dtype == np.uint64
     return sorted(hashes.tolist())
 
 
-def decimal_of(digits: int, scale: int) -> Decimal:
-    """Without rounding to the digits that Python's decimals are computed with."""
+def make_decimal(digits: int, scale: int) -> Decimal:
+    """Return a decimal without the rounding of Python's decimal context."""
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
 
 
@@ -65,8 +65,8 @@ def decimal_of(digits: int, scale: int) -> Decimal:
 def test_B1_numbers_are_hashed_in_their_physical_form(
     tmp_path: Path, data_type: pa.DataType, values: list[Any], form: str
 ) -> None:
-    expected = hashed([struct.pack(form, value) for value in values])
-    assert found(values, data_type, leaf_of(tmp_path, data_type)) == expected
+    expected = hash_with_xxhash([struct.pack(form, value) for value in values])
+    assert hash_values(values, data_type, make_leaf(tmp_path, data_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,9 @@ def test_B1_numbers_are_hashed_in_their_physical_form(
 def test_B2_promoted_columns_are_hashed_at_the_width_of_the_file(
     tmp_path: Path, table: pa.DataType, stored: pa.DataType, form: str
 ) -> None:
-    assert found([3, 100], table, leaf_of(tmp_path, stored)) == hashed([struct.pack(form, each) for each in (3, 100)])
+    assert hash_values([3, 100], table, make_leaf(tmp_path, stored)) == hash_with_xxhash(
+        [struct.pack(form, each) for each in (3, 100)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,13 +120,15 @@ def test_B2_promoted_columns_are_hashed_at_the_width_of_the_file(
 def test_B2_values_outside_the_stored_type_are_absent(
     tmp_path: Path, value: Any, table: pa.DataType, stored: pa.DataType
 ) -> None:
-    assert found([value], table, leaf_of(tmp_path, stored)) == []
+    assert hash_values([value], table, make_leaf(tmp_path, stored)) == []
 
 
 @pytest.mark.parametrize("value", [2.0**53, -(2.0**60), 1e300])
 def test_a_float_that_equals_several_integers_is_not_looked_up(tmp_path: Path, value: float) -> None:
-    assert isinstance(hash_stored_values(pa.array([value]), leaf_of(tmp_path, pa.int64())), Unavailable)
-    assert isinstance(hash_stored_values(pa.array([2.0**24], pa.float32()), leaf_of(tmp_path, pa.int64())), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([value]), make_leaf(tmp_path, pa.int64())), Unavailable)
+    assert isinstance(
+        hash_stored_values(pa.array([2.0**24], pa.float32()), make_leaf(tmp_path, pa.int64())), Unavailable
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,13 +140,15 @@ def test_F5_both_zeros_are_probed(
     tmp_path: Path, table: pa.DataType, stored: pa.DataType, form: str, zero: float
 ) -> None:
     both = [struct.pack(form, 0.0), struct.pack(form, -0.0)]
-    assert found([zero, 1.5], table, leaf_of(tmp_path, stored)) == hashed([*both, struct.pack(form, 1.5)])
+    assert hash_values([zero, 1.5], table, make_leaf(tmp_path, stored)) == hash_with_xxhash(
+        [*both, struct.pack(form, 1.5)]
+    )
 
 
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()])
 def test_F5_NaN_is_never_looked_up(tmp_path: Path, data_type: pa.DataType) -> None:
     values = pa.array(np.array([1.0, np.nan]).astype(data_type.to_pandas_dtype()))
-    assert isinstance(hash_stored_values(values, leaf_of(tmp_path, data_type)), Unavailable)
+    assert isinstance(hash_stored_values(values, make_leaf(tmp_path, data_type)), Unavailable)
 
 
 # --- Decimals ---------------------------------------------------------------------------------------------------------
@@ -154,40 +160,44 @@ def test_F5_NaN_is_never_looked_up(tmp_path: Path, data_type: pa.DataType) -> No
 def test_B3_fixed_length_decimals_are_big_endian_at_the_width_of_the_file(
     tmp_path: Path, precision: int, scale: int, width: int
 ) -> None:
-    leaf = leaf_of(tmp_path, pa.decimal128(precision, scale))
+    leaf = make_leaf(tmp_path, pa.decimal128(precision, scale))
     assert (leaf.physical, leaf.length) == ("FIXED_LEN_BYTE_ARRAY", width)
     digits = [0, 9, -9, -(10**precision) + 1]
-    values = [decimal_of(each, scale) for each in digits]
-    expected = hashed([each.to_bytes(width, "big", signed=True) for each in digits])
-    assert found(values, pa.decimal128(precision, scale), leaf) == expected
+    values = [make_decimal(each, scale) for each in digits]
+    expected = hash_with_xxhash([each.to_bytes(width, "big", signed=True) for each in digits])
+    assert hash_values(values, pa.decimal128(precision, scale), leaf) == expected
 
 
 def test_B3_decimals_of_another_width_and_scale_are_hashed_in_their_stored_form(tmp_path: Path) -> None:
-    leaf = leaf_of(tmp_path, pa.decimal128(10, 2))
-    expected = hashed([each.to_bytes(leaf.length, "big", signed=True) for each in (150, -1)])
-    assert found([Decimal("1.5000"), Decimal("-0.01")], pa.decimal128(30, 4), leaf) == expected
-    assert found([Decimal("1.5"), None], pa.decimal128(9, 1), leaf) == hashed([(150).to_bytes(leaf.length, "big")])
+    leaf = make_leaf(tmp_path, pa.decimal128(10, 2))
+    expected = hash_with_xxhash([each.to_bytes(leaf.length, "big", signed=True) for each in (150, -1)])
+    assert hash_values([Decimal("1.5000"), Decimal("-0.01")], pa.decimal128(30, 4), leaf) == expected
+    assert hash_values([Decimal("1.5"), None], pa.decimal128(9, 1), leaf) == hash_with_xxhash(
+        [(150).to_bytes(leaf.length, "big")]
+    )
 
 
 def test_B3_decimals_wider_than_128_bits(tmp_path: Path) -> None:
     data_type = pa.decimal256(60, 3)
-    leaf = leaf_of(tmp_path, data_type)
+    leaf = make_leaf(tmp_path, data_type)
     digits = -(10**50) - 7
-    assert found([decimal_of(digits, 3)], data_type, leaf) == hashed([digits.to_bytes(leaf.length, "big", signed=True)])
+    assert hash_values([make_decimal(digits, 3)], data_type, leaf) == hash_with_xxhash(
+        [digits.to_bytes(leaf.length, "big", signed=True)]
+    )
 
 
 @pytest.mark.parametrize(("precision", "form"), [(9, "<i"), (18, "<q")])
 def test_decimals_stored_as_integers(tmp_path: Path, precision: int, form: str) -> None:
-    leaf = leaf_of(tmp_path, pa.decimal128(precision, 2), store_decimal_as_integer=True)
+    leaf = make_leaf(tmp_path, pa.decimal128(precision, 2), store_decimal_as_integer=True)
     assert leaf.physical in ("INT32", "INT64")
-    expected = hashed([struct.pack(form, -150)])
-    assert found([Decimal("-1.50")], pa.decimal128(precision, 2), leaf) == expected
+    expected = hash_with_xxhash([struct.pack(form, -150)])
+    assert hash_values([Decimal("-1.50")], pa.decimal128(precision, 2), leaf) == expected
     # With its scale a thousand million takes more than 32 bits.
-    assert len(found([Decimal(10**9)], pa.decimal128(38, 0), leaf)) == (0 if precision == 9 else 1)
+    assert len(hash_values([Decimal(10**9)], pa.decimal128(38, 0), leaf)) == (0 if precision == 9 else 1)
 
 
 def test_decimals_of_variable_length_are_not_looked_up(tmp_path: Path) -> None:
-    leaf = leaf_of(tmp_path, pa.decimal128(10, 2))
+    leaf = make_leaf(tmp_path, pa.decimal128(10, 2))
     variable = Leaf(**{name: getattr(leaf, name) for name in Leaf.__slots__} | {"physical": "BYTE_ARRAY", "length": 0})
     refused = hash_stored_values(pa.array([Decimal("1.50")], pa.decimal128(10, 2)), variable)
     assert isinstance(refused, Unavailable)
@@ -218,16 +228,16 @@ def test_decimals_of_variable_length_are_not_looked_up(tmp_path: Path) -> None:
 def test_T5_times_are_hashed_in_the_unit_of_the_file(
     tmp_path: Path, value: Any, table: pa.DataType, stored: pa.DataType, expected: bytes
 ) -> None:
-    assert found([value], table, leaf_of(tmp_path, stored)) == hashed([expected])
+    assert hash_values([value], table, make_leaf(tmp_path, stored)) == hash_with_xxhash([expected])
 
 
 def test_T7_instants_are_hashed_as_UTC_whatever_the_zone(tmp_path: Path) -> None:
     noon = datetime(2020, 6, 1, 12, tzinfo=UTC)
-    expected = hashed([struct.pack("<q", int(noon.timestamp()) * 10**6)])
+    expected = hash_with_xxhash([struct.pack("<q", int(noon.timestamp()) * 10**6)])
     for zone in ("UTC", "Europe/Paris"):
-        assert found([noon], pa.timestamp("us", zone), leaf_of(tmp_path, pa.timestamp("us", "America/New_York"))) == (
-            expected
-        )
+        assert hash_values(
+            [noon], pa.timestamp("us", zone), make_leaf(tmp_path, pa.timestamp("us", "America/New_York"))
+        ) == (expected)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +254,7 @@ def test_T7_instants_are_hashed_as_UTC_whatever_the_zone(tmp_path: Path) -> None
 def test_T7_a_local_timestamp_is_not_an_instant_or_a_number(
     tmp_path: Path, table: pa.DataType, stored: pa.DataType
 ) -> None:
-    assert isinstance(hash_stored_values(pa.array([0], table), leaf_of(tmp_path, stored)), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([0], table), make_leaf(tmp_path, stored)), Unavailable)
 
 
 # --- Bytes ------------------------------------------------------------------------------------------------------------
@@ -255,41 +265,45 @@ def test_T7_a_local_timestamp_is_not_an_instant_or_a_number(
 def test_texts_are_hashed_without_their_length(tmp_path: Path, table: pa.DataType, stored: pa.DataType) -> None:
     values = ["", "é", "a" * 100]
     given = values if pa.types.is_string(table) or "string" in str(table) else [each.encode() for each in values]
-    assert found(given, table, leaf_of(tmp_path, stored)) == hashed([each.encode() for each in values])
+    assert hash_values(given, table, make_leaf(tmp_path, stored)) == hash_with_xxhash(
+        [each.encode() for each in values]
+    )
 
 
 def test_fixed_length_bytes_and_UUIDs(tmp_path: Path) -> None:
     values = [bytes(range(16)), bytes(16)]
     for stored in (pa.binary(16), pa.uuid()):
-        leaf = leaf_of(tmp_path, stored)
-        assert found(values, pa.binary(16), leaf) == hashed(values)
-        assert found([*values, b"short"], pa.binary(), leaf) == hashed(values)
+        leaf = make_leaf(tmp_path, stored)
+        assert hash_values(values, pa.binary(16), leaf) == hash_with_xxhash(values)
+        assert hash_values([*values, b"short"], pa.binary(), leaf) == hash_with_xxhash(values)
         assert isinstance(hash_stored_values(pa.array(["text"]), leaf), Unavailable)
     identifiers = pa.ExtensionArray.from_storage(pa.uuid(), pa.array(values, pa.binary(16)))
-    assert sorted(hash_stored_values(identifiers, leaf_of(tmp_path, pa.uuid()))) == hashed(values)
+    assert sorted(hash_stored_values(identifiers, make_leaf(tmp_path, pa.uuid()))) == hash_with_xxhash(values)
 
 
 def test_values_in_a_dictionary_are_hashed_by_value(tmp_path: Path) -> None:
     data_type = pa.dictionary(pa.int32(), pa.string())
     values = pa.array(["a", "b", "a"]).dictionary_encode()
-    assert set(hash_stored_values(values, leaf_of(tmp_path, data_type)).tolist()) == set(hashed([b"a", b"b"]))
+    assert set(hash_stored_values(values, make_leaf(tmp_path, data_type)).tolist()) == set(
+        hash_with_xxhash([b"a", b"b"])
+    )
 
 
-# --- What is not asked ------------------------------------------------------------------------------------------------
+# --- Values without hash ----------------------------------------------------------------------------------------------
 
 
 def test_B7_NULL_is_in_no_filter(tmp_path: Path) -> None:
-    leaf = leaf_of(tmp_path, pa.int32())
-    assert found([None], pa.int32(), leaf) == []
-    assert found([None, 1], pa.int32(), leaf) == hashed([struct.pack("<i", 1)])
+    leaf = make_leaf(tmp_path, pa.int32())
+    assert hash_values([None], pa.int32(), leaf) == []
+    assert hash_values([None, 1], pa.int32(), leaf) == hash_with_xxhash([struct.pack("<i", 1)])
 
 
 def test_booleans_are_not_looked_up(tmp_path: Path) -> None:
-    assert isinstance(hash_stored_values(pa.array([True]), leaf_of(tmp_path, pa.bool_())), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([True]), make_leaf(tmp_path, pa.bool_())), Unavailable)
 
 
 def test_T3_INT96_is_not_looked_up(tmp_path: Path) -> None:
-    leaf = leaf_of(tmp_path, pa.timestamp("ns"), use_deprecated_int96_timestamps=True)
+    leaf = make_leaf(tmp_path, pa.timestamp("ns"), use_deprecated_int96_timestamps=True)
     assert leaf.physical == "INT96"
     assert isinstance(hash_stored_values(pa.array([0], pa.timestamp("ns")), leaf), Unavailable)
 
@@ -308,4 +322,4 @@ def test_T3_INT96_is_not_looked_up(tmp_path: Path) -> None:
     ],
 )
 def test_inexactly_convertible_types_are_not_looked_up(tmp_path: Path, table: pa.DataType, stored: pa.DataType) -> None:
-    assert isinstance(hash_stored_values(pa.array([1]).cast(table), leaf_of(tmp_path, stored)), Unavailable)
+    assert isinstance(hash_stored_values(pa.array([1]).cast(table), make_leaf(tmp_path, stored)), Unavailable)

@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.bloom import filters_of, kept_row_groups, layouts_of, leaves_of
+from builders.parquet.bloom import list_kept_row_groups, read_filters, read_layouts, read_leaves
 from tamis import types
 from tamis.io.ranges import LOCAL, RangedFile
 from tamis.io.storage import Storage, open_storage
@@ -30,8 +30,8 @@ from tamis.parquet.indexes.bloom_pruning import NO_FILTER, read_bloom_filters
 ROWS, GROUP = 900, 300
 
 
-def every_type() -> dict[str, pa.Array]:
-    """A column of each type that a filter can be made of, with a NULL here and there."""
+def make_columns() -> dict[str, pa.Array]:
+    """Return a column of each type that supports Bloom filters, with some NULLs."""
     generator = np.random.default_rng(7)
     columns: dict[str, pa.Array] = {}
     for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
@@ -61,23 +61,23 @@ def every_type() -> dict[str, pa.Array]:
     return {name: pa.compute.if_else(absent, pa.scalar(None, array.type), array) for name, array in columns.items()}
 
 
-TABLE = pa.table(every_type())
+TABLE = pa.table(make_columns())
 
 
-def written_by_pyarrow(path: Path, table: pa.Table = TABLE, ndv: int = GROUP, **options: Any) -> Path:
+def write_with_pyarrow(path: Path, table: pa.Table = TABLE, ndv: int = GROUP, **options: Any) -> Path:
     wanted = {name: {"ndv": ndv, "fpp": 0.01} for name in options.pop("columns", table.column_names)}
     options = {"row_group_size": GROUP} | options
     pq.write_table(table, path, bloom_filter_options=wanted, **options)
     return path
 
 
-def written_by_parquet_rs(path: Path, table: pa.Table = TABLE) -> Path:
+def write_with_parquet_rs(path: Path, table: pa.Table = TABLE) -> Path:
     arro3.io.write_parquet(table, path, bloom_filter_enabled=True, max_row_group_size=GROUP)
     return path
 
 
-def written_by_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
-    """It makes filters of columns with dictionaries, and dictionaries of values that come several times."""
+def write_with_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
+    """Repeat the rows: DuckDB writes filters only for dictionary columns, and dictionaries only for repeated values."""
     rows = pa.concat_tables([table.drop([name for name in ("float16",) if name in table.column_names])] * 4)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -87,11 +87,11 @@ def written_by_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
 
 
 WRITERS: dict[str, Callable[[Path], Path]] = {
-    "pyarrow": written_by_pyarrow,
-    "pyarrow, decimals as integers": lambda path: written_by_pyarrow(path, store_decimal_as_integer=True),
-    "pyarrow, plain, version 2": lambda path: written_by_pyarrow(path, use_dictionary=False, data_page_version="2.0"),
-    "parquet-rs": written_by_parquet_rs,
-    "DuckDB": written_by_duckdb,
+    "pyarrow": write_with_pyarrow,
+    "pyarrow, decimals as integers": lambda path: write_with_pyarrow(path, store_decimal_as_integer=True),
+    "pyarrow, plain, version 2": lambda path: write_with_pyarrow(path, use_dictionary=False, data_page_version="2.0"),
+    "parquet-rs": write_with_parquet_rs,
+    "DuckDB": write_with_duckdb,
 }
 WITHOUT_FILTERS = {"DuckDB": {"decimal_38"}}
 
@@ -103,12 +103,12 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return path, WITHOUT_FILTERS.get(request.param, set())
 
 
-# --- What writers put in ----------------------------------------------------------------------------------------------
+# --- Filters by writer ------------------------------------------------------------------------------------------------
 
 
 def test_B1_every_value_of_every_type_is_found_and_most_others_are_not(written: tuple[Path, set[str]]) -> None:
     path, without = written
-    filters, leaves = filters_of(path), leaves_of(path)
+    filters, leaves = read_filters(path), read_leaves(path)
     others = np.random.default_rng(1).integers(0, 2**64, 2_000, np.uint64)
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
@@ -129,17 +129,17 @@ def test_B1_every_value_of_every_type_is_found_and_most_others_are_not(written: 
 def test_a_writer_without_filters_has_none(tmp_path: Path) -> None:
     path = tmp_path / "polars.parquet"
     pl.DataFrame({"a": [1, 2, 3]}).write_parquet(path)
-    assert filters_of(path) == {(0, 0): NO_FILTER}
+    assert read_filters(path) == {(0, 0): NO_FILTER}
 
 
 @pytest.mark.parametrize("name", ["data_index_bloom_encoding_stats", "data_index_bloom_encoding_with_length"])
 def test_filters_of_parquet_java_with_and_without_their_length(golden: Path, name: str) -> None:
     path = golden / "parquet" / f"{name}.parquet"
-    ((_, length),) = [each.bloom_filter for each in layouts_of(path).values() if each.bloom_filter is not None]
+    ((_, length),) = [each.bloom_filter for each in read_layouts(path).values() if each.bloom_filter is not None]
     assert (length is not None) == name.endswith("with_length")
-    (found,) = filters_of(path).values()
+    (found,) = read_filters(path).values()
     assert isinstance(found, BloomFilter)
-    leaf = leaves_of(path)["String"]
+    leaf = read_leaves(path)["String"]
     assert found.might_contain_hashes(hash_stored_values(pq.read_table(path)["String"].combine_chunks(), leaf)).all()
     others = hash_stored_values(pa.array([f"absent {number}" for number in range(500)]), leaf)
     assert found.might_contain_hashes(others).mean() < 0.05
@@ -148,65 +148,67 @@ def test_filters_of_parquet_java_with_and_without_their_length(golden: Path, nam
 # --- How they are read ------------------------------------------------------------------------------------------------
 
 
-def remote(folder: Path) -> Storage:
-    """A file system that is not local, though its files are."""
+def open_remote(folder: Path) -> Storage:
+    """Return a storage over local files that counts as remote."""
     filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))
     return Storage(filesystem, str(folder), f"remote://{folder}")
 
 
-def one_column(path: Path, rows: int = GROUP, groups: int = 3) -> Path:
-    """Row groups with the numbers 0, 1, 2, … in order."""
+def write_one_column(path: Path, rows: int = GROUP, groups: int = 3) -> Path:
+    """Write row groups with the numbers 0, 1, 2, … in order."""
     table = pa.table({"k": pa.array(range(rows * groups), pa.int64())})
-    return written_by_pyarrow(path, table, ndv=rows, row_group_size=rows)
+    return write_with_pyarrow(path, table, ndv=rows, row_group_size=rows)
 
 
 LARGE = 60_000  # rows whose filter is many times what a local request is worth
 
 
-def probes(path: Path, *values: int) -> dict[int, Any]:
-    return {0: hash_stored_values(pa.array(values, pa.int64()), leaves_of(path)["k"])}
+def make_probes(path: Path, *values: int) -> dict[int, Any]:
+    return {0: hash_stored_values(pa.array(values, pa.int64()), read_leaves(path)["k"])}
 
 
-def without_lengths(path: Path) -> dict[Any, Any]:
-    return {chunk: replace(each, bloom_filter=(each.bloom_filter[0], None)) for chunk, each in layouts_of(path).items()}
+def drop_lengths(path: Path) -> dict[Any, Any]:
+    return {
+        chunk: replace(each, bloom_filter=(each.bloom_filter[0], None)) for chunk, each in read_layouts(path).items()
+    }
 
 
 def test_filters_with_known_lengths_are_read_in_one_round(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    layouts, storage = layouts_of(path), open_storage(tmp_path)
+    path = write_one_column(tmp_path / "file.parquet")
+    layouts, storage = read_layouts(path), open_storage(tmp_path)
     assert all(each.bloom_filter[1] is not None for each in layouts.values())
-    filters_of(path, layouts, storage=storage)
-    # Filters lie one behind the other, so they are one read.
+    read_filters(path, layouts, storage=storage)
+    # Filters are adjacent, so they take one read.
     assert storage.counters.requests == 1
     assert storage.counters.bytes_read == sum(each.bloom_filter[1] for each in layouts.values())
 
 
 def test_filters_without_lengths_are_read_completely(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", LARGE)
+    path = write_one_column(tmp_path / "file.parquet", LARGE)
     storage = open_storage(tmp_path)
-    known, unknown = filters_of(path), filters_of(path, without_lengths(path), storage=storage)
+    known, unknown = read_filters(path), read_filters(path, drop_lengths(path), storage=storage)
     for chunk, found in unknown.items():
         assert (found.bits == known[chunk].bits).all()
-    assert storage.counters.bytes_read < 1.1 * sum(each.bloom_filter[1] for each in layouts_of(path).values())
+    assert storage.counters.bytes_read < 1.1 * sum(each.bloom_filter[1] for each in read_layouts(path).values())
 
 
 def test_small_filters_without_lengths_need_no_second_round(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
     assert all(
-        isinstance(each, BloomFilter) for each in filters_of(path, without_lengths(path), storage=storage).values()
+        isinstance(each, BloomFilter) for each in read_filters(path, drop_lengths(path), storage=storage).values()
     )
     assert storage.counters.requests == 1
 
 
-@pytest.mark.parametrize("lengths", [layouts_of, without_lengths])
+@pytest.mark.parametrize("lengths", [read_layouts, drop_lengths])
 def test_only_needed_blocks_of_large_filters_are_read(
     tmp_path: Path, lengths: Callable[[Path], dict[Any, Any]]
 ) -> None:
-    path = one_column(tmp_path / "file.parquet", LARGE)
-    storage, layouts, asked = open_storage(tmp_path), lengths(path), probes(path, 5, 299, LARGE + 1)
-    whole, some = filters_of(path), filters_of(path, layouts, asked, storage)
-    size = layouts_of(path)[0, 0].bloom_filter[1]
+    path = write_one_column(tmp_path / "file.parquet", LARGE)
+    storage, layouts, asked = open_storage(tmp_path), lengths(path), make_probes(path, 5, 299, LARGE + 1)
+    whole, some = read_filters(path), read_filters(path, layouts, asked, storage)
+    size = read_layouts(path)[0, 0].bloom_filter[1]
     assert size > 10 * LOCAL.gap
     assert storage.counters.bytes_read < len(layouts) * 2 * LOCAL.gap
     for chunk, found in some.items():
@@ -216,23 +218,23 @@ def test_only_needed_blocks_of_large_filters_are_read(
 
 
 def test_many_hashes_read_the_whole_filter(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", LARGE)
-    for found in filters_of(path, hashes=probes(path, *range(1_000))).values():
+    path = write_one_column(tmp_path / "file.parquet", LARGE)
+    for found in read_filters(path, hashes=make_probes(path, *range(1_000))).values():
         assert found.block_numbers is None
 
 
 def test_an_open_file_is_not_opened_again(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    storage = remote(tmp_path)
+    path = write_one_column(tmp_path / "file.parquet")
+    storage = open_remote(tmp_path)
     with RangedFile(storage, str(path)) as file:
-        list(read_bloom_filters(storage, str(path), layouts_of(path), file=file))
+        list(read_bloom_filters(storage, str(path), read_layouts(path), file=file))
     assert storage.counters.requests == 2  # to open, to read
 
 
 def test_a_remote_filter_is_read_in_one_round(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", 5 * LARGE, groups=1)
-    storage = remote(tmp_path)
-    assert filters_of(path, layouts_of(path), probes(path, 5), storage)[0, 0].block_numbers is not None
+    path = write_one_column(tmp_path / "file.parquet", 5 * LARGE, groups=1)
+    storage = open_remote(tmp_path)
+    assert read_filters(path, read_layouts(path), make_probes(path, 5), storage)[0, 0].block_numbers is not None
     assert storage.counters.requests <= 3  # to open, the header, the block: the last two together
     assert storage.counters.bytes_read < 1_000
 
@@ -242,9 +244,9 @@ def test_a_remote_filter_is_read_in_one_round(tmp_path: Path) -> None:
 def test_headers_of_any_length_are_read_with_few_hashes_and_without(
     tmp_path: Path, extra: int, has_length: bool
 ) -> None:
-    """Where the length of the header was guessed wrong, another round reads the right blocks."""
-    path = one_column(tmp_path / "file.parquet", LARGE, groups=1)
-    layout = layouts_of(path)[0, 0]
+    """If the guessed length of the header is wrong, another round reads the right blocks."""
+    path = write_one_column(tmp_path / "file.parquet", LARGE, groups=1)
+    layout = read_layouts(path)[0, 0]
     offset, length = layout.bloom_filter
     bitset = path.read_bytes()[offset + length % 32 : offset + length]
     chosen = encode_struct([(1, STRUCT, encode_struct([]))])
@@ -254,34 +256,34 @@ def test_headers_of_any_length_are_read_with_few_hashes_and_without(
     known = len(header) + len(bitset) if has_length else None
     layouts = {(0, 0): replace(layout, bloom_filter=(4, known))}
     asked = np.random.default_rng(0).integers(0, 2**64, 4, np.uint64)
-    whole = filters_of(path, layouts)[0, 0]
-    some = filters_of(path, layouts, {0: asked})[0, 0]
+    whole = read_filters(path, layouts)[0, 0]
+    some = read_filters(path, layouts, {0: asked})[0, 0]
     assert whole.bits.tobytes() == bitset
     assert some.block_numbers is not None
     assert (some.bits == whole.bits[some.block_numbers]).all()
 
 
-# --- What does not add up ---------------------------------------------------------------------------------------------
+# --- Inconsistent filters ---------------------------------------------------------------------------------------------
 
 
-def with_filter(path: Path, offset: int, length: int | None) -> Any:
-    layouts = layouts_of(path)
-    return filters_of(path, {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, length))})[0, 0]
+def read_filter(path: Path, offset: int, length: int | None) -> Any:
+    layouts = read_layouts(path)
+    return read_filters(path, {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, length))})[0, 0]
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 3, 10**6, 2**62])
 def test_X3_a_filter_at_an_invalid_offset_is_unavailable(tmp_path: Path, offset: int) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    assert isinstance(with_filter(path, offset, None), Unavailable)
-    assert isinstance(with_filter(path, offset, 272), Unavailable)
+    path = write_one_column(tmp_path / "file.parquet")
+    assert isinstance(read_filter(path, offset, None), Unavailable)
+    assert isinstance(read_filter(path, offset, 272), Unavailable)
 
 
 @pytest.mark.parametrize("length", [0, -1, 1, 15, 271, 273, 304, 10**6, 2**31 - 1, 2**40])
 def test_X4_B8_a_length_that_contradicts_the_header_or_the_file_is_unavailable(tmp_path: Path, length: int) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    offset, true_length = layouts_of(path)[0, 0].bloom_filter
-    assert isinstance(with_filter(path, offset, true_length), BloomFilter)
-    assert isinstance(with_filter(path, offset, length), Unavailable)
+    path = write_one_column(tmp_path / "file.parquet")
+    offset, true_length = read_layouts(path)[0, 0].bloom_filter
+    assert isinstance(read_filter(path, offset, true_length), BloomFilter)
+    assert isinstance(read_filter(path, offset, length), Unavailable)
 
 
 @pytest.mark.parametrize("declared", [0, -32, 33, 64, 10**6, 2**31 - 32])
@@ -290,86 +292,86 @@ def test_X4_B8_a_length_that_contradicts_the_header_or_the_file_is_unavailable(t
 def test_B8_X4_a_header_with_a_wrong_size_keeps_the_row_group(
     tmp_path: Path, declared: int, has_length: bool, asked: list[int] | None
 ) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    offset, _ = layouts_of(path)[0, 0].bloom_filter
+    path = write_one_column(tmp_path / "file.parquet")
+    offset, _ = read_layouts(path)[0, 0].bloom_filter
     data = bytearray(path.read_bytes())
     size = encode_integer(declared)
     # The size follows the header of its field. A number of another length shifts the rest of the header.
     data[offset + 1 : offset + 16] = (size + bytes(data[offset + 3 : offset + 16]))[:15].ljust(15, b"\0")
     path.write_bytes(data)
-    layouts = layouts_of(path) if has_length else without_lengths(path)
-    found = filters_of(path, layouts, None if asked is None else probes(path, *asked))
+    layouts = read_layouts(path) if has_length else drop_lengths(path)
+    found = read_filters(path, layouts, None if asked is None else make_probes(path, *asked))
     if declared == 64 and not has_length:
         # A shorter filter without a stated length is undetectable.
         return
     assert isinstance(found[0, 0], Unavailable)
     if has_length:
-        assert 0 in kept_row_groups(path, "k = 5")
+        assert 0 in list_kept_row_groups(path, "k = 5")
 
 
 def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    layouts = without_lengths(path)
+    path = write_one_column(tmp_path / "file.parquet")
+    layouts = drop_lengths(path)
     inside = layouts[0, 0].bloom_filter[0] + 100
     shifted = replace(layouts[1, 0], bloom_filter=(inside, None))
-    found = filters_of(path, layouts | {(1, 0): shifted})
+    found = read_filters(path, layouts | {(1, 0): shifted})
     assert isinstance(found[0, 0], Unavailable)
     assert isinstance(found[1, 0], Unavailable)
     assert isinstance(found[2, 0], BloomFilter)
 
 
 def test_B5_a_filter_shared_by_two_chunks_is_unavailable(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    layouts = layouts_of(path)
-    found = filters_of(path, layouts | {(1, 0): replace(layouts[1, 0], bloom_filter=layouts[0, 0].bloom_filter)})
+    path = write_one_column(tmp_path / "file.parquet")
+    layouts = read_layouts(path)
+    found = read_filters(path, layouts | {(1, 0): replace(layouts[1, 0], bloom_filter=layouts[0, 0].bloom_filter)})
     assert [isinstance(found[group, 0], Unavailable) for group in range(3)] == [True, True, False]
 
 
 def test_B5_each_row_group_is_pruned_by_its_own_filter(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet")
-    assert kept_row_groups(path, "k = 5") == [0]
-    assert kept_row_groups(path, "k = 350") == [1]
-    assert kept_row_groups(path, f"k IN (5, {ROWS - 1})") == [0, 2]
+    path = write_one_column(tmp_path / "file.parquet")
+    assert list_kept_row_groups(path, "k = 5") == [0]
+    assert list_kept_row_groups(path, "k = 350") == [1]
+    assert list_kept_row_groups(path, f"k IN (5, {ROWS - 1})") == [0, 2]
 
 
 def test_X4_flipped_bits_yield_a_filter_or_a_reason(tmp_path: Path) -> None:
-    path = one_column(tmp_path / "file.parquet", groups=1)
-    layouts, original = layouts_of(path), path.read_bytes()
+    path = write_one_column(tmp_path / "file.parquet", groups=1)
+    layouts, original = read_layouts(path), path.read_bytes()
     offset, _ = layouts[0, 0].bloom_filter
     generator = np.random.default_rng(3)
     available = 0
     for _ in range(300):
         data = bytearray(original)
-        place = int(generator.integers(offset, offset + 24))
-        data[place] ^= 1 << int(generator.integers(0, 8))
+        position = int(generator.integers(offset, offset + 24))
+        data[position] ^= 1 << int(generator.integers(0, 8))
         path.write_bytes(data)
         given = layouts if generator.integers(0, 2) else {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, None))}
-        found = filters_of(path, given)[0, 0]
+        found = read_filters(path, given)[0, 0]
         available += isinstance(found, BloomFilter)
         assert isinstance(found, BloomFilter | Unavailable)
     assert 0 < available < 300
 
 
-# --- What they skip ---------------------------------------------------------------------------------------------------
+# --- Row group skipping -----------------------------------------------------------------------------------------------
 
 
 def test_B1_B2_B3_a_row_group_that_holds_the_value_is_kept_for_every_type(written: tuple[Path, set[str]]) -> None:
     path, without = written
     spurious = []
     with pq.ParquetFile(path) as file:
-        names = [name for name in leaves_of(path) if not pa.types.is_time(file.schema_arrow.field(name).type)]
+        names = [name for name in read_leaves(path) if not pa.types.is_time(file.schema_arrow.field(name).type)]
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             for name in names:
-                where = f"{name} = {spelled(rows[name].combine_chunks().drop_null()[17])}"
-                assert group in kept_row_groups(path, where), where
+                where = f"{name} = {format_literal(rows[name].combine_chunks().drop_null()[17])}"
+                assert group in list_kept_row_groups(path, where), where
         for name in set(names) - without - {"int8", "uint8"}:
-            where = f"{name} = {spelled(nowhere(file.schema_arrow.field(name).type))}"
-            spurious += kept_row_groups(path, where)
+            where = f"{name} = {format_literal(make_absent_value(file.schema_arrow.field(name).type))}"
+            spurious += list_kept_row_groups(path, where)
     assert len(spurious) < 0.1 * len(names) * file.num_row_groups
 
 
-def spelled(value: pa.Scalar) -> str:
+def format_literal(value: pa.Scalar) -> str:
     data_type = value.type
     if pa.types.is_timestamp(data_type):
         text = str(np.datetime64(value.value, data_type.unit).astype("datetime64[ns]")).replace("T", " ")
@@ -383,7 +385,7 @@ def spelled(value: pa.Scalar) -> str:
     return f"'{value.as_py()}'" if types.is_text(data_type) else str(value.as_py())
 
 
-def nowhere(data_type: pa.DataType) -> pa.Scalar:
+def make_absent_value(data_type: pa.DataType) -> pa.Scalar:
     if types.is_text(data_type):
         return pa.scalar("nowhere", data_type)
     if types.is_bytes(data_type):
@@ -395,10 +397,10 @@ def nowhere(data_type: pa.DataType) -> pa.Scalar:
 
 
 def test_filters_beyond_the_memory_limit_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = one_column(tmp_path / "file.parquet")
+    path = write_one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
-    together = filters_of(path)
+    together = read_filters(path)
     monkeypatch.setattr("tamis.io.ranges.MAX_BATCH_BYTES", 1)
-    batches = list(read_bloom_filters(storage, str(path), layouts_of(path)))
+    batches = list(read_bloom_filters(storage, str(path), read_layouts(path)))
     assert len(batches) == len(together) > 1
     assert [len(batch) for batch in batches] == [1] * len(batches)

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.parquet.page_files import (
-    PLACE,
+    FILE_PATH,
     OpenedFile,
-    damaged,
-    footer_of,
+    damage_bytes,
+    get_footer,
     parquet_bytes,
-    written_by_duckdb,
-    written_by_polars,
+    write_with_duckdb,
+    write_with_polars,
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet.footer import chunks
@@ -69,8 +69,8 @@ def check_against_pyarrow(file: OpenedFile) -> None:
         assert layout.total_uncompressed_size == chunk.total_uncompressed_size
         assert (layout.column_index is not None) == chunk.has_column_index
         assert (layout.offset_index is not None) == chunk.has_offset_index
-        filter_place = (chunk.bloom_filter_offset, chunk.bloom_filter_length)
-        assert layout.bloom_filter == (None if filter_place[0] is None else filter_place)
+        filter_range = (chunk.bloom_filter_offset, chunk.bloom_filter_length)
+        assert layout.bloom_filter == (None if filter_range[0] is None else filter_range)
         statistics = chunk.statistics
         if statistics is not None:
             assert layout.null_count == (statistics.null_count if statistics.has_null_count else None)
@@ -79,11 +79,11 @@ def check_against_pyarrow(file: OpenedFile) -> None:
 
 
 def check_dictionary_claim(file: OpenedFile, layout: ChunkLayout) -> None:
-    """What `all_dictionary` says, asked of the pages themselves."""
+    """Check `all_dictionary` against the pages themselves."""
     position, end = layout.byte_range[0], sum(layout.byte_range)
     kinds = set()
     while position < end - layout.slack:
-        header = decode_page_header(file.content, PLACE, position)
+        header = decode_page_header(file.content, FILE_PATH, position)
         kinds.add((header.is_data, header.encoding))
         position += header.page_length
     assert end - layout.slack <= position <= end
@@ -110,11 +110,11 @@ def test_layouts_of_files_by_pyarrow(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", ["", ", parquet_version v2, codec zstd"])
 def test_layouts_of_files_by_duckdb(tmp_path: Path, options: str) -> None:
-    check_against_pyarrow(OpenedFile(written_by_duckdb(tmp_path / "f.parquet", options)))
+    check_against_pyarrow(OpenedFile(write_with_duckdb(tmp_path / "f.parquet", options)))
 
 
 def test_layouts_of_files_by_polars() -> None:
-    check_against_pyarrow(OpenedFile(written_by_polars()))
+    check_against_pyarrow(OpenedFile(write_with_polars()))
 
 
 def test_layouts_of_golden_files(golden: Path) -> None:
@@ -127,17 +127,17 @@ def test_layouts_of_golden_files(golden: Path) -> None:
 def test_only_requested_chunks_are_decoded() -> None:
     content = parquet_bytes(TABLE)
     file = OpenedFile(content)
-    found = read_chunk_layouts(footer_of(content), [1, 3], [2], len(content), PLACE)
+    found = read_chunk_layouts(get_footer(content), [1, 3], [2], len(content), FILE_PATH)
     assert found == {(2, 1): file.layouts[2, 1], (2, 3): file.layouts[2, 3]}
-    assert read_row_group_rows(footer_of(content)).tolist() == [100, 100, 50]
-    assert read_chunk_layouts(footer_of(content), [], None, len(content), PLACE) == {}
+    assert read_row_group_rows(get_footer(content)).tolist() == [100, 100, 50]
+    assert read_chunk_layouts(get_footer(content), [], None, len(content), FILE_PATH) == {}
 
 
 @pytest.mark.parametrize(("leaves", "groups"), [([5], [3]), ([6], None), ([-1], None), ([0], [-1]), ([0], [3])])
 def test_chunks_missing_from_the_footer_are_an_error(leaves: list[int], groups: list[int] | None) -> None:
     content = parquet_bytes(TABLE)
     with pytest.raises(CorruptFile, match=r"'f.parquet' has 3 row groups of 6 columns"):
-        read_chunk_layouts(footer_of(content), leaves, groups, len(content), PLACE)
+        read_chunk_layouts(get_footer(content), leaves, groups, len(content), FILE_PATH)
 
 
 def test_files_without_row_groups_or_rows() -> None:
@@ -147,29 +147,29 @@ def test_files_without_row_groups_or_rows() -> None:
     nothing = OpenedFile(out.getvalue())
     assert (nothing.num_row_groups, nothing.footer.rows.tolist()) == (0, [])
     with pytest.raises(CorruptFile, match="0 row groups"):
-        read_chunk_layouts(nothing.footer, [0], [0], len(nothing.content), PLACE)
-    # pyarrow notes a place before the magic for chunks without values.
+        read_chunk_layouts(nothing.footer, [0], [0], len(nothing.content), FILE_PATH)
+    # pyarrow records an offset before the magic for chunks without values.
     empty = OpenedFile(parquet_bytes(TABLE.slice(0, 0)))
     assert empty.footer.rows.tolist() == [0]
     assert {layout.byte_range for layout in empty.layouts.values()} == {(4, 0)}
 
 
 def test_the_pattern_finds_the_same_chunks(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    footers = [footer_of(path.read_bytes()) for path in sorted((golden / "parquet").glob("*.parquet"))]
-    footers += [footer_of(parquet_bytes(TABLE, **options)) for options in ({}, {"use_dictionary": False})]
-    # What the pattern leaves: long texts, long lists, deep paths, structs of structs.
+    footers = [get_footer(path.read_bytes()) for path in sorted((golden / "parquet").glob("*.parquet"))]
+    footers += [get_footer(parquet_bytes(TABLE, **options)) for options in ({}, {"use_dictionary": False})]
+    # The pattern does not match long strings, long lists, deep paths and structs of structs.
     long: Fields = {
         3: (LIST, encode_list(BINARY, [b"x" * 300] * 20)),
         8: (LIST, encode_list(STRUCT, [encode_struct([(1, BINARY, b"key"), (2, BINARY, b"value")])])),
         12: (STRUCT, {5: (BINARY, b"y" * 64), 6: (BINARY, b"z" * 200)}),
         16: (STRUCT, {2: (LIST, encode_list(I64, list(range(40)))), 20: (STRUCT, {1: (STRUCT, {})})}),
     }
-    footers.append(hand_made([CHUNK, CHUNK | {3: (STRUCT, METADATA | long)}, CHUNK | {1: (BINARY, b"elsewhere")}]))
+    footers.append(make_footer([CHUNK, CHUNK | {3: (STRUCT, METADATA | long)}, CHUNK | {1: (BINARY, b"elsewhere")}]))
     for footer in footers:
         found = []
         for walked_first in (0, 10**9):
             monkeypatch.setattr(chunks, "_WALKED_FIRST", walked_first)
-            found.append(map_footer(footer, PLACE))
+            found.append(map_footer(footer, FILE_PATH))
         assert found[0].chunks.tolist() == found[1].chunks.tolist()
         assert found[0].created_by == found[1].created_by
     assert sum(len(footer) for footer in footers) > 10_000
@@ -180,7 +180,7 @@ def test_column_orders(golden: Path) -> None:
     floats = OpenedFile((golden / "parquet" / "floating_orders_nan_count.parquet").read_bytes()).footer
     assert [floats.column_order(leaf) for leaf in range(6)] == [TOTAL_ORDER, TYPE_ORDER] * 3
     assert floats.column_order(6) is None
-    assert map_footer(hand_made([CHUNK]), PLACE).column_order(0) is None
+    assert map_footer(make_footer([CHUNK]), FILE_PATH).column_order(0) is None
 
 
 def test_NaN_counts_where_the_file_has_them(golden: Path) -> None:
@@ -190,7 +190,7 @@ def test_NaN_counts_where_the_file_has_them(golden: Path) -> None:
         assert layout.nan_count == np.isnan(values).sum()
 
 
-# --- Footers made by hand --------------------------------------------------------------------------------------------
+# --- Footers made by hand ---------------------------------------------------------------------------------------------
 
 Fields = dict[int, tuple[int, Any]]
 
@@ -208,60 +208,68 @@ CHUNK: Fields = {2: (I64, 0), 3: (STRUCT, METADATA)}
 SIZE = 1000
 
 
-def encoded(fields: Fields) -> bytes:
+def encode(fields: Fields) -> bytes:
     return encode_struct(
         [
-            (identifier, kind, encoded(value) if isinstance(value, dict) else value)
+            (identifier, kind, encode(value) if isinstance(value, dict) else value)
             for identifier, (kind, value) in sorted(fields.items())
         ]
     )
 
 
-def hand_made(columns: list[Fields], rows: int = 10) -> bytes:
-    group = {1: (LIST, encode_list(STRUCT, [encoded(column) for column in columns])), 2: (I64, 100), 3: (I64, rows)}
+def make_footer(columns: list[Fields], rows: int = 10) -> bytes:
+    group = {1: (LIST, encode_list(STRUCT, [encode(column) for column in columns])), 2: (I64, 100), 3: (I64, rows)}
     schema = [encode_struct([(4, BINARY, b"root"), (5, I32, len(columns))])]
     schema += [encode_struct([(1, I32, 2), (3, I32, 0), (4, BINARY, b"a")]) for _ in columns]
-    return encoded(
+    return encode(
         {
             1: (I32, 1),
             2: (LIST, encode_list(STRUCT, schema)),
             3: (I64, rows),
-            4: (LIST, encode_list(STRUCT, [encoded(group)])),
+            4: (LIST, encode_list(STRUCT, [encode(group)])),
         }
     )
 
 
-def layout_of(metadata: Fields | None = None, chunk: Fields | None = None) -> ChunkLayout:
-    made = hand_made([CHUNK | {3: (STRUCT, METADATA | (metadata or {}))} | (chunk or {})])
-    return read_chunk_layouts(made, [0], None, SIZE + len(made) + 8, PLACE)[0, 0]
+def read_layout(metadata: Fields | None = None, chunk: Fields | None = None) -> ChunkLayout:
+    made = make_footer([CHUNK | {3: (STRUCT, METADATA | (metadata or {}))} | (chunk or {})])
+    return read_chunk_layouts(made, [0], None, SIZE + len(made) + 8, FILE_PATH)[0, 0]
 
 
 @pytest.mark.parametrize(("stated", "found"), [(None, None), (0, None), (-1, None), (50, 50), (60, None), (90, None)])
 def test_P9_invalid_dictionary_offsets_are_ignored(stated: int | None, found: int | None) -> None:
-    layout = layout_of({9: (I64, 60), 11: (I64, stated)})
+    layout = read_layout({9: (I64, 60), 11: (I64, stated)})
     assert layout.dictionary_page_offset == found
     assert layout.byte_range == (60 if found is None else 50, 100)
 
 
-def pages(*counts: tuple[int, int, int]) -> tuple[int, bytes]:
+def make_page_counts(*counts: tuple[int, int, int]) -> tuple[int, bytes]:
     return LIST, encode_list(STRUCT, [encode_struct([(1, I32, a), (2, I32, b), (3, I32, c)]) for a, b, c in counts])
 
 
 @pytest.mark.parametrize(
     ("encodings", "counted", "expected"),
     [
-        # Counted by page: each data page tells.
-        ([PLAIN, RLE, RLE_DICTIONARY], pages((DICTIONARY_PAGE, PLAIN, 1), (DATA_PAGE, RLE_DICTIONARY, 3)), True),
-        ([PLAIN, RLE, RLE_DICTIONARY], pages((DICTIONARY_PAGE, PLAIN, 1), (DATA_PAGE_V2, RLE_DICTIONARY, 3)), True),
-        ([PLAIN_DICTIONARY], pages((DATA_PAGE, PLAIN_DICTIONARY, 3)), True),
-        ([PLAIN_DICTIONARY], pages((DATA_PAGE, PLAIN_DICTIONARY, 3), (DATA_PAGE, PLAIN, 0)), True),
-        ([RLE_DICTIONARY], pages((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, PLAIN, 1)), False),
-        ([RLE_DICTIONARY], pages((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE_V2, PLAIN, 1)), False),
-        ([RLE_DICTIONARY], pages((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, PLAIN, -1)), False),
-        ([RLE_DICTIONARY], pages((DATA_PAGE, RLE_DICTIONARY, -3)), False),
-        ([RLE_DICTIONARY], pages((DICTIONARY_PAGE, PLAIN, 1)), False),
-        ([PLAIN_DICTIONARY, RLE], pages(), False),
-        # Not counted: only the first version of the format can tell.
+        # With encoding statistics, each data page is counted.
+        (
+            [PLAIN, RLE, RLE_DICTIONARY],
+            make_page_counts((DICTIONARY_PAGE, PLAIN, 1), (DATA_PAGE, RLE_DICTIONARY, 3)),
+            True,
+        ),
+        (
+            [PLAIN, RLE, RLE_DICTIONARY],
+            make_page_counts((DICTIONARY_PAGE, PLAIN, 1), (DATA_PAGE_V2, RLE_DICTIONARY, 3)),
+            True,
+        ),
+        ([PLAIN_DICTIONARY], make_page_counts((DATA_PAGE, PLAIN_DICTIONARY, 3)), True),
+        ([PLAIN_DICTIONARY], make_page_counts((DATA_PAGE, PLAIN_DICTIONARY, 3), (DATA_PAGE, PLAIN, 0)), True),
+        ([RLE_DICTIONARY], make_page_counts((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, PLAIN, 1)), False),
+        ([RLE_DICTIONARY], make_page_counts((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE_V2, PLAIN, 1)), False),
+        ([RLE_DICTIONARY], make_page_counts((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, PLAIN, -1)), False),
+        ([RLE_DICTIONARY], make_page_counts((DATA_PAGE, RLE_DICTIONARY, -3)), False),
+        ([RLE_DICTIONARY], make_page_counts((DICTIONARY_PAGE, PLAIN, 1)), False),
+        ([PLAIN_DICTIONARY, RLE], make_page_counts(), False),
+        # Without encoding statistics, only format version 1 is conclusive.
         ([PLAIN_DICTIONARY], None, True),
         ([PLAIN_DICTIONARY, RLE, BIT_PACKED], None, True),
         ([PLAIN_DICTIONARY, RLE, PLAIN], None, False),
@@ -278,21 +286,21 @@ def test_B6_chunks_of_dictionary_pages_only(
     fields: Fields = {2: (LIST, encode_list(I32, encodings))}
     if counted is not None:
         fields[13] = counted
-    assert layout_of(fields).all_dictionary is expected
+    assert read_layout(fields).all_dictionary is expected
 
 
 @pytest.mark.parametrize(
     ("counted", "expected"),
     [
         (None, None),
-        (pages((DICTIONARY_PAGE, PLAIN, 1), (DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, PLAIN, 2)), 3),
-        (pages((DATA_PAGE, PLAIN_DICTIONARY, 3), (DATA_PAGE_V2, RLE_DICTIONARY, 2)), 5),
-        (pages((DATA_PAGE, PLAIN, 2)), 0),
-        (pages((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, RLE_DICTIONARY, -1)), None),
+        (make_page_counts((DICTIONARY_PAGE, PLAIN, 1), (DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, PLAIN, 2)), 3),
+        (make_page_counts((DATA_PAGE, PLAIN_DICTIONARY, 3), (DATA_PAGE_V2, RLE_DICTIONARY, 2)), 5),
+        (make_page_counts((DATA_PAGE, PLAIN, 2)), 0),
+        (make_page_counts((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, RLE_DICTIONARY, -1)), None),
     ],
 )
 def test_dictionary_encoded_pages_are_counted(counted: tuple[int, bytes] | None, expected: int | None) -> None:
-    assert layout_of({} if counted is None else {13: counted}).dictionary_pages == expected
+    assert read_layout({} if counted is None else {13: counted}).dictionary_pages == expected
 
 
 def test_B6_a_chunk_that_fell_back_to_plain_pages_is_detected() -> None:
@@ -302,11 +310,11 @@ def test_B6_a_chunk_that_fell_back_to_plain_pages_is_detected() -> None:
 
 
 def test_exactness_and_counts_of_statistics() -> None:
-    assert (layout_of().min_exact, layout_of().max_exact, layout_of().null_count) == (None, None, None)
+    assert (read_layout().min_exact, read_layout().max_exact, read_layout().null_count) == (None, None, None)
     stated: Fields = {3: (I64, 4), 7: (BOOLEAN, False), 8: (BOOLEAN, True), 9: (I64, 2)}
-    layout = layout_of({12: (STRUCT, stated)})
+    layout = read_layout({12: (STRUCT, stated)})
     assert (layout.min_exact, layout.max_exact, layout.null_count, layout.nan_count) == (True, False, 4, 2)
-    layout = layout_of({12: (STRUCT, {3: (I64, -4), 9: (I64, -1)})})
+    layout = read_layout({12: (STRUCT, {3: (I64, -4), 9: (I64, -1)})})
     assert (layout.null_count, layout.nan_count) == (None, None)
 
 
@@ -328,12 +336,12 @@ def test_exactness_and_counts_of_statistics() -> None:
 )
 def test_X3_chunks_outside_the_file_are_an_error(metadata: Fields) -> None:
     with pytest.raises(CorruptFile, match=r"column 0 in row group 0 of 'f\.parquet'"):
-        layout_of(metadata)
+        read_layout(metadata)
 
 
 def test_chunks_may_fill_the_file() -> None:
-    assert layout_of({7: (I64, SIZE - 4)}).byte_range == (4, SIZE - 4)
-    assert layout_of({5: (I64, 0), 9: (I64, 0)}).byte_range == (4, 0)
+    assert read_layout({7: (I64, SIZE - 4)}).byte_range == (4, SIZE - 4)
+    assert read_layout({5: (I64, 0), 9: (I64, 0)}).byte_range == (4, 0)
 
 
 @pytest.mark.parametrize(
@@ -353,8 +361,8 @@ def test_chunks_may_fill_the_file() -> None:
     ids=str,
 )
 def test_indexes_outside_the_file_are_ignored(fields: Fields, expected: tuple[int, int] | None) -> None:
-    assert layout_of(chunk=fields).offset_index == expected
-    assert layout_of(chunk={identifier + 2: field for identifier, field in fields.items()}).column_index == expected
+    assert read_layout(chunk=fields).offset_index == expected
+    assert read_layout(chunk={identifier + 2: field for identifier, field in fields.items()}).column_index == expected
 
 
 @pytest.mark.parametrize(
@@ -373,35 +381,35 @@ def test_indexes_outside_the_file_are_ignored(fields: Fields, expected: tuple[in
     ids=str,
 )
 def test_B8_X4_offsets_of_Bloom_filters(fields: Fields, expected: tuple[int, int | None] | None) -> None:
-    assert layout_of(fields).bloom_filter == expected
+    assert read_layout(fields).bloom_filter == expected
 
 
 def test_external_or_encrypted_chunks_are_unsupported() -> None:
     with pytest.raises(UnsupportedFeature, match="is stored in another file"):
-        layout_of(chunk={1: (BINARY, b"other.parquet")})
+        read_layout(chunk={1: (BINARY, b"other.parquet")})
     with pytest.raises(UnsupportedFeature, match="is encrypted"):
-        layout_of(chunk={8: (STRUCT, {})})
-    assert layout_of(chunk={1: (BINARY, b"")}).codec == 0
+        read_layout(chunk={8: (STRUCT, {})})
+    assert read_layout(chunk={1: (BINARY, b"")}).codec == 0
 
 
 @pytest.mark.parametrize("identifier", [2, 4, 5, 6, 7, 9])
 def test_chunks_without_required_fields_are_an_error(identifier: int) -> None:
     metadata = {key: value for key, value in METADATA.items() if key != identifier}
-    made = hand_made([CHUNK | {3: (STRUCT, metadata)}])
+    made = make_footer([CHUNK | {3: (STRUCT, metadata)}])
     with pytest.raises(CorruptFile, match=r"column 0 in row group 0 of 'f\.parquet' is damaged: it has no"):
-        read_chunk_layouts(made, [0], None, SIZE + len(made), PLACE)
+        read_chunk_layouts(made, [0], None, SIZE + len(made), FILE_PATH)
 
 
 def test_invalid_row_groups_are_an_error() -> None:
     with pytest.raises(CorruptFile, match="negative number of rows"):
-        map_footer(hand_made([CHUNK], rows=-1), PLACE)
+        map_footer(make_footer([CHUNK], rows=-1), FILE_PATH)
     with pytest.raises(CorruptFile, match="no list of row groups"):
-        map_footer(encoded({1: (I32, 1), 2: (LIST, encode_list(STRUCT, []))}), PLACE)
+        map_footer(encode({1: (I32, 1), 2: (LIST, encode_list(STRUCT, []))}), FILE_PATH)
     group = {1: (LIST, encode_list(STRUCT, [])), 3: (I64, 1)}
-    other = {1: (LIST, encode_list(STRUCT, [encoded(CHUNK)])), 3: (I64, 1)}
-    groups = encode_list(STRUCT, [encoded(group), encoded(other)])
+    other = {1: (LIST, encode_list(STRUCT, [encode(CHUNK)])), 3: (I64, 1)}
+    groups = encode_list(STRUCT, [encode(group), encode(other)])
     with pytest.raises(CorruptFile, match="different numbers of columns"):
-        map_footer(encoded({2: (LIST, encode_list(STRUCT, [])), 4: (LIST, groups)}), PLACE)
+        map_footer(encode({2: (LIST, encode_list(STRUCT, [])), 4: (LIST, groups)}), FILE_PATH)
 
 
 @pytest.fixture(params=["from the first chunk", "never"])
@@ -413,15 +421,15 @@ def patterns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_X1_damaged_footers_give_layouts_or_CorruptFile() -> None:
     content = parquet_bytes(TABLE, row_group_size=ROWS)
     found = 0
-    for footer in damaged(footer_of(content), times=1500):
+    for footer in damage_bytes(get_footer(content), times=1500):
         try:
-            layouts = read_chunk_layouts(footer, [0, 3], None, len(content), PLACE)
+            layouts = read_chunk_layouts(footer, [0, 3], None, len(content), FILE_PATH)
         except (CorruptFile, UnsupportedFeature):
             continue
         found += 1
         for layout in layouts.values():
             start, length = layout.byte_range
             assert length == 0 or 4 <= start <= start + length <= len(content)
-            for place in (layout.column_index, layout.offset_index):
-                assert place is None or 4 <= place[0] < sum(place) <= len(content)
+            for byte_range in (layout.column_index, layout.offset_index):
+                assert byte_range is None or 4 <= byte_range[0] < sum(byte_range) <= len(content)
     assert found > 50

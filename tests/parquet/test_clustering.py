@@ -18,7 +18,7 @@ from tamis.parquet.inspect.clustering import Clustering, measure_clustering, mea
 PAGES, ROWS = 200, 500
 
 
-def overlap(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> float | None:
+def compute_overlap(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> float | None:
     lower, upper = (pa.array(bounds, data_type) for bounds in zip(*ranges, strict=True))
     return measure_overlap(lower, upper, np.zeros(len(ranges), np.bool_))
 
@@ -33,16 +33,16 @@ def overlap(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None)
         ([(5, 5), (5, 5)], 1),
         ([(1, 2), (3, 4)], 1 / 2),
         ([(3, 4), (1, 2)], 1 / 2),
-        # Equal neighbours share their value: who looks for 5 reads both.
+        # Neighbours share the value 5: a search for 5 reads both.
         ([(5, 5), (5, 5), (6, 6), (6, 6)], 1 / 2),
-        # A constant page lies inside of a wide one, which has no other crowded place.
+        # A constant page is inside the range of the only other page.
         ([(1, 9), (5, 5)], 1),
         # One outlier adds one page to every value.
         ([(1, 2), (3, 4), (5, 6), (0, 9)], 2 / 4),
     ],
 )
 def test_overlap_of_simple_layouts(ranges: list[tuple[int, int]], expected: float) -> None:
-    assert overlap(ranges) == pytest.approx(expected)
+    assert compute_overlap(ranges) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_overlap_of_simple_layouts(ranges: list[tuple[int, int]], expected: floa
     ids=lambda given: str(given) if isinstance(given, pa.DataType) else "",
 )
 def test_every_ordered_type_is_measured_by_its_order(ranges: list[tuple[Any, Any]], data_type: pa.DataType) -> None:
-    assert overlap(ranges, data_type) == pytest.approx(1 / 3)
+    assert compute_overlap(ranges, data_type) == pytest.approx(1 / 3)
 
 
-def layouts() -> dict[str, npt.NDArray[Any]]:
+def make_layouts() -> dict[str, npt.NDArray[Any]]:
     random = np.random.default_rng(7)
     count = PAGES * ROWS
     shuffled = random.normal(size=(PAGES, ROWS))
@@ -87,9 +87,9 @@ def layouts() -> dict[str, npt.NDArray[Any]]:
     }
 
 
-@pytest.mark.parametrize("name", layouts())
+@pytest.mark.parametrize("name", make_layouts())
 def test_estimate_is_near_the_share_of_pages_that_hold_a_value(name: str) -> None:
-    pages = layouts()[name]
+    pages = make_layouts()[name]
     lows, highs = pages.min(axis=1), pages.max(axis=1)
     values = np.random.default_rng(1).choice(pages.ravel(), 2_000)
     true = ((lows <= values[:, None]) & (values[:, None] <= highs)).mean()
@@ -117,11 +117,11 @@ def test_nothing_is_measured_without_bounds() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted).map(tuple), min_size=1, max_size=12))
 def test_overlap_is_between_one_page_and_all_and_independent_of_page_order(ranges: list[tuple[int, int]]) -> None:
-    found = overlap(ranges)
+    found = compute_overlap(ranges)
     assert found is not None
     assert 1 / len(ranges) - 1e-9 <= found <= 1
-    assert overlap(ranges[::-1]) == pytest.approx(found)
-    assert overlap([(-high, -low) for low, high in ranges]) == pytest.approx(found)
-    # No page is ever in the range of more pages than the most crowded place.
+    assert compute_overlap(ranges[::-1]) == pytest.approx(found)
+    assert compute_overlap([(-high, -low) for low, high in ranges]) == pytest.approx(found)
+    # The overlap is at most the share of pages that may hold the most common value.
     most = max(sum(low <= value <= high for low, high in ranges) for value in (v / 2 for v in range(42)))
     assert found <= most / len(ranges) + 1e-9

@@ -15,17 +15,17 @@ OLD = pa.struct([("a", pa.int32()), ("b", pa.string())])
 BY_ID = ColumnMapping({}, by_id=True)
 
 
-def conformed(values: pa.Array, target: pa.DataType, names: ColumnMapping | None = None) -> pa.Array:
+def conform(values: pa.Array, target: pa.DataType, names: ColumnMapping | None = None) -> pa.Array:
     found = conform_batch(pa.record_batch({"x": values}), pa.schema([("x", target)]), {}, "'f'", names).column(0)
     found.validate(full=True)
     return found
 
 
-def row(a: int, b: str) -> dict[str, Any]:
+def make_row(a: int, b: str) -> dict[str, Any]:
     return {"a": a, "b": b}
 
 
-LISTS: list[Any] = [[row(1, "x"), None], None, [], [row(2, "y"), row(3, "z")], [row(4, "w")]]
+LISTS: list[Any] = [[make_row(1, "x"), None], None, [], [make_row(2, "y"), make_row(3, "z")], [make_row(4, "w")]]
 SHAPES = [
     [("b", pa.string()), ("a", pa.int64())],
     [("c", pa.string()), ("b", pa.string())],
@@ -36,7 +36,7 @@ SHAPES = [
 ]
 
 
-def shaped(value: Any, shape: list[tuple[str, pa.DataType]]) -> Any:
+def reshape(value: Any, shape: list[tuple[str, pa.DataType]]) -> Any:
     return None if value is None else {name: value.get(name) for name, _ in shape}
 
 
@@ -49,16 +49,16 @@ def test_structs_within_lists_and_maps_are_matched_by_name(
     target = pa.struct(shape)
     some = LISTS[start : start + length]
     lists = pa.array(LISTS, pa.list_(OLD)).slice(start, length)
-    expected = [None if each is None else [shaped(one, shape) for one in each] for each in some]
-    assert conformed(lists, pa.list_(target), names).to_pylist() == expected
+    expected = [None if each is None else [reshape(one, shape) for one in each] for each in some]
+    assert conform(lists, pa.list_(target), names).to_pylist() == expected
     large = lists.cast(pa.large_list(OLD))
-    assert conformed(large, pa.list_(target), names).to_pylist() == expected
+    assert conform(large, pa.list_(target), names).to_pylist() == expected
     twice = pa.array([LISTS, None, LISTS], pa.list_(pa.list_(OLD))).slice(1)
-    whole = [None if each is None else [shaped(one, shape) for one in each] for each in LISTS]
-    assert conformed(twice, pa.list_(pa.list_(target)), names).to_pylist() == [None, whole]
+    whole = [None if each is None else [reshape(one, shape) for one in each] for each in LISTS]
+    assert conform(twice, pa.list_(pa.list_(target)), names).to_pylist() == [None, whole]
     pairs = [None if each is None else [(f"k{n}", one) for n, one in enumerate(each)] for each in LISTS]
     maps = pa.array(pairs, pa.map_(pa.string(), OLD)).slice(start, length)
-    assert conformed(maps, pa.map_(pa.string(), target), names).to_pylist() == [
+    assert conform(maps, pa.map_(pa.string(), target), names).to_pylist() == [
         None if each is None else [(f"k{n}", one) for n, one in enumerate(each)] for each in expected
     ]
 
@@ -66,8 +66,8 @@ def test_structs_within_lists_and_maps_are_matched_by_name(
 def test_names_within_lists_match_ignoring_case_unless_the_table_has_ids() -> None:
     values = pa.array([[{"A": 1}]], pa.list_(pa.struct([("A", pa.int32())])))
     target = pa.list_(pa.struct([("a", pa.int32())]))
-    assert conformed(values, target).to_pylist() == [[{"a": 1}]]
-    assert conformed(values, target, BY_ID).to_pylist() == [[{"a": None}]]
+    assert conform(values, target).to_pylist() == [[{"a": 1}]]
+    assert conform(values, target, BY_ID).to_pylist() == [[{"a": None}]]
 
 
 def test_an_incompatible_type_within_a_list_is_named() -> None:
@@ -76,7 +76,7 @@ def test_an_incompatible_type_within_a_list_is_named() -> None:
     with pytest.raises(
         CorruptFile, match=r"column 'x.element.a' of 'f' is a string, which is incompatible with the table's type int"
     ):
-        conformed(values, target)
+        conform(values, target)
     with pytest.raises(CorruptFile, match="incompatible with the table's type int") as caught:
-        conformed(values, target, BY_ID)
+        conform(values, target, BY_ID)
     assert "merge_schema" not in str(caught.value)

@@ -1,7 +1,7 @@
 """Whole files with damage at every position: the right rows or a TamisError, in bounded memory and time.
 
-See `builders.parquet.damage` for what each place promises. Damage is done in processes of their own, since what is
-feared most is that one ends.
+`builders.parquet.damage` describes what each damaged part must give. The tests run in separate processes, since the
+worst outcome is a crash.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import tamis
-from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import BY_PAGES
-from builders.parquet.damage import FILES, FILTERS, Target, written
+from builders.answers.same_rows import has_same_rows
+from builders.parquet.damage import FILES, FILTERS, Target, write_file
+from builders.parquet.tuning import BY_PAGES
 from tamis.errors import CorruptFile
 from tamis.parquet import Pruner
 
@@ -39,7 +39,7 @@ def test_X1_X3_X4_X5_damage_anywhere_is_an_error_or_harmless(name: str, times: i
         timeout=SECONDS,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
-    # Both outcomes occurred: files that are all refused would prove nothing, nor would files that are all read.
+    # Both outcomes must occur: if all files were refused, or all were read, the test would prove nothing.
     assert "'read'" in done.stdout
     assert "'refused'" in done.stdout
 
@@ -48,8 +48,8 @@ def test_X1_X3_X4_X5_damage_anywhere_is_an_error_or_harmless(name: str, times: i
 @pytest.mark.parametrize("name", ["second version", "without an index"])
 def test_pages_with_a_wrong_checksum_are_an_error_in_both_readers(name: str, by_pages: bool, tmp_path: Path) -> None:
     tuning, where = (BY_PAGES, "n >= 0 AND n <> 41") if by_pages else (None, None)
-    target = Target(written(name))
-    bodies = target.places["bodies"]
+    target = Target(write_file(name))
+    bodies = target.regions["bodies"]
     path = tmp_path / "f.parquet"
     for number, at in enumerate(bodies[:: len(bodies) // 12]):
         changed = bytearray(target.content)
@@ -62,14 +62,14 @@ def test_pages_with_a_wrong_checksum_are_an_error_in_both_readers(name: str, by_
 
 def test_files_without_damage_are_read_and_pruned(tmp_path: Path) -> None:
     for name in FILES:
-        target = Target(written(name))
+        target = Target(write_file(name))
         path = tmp_path / f"{name}.parquet"
         path.write_bytes(target.content)
         pruned = 0
         for where, given in FILTERS.items():
             expected = target.expected[where]
             assert 0 < expected.num_rows < 30
-            assert same_rows(tamis.open(path, tuning=BY_PAGES).scan(given).to_arrow(), expected)
+            assert has_same_rows(tamis.open(path, tuning=BY_PAGES).scan(given).to_arrow(), expected)
             left = Pruner(expected.schema, given, tuning=BY_PAGES).prune(path).row_selection.row_count
             assert expected.num_rows <= left
             pruned += left < 40

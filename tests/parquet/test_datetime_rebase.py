@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import UnsupportedFeature
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.datetime_rebase import FIRST_GREGORIAN_DAY, rebase_days
@@ -47,11 +47,11 @@ def write(path: Path, rows: pa.Table, notes: dict[str, str], *, row_group_size: 
     return path
 
 
-def dates(*, repeated: int = 1) -> pa.Table:
+def make_dates(*, repeated: int = 1) -> pa.Table:
     return pa.table({"d": pa.array(STORED * repeated, pa.date32()), "id": range(len(STORED) * repeated)})
 
 
-def texts(found: pa.Table, name: str = "d") -> list[str | None]:
+def format_values(found: pa.Table, name: str = "d") -> list[str | None]:
     return found[name].cast(pa.string()).to_pylist()
 
 
@@ -76,7 +76,7 @@ def test_rebased_days_keep_their_names() -> None:
 def test_T6_rebased_dates_are_those_that_were_written_at_every_level(
     tmp_path: Path, notes: dict[str, str], pages: bool
 ) -> None:
-    rows = dates(repeated=40).sort_by([("d", "ascending")])
+    rows = make_dates(repeated=40).sort_by([("d", "ascending")])
     options = {
         "row_group_size": 100,
         "write_page_index": pages,
@@ -84,9 +84,9 @@ def test_T6_rebased_dates_are_those_that_were_written_at_every_level(
         "bloom_filter_options": {"d": True},
     }
     table = tamis.open(write(tmp_path / "f.parquet", rows, notes, **options), tuning=PRUNE_PAGES)
-    assert set(texts(table.scan().to_arrow())) == set(NAMED)
+    assert set(format_values(table.scan().to_arrow())) == set(NAMED)
     for name in NAMED[:-1]:
-        assert texts(table.scan(f"d = DATE'{name}'").to_arrow()) == [name] * 40
+        assert format_values(table.scan(f"d = DATE'{name}'").to_arrow()) == [name] * 40
         assert table.scan(f"d <= DATE'{name}'").count() == 40 * (NAMED.index(name) + 1)
     assert table.scan("d = DATE'1200-01-08' OR d = DATE'1582-10-14'").count() == 0
     assert table.scan("d IN (DATE'1200-01-01', DATE'2021-01-01')").count() == 40
@@ -94,13 +94,13 @@ def test_T6_rebased_dates_are_those_that_were_written_at_every_level(
     session = tamis.connect()
     session.register("t", table)
     found = session.sql("SELECT min(d) AS low, max(d) AS high FROM t").to_arrow()
-    assert (texts(found, "low"), texts(found, "high")) == (["1200-01-01"], ["2020-01-01"])
+    assert (format_values(found, "low"), format_values(found, "high")) == (["1200-01-01"], ["2020-01-01"])
 
 
 def test_T6_files_of_later_and_other_writers_are_not_rebased(tmp_path: Path) -> None:
     for notes in ({"org.apache.spark.version": "3.5.1"}, {"writer.model.name": "other"}):
-        table = tamis.open(write(tmp_path / "f.parquet", dates(), notes))
-        assert texts(table.scan("d < DATE'1300-01-01'").to_arrow()) == ["1200-01-08"]
+        table = tamis.open(write(tmp_path / "f.parquet", make_dates(), notes))
+        assert format_values(table.scan("d < DATE'1300-01-01'").to_arrow()) == ["1200-01-08"]
 
 
 def test_T6_rebased_dates_inside_structs_and_beside_nulls(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_T3_T7_rebased_timestamps_need_the_writers_zone(tmp_path: Path, wide: bo
     path = write(tmp_path / "f.parquet", rows, LEGACY, use_deprecated_int96_timestamps=wide)
     table = tamis.open(path)
     named = [None if day is None else f"{day} 01:00:00" for day in NAMED]
-    found = [None if each is None else each[:19] for each in texts(table.scan().to_arrow(), "ts")]
+    found = [None if each is None else each[:19] for each in format_values(table.scan().to_arrow(), "ts")]
     assert found == named
     zone = "" if wide else "Z"
     assert table.scan(f"ts = TIMESTAMP'1200-01-01 01:00:00{zone}'").to_arrow()["id"].to_pylist() == [0]
@@ -144,19 +144,19 @@ def test_T3_T7_rebased_timestamps_need_the_writers_zone(tmp_path: Path, wide: bo
 def test_T7_timestamps_without_a_zone_are_not_rebased(tmp_path: Path) -> None:
     rows = pa.table({"ts": pa.array([STORED[0] * DAY], pa.timestamp("us"))})
     table = tamis.open(write(tmp_path / "f.parquet", rows, LEGACY))
-    assert texts(table.scan("ts = TIMESTAMP_NTZ'1200-01-08 00:00:00'").to_arrow(), "ts") == [
+    assert format_values(table.scan("ts = TIMESTAMP_NTZ'1200-01-08 00:00:00'").to_arrow(), "ts") == [
         "1200-01-08 00:00:00.000000"
     ]
 
 
 def test_T6_files_of_both_calendars_are_one_table_with_and_without_an_index(tmp_path: Path) -> None:
-    write(tmp_path / "t" / "old.parquet", dates(), SPARK_2)
-    write(tmp_path / "t" / "new.parquet", dates(), {"org.apache.spark.version": "3.5.1"})
+    write(tmp_path / "t" / "old.parquet", make_dates(), SPARK_2)
+    write(tmp_path / "t" / "new.parquet", make_dates(), {"org.apache.spark.version": "3.5.1"})
     tamis.index.build(tmp_path / "t", bloom=["d"])
     for index in (None, False):
         table = tamis.open(tmp_path / "t", index=index)
-        assert texts(table.scan("d = DATE'1200-01-01'").to_arrow()) == ["1200-01-01"]
-        assert texts(table.scan("d = DATE'1200-01-08'").to_arrow()) == ["1200-01-08"]
+        assert format_values(table.scan("d = DATE'1200-01-01'").to_arrow()) == ["1200-01-01"]
+        assert format_values(table.scan("d = DATE'1200-01-08'").to_arrow()) == ["1200-01-08"]
         assert table.scan("d = DATE'1582-10-14'").count() == 1
 
 

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.parquet.page_files import (
-    PLACE,
+    FILE_PATH,
     OpenedFile,
-    damaged,
+    damage_bytes,
+    has_same_values,
     parquet_bytes,
-    same_values,
-    written_by_duckdb,
-    written_by_polars,
+    write_with_duckdb,
+    write_with_polars,
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet.footer.thrift import I32, STRUCT, encode_struct
@@ -33,32 +33,32 @@ from tamis.parquet.reading.page_header import decode_page_header, encode_plain_p
 ROWS = 230
 
 
-def some(value: Any, row: int, every: int = 7) -> Any:
+def make_some_null(value: Any, row: int, every: int = 7) -> Any:
     return None if row % every == 0 else value
 
 
-def flat_columns() -> dict[str, pa.Array]:
+def make_flat_columns() -> dict[str, pa.Array]:
     rows = range(ROWS)
     day = 86_400_000
     return {
-        "long": pa.array([some(row, row) for row in rows]),
+        "long": pa.array([make_some_null(row, row) for row in rows]),
         "required": pa.array(rows, pa.int64()),
         "tiny": pa.array([row % 256 for row in rows], pa.uint8()),
-        "flag": pa.array([some(row % 3 == 0, row) for row in rows]),
+        "flag": pa.array([make_some_null(row % 3 == 0, row) for row in rows]),
         "half": pa.array(np.arange(ROWS, dtype=np.float16)),
-        "text": pa.array([some(f"text {row % 13}", row) for row in rows]),
+        "text": pa.array([make_some_null(f"text {row % 13}", row) for row in rows]),
         "large": pa.array([f"text {row}" for row in rows], pa.large_string()),
         "view": pa.array([f"text {row % 13}" for row in rows], pa.string_view()),
         "bytes": pa.array([bytes([row % 256]) * (row % 5) for row in rows]),
         "fixed": pa.array([bytes([row % 256] * 5) for row in rows], pa.binary(5)),
-        "decimal": pa.array([some(row, row) for row in rows], pa.int64()).cast(pa.decimal128(30, 2)),
+        "decimal": pa.array([make_some_null(row, row) for row in rows], pa.int64()).cast(pa.decimal128(30, 2)),
         "short_decimal": pa.array(rows, pa.int32()).cast(pa.decimal128(12, 1)),
         "date": pa.array(rows, pa.date32()),
         "date64": pa.array([row * day for row in rows], pa.date64()),
         "time": pa.array(rows, pa.time64("us")),
         "duration": pa.array(rows, pa.duration("ms")),
         "zoned": pa.array(rows, pa.timestamp("us", "Europe/Berlin")),
-        "nanos": pa.array([some(row, row) for row in rows], pa.timestamp("ns")),
+        "nanos": pa.array([make_some_null(row, row) for row in rows], pa.timestamp("ns")),
         "coded": pa.array([f"text {row % 13}" for row in rows]).dictionary_encode(),
         "nothing": pa.nulls(ROWS),
         "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes([row % 256] * 16) for row in rows])
@@ -66,29 +66,41 @@ def flat_columns() -> dict[str, pa.Array]:
     }  # fmt: skip
 
 
-def nested_columns() -> dict[str, pa.Array]:
+def make_nested_columns() -> dict[str, pa.Array]:
     rows = range(ROWS)
     pairs = pa.struct({"x": pa.int64(), "y": pa.string()})
     deep = pa.struct({"p": pa.int32(), "q": pa.list_(pa.int64())})
 
-    def list_of_structs(row: int) -> Any:
-        return some([some({"x": at, "y": some(f"y{at}", at, 2)}, at + row, 4) for at in range(row % 4)], row)
+    def make_structs(row: int) -> Any:
+        return make_some_null(
+            [make_some_null({"x": at, "y": make_some_null(f"y{at}", at, 2)}, at + row, 4) for at in range(row % 4)], row
+        )
 
     return {
-        "list": pa.array([some([some(at, at + row, 3) for at in range(row % 4)], row) for row in rows]),
-        "large_list": pa.array([some(list(range(row % 3)), row) for row in rows], pa.large_list(pa.int16())),
+        "list": pa.array(
+            [make_some_null([make_some_null(at, at + row, 3) for at in range(row % 4)], row) for row in rows]
+        ),
+        "large_list": pa.array([make_some_null(list(range(row % 3)), row) for row in rows], pa.large_list(pa.int16())),
         "fixed_list": pa.array([[row, row + 1] for row in rows], pa.list_(pa.int32(), 2)),
         "list_of_lists": pa.array([[[at] * at for at in range(row % 3)] for row in rows]),
-        "list_of_structs": pa.array([list_of_structs(row) for row in rows], pa.list_(pairs)),
+        "list_of_structs": pa.array([make_structs(row) for row in rows], pa.list_(pairs)),
         "struct": pa.array(
-            [some({"a": row, "b": some({"c": str(row), "e": [row] * (row % 3)}, row, 4)}, row) for row in rows]
+            [
+                make_some_null({"a": row, "b": make_some_null({"c": str(row), "e": [row] * (row % 3)}, row, 4)}, row)
+                for row in rows
+            ]
         ),
         "map": pa.array(
-            [some([(f"k{at}", some({"p": at, "q": [at] * at}, at, 2)) for at in range(row % 4)], row) for row in rows],
+            [
+                make_some_null(
+                    [(f"k{at}", make_some_null({"p": at, "q": [at] * at}, at, 2)) for at in range(row % 4)], row
+                )
+                for row in rows
+            ],
             pa.map_(pa.string(), deep),
         ),
         "map_of_maps": pa.array(
-            [some([(f"k{at}", [(at, "v")] * at) for at in range(row % 3)], row) for row in rows],
+            [make_some_null([(f"k{at}", [(at, "v")] * at) for at in range(row % 3)], row) for row in rows],
             pa.map_(pa.string(), pa.map_(pa.int32(), pa.string())),
         ),
         "list_of_maps": pa.array(
@@ -97,30 +109,30 @@ def nested_columns() -> dict[str, pa.Array]:
     }
 
 
-def table_of(columns: dict[str, pa.Array]) -> pa.Table:
+def make_table(columns: dict[str, pa.Array]) -> pa.Table:
     fields = [pa.field(name, column.type, nullable=name != "required") for name, column in columns.items()]
     return pa.table(columns, schema=pa.schema(fields))
 
 
-FLAT, NESTED = table_of(flat_columns()), table_of(nested_columns())
+FLAT, NESTED = make_table(make_flat_columns()), make_table(make_nested_columns())
 
 
 def check_pages(file: OpenedFile, row_group: int, leaf: int, pages: Sequence[int]) -> None:
-    assert same_values(file.decode(row_group, leaf, pages), file.expected_pages(row_group, leaf, pages))
+    assert has_same_values(file.decode(row_group, leaf, pages), file.expected_pages(row_group, leaf, pages))
 
 
 def check_file(file: OpenedFile, seed: int = 0) -> None:
-    """Every leaf of every row group: as a whole, and some of its pages where they are known."""
+    """Check every leaf of every row group: the whole chunk, and some of its pages if there is an offset index."""
     generator = random.Random(seed)
     for (row_group, leaf), layout in file.layouts.items():
-        assert same_values(file.decode_chunk(row_group, leaf), file.expected(row_group, leaf)), file.fields[leaf]
+        assert has_same_values(file.decode_chunk(row_group, leaf), file.expected(row_group, leaf)), file.fields[leaf]
         if layout.offset_index is not None:
             count = file.locations(row_group, leaf).num_pages
             pages = sorted(generator.sample(range(count), generator.randint(min(count, 1), count)))
             check_pages(file, row_group, leaf, pages)
 
 
-# --- What pyarrow writes ---------------------------------------------------------------------------------------------
+# --- Files of pyarrow -------------------------------------------------------------------------------------------------
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -157,8 +169,8 @@ def test_pages_of_every_encoding(encoding: str, version: str) -> None:
 
 def test_consecutive_pages_may_share_a_buffer() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
-    places = file.locations(0, 0)
-    start, end = int(places.offsets[1]), int(places.offsets[4])
+    locations = file.locations(0, 0)
+    start, end = int(locations.offsets[1]), int(locations.offsets[4])
     found = decode_pages(
         file.schemas[0],
         file.fields[0],
@@ -166,7 +178,7 @@ def test_consecutive_pages_may_share_a_buffer() -> None:
         file.dictionary(0, 0),
         [file.buffer.slice(start, end - start)],
         51,
-        PLACE,
+        FILE_PATH,
         row_counts=[17, 17, 17],
     )
     assert found.equals(file.expected_pages(0, 0, [1, 2, 3]))
@@ -216,16 +228,16 @@ def test_chosen_pages_of_any_file_are_the_slices_of_its_columns(
     check_file(OpenedFile(parquet_bytes(table, row_group_size=rows_per_group, **options)), generator.randrange(10**9))
 
 
-# --- What others write -----------------------------------------------------------------------------------------------
+# --- Other writers ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", ["", ", parquet_version v2, codec zstd", ", codec lz4_raw"])
 def test_chunks_of_files_by_duckdb(tmp_path: Path, options: str) -> None:
-    check_file(OpenedFile(written_by_duckdb(tmp_path / "f.parquet", options)))
+    check_file(OpenedFile(write_with_duckdb(tmp_path / "f.parquet", options)))
 
 
 def test_pages_of_files_by_polars() -> None:
-    file = OpenedFile(written_by_polars())
+    file = OpenedFile(write_with_polars())
     assert file.locations(0, 0).num_pages > 1
     check_file(file)
 
@@ -237,14 +249,14 @@ def test_golden_files(golden: Path) -> None:
         check_file(OpenedFile(path.read_bytes()))
 
 
-# --- Dictionaries ----------------------------------------------------------------------------------------------------
+# --- Dictionaries -----------------------------------------------------------------------------------------------------
 
 
-def dictionary_of(file: OpenedFile, leaf: int, page: pa.Buffer | None = None) -> pa.Array:
+def decode_leaf_dictionary(file: OpenedFile, leaf: int, page: pa.Buffer | None = None) -> pa.Array:
     page = file.dictionary(0, leaf) if page is None else page
     assert page is not None
     field = find_leaf_value_field(file.fields[leaf])
-    return decode_dictionary(page, file.layouts[0, leaf], file.schemas[leaf], field, PLACE)
+    return decode_dictionary(page, file.layouts[0, leaf], file.schemas[leaf], field, FILE_PATH)
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -258,7 +270,7 @@ def test_dictionaries_hold_the_values_of_their_chunks(version: str, codec: str) 
         column = table[name].combine_chunks()
         if isinstance(column, pa.DictionaryArray):
             column = column.cast(pa.string())
-        found = dictionary_of(file, leaf)
+        found = decode_leaf_dictionary(file, leaf)
         stored = column.cast(found.type) if column.type != found.type else column
         assert found.equals(stored.drop_null().unique() if not isinstance(found, pa.ExtensionArray) else found)
         assert set(map(str, found.to_pylist())) == set(map(str, stored.drop_null().to_pylist()))
@@ -267,7 +279,7 @@ def test_dictionaries_hold_the_values_of_their_chunks(version: str, codec: str) 
 def test_B7_null_is_in_no_dictionary_of_nested_leaves() -> None:
     file = OpenedFile(parquet_bytes(NESTED, row_group_size=ROWS))
     for leaf, field in enumerate(file.fields):
-        found = dictionary_of(file, leaf)
+        found = decode_leaf_dictionary(file, leaf)
         assert found.type == find_leaf_value_field(field).type
         assert found.null_count == 0
         assert len(found) == len(found.unique()) > 0
@@ -284,7 +296,7 @@ def test_dictionaries_of_golden_files(golden: Path) -> None:
                 and not file.schemas[leaf].is_repeated
                 and pa.types.is_primitive(file.fields[leaf].type)
             ):
-                values = dictionary_of(file, leaf).to_string(window=10**6).split()
+                values = decode_leaf_dictionary(file, leaf).to_string(window=10**6).split()
                 column = file.expected(0, leaf).combine_chunks().drop_null().unique()
                 assert set(column.to_string(window=10**6).split()) <= {*values, "[", "]"} | {
                     f"{each}," for each in values
@@ -299,7 +311,7 @@ def test_X5_inconsistent_dictionaries_are_an_error(change: str) -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["long"]), compression=codec, write_page_checksum=True))
     page = file.dictionary(0, 0)
     assert page is not None
-    header = decode_page_header(page.to_pybytes(), PLACE)
+    header = decode_page_header(page.to_pybytes(), FILE_PATH)
     kind, uncompressed, count, encoding, crc = 2, header.uncompressed_size, header.num_values, 0, header.crc
     match change:
         case "count":
@@ -326,26 +338,26 @@ def test_X5_inconsistent_dictionaries_are_an_error(change: str) -> None:
     )
     body = page.to_pybytes()[header.length :][: header.compressed_size - (change == "cut off")]
     if change == "count":
-        # Fewer values than there are bytes for: the ones it claims are there.
-        assert len(dictionary_of(file, 0, pa.py_buffer(made + body))) == count
+        # The page claims fewer values than it has bytes for: the claimed values exist.
+        assert len(decode_leaf_dictionary(file, 0, pa.py_buffer(made + body))) == count
         return
     with pytest.raises(CorruptFile, match=r"the dictionary of column 0 in row group 0 of 'f\.parquet'|a page"):
-        dictionary_of(file, 0, pa.py_buffer(made + body))
+        decode_leaf_dictionary(file, 0, pa.py_buffer(made + body))
 
 
-# --- Pages that are not what they claim ------------------------------------------------------------------------------
+# --- Inconsistent pages -----------------------------------------------------------------------------------------------
 
 
 def decode_with(file: OpenedFile, **changes: Any) -> pa.ChunkedArray:
-    places = file.locations(0, 0)
+    locations = file.locations(0, 0)
     arguments: dict[str, Any] = {
         "schema": file.schemas[0],
         "field": file.fields[0],
         "layout": file.layouts[0, 0],
         "dictionary": file.dictionary(0, 0),
-        "data": [file.buffer.slice(int(places.offsets[page]), int(places.lengths[page])) for page in (0, 2)],
+        "data": [file.buffer.slice(int(locations.offsets[page]), int(locations.lengths[page])) for page in (0, 2)],
         "num_rows": 34,
-        "location": PLACE,
+        "location": FILE_PATH,
         "row_counts": [17, 17],
     }
     return decode_pages(**arguments | changes)
@@ -385,7 +397,7 @@ def test_X5_pages_larger_than_their_chunk_are_not_decompressed(monkeypatch: pyte
     assert file.layouts[0, 0].byte_range[1] < 10_000
     for claimed in (0, 1000, 160_000 - 1):
         layout = replace(file.layouts[0, 0], total_uncompressed_size=claimed)
-        # So little is no harm, whatever the footer claims.
+        # Such a small page is harmless, whatever the footer claims.
         assert len(decode_with(file, **given, layout=layout)) == 20_000
         with monkeypatch.context() as patch:
             patch.setattr(decode, "MAX_UNSTATED_BYTES", 100_000)
@@ -398,9 +410,9 @@ def test_X5_pages_larger_than_their_chunk_are_not_decompressed(monkeypatch: pyte
 @pytest.mark.parametrize("by", [1, -1, 2**20, 2**31 - 10_000])
 def test_X5_pages_with_a_wrong_uncompressed_size_are_an_error(codec: str, by: int) -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["required"]), use_dictionary=False, compression=codec))
-    places = file.locations(0, 0)
-    page = file.buffer.slice(int(places.offsets[0]), int(places.lengths[0])).to_pybytes()
-    header = decode_page_header(page, PLACE)
+    locations = file.locations(0, 0)
+    page = file.buffer.slice(int(locations.offsets[0]), int(locations.lengths[0])).to_pybytes()
+    header = decode_page_header(page, FILE_PATH)
     made = encode_plain_page_header(header._replace(uncompressed_size=header.uncompressed_size + by))
     with pytest.raises(CorruptFile, match="column 0 in row group 0"):
         decode_with(file, data=[pa.py_buffer(made + page[header.length :])], num_rows=17, row_counts=[17])
@@ -409,16 +421,16 @@ def test_X5_pages_with_a_wrong_uncompressed_size_are_an_error(codec: str, by: in
 def test_X5_a_dictionary_larger_than_its_chunk_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     file = OpenedFile(parquet_bytes(pa.table({"text": ["a" * 10_000] * 3}), compression="zstd"))
     monkeypatch.setattr(decode, "MAX_UNSTATED_BYTES", 1000)
-    assert dictionary_of(file, 0).to_pylist() == ["a" * 10_000]
+    assert decode_leaf_dictionary(file, 0).to_pylist() == ["a" * 10_000]
     file.layouts[0, 0] = replace(file.layouts[0, 0], total_uncompressed_size=1000)
     with pytest.raises(CorruptFile, match=r"the dictionary of column 0 .* in a chunk of 1000;"):
-        dictionary_of(file, 0)
+        decode_leaf_dictionary(file, 0)
 
 
 def test_pages_with_extra_or_missing_bytes_are_an_error() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["required"]), use_dictionary=False))
-    places = file.locations(0, 0)
-    start, length = int(places.offsets[0]), int(places.lengths[0])
+    locations = file.locations(0, 0)
+    start, length = int(locations.offsets[0]), int(locations.lengths[0])
     for wrong in ((start, length - 1), (start, length + 1), (start + 1, length), (start, 3)):
         with pytest.raises(CorruptFile, match="column 0 in row group 0"):
             decode_with(file, data=[file.buffer.slice(*wrong)], num_rows=17, row_counts=[17])
@@ -428,9 +440,9 @@ def test_pages_without_their_dictionary_are_an_error() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
     with pytest.raises(CorruptFile, match="cannot be decoded"):
         decode_with(file, dictionary=None)
-    places = file.locations(0, 0)
+    locations = file.locations(0, 0)
     with pytest.raises(CorruptFile, match="expected its dictionary page"):
-        decode_with(file, dictionary=file.buffer.slice(int(places.offsets[0]), int(places.lengths[0])))
+        decode_with(file, dictionary=file.buffer.slice(int(locations.offsets[0]), int(locations.lengths[0])))
 
 
 def test_codecs_without_pyarrow_support_are_unsupported() -> None:
@@ -442,8 +454,8 @@ def test_codecs_without_pyarrow_support_are_unsupported() -> None:
 
 def test_a_wrong_checksum_is_an_error() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["required"]), write_page_checksum=True, compression="none"))
-    places = file.locations(0, 0)
-    page = bytearray(file.part((int(places.offsets[0]), int(places.lengths[0]))))
+    locations = file.locations(0, 0)
+    page = bytearray(file.part((int(locations.offsets[0]), int(locations.lengths[0]))))
     page[-1] ^= 1
     with pytest.raises(CorruptFile, match=r"(?i)crc|checksum"):
         decode_with(file, data=[pa.py_buffer(bytes(page))], num_rows=17, row_counts=[17])
@@ -454,10 +466,10 @@ def test_a_wrong_checksum_is_an_error() -> None:
 def test_damaged_pages_give_rows_or_CorruptFile(name: str, version: str) -> None:
     table = FLAT if name in FLAT.column_names else NESTED
     file = OpenedFile(parquet_bytes(table.select([name]), data_page_version=version, max_rows_per_page=30))
-    places = file.locations(0, 0)
-    page = file.part((int(places.offsets[0]), int(places.lengths[0])))
+    locations = file.locations(0, 0)
+    page = file.part((int(locations.offsets[0]), int(locations.lengths[0])))
     outcomes = {True: 0, False: 0}
-    for changed in damaged(page, times=150):
+    for changed in damage_bytes(page, times=150):
         try:
             found = decode_with(file, data=[pa.py_buffer(changed)], num_rows=30, row_counts=[30])
         except (CorruptFile, UnsupportedFeature):
@@ -472,12 +484,12 @@ def test_damaged_dictionaries_give_values_or_CorruptFile() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
     page = file.dictionary(0, 0)
     assert page is not None
-    for changed in damaged(page.to_pybytes(), times=300):
+    for changed in damage_bytes(page.to_pybytes(), times=300):
         with suppress(CorruptFile, UnsupportedFeature):
-            assert dictionary_of(file, 0, pa.py_buffer(changed)).type == pa.string()
+            assert decode_leaf_dictionary(file, 0, pa.py_buffer(changed)).type == pa.string()
 
 
-# --- Texts that stay positions in their dictionary -------------------------------------------------------------------
+# --- Strings that stay dictionary encoded -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])

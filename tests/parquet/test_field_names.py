@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.formats.hive.table import HiveTable
 from tamis.formats.source import LEVELS
 from tamis.io.storage import open_storage
@@ -22,19 +22,19 @@ ROWS = 2_000
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
 
-def with_id(field: pa.Field, number: int) -> pa.Field:
+def add_id(field: pa.Field, number: int) -> pa.Field:
     return field.with_metadata({"PARQUET:field_id": str(number)})
 
 
-INNER = pa.struct([with_id(pa.field("c-x", pa.int64()), 11), with_id(pa.field("c-old", pa.string()), 12)])
+INNER = pa.struct([add_id(pa.field("c-x", pa.int64()), 11), add_id(pa.field("c-old", pa.string()), 12)])
 FILE_SCHEMA = pa.schema(
     [
-        with_id(pa.field("c-1", pa.int64()), 1),
-        with_id(pa.field("b", pa.string()), 2),
-        with_id(pa.field("c-3", INNER), 3),
-        with_id(pa.field("c-4", pa.list_(pa.field("element", INNER))), 4),
-        with_id(pa.field("c-5", pa.map_(pa.string(), INNER)), 5),
-        with_id(pa.field("id", pa.int64()), 6),
+        add_id(pa.field("c-1", pa.int64()), 1),
+        add_id(pa.field("b", pa.string()), 2),
+        add_id(pa.field("c-3", INNER), 3),
+        add_id(pa.field("c-4", pa.list_(pa.field("element", INNER))), 4),
+        add_id(pa.field("c-5", pa.map_(pa.string(), INNER)), 5),
+        add_id(pa.field("id", pa.int64()), 6),
     ]
 )
 """`b` was dropped and added again, `id` is the old name of what is now something else."""
@@ -85,7 +85,7 @@ class Renamed(HiveTable):
         return self.names
 
 
-def inner(n: int) -> dict[str, object] | None:
+def make_inner(n: int) -> dict[str, object] | None:
     return None if n % 11 == 0 else {"c-x": n, "c-old": f"old{n}"}
 
 
@@ -95,9 +95,9 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Renamed:
         {
             "c-1": np.arange(ROWS),
             "b": ["dropped"] * ROWS,
-            "c-3": [inner(n) for n in range(ROWS)],
-            "c-4": [[inner(n), inner(n + 1)] if n % 5 else None for n in range(ROWS)],
-            "c-5": [[("k", inner(n))] for n in range(ROWS)],
+            "c-3": [make_inner(n) for n in range(ROWS)],
+            "c-4": [[make_inner(n), make_inner(n + 1)] if n % 5 else None for n in range(ROWS)],
+            "c-5": [[("k", make_inner(n))] for n in range(ROWS)],
             "id": -np.arange(ROWS),
         },
         schema=FILE_SCHEMA,
@@ -111,17 +111,17 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Renamed:
     return Renamed(plain.storage, plain.layout, TABLE_SCHEMA, names=names)
 
 
-def expected_inner(n: int) -> dict[str, object] | None:
+def make_expected_inner(n: int) -> dict[str, object] | None:
     return None if n % 11 == 0 else {"x": n, "new": None}
 
 
-def expected_row(n: int) -> dict[str, object]:
+def make_expected_row(n: int) -> dict[str, object]:
     return {
         "id": n,
         "b": None,
-        "s": expected_inner(n),
-        "l": [expected_inner(n), expected_inner(n + 1)] if n % 5 else None,
-        "m": [("k", expected_inner(n))],
+        "s": make_expected_inner(n),
+        "l": [make_expected_inner(n), make_expected_inner(n + 1)] if n % 5 else None,
+        "m": [("k", make_expected_inner(n))],
         "size": -n,
     }
 
@@ -132,11 +132,11 @@ def test_D6_renamed_dropped_and_added_columns_are_read_with_logical_names(
 ) -> None:
     found = Scan(table, "id BETWEEN 520 AND 530", levels=levels).to_arrow()
     assert found.schema.equals(TABLE_SCHEMA)
-    assert found.to_pylist() == [expected_row(n) for n in range(520, 531)]
-    assert Scan(table, "s.x = 777 AND size < -700", levels=levels).to_arrow().to_pylist() == [expected_row(777)]
+    assert found.to_pylist() == [make_expected_row(n) for n in range(520, 531)]
+    assert Scan(table, "s.x = 777 AND size < -700", levels=levels).to_arrow().to_pylist() == [make_expected_row(777)]
     assert Scan(table, "b IS NULL AND s.new IS NULL", levels=levels).count() == ROWS
     assert Scan(table, "b = 'dropped'", levels=levels).count() == 0
-    assert Scan(table, levels=levels).to_arrow().to_pylist() == [expected_row(n) for n in range(ROWS)]
+    assert Scan(table, levels=levels).to_arrow().to_pylist() == [make_expected_row(n) for n in range(ROWS)]
 
 
 def test_D6_renamed_columns_are_pruned_by_their_own_statistics(table: Renamed) -> None:

@@ -35,20 +35,20 @@ def _empty_cache() -> Iterator[None]:
     FOOTERS.clear()
 
 
-def small_file(folder: Path, name: str = "small.parquet") -> Path:
+def write_small_file(folder: Path, name: str = "small.parquet") -> Path:
     path = folder / name
     pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path, row_group_size=2)
     return path
 
 
-def wide_file(folder: Path) -> Path:
+def write_wide_file(folder: Path) -> Path:
     path = folder / "wide.parquet"
     pq.write_table(pa.table({f"column_{index}": [index] for index in range(1500)}), path)
     return path
 
 
 def read(path: Path, storage: Storage | None = None, modified_ns: int | None = 1) -> pq.FileMetaData:
-    """The metadata of a file that was last written at some time."""
+    """Return the metadata of a file with the given modification time."""
     if modified_ns is not None:
         os.utime(path, ns=(modified_ns, modified_ns))
     return load_footer(storage or open_storage(path.parent), str(path), path.stat().st_size, modified_ns)[0].metadata
@@ -58,14 +58,14 @@ def read(path: Path, storage: Storage | None = None, modified_ns: int | None = 1
 
 
 def test_a_small_footer_takes_one_read(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     metadata = read(path, storage)
     assert (metadata.num_rows, metadata.num_row_groups, metadata.num_columns) == (3, 2, 2)
     assert metadata.equals(pq.read_metadata(path))
     assert (storage.counters.requests, storage.counters.bytes_read) == (1, path.stat().st_size)
 
 
-def test_the_tail_of_a_large_file_is_all_that_is_read(tmp_path: Path) -> None:
+def test_only_the_tail_of_a_large_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.parquet"
     pq.write_table(pa.table({"a": list(range(100_000))}), path, compression="none", use_dictionary=False)
     storage = open_storage(tmp_path)
@@ -73,8 +73,8 @@ def test_the_tail_of_a_large_file_is_all_that_is_read(tmp_path: Path) -> None:
     assert (storage.counters.requests, storage.counters.bytes_read) == (1, LOCAL_TAIL_LENGTH)
 
 
-def test_of_a_large_footer_exactly_the_missing_bytes_are_read(tmp_path: Path) -> None:
-    path, storage = wide_file(tmp_path), open_storage(tmp_path)
+def test_only_the_missing_bytes_of_a_large_footer_are_read(tmp_path: Path) -> None:
+    path, storage = write_wide_file(tmp_path), open_storage(tmp_path)
     length = int.from_bytes(path.read_bytes()[-8:-4], "little")
     assert length > TAIL_LENGTH
     assert read(path, storage).equals(pq.read_metadata(path))
@@ -85,25 +85,25 @@ def test_of_a_large_footer_exactly_the_missing_bytes_are_read(tmp_path: Path) ->
 
 
 def test_a_footer_is_read_once_for_a_size_and_a_time(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     first = read(path, storage, modified_ns=5)
     assert read(path, storage, modified_ns=5) is first
     assert storage.counters.requests == 1
-    # Another storage of the same place shares it.
+    # Another storage of the same location shares the footer.
     other = open_storage(tmp_path)
     assert read(path, other, modified_ns=5) is first
     assert other.counters.requests == 0
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     read(path, storage, modified_ns=5)
     pq.write_table(pa.table({"a": [1, 2, 3, 4], "b": ["x", None, "z", "w"]}), path, row_group_size=2)
     assert read(path, storage, modified_ns=6).num_rows == 4
 
 
 def test_a_file_of_unknown_time_is_read_each_time(tmp_path: Path) -> None:
-    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    path, storage = write_small_file(tmp_path), open_storage(tmp_path)
     read(path, storage, modified_ns=None)
     read(path, storage, modified_ns=None)
     assert storage.counters.requests == 2
@@ -118,19 +118,19 @@ def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Pat
     for folder in ("one", "two", "one"):
         tree = pafs.SubTreeFileSystem(str(tmp_path / folder), pafs.LocalFileSystem())
         size = (tmp_path / folder / "f.parquet").stat().st_size
-        # The same key but for the file system, also where the sizes happen to agree.
+        # The keys differ only in the file system, even if the sizes are equal.
         found.append(load_footer(Storage(tree, "", "memory"), "f.parquet", size, IMMUTABLE)[0].metadata.num_rows)
     assert found == [1, 2, 1]
 
 
-def metadata_of(columns: int) -> pq.FileMetaData:
+def make_metadata(columns: int) -> pq.FileMetaData:
     sink = io.BytesIO()
     pq.write_table(pa.table({f"c{index}": [1] for index in range(columns)}), sink)
     return pq.read_metadata(sink)
 
 
 def test_the_cache_evicts_the_least_recently_used_footer() -> None:
-    metadata, local = metadata_of(3), pafs.LocalFileSystem()
+    metadata, local = make_metadata(3), pafs.LocalFileSystem()
     weight = metadata.serialized_size * FooterCache.MEMORY_PER_BYTE
     cache = FooterCache(capacity=weight * 2)
     keys = [("local", name, 1, 1) for name in "abc"]
@@ -147,7 +147,7 @@ def test_the_cache_evicts_the_least_recently_used_footer() -> None:
 
 
 def test_the_cache_rejects_footers_larger_than_its_capacity() -> None:
-    small, large, local = metadata_of(1), metadata_of(50), pafs.LocalFileSystem()
+    small, large, local = make_metadata(1), make_metadata(50), pafs.LocalFileSystem()
     cache = FooterCache(capacity=small.serialized_size * FooterCache.MEMORY_PER_BYTE)
     cache.put(("local", "small", 1, 1), local, small)
     cache.put(("local", "large", 1, 1), local, large)
@@ -156,7 +156,7 @@ def test_the_cache_rejects_footers_larger_than_its_capacity() -> None:
 
 
 def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) -> None:
-    paths = [small_file(tmp_path, f"{index}.parquet") for index in range(8)]
+    paths = [write_small_file(tmp_path, f"{index}.parquet") for index in range(8)]
     storage = open_storage(tmp_path)
     expected = pq.read_metadata(paths[0])
 
@@ -169,7 +169,7 @@ def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) 
     assert FOOTERS.weight == 8 * expected.serialized_size * FooterCache.MEMORY_PER_BYTE
 
 
-# --- What is no footer ------------------------------------------------------------------------------------------------
+# --- Invalid footers --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) 
 def test_X1_an_invalid_footer_is_an_error_that_names_the_file(
     tmp_path: Path, change: Any, error: type[TamisError], message: str
 ) -> None:
-    path = small_file(tmp_path)
+    path = write_small_file(tmp_path)
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(error, match=r"small\.parquet") as caught:
         read(path)
@@ -201,7 +201,7 @@ def test_X1_an_invalid_footer_is_an_error_that_names_the_file(
 
 
 def test_a_file_of_another_size_than_listed_was_replaced(tmp_path: Path) -> None:
-    path = small_file(tmp_path)
+    path = write_small_file(tmp_path)
     with pytest.raises(CorruptFile, match=r"was replaced: it has \d+ bytes, expected 5000"):
         load_footer(open_storage(tmp_path), str(path), 5000, 1)
 
@@ -246,15 +246,15 @@ def test_encrypted_files_are_unsupported(tmp_path: Path, plaintext_footer: bool)
         read(path)
 
 
-# --- Files that others wrote ------------------------------------------------------------------------------------------
+# --- Files of other writers -------------------------------------------------------------------------------------------
 
 
-def golden_files() -> list[Path]:
+def list_golden_files() -> list[Path]:
     return sorted(GOLDEN.glob("**/*.parquet")) if GOLDEN.is_dir() else []
 
 
 @needs_golden
-@pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", list_golden_files(), ids=lambda path: path.name)
 def test_golden_files_give_a_right_answer_or_a_TamisError(path: Path) -> None:
     if path.name == "PARQUET-1481.parquet":
         with pytest.raises(CorruptFile, match=path.name):

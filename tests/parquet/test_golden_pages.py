@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import BY_PAGES
+from builders.answers.same_rows import has_same_rows
 from builders.parquet.page_checks import check_by_pages
+from builders.parquet.tuning import BY_PAGES
 from tamis.errors import TamisError
 from tamis.parquet import PruneRequest
 
@@ -56,7 +56,7 @@ def test_F_N_P_S_T_rows_of_a_golden_file_read_by_pages_are_those_of_pyarrow(
     golden: Path, name: str, levels: tuple[str, ...]
 ) -> None:
     skipped = check_by_pages(golden / "parquet" / f"{name}.parquet", every=EVERY.get(name, 1))
-    # Levels that had something to go by left something out.
+    # Levels with usable metadata skipped something.
     assert {level for level in ("row_groups", "bloom", "pages", "dictionary") if skipped[level]} >= set(levels)
 
 
@@ -80,10 +80,10 @@ def test_bad_data_is_a_TamisError_or_read_like_pyarrow(golden: Path, name: str) 
                 found = tamis.open(path, tuning=BY_PAGES).scan(where, columns=[f"`{column}`"]).to_arrow()
             except TamisError:
                 continue
-            assert same_rows(found, _expected(file, column, where)), (column, where)
+            assert has_same_rows(found, _read_expected(file, column, where)), (column, where)
 
 
-def _expected(file: pq.ParquetFile, column: str, where: str | None) -> pa.Table:
+def _read_expected(file: pq.ParquetFile, column: str, where: str | None) -> pa.Table:
     rows = file.read(columns=[column])
     if where is None:
         return rows

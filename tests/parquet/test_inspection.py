@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.parquet.page_files import (
-    damaged,
-    footer_of,
+    damage_bytes,
+    get_footer,
     parquet_bytes,
-    with_footer,
-    written_by_duckdb,
-    written_by_polars,
+    replace_footer,
+    write_with_duckdb,
+    write_with_polars,
 )
 from tamis.errors import AmbiguousColumn, CorruptFile, TableNotFound, TamisError, UnknownColumn, UnsupportedFeature
 from tamis.parquet import ColumnInspection, FileInspection, inspect
@@ -27,7 +27,7 @@ from tamis.parquet import ColumnInspection, FileInspection, inspect
 ROWS = 1_000
 
 
-def rows() -> pa.Table:
+def make_rows() -> pa.Table:
     numbers = range(ROWS)
     return pa.table(
         {
@@ -41,7 +41,7 @@ def rows() -> pa.Table:
     )
 
 
-def written(folder: Path, table: pa.Table, **options: Any) -> Path:
+def write_file(folder: Path, table: pa.Table, **options: Any) -> Path:
     path = folder / "f.parquet"
     path.write_bytes(parquet_bytes(table, **{"row_group_size": 500, "max_rows_per_page": 50} | options))
     return path
@@ -49,15 +49,15 @@ def written(folder: Path, table: pa.Table, **options: Any) -> Path:
 
 @pytest.fixture
 def found(tmp_path: Path) -> FileInspection:
-    return inspect(written(tmp_path, rows()))
+    return inspect(write_file(tmp_path, make_rows()))
 
 
-def column(found: FileInspection, name: str) -> ColumnInspection:
+def get_column(found: FileInspection, name: str) -> ColumnInspection:
     (only,) = [column for column in found.columns if column.name == name]
     return only
 
 
-def summary(path: Path, name: str) -> dict[str, Any]:
+def summarise(path: Path, name: str) -> dict[str, Any]:
     facts = inspect(path, name).to_dict()["columns"]
     assert len(facts) == 1
     return dict(facts[0])
@@ -99,19 +99,19 @@ def test_storage_of_a_column_matches_pyarrow(found: FileInspection, tmp_path: Pa
 
 
 def test_summary_of_a_column(tmp_path: Path) -> None:
-    path = written(tmp_path, rows())
-    facts = summary(path, "part")
+    path = write_file(tmp_path, make_rows())
+    facts = summarise(path, "part")
     assert (facts["nulls"], facts["min"], facts["max"]) == (250, 0.125, 124.875)
     assert (facts["page_index"], facts["page_count"], facts["bloom_filters"]) == ("yes", 20, 0)
     assert facts["ratio"] == pytest.approx(facts["uncompressed"] / facts["compressed"], abs=0.001)
-    assert summary(path, "word")["dictionary"] == "all pages"
-    plain = written(tmp_path, rows(), use_dictionary=False, compression="zstd")
-    facts = summary(plain, "word")
+    assert summarise(path, "word")["dictionary"] == "all pages"
+    plain = write_file(tmp_path, make_rows(), use_dictionary=False, compression="zstd")
+    facts = summarise(plain, "word")
     assert (facts["dictionary"], facts["dictionary_bytes"], facts["codecs"]) == ("no", 0, ["ZSTD"])
 
 
 def test_pages_are_where_the_file_has_them(found: FileInspection) -> None:
-    pages = column(found, "id").pages.to_pylist()
+    pages = get_column(found, "id").pages.to_pylist()
     assert len(pages) == 20
     assert [page["first_row"] for page in pages] == list(range(0, ROWS, 50))
     assert [page["page"] for page in pages] == [*range(10), *range(10)]
@@ -122,7 +122,7 @@ def test_pages_are_where_the_file_has_them(found: FileInspection) -> None:
 
 
 def test_pages_inside_lists_have_bounds_too(found: FileInspection) -> None:
-    pages = column(found, "tags.list.element").pages.to_pylist()
+    pages = get_column(found, "tags.list.element").pages.to_pylist()
     assert pages[0]["min"] == 1
     assert pages[-1]["max"] == ROWS - 1
     assert sum(page["rows"] for page in pages) == ROWS
@@ -137,32 +137,32 @@ def test_clustering_distinguishes_sorted_from_shuffled(found: FileInspection) ->
 
 
 def test_without_a_page_index_row_groups_are_measured(tmp_path: Path) -> None:
-    path = written(tmp_path, rows(), write_page_index=False, row_group_size=100)
-    facts = summary(path, "id")
+    path = write_file(tmp_path, make_rows(), write_page_index=False, row_group_size=100)
+    facts = summarise(path, "id")
     assert (facts["page_index"], facts["page_count"]) == ("no", None)
     assert (facts["overlap_of"], facts["overlap_units"], facts["overlap"]) == ("row_groups", 10, pytest.approx(0.1))
     assert inspect(path, "id").columns[0].pages.num_rows == 0
 
 
 def test_without_statistics_nothing_is_known_and_nothing_fails(tmp_path: Path) -> None:
-    path = written(tmp_path, rows(), write_statistics=False, write_page_index=False)
+    path = write_file(tmp_path, make_rows(), write_statistics=False, write_page_index=False)
     for facts in inspect(path).to_dict()["columns"]:
         assert (facts["min"], facts["max"], facts["overlap"]) == (None, None, None)
-    assert summary(path, "id")["nulls"] is None
+    assert summarise(path, "id")["nulls"] is None
 
 
 def test_columns_of_null_only(tmp_path: Path) -> None:
     table = pa.table({"n": pa.nulls(100), "i": pa.nulls(100, pa.int32()), "x": range(100)})
-    path = written(tmp_path, table, max_rows_per_page=10)
+    path = write_file(tmp_path, table, max_rows_per_page=10)
     for name in ("n", "i"):
-        facts = summary(path, name)
+        facts = summarise(path, name)
         assert (facts["nulls"], facts["min"], facts["overlap"]) == (100, None, None)
         assert not any(page["has_values"] for page in facts["pages"])
 
 
 def test_null_pages_between_others(tmp_path: Path) -> None:
     values = [None if number // 10 % 2 else number for number in range(100)]
-    facts = summary(written(tmp_path, pa.table({"x": pa.array(values, pa.int64())}), max_rows_per_page=10), "x")
+    facts = summarise(write_file(tmp_path, pa.table({"x": pa.array(values, pa.int64())}), max_rows_per_page=10), "x")
     assert [page["has_values"] for page in facts["pages"]] == [True, False] * 5
     assert (facts["overlap_units"], facts["overlap"]) == (5, pytest.approx(1 / 5))
     assert (facts["min"], facts["max"], facts["nulls"]) == (0, 89, 50)
@@ -170,7 +170,7 @@ def test_null_pages_between_others(tmp_path: Path) -> None:
 
 def test_bounds_that_some_row_groups_lack_are_unknown_for_the_file(tmp_path: Path) -> None:
     values = [float("nan")] * 10 + [1.0] * 10
-    facts = summary(written(tmp_path, pa.table({"x": values}), row_group_size=10), "x")
+    facts = summarise(write_file(tmp_path, pa.table({"x": values}), row_group_size=10), "x")
     assert (facts["min"], facts["max"]) == (None, None)
     assert [group["min"] for group in facts["row_groups"]] == [None, 1.0]
 
@@ -178,17 +178,17 @@ def test_bounds_that_some_row_groups_lack_are_unknown_for_the_file(tmp_path: Pat
 def test_row_groups_replace_pages_if_some_pages_lack_bounds(tmp_path: Path) -> None:
     # pyarrow writes no bounds for any page of a row group that has a page of NaN only.
     values = [float("nan")] * 10 + [float(number) for number in range(190)]
-    facts = summary(written(tmp_path, pa.table({"x": values}), row_group_size=100, max_rows_per_page=10), "x")
+    facts = summarise(write_file(tmp_path, pa.table({"x": values}), row_group_size=100, max_rows_per_page=10), "x")
     assert [group["page_index"] for group in facts["row_groups"]] == ["locations only", "yes"]
     assert (facts["overlap_of"], facts["overlap_units"], facts["overlap"]) == ("row_groups", 2, pytest.approx(0.5))
     assert (facts["min"], facts["max"]) == (0.0, 189.0)
 
 
 def test_file_without_rows_and_without_row_groups(tmp_path: Path) -> None:
-    found = inspect(written(tmp_path, rows().slice(0, 0)))
+    found = inspect(write_file(tmp_path, make_rows().slice(0, 0)))
     assert (found.rows, found.row_groups.num_rows) == (0, found.row_groups.num_rows)
     assert all(column.clustering is None for column in found.columns)
-    with pq.ParquetWriter(tmp_path / "none.parquet", rows().schema):
+    with pq.ParquetWriter(tmp_path / "none.parquet", make_rows().schema):
         pass
     found = inspect(tmp_path / "none.parquet")
     assert (found.rows, found.row_groups.num_rows, len(found.columns)) == (0, 0, 7)
@@ -212,7 +212,7 @@ def test_values_of_every_type_are_valid_json(tmp_path: Path) -> None:
             "big": pa.array([2**64 - 1, 0], pa.uint64()),
         }
     )
-    found = inspect(written(tmp_path, table)).to_dict()
+    found = inspect(write_file(tmp_path, table)).to_dict()
     json.dumps(found)
     bounds = {facts["name"]: (facts["min"], facts["max"]) for facts in found["columns"]}
     assert bounds["date"] == ("1970-01-01", "10000-01-01")
@@ -247,7 +247,7 @@ def test_T3_int96_has_no_bounds(golden: Path) -> None:
     [("data_index_bloom_encoding_stats", 1_040), ("data_index_bloom_encoding_with_length", 2_064)],
 )
 def test_bloom_filters_are_measured_with_and_without_a_stated_length(golden: Path, name: str, size: int) -> None:
-    facts = summary(golden / "parquet" / f"{name}.parquet", "String")
+    facts = summarise(golden / "parquet" / f"{name}.parquet", "String")
     assert (facts["bloom_filters"], facts["bloom_filter_bytes"]) == (1, size)
 
 
@@ -262,7 +262,7 @@ def test_logical_types_are_shown_with_their_parameters(tmp_path: Path) -> None:
             "plain": [1.0],
         }
     )
-    found = inspect(written(tmp_path, table))
+    found = inspect(write_file(tmp_path, table))
     assert [column.logical for column in found.columns] == [
         "TIMESTAMP(us, UTC)",
         "TIMESTAMP(ms)",
@@ -271,10 +271,10 @@ def test_logical_types_are_shown_with_their_parameters(tmp_path: Path) -> None:
         "DATE",
         None,
     ]
-    assert column(found, "money").physical == "FIXED_LEN_BYTE_ARRAY(6)"
+    assert get_column(found, "money").physical == "FIXED_LEN_BYTE_ARRAY(6)"
 
 
-# --- Names -----------------------------------------------------------------------------------------------------------
+# --- Names ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -290,37 +290,37 @@ def test_logical_types_are_shown_with_their_parameters(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_selects_a_leaf_or_all_leaves_inside_a_column(tmp_path: Path, name: str, expected: list[str]) -> None:
-    found = inspect(written(tmp_path, rows()), name)
+    found = inspect(write_file(tmp_path, make_rows()), name)
     assert [column.name for column in found.columns] == expected
     assert found.row_groups.num_rows == 2
 
 
 def test_names_with_dots_are_found_without_back_ticks_if_unambiguous(tmp_path: Path) -> None:
-    path = written(tmp_path, pa.table({"a.b": [1], "a": [{"c": 2}]}))
+    path = write_file(tmp_path, pa.table({"a.b": [1], "a": [{"c": 2}]}))
     assert [column.name for column in inspect(path, "a.b").columns] == ["`a.b`"]
     assert [column.name for column in inspect(path, "a").columns] == ["a.c"]
 
 
 def test_unknown_and_ambiguous_names(tmp_path: Path) -> None:
     with pytest.raises(UnknownColumn, match=r"no column 'wrd' in '.*f.parquet'. Did you mean 'word'\? Columns: id, "):
-        inspect(written(tmp_path, rows()), "wrd")
+        inspect(write_file(tmp_path, make_rows()), "wrd")
     with pytest.raises(UnknownColumn, match=r"Did you mean 'place\.city'"):
-        inspect(written(tmp_path, rows()), "place.cty")
+        inspect(write_file(tmp_path, make_rows()), "place.cty")
     with pytest.raises(AmbiguousColumn, match="'Ab', 'aB'"):
-        inspect(written(tmp_path, pa.table({"Ab": [1], "aB": [2]})), "ab")
+        inspect(write_file(tmp_path, pa.table({"Ab": [1], "aB": [2]})), "ab")
 
 
-# --- Files of others, and files that are none ------------------------------------------------------------------------
+# --- Files of other writers, and invalid files ------------------------------------------------------------------------
 
 
 def test_files_of_duckdb_and_polars(tmp_path: Path) -> None:
-    written_by_duckdb(tmp_path / "d.parquet", ", bloom_filter_false_positive_ratio 0.01")
-    facts = summary(tmp_path / "d.parquet", "k")
+    write_with_duckdb(tmp_path / "d.parquet", ", bloom_filter_false_positive_ratio 0.01")
+    facts = summarise(tmp_path / "d.parquet", "k")
     assert (facts["min"], facts["max"]) == (0, 6)
     assert facts["bloom_filters"] == 3
     assert facts["bloom_filter_bytes"] > 0
-    (tmp_path / "p.parquet").write_bytes(written_by_polars())
-    assert summary(tmp_path / "p.parquet", "i")["max"] == 2_999
+    (tmp_path / "p.parquet").write_bytes(write_with_polars())
+    assert summarise(tmp_path / "p.parquet", "i")["max"] == 2_999
 
 
 def test_every_golden_file_is_inspected_or_rejected(golden: Path) -> None:
@@ -345,16 +345,16 @@ def test_X1_missing_invalid_and_encrypted_files(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("not a Parquet file at all")
     with pytest.raises(CorruptFile, match="not a Parquet file"):
         inspect(tmp_path / "text.parquet")
-    content = parquet_bytes(rows())
+    content = parquet_bytes(make_rows())
     (tmp_path / "encrypted.parquet").write_bytes(content[:-4] + b"PARE")
     with pytest.raises(UnsupportedFeature, match="encrypted"):
         inspect(tmp_path / "encrypted.parquet")
 
 
 def test_an_inconsistent_column_index_is_reported_and_ignored(tmp_path: Path) -> None:
-    path = written(tmp_path, pa.table({"x": pa.array([None, 1, 2, 3], pa.int64())}), max_rows_per_page=2)
+    path = write_file(tmp_path, pa.table({"x": pa.array([None, 1, 2, 3], pa.int64())}), max_rows_per_page=2)
     content = path.read_bytes()
-    # The first list of a column index, of two pages without nulls only: both become pages of nulls.
+    # The first list of the column index says that two pages are not null pages: both become null pages.
     old, new = b"\x19\x21\x02\x02", b"\x19\x21\x01\x01"
     assert content.count(old) == 1
     path.write_bytes(content.replace(old, new))
@@ -366,11 +366,11 @@ def test_an_inconsistent_column_index_is_reported_and_ignored(tmp_path: Path) ->
 
 
 def test_X1_X3_damaged_footers_are_inspected_or_rejected(tmp_path: Path) -> None:
-    content = parquet_bytes(rows().slice(0, 200), max_rows_per_page=50)
+    content = parquet_bytes(make_rows().slice(0, 200), max_rows_per_page=50)
     outcomes = set()
-    for number, footer in enumerate(damaged(footer_of(content), 60, seed=5)):
+    for number, footer in enumerate(damage_bytes(get_footer(content), 60, seed=5)):
         path = tmp_path / f"{number}.parquet"
-        path.write_bytes(with_footer(content, footer))
+        path.write_bytes(replace_footer(content, footer))
         try:
             inspect(path).to_dict()
             outcomes.add("inspected")

@@ -15,7 +15,7 @@ import tamis
 from builders.delta.log import DeltaLog, add
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import InvalidArgument, UnsupportedFeature
 
 TIMESTAMPS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]
@@ -51,8 +51,8 @@ def test_T3_years_beyond_nanoseconds_are_read_correctly(path: Path) -> None:
     assert table.schema.field("at").type == pa.timestamp("us", "UTC")
     assert table.schema.field("s").type.field("at").type == pa.timestamp("us", "UTC")
     check(table.scan().to_arrow(), INSTANTS)
-    judged = duckdb.sql(f"SELECT t.at FROM '{path}' t ORDER BY id").fetchall()
-    assert [timestamp for (timestamp,) in judged] == TIMESTAMPS
+    expected_rows = duckdb.sql(f"SELECT t.at FROM '{path}' t ORDER BY id").fetchall()
+    assert [timestamp for (timestamp,) in expected_rows] == TIMESTAMPS
 
 
 def check(found: pa.Table, expected: list[datetime | None]) -> None:
@@ -63,8 +63,8 @@ def check(found: pa.Table, expected: list[datetime | None]) -> None:
 
 
 def test_T3_an_option_reads_them_without_a_zone(path: Path) -> None:
-    for place, options in ((path, {}), (path.parent, {}), (path.parent, {"merge_schema": True})):
-        table = open_table(place, int96="local", **options)
+    for location, options in ((path, {}), (path.parent, {}), (path.parent, {"merge_schema": True})):
+        table = open_table(location, int96="local", **options)
         assert table.schema.field("at").type == pa.timestamp("us")
         assert table.schema.field("l").type.value_type == pa.timestamp("us")
         check(table.scan().to_arrow(), TIMESTAMPS)

@@ -15,7 +15,7 @@ from tamis.parquet.footer.leaves import find_leaf_indices, get_file_schema
 POINT = pa.struct({"x": pa.int32(), "y": pa.float64()})
 
 
-def metadata_of(schema: pa.Schema, **options: Any) -> pq.FileMetaData:
+def make_metadata(schema: pa.Schema, **options: Any) -> pq.FileMetaData:
     sink = io.BytesIO()
     pq.write_table(schema.empty_table(), sink, **options)
     return pq.read_metadata(sink)
@@ -35,7 +35,7 @@ NESTED = pa.schema(
 
 
 def test_H8_leaves_are_found_by_path_and_not_by_dotted_text() -> None:
-    leaves = get_file_schema(metadata_of(NESTED)).leaves
+    leaves = get_file_schema(make_metadata(NESTED)).leaves
     assert {path: leaf.index for path, leaf in leaves.items()} == {
         ("id",): 0,
         ("a.b",): 1,
@@ -51,7 +51,7 @@ def test_H8_leaves_are_found_by_path_and_not_by_dotted_text() -> None:
 
 
 def test_N9_leaves_in_lists_and_maps_are_left_out() -> None:
-    leaves = get_file_schema(metadata_of(NESTED)).leaves
+    leaves = get_file_schema(make_metadata(NESTED)).leaves
     assert not any(path[0] in ("m", "l") or path[:2] == ("a", "l") for path in leaves)
 
 
@@ -66,7 +66,7 @@ def test_a_leaf_has_its_storage_type() -> None:
             pa.field("category", pa.dictionary(pa.int32(), pa.string())),
         ]
     )
-    leaves = {path[0]: leaf for path, leaf in get_file_schema(metadata_of(schema)).leaves.items()}
+    leaves = {path[0]: leaf for path, leaf in get_file_schema(make_metadata(schema)).leaves.items()}
     assert (leaves["required"].nullable, leaves["small"].nullable) == (False, True)
     assert (leaves["small"].logical, leaves["small"].parameters["isSigned"]) == ("INT", False)
     assert leaves["time"].parameters["isAdjustedToUTC"]
@@ -79,12 +79,12 @@ def test_a_leaf_has_its_storage_type() -> None:
 
 def test_a_required_field_in_an_optional_struct_is_nullable() -> None:
     schema = pa.schema({"s": pa.struct([pa.field("x", pa.int32(), nullable=False)])})
-    assert get_file_schema(metadata_of(schema)).leaves["s", "x"].nullable
+    assert get_file_schema(make_metadata(schema)).leaves["s", "x"].nullable
 
 
 def test_an_ambiguous_name_is_left_out_and_not_missing() -> None:
     schema = pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.int8()), pa.field("a", pa.string())])
-    metadata = metadata_of(schema)
+    metadata = make_metadata(schema)
     assert list(get_file_schema(metadata).leaves) == [("b",)]
     assert not get_file_schema(metadata).lacks(("a",))
     assert [leaf.physical for leaf in get_file_schema(metadata).types] == ["INT32", "INT32", "BYTE_ARRAY"]
@@ -92,7 +92,7 @@ def test_an_ambiguous_name_is_left_out_and_not_missing() -> None:
 
 def test_a_struct_beside_a_leaf_of_its_name_is_left_out() -> None:
     schema = pa.schema([pa.field("a", pa.int32()), pa.field("a", POINT)])
-    metadata = metadata_of(schema)
+    metadata = make_metadata(schema)
     assert get_file_schema(metadata).leaves == {}
     assert not get_file_schema(metadata).lacks(("a",))
     assert not get_file_schema(metadata).lacks(("a", "x"))
@@ -119,19 +119,19 @@ def test_a_struct_beside_a_leaf_of_its_name_is_left_out() -> None:
     ],
 )
 def test_a_column_is_missing_only_if_nothing_is_at_its_path(path: tuple[str, ...], lacks: bool) -> None:
-    assert get_file_schema(metadata_of(NESTED)).lacks(path) is lacks
+    assert get_file_schema(make_metadata(NESTED)).lacks(path) is lacks
 
 
 def test_files_of_one_schema_share_their_leaves_and_others_do_not() -> None:
-    first, second = metadata_of(NESTED), metadata_of(NESTED)
+    first, second = make_metadata(NESTED), make_metadata(NESTED)
     assert get_file_schema(first).leaves is get_file_schema(second).leaves
-    # The same names and the same Parquet types: only Arrow's own schema tells durations from numbers.
+    # Names and Parquet types are equal: only Arrow's own schema distinguishes durations from numbers.
     numbers, durations = pa.schema({"a": pa.int64()}), pa.schema({"a": pa.duration("us")})
-    assert get_file_schema(metadata_of(numbers)).leaves["a",].arrow_type == pa.int64()
-    assert get_file_schema(metadata_of(durations)).leaves["a",].arrow_type == pa.duration("us")
-    bare = metadata_of(durations, store_schema=False)
+    assert get_file_schema(make_metadata(numbers)).leaves["a",].arrow_type == pa.int64()
+    assert get_file_schema(make_metadata(durations)).leaves["a",].arrow_type == pa.duration("us")
+    bare = make_metadata(durations, store_schema=False)
     assert get_file_schema(bare).leaves["a",].arrow_type == pa.int64()
-    assert get_file_schema(metadata_of(pa.schema({"a": pa.int32()}))).leaves["a",].physical == "INT32"
+    assert get_file_schema(make_metadata(pa.schema({"a": pa.int32()}))).leaves["a",].physical == "INT32"
 
 
 def test_structs_of_other_names_with_the_same_fields_are_distinguished(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_structs_of_other_names_with_the_same_fields_are_distinguished(tmp_path:
         ]
     required = pa.schema([pa.field("s", pa.struct([pa.field("x", pa.int32())]), nullable=False)])
     optional = pa.schema([pa.field("s", pa.struct([pa.field("x", pa.int32(), nullable=False)]))])
-    assert get_file_schema(metadata_of(required, store_schema=False)).arrow.equals(required)
-    assert get_file_schema(metadata_of(optional, store_schema=False)).arrow.equals(optional)
+    assert get_file_schema(make_metadata(required, store_schema=False)).arrow.equals(required)
+    assert get_file_schema(make_metadata(optional, store_schema=False)).arrow.equals(optional)
 
 
 def test_X10_a_group_with_an_invalid_name_is_an_error(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_X10_a_group_with_an_invalid_name_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_leaf_indices_of_projected_paths(paths: list[tuple[str, ...]], indices: list[int]) -> None:
-    metadata = metadata_of(NESTED)
+    metadata = make_metadata(NESTED)
     assert find_leaf_indices(metadata.schema.to_arrow_schema(), paths) == indices
     assert metadata.num_columns == 13
 
@@ -186,7 +186,7 @@ def test_leaf_indices_count_extension_and_dictionary_types() -> None:
     schema = pa.schema(
         {"u": pa.uuid(), "d": pa.dictionary(pa.int8(), pa.string()), "f": pa.list_(pa.int8(), 2), "z": pa.int8()}
     )
-    metadata = metadata_of(schema)
+    metadata = make_metadata(schema)
     assert find_leaf_indices(metadata.schema.to_arrow_schema(), [("z",)]) == [3]
     assert {path: leaf.index for path, leaf in get_file_schema(metadata).leaves.items()} == {
         ("u",): 0,

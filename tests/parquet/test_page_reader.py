@@ -25,56 +25,59 @@ from tamis.parquet.selection.row_selection import RowSelection
 ROWS = 400
 
 
-def some(random_: random.Random, make: Any, nulls: float = 0.2) -> Any:
+def make_or_null(random_: random.Random, make: Any, nulls: float = 0.2) -> Any:
     return None if random_.random() < nulls else make()
 
 
-def shapes(seed: int) -> pa.Table:
-    """A column of every shape, with NULLs and empty lists at every level."""
+def make_shapes(seed: int) -> pa.Table:
+    """Return a column of every shape, with NULLs and empty lists at every level."""
     r = random.Random(seed)
 
-    def text() -> str:
+    def draw_text() -> str:
         return "".join(r.choices("abcdüñ", k=r.randrange(0, 9)))
 
-    def number() -> int:
+    def draw_number() -> int:
         return r.randrange(-1000, 1000)
 
-    def pair() -> dict[str, Any]:
-        return {"a": some(r, number), "b": some(r, text)}
+    def draw_pair() -> dict[str, Any]:
+        return {"a": make_or_null(r, draw_number), "b": make_or_null(r, draw_text)}
 
-    def listed(make: Any) -> Any:
-        return lambda: [some(r, make) for _ in range(r.randrange(0, 4))]
+    def make_list_drawer(make: Any) -> Any:
+        return lambda: [make_or_null(r, make) for _ in range(r.randrange(0, 4))]
 
-    def mapped(make: Any) -> Any:
-        return lambda: [(f"k{i}", some(r, make)) for i in range(r.randrange(0, 3))]
+    def make_map_drawer(make: Any) -> Any:
+        return lambda: [(f"k{i}", make_or_null(r, make)) for i in range(r.randrange(0, 3))]
 
     pair_type = pa.struct({"a": pa.int32(), "b": pa.string()})
     columns: dict[str, tuple[pa.DataType, Any]] = {
-        "plain": (pa.int64(), number),
+        "plain": (pa.int64(), draw_number),
         "few": (pa.string(), lambda: r.choice(["x", "y", "z"])),
-        "text": (pa.large_string(), text),
+        "text": (pa.large_string(), draw_text),
         "flag": (pa.bool_(), lambda: r.random() < 0.5),
-        "amount": (pa.decimal128(12, 3), lambda: Decimal(number()) / 8),
+        "amount": (pa.decimal128(12, 3), lambda: Decimal(draw_number()) / 8),
         "fixed": (pa.binary(3), lambda: r.randbytes(3)),
-        "moment": (pa.timestamp("us", "Europe/Berlin"), number),
-        "took": (pa.duration("ms"), number),
+        "instant": (pa.timestamp("us", "Europe/Berlin"), draw_number),
+        "took": (pa.duration("ms"), draw_number),
         "encoded": (pa.dictionary(pa.int32(), pa.string()), lambda: r.choice(["p", "q"])),
         "nothing": (pa.null(), lambda: None),
-        "pair": (pair_type, pair),
-        "deep": (pa.struct({"p": pair_type, "q": pa.float64()}), lambda: {"p": some(r, pair), "q": r.random()}),
-        "list": (pa.list_(pa.int32()), listed(number)),
-        "lists": (pa.list_(pa.list_(pa.string())), listed(listed(text))),
-        "pairs": (pa.list_(pair_type), listed(pair)),
-        "large": (pa.large_list(pair_type), listed(pair)),
-        "map": (pa.map_(pa.string(), pa.int64()), mapped(number)),
-        "maps": (pa.map_(pa.string(), pa.list_(pair_type)), mapped(listed(pair))),
+        "pair": (pair_type, draw_pair),
+        "deep": (
+            pa.struct({"p": pair_type, "q": pa.float64()}),
+            lambda: {"p": make_or_null(r, draw_pair), "q": r.random()},
+        ),
+        "list": (pa.list_(pa.int32()), make_list_drawer(draw_number)),
+        "lists": (pa.list_(pa.list_(pa.string())), make_list_drawer(make_list_drawer(draw_text))),
+        "pairs": (pa.list_(pair_type), make_list_drawer(draw_pair)),
+        "large": (pa.large_list(pair_type), make_list_drawer(draw_pair)),
+        "map": (pa.map_(pa.string(), pa.int64()), make_map_drawer(draw_number)),
+        "maps": (pa.map_(pa.string(), pa.list_(pair_type)), make_map_drawer(make_list_drawer(draw_pair))),
         "in_struct": (
             pa.struct({"l": pa.list_(pair_type), "z": pa.int8()}),
-            lambda: {"l": some(r, listed(pair)), "z": 1},
+            lambda: {"l": make_or_null(r, make_list_drawer(draw_pair)), "z": 1},
         ),
-        "three": (pa.list_(pa.int16(), 3), lambda: [number() for _ in range(3)]),
+        "three": (pa.list_(pa.int16(), 3), lambda: [draw_number() for _ in range(3)]),
     }
-    arrays = [pa.array([some(r, make) for _ in range(ROWS)], kind) for kind, make in columns.values()]
+    arrays = [pa.array([make_or_null(r, make) for _ in range(ROWS)], kind) for kind, make in columns.values()]
     required = pa.array(range(ROWS), pa.int32())
     fields = [pa.field(name, kind) for name, (kind, _) in columns.items()]
     return pa.Table.from_arrays([*arrays, required], schema=pa.schema([*fields, pa.field("id", pa.int32(), False)]))
@@ -106,8 +109,8 @@ def read_selected(
     return read_rows(columns, fetched, "f", footer.created_by)
 
 
-def same_rows(found: pa.RecordBatch, expected: pa.Table) -> bool:
-    """Dictionaries count by their values: that of some pages need not be that of all."""
+def has_same_rows(found: pa.RecordBatch, expected: pa.Table) -> bool:
+    """Compare dictionary columns by value: the dictionary of some pages may differ from that of all pages."""
     plain = pa.schema(
         [
             field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
@@ -119,7 +122,7 @@ def same_rows(found: pa.RecordBatch, expected: pa.Table) -> bool:
     )
 
 
-def selections(seed: int, rows: int) -> list[RowSelection]:
+def make_selections(seed: int, rows: int) -> list[RowSelection]:
     r = np.random.default_rng(seed)
     return [
         RowSelection.none(rows),
@@ -147,7 +150,7 @@ def selections(seed: int, rows: int) -> list[RowSelection]:
 def test_P9_chosen_rows_of_every_shape_equal_those_of_the_whole_file(
     tmp_path: Path, codec: str, version: str, dictionary: bool
 ) -> None:
-    table = shapes(seed=7)
+    table = make_shapes(seed=7)
     path = tmp_path / "f.parquet"
     pq.write_table(
         table,
@@ -164,20 +167,20 @@ def test_P9_chosen_rows_of_every_shape_equal_those_of_the_whole_file(
     for group in range(3):
         rows = min(150, ROWS - start)
         part = whole.slice(start, rows)
-        for selection in selections(group, rows):
+        for selection in make_selections(group, rows):
             found = read_selected(path, group, selection)
             expected = part.take(pa.array(selection.to_indices()))
-            assert same_rows(found, expected), selection
+            assert has_same_rows(found, expected), selection
         start += rows
 
 
 def test_P9_without_an_offset_index_whole_chunks_are_decoded(tmp_path: Path) -> None:
-    table = shapes(seed=8)
+    table = make_shapes(seed=8)
     path = tmp_path / "f.parquet"
     pq.write_table(table, path, max_rows_per_page=50)
     whole = pq.read_table(path)
-    for selection in selections(1, ROWS):
-        assert same_rows(read_selected(path, 0, selection), whole.take(pa.array(selection.to_indices())))
+    for selection in make_selections(1, ROWS):
+        assert has_same_rows(read_selected(path, 0, selection), whole.take(pa.array(selection.to_indices())))
 
 
 def test_some_leaves_of_a_struct_give_a_struct_of_only_those(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tamis.parquet.indexes.page_units import ColumnPages, split_into_row_ranges
 
 
-def described(name: str, values: list[int | None], first_rows: list[int]) -> ColumnPages:
-    """The metadata of pages, computed from their rows."""
+def describe_pages(name: str, values: list[int | None], first_rows: list[int]) -> ColumnPages:
+    """Return the metadata of pages, computed from their rows."""
     ends = [*first_rows[1:], len(values)]
     pages = [values[start:end] for start, end in zip(first_rows, ends, strict=True)]
     known = [[value for value in page if value is not None] for page in pages]
@@ -41,7 +41,7 @@ def test_P3_row_ranges_cover_all_rows_with_correct_metadata(
 ) -> None:
     columns, begins = given_columns
     rows = len(columns[0])
-    pages = [described(f"c{i}", *each) for i, each in enumerate(zip(columns, begins, strict=True))]
+    pages = [describe_pages(f"c{i}", *each) for i, each in enumerate(zip(columns, begins, strict=True))]
     found = split_into_row_ranges(pages, rows)
     covered = [row for start, end in zip(found.starts, found.ends, strict=True) for row in range(start, end)]
     assert covered == list(range(rows))
@@ -61,7 +61,7 @@ def test_P3_row_ranges_cover_all_rows_with_correct_metadata(
 
 
 def test_with_one_column_the_row_ranges_are_its_non_empty_pages() -> None:
-    pages = described("c", [1, 2, None, 4], [0, 2, 2, 3])
+    pages = describe_pages("c", [1, 2, None, 4], [0, 2, 2, 3])
     found = split_into_row_ranges([pages], 4)
     assert list(zip(found.starts, found.ends, strict=True)) == [(0, 2), (2, 3), (3, 4)]
     assert found.metadata["null_count:c"].to_pylist() == [0, 1, 0]
@@ -69,8 +69,8 @@ def test_with_one_column_the_row_ranges_are_its_non_empty_pages() -> None:
 
 
 def test_counts_of_a_part_of_a_page_are_known_if_none_or_all_rows_count() -> None:
-    nulls = described("a", [None, None, 1, 2, None, 3], [0, 2, 4])
-    cuts = described("b", [0] * 6, [0, 1, 3, 5])
+    nulls = describe_pages("a", [None, None, 1, 2, None, 3], [0, 2, 4])
+    cuts = describe_pages("b", [0] * 6, [0, 1, 3, 5])
     found = split_into_row_ranges([nulls, cuts], 6)
     assert found.starts.tolist() == [0, 1, 2, 3, 4, 5]
     assert found.metadata["null_count:a"].to_pylist() == [1, 1, 0, 0, None, None]

@@ -52,11 +52,11 @@ def file(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def request(file: Path, where: object) -> PruneRequest:
+def make_request(file: Path, where: object) -> PruneRequest:
     return PruneRequest(file).with_predicate(where).enable_page_index().enable_bloom_filter().enable_dictionary()
 
 
-def positions(result: PruneResult) -> list[int]:
+def list_positions(result: PruneResult) -> list[int]:
     return result.row_selection.in_file(result.row_groups, [ROWS_PER_GROUP] * 4).to_indices().tolist()
 
 
@@ -99,7 +99,7 @@ def test_O1_no_row_that_matches_is_left_out(file: Path, where: str, levels: str)
     made = made.enable_page_index("pages" in levels).enable_bloom_filter("bloom" in levels)
     result = made.enable_dictionary("dictionary" in levels).prune()
     matching = duckdb.sql(f"SELECT id FROM '{file}' WHERE {where.replace('<=>', 'IS NOT DISTINCT FROM')}").fetchall()
-    assert {row for (row,) in matching} <= set(positions(result))
+    assert {row for (row,) in matching} <= set(list_positions(result))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_O1_no_row_that_matches_is_left_out(file: Path, where: str, levels: str)
     ],
 )
 def test_little_more_than_the_pages_with_matches_is_kept(file: Path, where: str, most: int) -> None:
-    assert len(positions(request(file, where).prune())) <= most
+    assert len(list_positions(make_request(file, where).prune())) <= most
 
 
 def test_a_hash_is_found_in_the_one_row_group_whose_filter_has_it(file: Path, rows: pa.Table) -> None:
@@ -135,7 +135,7 @@ def test_a_hash_is_found_in_the_one_row_group_whose_filter_has_it(file: Path, ro
 
 
 def test_P6_the_selection_counts_over_the_row_groups_that_are_left(file: Path) -> None:
-    result = request(file, "id = 5999").emit_roaring().prune()
+    result = make_request(file, "id = 5999").emit_roaring().prune()
     assert result.row_groups == (3,)
     assert result.row_selection.total == ROWS_PER_GROUP
     assert result.row_selection.ranges() == [(1_400, 1_500)]
@@ -143,15 +143,15 @@ def test_P6_the_selection_counts_over_the_row_groups_that_are_left(file: Path) -
 
 
 def test_unanswerable_conjuncts_are_reported_with_a_reason(file: Path) -> None:
-    result = request(file, "id % 2 = 0 AND id < 10").prune()
+    result = make_request(file, "id % 2 = 0 AND id < 10").prune()
     assert [str(error) for error in result.compile_result.errors] == ["id % 2 = 0: function on column: id % 2"]
     assert result.compile_result.conjuncts == ("id % 2 = 0", "id < 10")
     assert result.required_columns == ("id",)
-    assert len(positions(result)) == ROWS_PER_PAGE
+    assert len(list_positions(result)) == ROWS_PER_PAGE
 
 
 def test_every_level_has_a_report(file: Path) -> None:
-    levels = {level.level: level for level in request(file, "id = 3210 AND kind = 'b'").prune().levels}
+    levels = {level.level: level for level in make_request(file, "id = 3210 AND kind = 'b'").prune().levels}
     assert list(levels) == ["row_groups", "bloom", "pages", "dictionary"]
     assert (levels["row_groups"].total, levels["row_groups"].kept) == (4, 1)
     assert [each.unused_because for each in levels["bloom"].by_predicate] == ["no Bloom filter", "no Bloom filter"]
@@ -163,7 +163,7 @@ def test_every_level_has_a_report(file: Path) -> None:
 def test_a_file_without_indexes_and_statistics_is_kept(tmp_path: Path, rows: pa.Table) -> None:
     path = tmp_path / "plain.parquet"
     pq.write_table(rows, path, write_statistics=False, use_dictionary=False)
-    result = request(path, "id = 3210 AND kind = 'b'").prune()
+    result = make_request(path, "id = 3210 AND kind = 'b'").prune()
     assert result.row_selection == RowSelection.all(ROWS)
     reasons = {level.level: {each.unused_because for each in level.by_predicate} for level in result.levels}
     assert reasons["pages"] == {"not available"}
@@ -189,7 +189,7 @@ def test_a_column_that_the_file_lacks_is_null_in_it(file: Path, rows: pa.Table) 
     schema = rows.schema.append(pa.field("later", pa.int64()))
     for where, kept in (("later = 5", 0), ("later IS NULL AND id < 5", ROWS_PER_PAGE), ("later IS NOT NULL", 0)):
         made = PruneRequest(file, schema).with_predicate(where).enable_page_index()
-        assert len(positions(made.prune())) == kept, where
+        assert len(list_positions(made.prune())) == kept, where
 
 
 def test_T4_a_file_whose_type_is_wider_than_the_schemas_is_an_error(file: Path) -> None:
@@ -203,19 +203,19 @@ def test_T4_a_file_whose_type_is_wider_than_the_schemas_is_an_error(file: Path) 
 )
 def test_a_wrong_predicate_is_an_error(file: Path, where: str, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        request(file, where).prune()
+        make_request(file, where).prune()
 
 
 def test_an_invalid_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="give the path of one Parquet file"):
-        request(tmp_path / "missing.parquet", "id = 1").prune()
+        make_request(tmp_path / "missing.parquet", "id = 1").prune()
 
 
 def test_a_partition_filter_is_refused(file: Path) -> None:
     from tamis import PartitionFilter
 
     with pytest.raises(InvalidArgument, match="cannot prune a single file"):
-        request(file, PartitionFilter.eq("id", "5")).prune()
+        make_request(file, PartitionFilter.eq("id", "5")).prune()
 
 
 def test_requests_are_values(file: Path) -> None:
@@ -227,11 +227,11 @@ def test_requests_are_values(file: Path) -> None:
     assert second.enable_page_index(False).levels == frozenset()
 
 
-def test_P5_what_is_left_is_read_with_the_positions_that_rows_have_in_the_file(file: Path, rows: pa.Table) -> None:
-    result = request(file, "id BETWEEN 1490 AND 1510 OR id = 5999").prune()
+def test_P5_kept_rows_are_read_with_their_positions_in_the_file(file: Path, rows: pa.Table) -> None:
+    result = make_request(file, "id BETWEEN 1490 AND 1510 OR id = 5999").prune()
     batches = read_selection(file, result.row_groups, result.row_selection, ["place", "id"], positions="at")
     found = pa.Table.from_batches(batches)
-    assert found["at"].to_pylist() == found["id"].to_pylist() == positions(result)
+    assert found["at"].to_pylist() == found["id"].to_pylist() == list_positions(result)
     assert found.column_names == ["place", "id", "at"]
     assert found["place"].equals(rows["place"].take(found["at"]))
 
@@ -246,7 +246,7 @@ def test_reading_a_selection_rejects_mismatched_arguments(file: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"selection must be a RowSelection, .* found a NoneType"):
         read_selection(file, [1], None)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"file must be a path, a URI or .* found an int"):
-        request(5, "id = 1").prune()  # type: ignore[arg-type]
+        make_request(5, "id = 1").prune()  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="columns is empty"):
         read_selection(file, [1], everything, [])
     with pytest.raises(UnknownColumn, match="no column 'nope'"):

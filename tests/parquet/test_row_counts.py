@@ -29,19 +29,19 @@ from tamis.parquet.reading.page_header import count_values
 # --- P10: chunks that are longer than their footer says ---------------------------------------------------------------
 
 
-def names_of(rows: int) -> pa.Table:
-    """Texts in dictionaries, whose last rows are not those at the position 0."""
+def make_names(rows: int) -> pa.Table:
+    """Return strings in dictionaries; the last rows differ from the value at index 0."""
     names = [f"name {number % 50:03}" for number in range(rows)]
     return pa.table({"id": range(rows), "name": names, "other": names[::-1]})
 
 
-def text_field(text: str) -> Callable[[bytes], bytes]:
+def encode_text_field(text: str) -> Callable[[bytes], bytes]:
     return lambda value: bytes([len(text)]) + text.encode()
 
 
-def written_short(path: Path, rows: int, created_by: str, missing: int) -> pa.Table:
-    """A file as parquet-mr before 1.2.9 wrote them: the header of the dictionary is not counted, nor where that is."""
-    table = names_of(rows)
+def write_short_chunks(path: Path, rows: int, created_by: str, missing: int) -> pa.Table:
+    """Write a file as parquet-mr before 1.2.9 did, without the dictionary offset and with sizes that are too small."""
+    table = make_names(rows)
     pq.write_table(table, path, row_group_size=max(rows // 2, 1), data_page_size=2000, compression="none")
     metadata = pq.read_metadata(path)
     chunks = [metadata.row_group(group).column(leaf) for group in range(metadata.num_row_groups) for leaf in range(3)]
@@ -49,7 +49,7 @@ def written_short(path: Path, rows: int, created_by: str, missing: int) -> pa.Ta
     add_to_numbers(path, DATA_OFFSET, *steps, 0)
     change_field(path, DICTIONARY_OFFSET, lambda value: None)
     add_to_numbers(path, COMPRESSED_SIZE, -missing)
-    change_field(path, CREATED_BY, text_field(created_by))
+    change_field(path, CREATED_BY, encode_text_field(created_by))
     return table
 
 
@@ -60,7 +60,7 @@ WRITERS = ["parquet-mr", "parquet-mr version 1.2.8 (build 0)", "parquet-mr versi
 @pytest.mark.parametrize("rows", [60, 20_000, 120_000], ids=["with its footer", "laid out", "in ranges"])
 def test_P10_the_last_page_is_read_whole(tmp_path: Path, rows: int, created_by: str) -> None:
     path = tmp_path / "f.parquet"
-    expected = written_short(path, rows, created_by, missing=13)
+    expected = write_short_chunks(path, rows, created_by, missing=13)
     assert pq.read_table(path).equals(expected)
     table = tamis.open(path)
     assert table.scan().to_arrow().equals(expected)
@@ -68,7 +68,7 @@ def test_P10_the_last_page_is_read_whole(tmp_path: Path, rows: int, created_by: 
     last = expected.slice(rows - 1)
     for where in (f"id = {rows - 1}", f"id >= {rows - 1} AND name = '{last['name'][0]}'"):
         assert table.scan(where).to_arrow().equals(last)
-    # Column by column, so that nothing comes with a neighbour.
+    # Each column is read alone, so that no neighbour brings the missing bytes.
     for name in expected.column_names:
         assert table.scan(columns=[name]).to_arrow().equals(expected.select([name]))
     query = "SELECT name, count(*) n FROM t GROUP BY name"
@@ -81,7 +81,7 @@ def test_P10_the_last_page_is_read_whole(tmp_path: Path, rows: int, created_by: 
 @pytest.mark.parametrize("created_by", WRITERS)
 def test_P10_the_page_reader_reads_the_last_page_too(tmp_path: Path, created_by: str) -> None:
     path = tmp_path / "f.parquet"
-    expected = written_short(path, 20_000, created_by, missing=13)
+    expected = write_short_chunks(path, 20_000, created_by, missing=13)
     selection = RowSelection.from_indices([3, 9_999, 10_000, 19_999], 20_000)
     found = pa.Table.from_batches(read_selection(path, [0, 1], selection))
     assert found.equals(expected.take([3, 9_999, 10_000, 19_999]))
@@ -89,7 +89,7 @@ def test_P10_the_page_reader_reads_the_last_page_too(tmp_path: Path, created_by:
 
 def test_P10_a_truncated_chunk_of_another_writer_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
-    written_short(path, 20_000, "parquet-mr version 1.10.1 (build 0)", missing=13)
+    write_short_chunks(path, 20_000, "parquet-mr version 1.10.1 (build 0)", missing=13)
     with pytest.raises(CorruptFile, match="cannot be decoded"):
         tamis.open(path).scan().to_arrow()
 
@@ -106,10 +106,10 @@ def test_P10_golden(golden: Path) -> None:
     assert found.equals(expected)
 
 
-# --- P11: numbers of rows that contradict each other -----------------------------------------------------------------
+# --- P11: numbers of rows that contradict each other ------------------------------------------------------------------
 
 
-def written_rows(path: Path, **options: object) -> Path:
+def write_rows(path: Path, **options: object) -> Path:
     rows = pa.table(
         {"id": range(300), "l": [[n, n] if n % 3 else None for n in range(300)], "s": [str(n) for n in range(300)]}
     )
@@ -133,7 +133,7 @@ CONTRADICTIONS = {
 
 @pytest.fixture(params=CONTRADICTIONS, ids=lambda name: name)
 def contradicting(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = written_rows(tmp_path / "f.parquet")
+    path = write_rows(tmp_path / "f.parquet")
     for field, steps in CONTRADICTIONS[request.param]:
         add_to_numbers(path, field, *steps)
     return path
@@ -171,7 +171,7 @@ def test_P11_files_are_not_given_to_the_engine_unseen(contradicting: Path) -> No
 def test_P11_pages_with_more_rows_than_the_footer_are_an_error(
     tmp_path: Path, column: str, options: dict[str, object]
 ) -> None:
-    path = written_rows(tmp_path / "f.parquet", **options)
+    path = write_rows(tmp_path / "f.parquet", **options)
     values = [pq.read_metadata(path).row_group(0).column(leaf).num_values for leaf in range(3)]
     # The first row group says 50 of its 100 rows everywhere; lists have two values a row, or one for NULL.
     add_to_numbers(path, GROUP_ROWS, -50, 0)
@@ -185,7 +185,7 @@ def test_P11_pages_with_more_rows_than_the_footer_are_an_error(
 
 def test_P11_values_are_counted_as_their_headers_say(tmp_path: Path) -> None:
     for options in ({}, {"data_page_version": "2.0"}, {"write_page_checksum": True}, {"write_page_index": True}):
-        path = written_rows(tmp_path / "f.parquet", data_page_size=64, **options)
+        path = write_rows(tmp_path / "f.parquet", data_page_size=64, **options)
         metadata = pq.read_metadata(path)
         content = path.read_bytes()
         for leaf in range(3):

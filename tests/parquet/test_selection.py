@@ -50,7 +50,7 @@ def masks(draw: st.DrawFn, total: int | None = None) -> Mask:
     rows = draw(totals) if total is None else total
     if rows <= 200 and draw(st.booleans()):
         return draw(bits(rows))
-    mask = mask_of(draw(ranges_within(rows)), rows)
+    mask = make_mask(draw(ranges_within(rows)), rows)
     if draw(st.booleans()):
         # A row range in which nearly every second row starts a run, possibly across the edge of a container.
         start = draw(st.sampled_from((0, max(0, rows - 100), min(rows, 65536 - 50))))
@@ -66,12 +66,12 @@ def mask_pairs(draw: st.DrawFn) -> tuple[Mask, Mask]:
 
 @st.composite
 def row_groups(draw: st.DrawFn) -> tuple[list[int], list[int]]:
-    """The rows of the row groups of a file, some without any, and the places of those that are kept."""
+    """Draw the row counts of the row groups of a file, some of them empty, and the indices of the kept row groups."""
     rows = draw(st.lists(st.one_of(st.integers(0, 5), st.sampled_from((63, 64, 65, 65535, 65536))), max_size=6))
-    return rows, [place for place in range(len(rows)) if draw(st.booleans())]
+    return rows, [row_group for row_group in range(len(rows)) if draw(st.booleans())]
 
 
-def mask_of(ranges: list[tuple[int, int]], total: int) -> Mask:
+def make_mask(ranges: list[tuple[int, int]], total: int) -> Mask:
     mask = np.zeros(total, dtype=bool)
     for start, end in ranges:
         mask[start:end] = True
@@ -79,10 +79,10 @@ def mask_of(ranges: list[tuple[int, int]], total: int) -> Mask:
 
 
 def assert_selects(selection: RowSelection, mask: Mask) -> None:
-    """The selection holds these rows, in the one form that there is for them."""
+    """Check that the selection holds these rows, in normal form."""
     ranges = selection.ranges()
     assert selection.total == mask.size
-    assert np.array_equal(mask_of(ranges, mask.size), mask)
+    assert np.array_equal(make_mask(ranges, mask.size), mask)
     assert all(start < end for start, end in ranges)
     assert all(before[1] < after[0] for before, after in pairwise(ranges))
     assert selection.starts.dtype == selection.ends.dtype == np.int64
@@ -93,13 +93,13 @@ def assert_selects(selection: RowSelection, mask: Mask) -> None:
     assert (selection.is_empty, selection.is_all) == (not mask.any(), bool(mask.all()))
 
 
-# --- Making -----------------------------------------------------------------------------------------------------------
+# --- Creation ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.data(), totals)
 def test_ranges_in_any_order_are_normalised(data: st.DataObject, total: int) -> None:
     ranges = data.draw(ranges_within(total, count=20))
-    expected = mask_of(ranges, total)
+    expected = make_mask(ranges, total)
     made = RowSelection.from_ranges(ranges, total)
     assert_selects(made, expected)
     starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
@@ -146,7 +146,7 @@ def test_all_and_none(total: int) -> None:
     assert ~RowSelection.none(total) == RowSelection.all(total)
 
 
-def test_later_changes_of_the_arrays_given_do_not_reach_a_selection() -> None:
+def test_a_selection_does_not_change_with_the_arrays_it_was_made_of() -> None:
     starts, ends, mask = np.array([3]), np.array([5]), np.array([True, False])
     ranged, masked = RowSelection(starts, ends, 10), RowSelection.from_mask(mask)
     starts[0], mask[0] = 0, False
@@ -272,7 +272,7 @@ def test_positions_within_pages_that_were_read(data: st.DataObject, mask: Mask) 
     pages = list(pairwise(bounds))
     read = [page for page in pages if data.draw(st.booleans())]
     rows = np.concatenate([np.arange(0), *(np.arange(start, end) for start, end in read)])
-    selection = RowSelection.from_mask(mask & mask_of(read, mask.size))
+    selection = RowSelection.from_mask(mask & make_mask(read, mask.size))
     positions = selection.positions_within(read)
     assert np.array_equal(rows[positions], selection.to_indices())
     assert np.array_equal(selection.positions_within(np.array(read, np.int64).reshape(-1, 2)), positions)
@@ -337,8 +337,8 @@ def test_mismatched_row_groups_are_rejected() -> None:
 @given(st.data(), row_groups())
 def test_P6_dropped_row_groups_shift_positions(data: st.DataObject, groups: tuple[list[int], list[int]]) -> None:
     rows, kept = groups
-    mask = data.draw(masks(sum(rows[place] for place in kept)))
-    # By hand: each row of the file, and whether its row group is kept.
+    mask = data.draw(masks(sum(rows[row_group] for row_group in kept)))
+    # Computed naively: each row of the file, and whether its row group is kept.
     group_of_row = np.repeat(np.arange(len(rows)), rows)
     is_kept = np.isin(group_of_row, kept)
     in_file = np.zeros(sum(rows), bool)
@@ -355,7 +355,7 @@ def test_P6_dropped_row_groups_shift_positions(data: st.DataObject, groups: tupl
 
 def test_P6_a_kept_row_group_without_rows_between_dropped_ones_adds_no_run() -> None:
     selection, kept, rows = RowSelection.all(10), [0, 2, 4], [5, 7, 0, 7, 5]
-    assert_selects(selection.in_file(kept, rows), mask_of([(0, 5), (19, 24)], 24))
+    assert_selects(selection.in_file(kept, rows), make_mask([(0, 5), (19, 24)], 24))
     assert selection.in_file(kept, rows).in_row_groups(kept, rows) == selection
 
 
@@ -363,7 +363,7 @@ def test_P6_rows_of_a_file_whose_first_and_middle_row_groups_were_dropped(tmp_pa
     path = tmp_path / "four_groups.parquet"
     pq.write_table(pa.table({"row": list(range(40))}), path, row_group_size=10)
     file, kept = pq.ParquetFile(path), [1, 3]
-    rows = [file.metadata.row_group(place).num_rows for place in range(4)]
+    rows = [file.metadata.row_group(row_group).num_rows for row_group in range(4)]
     selection = RowSelection.from_ranges([(8, 12), (19, 20)], 20)
 
     read = file.read_row_groups(kept)["row"].combine_chunks()
@@ -428,7 +428,7 @@ def test_roaring_there_and_back(mask: Mask) -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
 def test_random_rows_over_several_containers(share: float) -> None:
-    """As arrays, as bits and as runs, which is how a bitmap holds few, many and nearly all rows."""
+    """A bitmap stores few rows as arrays, many as bits and nearly all as runs."""
     random = np.random.default_rng(5)
     first, second = random.random(200_001) < share, random.random(200_001) < share
     one, other = RowSelection.from_mask(first), RowSelection.from_mask(second)
@@ -474,7 +474,7 @@ def test_32_bits_hold_exactly_2_to_the_32_rows() -> None:
     full = RowSelection.all(2**32).to_roaring()
     assert (len(full), full.max()) == (2**32, 2**32 - 1)
     assert RowSelection.from_roaring(full, 2**32).is_all
-    # Refused by the rows that there are, whichever are selected: else it would depend on the data.
+    # The total decides, not the selected rows: otherwise the error would depend on the data.
     with pytest.raises(InvalidArgument, match=r"4294967297 rows .*: use to_roaring64\(\)"):
         RowSelection.none(2**32 + 1).to_roaring()
     assert len(RowSelection.all(2**32 + 1).to_roaring64()) == 2**32 + 1

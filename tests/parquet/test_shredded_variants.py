@@ -21,15 +21,15 @@ _VARIANT = b"\x5c\x0c\x20\x13\x01\x00\x00"
 """The bytes after the number of children of a group: field 10, a union with field 16, with version 1."""
 
 
-def shredded(data_type: pa.DataType) -> pa.StructType:
+def make_shredded_type(data_type: pa.DataType) -> pa.StructType:
     return pa.struct([pa.field("value", pa.binary()), pa.field("typed_value", data_type)])
 
 
-def typed(value: Any) -> dict[str, Any]:
+def make_typed_value(value: Any) -> dict[str, Any]:
     return {"value": None, "typed_value": value}
 
 
-_INTEGER = shredded(pa.int32())
+_INTEGER = make_shredded_type(pa.int32())
 TYPES: dict[str, tuple[pa.DataType, Any]] = {
     "boolean": (pa.bool_(), True),
     "int8": (pa.int8(), 1),
@@ -52,20 +52,23 @@ TYPES: dict[str, tuple[pa.DataType, Any]] = {
     "fixed": (pa.binary(4), b"abcd"),
     "uuid": (pa.uuid(), b"a" * 16),
     "object": (
-        pa.struct([("a", _INTEGER), ("b", shredded(pa.string()))]),
-        {"a": typed(1), "b": {"value": b"x", "typed_value": None}},
+        pa.struct([("a", _INTEGER), ("b", make_shredded_type(pa.string()))]),
+        {"a": make_typed_value(1), "b": {"value": b"x", "typed_value": None}},
     ),
     "object in object": (
-        pa.struct([("c", shredded(pa.struct([("b", shredded(pa.string()))])))]),
-        {"c": typed({"b": typed("q")})},
+        pa.struct([("c", make_shredded_type(pa.struct([("b", make_shredded_type(pa.string()))])))]),
+        {"c": make_typed_value({"b": make_typed_value("q")})},
     ),
     "object of one typed field": (
         pa.struct([("a", pa.struct([("typed_value", pa.int32())]))]),
         {"a": {"typed_value": 1}},
     ),
-    "list": (pa.list_(_INTEGER), [typed(1), {"value": b"z", "typed_value": None}]),
-    "list of objects": (pa.list_(shredded(pa.struct([("a", _INTEGER)]))), [typed({"a": typed(3)})]),
-    "list of lists": (pa.list_(shredded(pa.list_(_INTEGER))), [typed([typed(3)])]),
+    "list": (pa.list_(_INTEGER), [make_typed_value(1), {"value": b"z", "typed_value": None}]),
+    "list of objects": (
+        pa.list_(make_shredded_type(pa.struct([("a", _INTEGER)]))),
+        [make_typed_value({"a": make_typed_value(3)})],
+    ),
+    "list of lists": (pa.list_(make_shredded_type(pa.list_(_INTEGER))), [make_typed_value([make_typed_value(3)])]),
 }
 
 
@@ -74,7 +77,7 @@ def write(path: Path, name: str, *, has_value: bool = True, is_annotated: bool =
     fields = [pa.field("metadata", pa.binary(), nullable=False)]
     fields += [pa.field("value", pa.binary())] if has_value else []
     parts = [pa.array([METADATA] * 3), *([pa.array([None, None, b"\0"])] if has_value else [])]
-    # Extension types are made of their storage.
+    # Arrays of extension types are built from their storage type.
     storage = data_type.storage_type if isinstance(data_type, pa.BaseExtensionType) else data_type
     values = pa.array([value, None, None], storage).cast(data_type)
     fields.append(pa.field("typed_value", data_type))
@@ -86,7 +89,7 @@ def write(path: Path, name: str, *, has_value: bool = True, is_annotated: bool =
 
 
 def annotate(path: Path) -> None:
-    """Call the group `var` a variant, as writers of variants do."""
+    """Annotate the group `var` as a variant, as writers of variants do."""
     content = path.read_bytes()
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     before, mark, after = content[start:-8].partition(b"\x18\x03var\x15")

@@ -39,14 +39,14 @@ needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden files: 
 NAN = math.nan
 
 
-def written(table: pa.Table, **options: Any) -> pq.FileMetaData:
+def write_metadata(table: pa.Table, **options: Any) -> pq.FileMetaData:
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return pq.read_metadata(sink)
 
 
 def describe(metadata: pq.FileMetaData, data_type: pa.DataType | None, *path: str, **options: Any) -> dict[str, Any]:
-    """The metadata of one column, without its name: {"lower": array, …}."""
+    """Return the metadata of one column, without its name: {"lower": array, …}."""
     column = Column(path or ("x",), type=data_type)
     batch = read_row_group_metadata(metadata, [column], **options)
     batch.validate(full=True)
@@ -54,10 +54,10 @@ def describe(metadata: pq.FileMetaData, data_type: pa.DataType | None, *path: st
 
 
 def describe_values(values: pa.Array, table_type: pa.DataType | None = None, **options: Any) -> dict[str, Any]:
-    return describe(written(pa.table({"x": values}), **options), table_type or values.type)
+    return describe(write_metadata(pa.table({"x": values}), **options), table_type or values.type)
 
 
-def plain(values: pa.Array) -> list[Any]:
+def to_plain(values: pa.Array) -> list[Any]:
     """Return values that Python compares exactly: times and dates as counts, others unchanged."""
     data_type = values.type
     if pa.types.is_temporal(data_type):
@@ -65,8 +65,8 @@ def plain(values: pa.Array) -> list[Any]:
     return list(values.to_pylist())
 
 
-def bounds(found: dict[str, Any]) -> list[tuple[Any, Any]]:
-    return list(zip(plain(found["lower"]), plain(found["upper"]), strict=True))
+def list_bounds(found: dict[str, Any]) -> list[tuple[Any, Any]]:
+    return list(zip(to_plain(found["lower"]), to_plain(found["upper"]), strict=True))
 
 
 # --- Types, as three writers store them -------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[pa.Array, tuple[Any, Any]]] = {
     "S6_binary": (pa.array([b"\xff", None, b"\x01"], pa.binary()), (b"\x01", b"\xff")),
 }  # fmt: skip
 
-# What only Arrow stores in a type of its own.
+# Only Arrow stores these in their own type.
 ARROW_CASES: dict[str, tuple[pa.Array, tuple[Any, Any]]] = {
     "F6_float16": (pa.array([-1.5, None, 2.5], pa.float16()), (-1.5, 2.5)),
     "date64": (pa.array([-86_400_000, None, 86_400_000], pa.date64()), (-86_400_000, 86_400_000)),
@@ -154,7 +154,7 @@ def test_T1_T2_T6_S6_bounds_of_each_type_by_each_writer(
     write(pa.table({"x": values}), tmp_path / "f.parquet")
     found = describe(pq.read_metadata(tmp_path / "f.parquet"), values.type)
     assert found["lower"].type == found["upper"].type == values.type
-    assert bounds(found) == [expected]
+    assert list_bounds(found) == [expected]
     assert found["null_count"].to_pylist() == [1]
     assert found["row_count"].to_pylist() == [len(values)]
     exact = not (pa.types.is_string(values.type) or pa.types.is_binary(values.type))
@@ -166,7 +166,7 @@ def test_F6_bounds_of_types_that_arrow_alone_writes(case: str) -> None:
     values, expected = ARROW_CASES[case]
     found = describe_values(values)
     assert found["lower"].type == found["upper"].type == values.type
-    assert bounds(found) == [expected]
+    assert list_bounds(found) == [expected]
 
 
 def test_S6_uuid_is_ordered_as_unsigned_bytes(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_S6_uuid_is_ordered_as_unsigned_bytes(tmp_path: Path) -> None:
         values = "('80000000-0000-0000-0000-000000000000'::UUID), ('7fffffff-0000-0000-0000-000000000000'::UUID)"
         connection.execute(f"COPY (FROM (VALUES {values}) t(x)) TO '{tmp_path / 'u.parquet'}' (FORMAT parquet)")
     found = describe(pq.read_metadata(tmp_path / "u.parquet"), pa.binary(16))
-    assert bounds(found) == [(b"\x7f\xff\xff\xff" + bytes(12), b"\x80" + bytes(15))]
+    assert list_bounds(found) == [(b"\x7f\xff\xff\xff" + bytes(12), b"\x80" + bytes(15))]
 
 
 def test_T9_intervals_and_enums_of_duckdb(tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_T9_intervals_and_enums_of_duckdb(tmp_path: Path) -> None:
     metadata = pq.read_metadata(tmp_path / "i.parquet")
     assert "lower" not in describe(metadata, pa.month_day_nano_interval(), "i")
     assert "lower" not in describe(metadata, pa.binary(12), "i")
-    assert bounds(describe(metadata, pa.string(), "e")) == [("b", "b")]
-    assert bounds(describe(metadata, pa.string(), "j")) == [("{}", "{}")]
+    assert list_bounds(describe(metadata, pa.string(), "e")) == [("b", "b")]
+    assert list_bounds(describe(metadata, pa.string(), "j")) == [("{}", "{}")]
 
 
 # --- NULL -------------------------------------------------------------------------------------------------------------
@@ -200,18 +200,18 @@ def test_N5_a_column_of_nulls_has_counts_and_no_bounds() -> None:
 
 
 def test_N5_a_column_of_type_null_is_null_in_every_row() -> None:
-    found = describe(written(pa.table({"x": pa.nulls(4)})), pa.int64())
+    found = describe(write_metadata(pa.table({"x": pa.nulls(4)})), pa.int64())
     assert found["null_count"].to_pylist() == [4]
 
 
 def test_N9_a_null_struct_makes_its_fields_null() -> None:
     inner = pa.struct({"b": pa.int64(), "c": pa.struct({"d": pa.string()})})
     values = [{"b": 1, "c": {"d": "p"}}, None, {"b": None, "c": None}, {"b": 3, "c": {"d": None}}]
-    metadata = written(pa.table({"a": pa.array(values, inner)}))
+    metadata = write_metadata(pa.table({"a": pa.array(values, inner)}))
     found = describe(metadata, pa.int64(), "a", "b")
-    assert (bounds(found), found["null_count"].to_pylist()) == ([(1, 3)], [2])
+    assert (list_bounds(found), found["null_count"].to_pylist()) == ([(1, 3)], [2])
     found = describe(metadata, pa.string(), "a", "c", "d")
-    assert (bounds(found), found["null_count"].to_pylist()) == ([("p", "p")], [3])
+    assert (list_bounds(found), found["null_count"].to_pylist()) == ([("p", "p")], [3])
     assert list(describe(metadata, inner, "a")) == ["row_count"]
 
 
@@ -227,12 +227,12 @@ def test_N9_all_writers_count_nulls_of_structs_alike(write: Callable[[pa.Table, 
 def test_N9_lists_and_maps_are_unknown_and_not_null() -> None:
     table = pa.table({"l": [[1], None], "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64()))})
     columns = [Column(("l",), type=pa.list_(pa.int64())), Column(("l", "element"), type=pa.int64()), Column(("m",))]
-    assert read_row_group_metadata(written(table), columns).schema.names == ["row_count"]
+    assert read_row_group_metadata(write_metadata(table), columns).schema.names == ["row_count"]
 
 
 def test_P8_N1_columns_written_without_statistics_are_unknown() -> None:
     table = pa.table({"x": [1, 2], "y": [1, None]})
-    metadata = written(table, write_statistics=["x"])
+    metadata = write_metadata(table, write_statistics=["x"])
     batch = read_row_group_metadata(metadata, [Column(("x",), type=pa.int64()), Column(("y",), type=pa.int64())])
     assert batch["null_count:x"].to_pylist() == [0]
     assert batch["lower:x"].to_pylist() == [1]
@@ -244,7 +244,7 @@ def test_P8_N1_columns_written_without_statistics_are_unknown() -> None:
 
 
 def test_a_column_missing_from_the_file_is_null_in_every_row() -> None:
-    metadata = written(pa.table({"x": [1, 2, 3], "s": [{"y": 1}] * 3}), row_group_size=2)
+    metadata = write_metadata(pa.table({"x": [1, 2, 3], "s": [{"y": 1}] * 3}), row_group_size=2)
     for path, data_type in ((("new",), pa.string()), (("s", "new"), pa.float64()), (("a", "b"), pa.list_(pa.int8()))):
         found = describe(metadata, data_type, *path)
         assert found["null_count"].to_pylist() == found["row_count"].to_pylist() == [2, 1]
@@ -254,7 +254,7 @@ def test_a_column_missing_from_the_file_is_null_in_every_row() -> None:
 
 
 def test_a_column_that_exists_as_another_type_is_unknown() -> None:
-    metadata = written(pa.table({"x": [1], "s": [{"y": 1}]}))
+    metadata = write_metadata(pa.table({"x": [1], "s": [{"y": 1}]}))
     assert list(describe(metadata, pa.int64(), "x", "deeper")) == ["row_count"]
     assert list(describe(metadata, pa.int64(), "s")) == ["row_count"]
     found = describe(metadata, pa.string(), "x")
@@ -263,7 +263,7 @@ def test_a_column_that_exists_as_another_type_is_unknown() -> None:
 
 
 def test_names_in_the_file_may_differ_from_the_table() -> None:
-    metadata = written(pa.table({"AMOUNT": [1, 2], "Point": [{"X": 5}, {"X": 6}]}))
+    metadata = write_metadata(pa.table({"AMOUNT": [1, 2], "Point": [{"X": 5}, {"X": 6}]}))
     columns = [Column(("amount",), type=pa.int64()), Column(("point", "x"), type=pa.int64())]
     names = {("amount",): ("AMOUNT",), ("point", "x"): ("Point", "X")}
     batch = read_row_group_metadata(metadata, columns, names=names)
@@ -272,7 +272,7 @@ def test_names_in_the_file_may_differ_from_the_table() -> None:
 
 
 def test_H8_names_with_dots_are_not_fields_of_structs() -> None:
-    metadata = written(pa.table({"a.b": [1, 2], "a": [{"b": 10}, {"b": 20}]}))
+    metadata = write_metadata(pa.table({"a.b": [1, 2], "a": [{"b": 10}, {"b": 20}]}))
     columns = [Column(("a.b",), type=pa.int64()), Column(("a", "b"), type=pa.int64())]
     batch = read_row_group_metadata(metadata, columns)
     assert batch["lower:`a.b`"].to_pylist() == [1]
@@ -280,23 +280,23 @@ def test_H8_names_with_dots_are_not_fields_of_structs() -> None:
 
 
 def test_chosen_row_groups_come_in_the_order_given() -> None:
-    metadata = written(pa.table({"x": list(range(10))}), row_group_size=3)
+    metadata = write_metadata(pa.table({"x": list(range(10))}), row_group_size=3)
     found = describe(metadata, pa.int64(), row_groups=[3, 1])
-    assert (bounds(found), found["row_count"].to_pylist()) == ([(9, 9), (3, 5)], [1, 3])
+    assert (list_bounds(found), found["row_count"].to_pylist()) == ([(9, 9), (3, 5)], [1, 3])
     found = describe(metadata, pa.int64(), row_groups=[])
-    assert bounds(found) == []
+    assert list_bounds(found) == []
     assert found["lower"].type == pa.int64()
 
 
 def test_a_file_without_rows_or_columns() -> None:
-    found = describe(written(pa.schema({"x": pa.int64()}).empty_table()), pa.int64())
+    found = describe(write_metadata(pa.schema({"x": pa.int64()}).empty_table()), pa.int64())
     assert found["row_count"].to_pylist() in ([], [0])
-    assert read_row_group_metadata(written(pa.table({"x": [1]})), []).to_pydict() == {"row_count": [1]}
+    assert read_row_group_metadata(write_metadata(pa.table({"x": [1]})), []).to_pydict() == {"row_count": [1]}
 
 
 @pytest.mark.parametrize("data_type", [None, pa.struct({"a": pa.int8()}), pa.dictionary(pa.int8(), pa.string())])
 def test_a_type_without_order_has_counts_only(data_type: pa.DataType | None) -> None:
-    assert list(describe(written(pa.table({"x": ["a"]})), data_type)) == ["row_count", "null_count"]
+    assert list(describe(write_metadata(pa.table({"x": ["a"]})), data_type)) == ["row_count", "null_count"]
 
 
 # --- Floats -----------------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_F1_F3_NaN_is_in_no_bound_and_its_count_is_unknown(
 ) -> None:
     write(pa.table({"x": pa.array([1.0, NAN, 2.0], data_type)}), tmp_path / "f.parquet")
     found = describe(pq.read_metadata(tmp_path / "f.parquet"), data_type)
-    assert bounds(found) in ([(1.0, 2.0)], [(None, None)])
+    assert list_bounds(found) in ([(1.0, 2.0)], [(None, None)])
     assert found["nan_count"].to_pylist() == [None]
 
 
@@ -325,7 +325,7 @@ def test_F4_bounds_at_zero_hold_both_zeros(
 ) -> None:
     write(pa.table({"x": values}), tmp_path / "f.parquet")
     found = describe(pq.read_metadata(tmp_path / "f.parquet"), pa.float64())
-    (lower, upper) = bounds(found)[0]
+    (lower, upper) = list_bounds(found)[0]
     assert (lower, upper) == (min(values), max(values))
     assert lower != 0 or (math.copysign(1, lower) == -1 and found["lower_exact"].to_pylist() == [False])
     assert upper != 0 or (math.copysign(1, upper) == 1 and found["upper_exact"].to_pylist() == [False])
@@ -333,14 +333,14 @@ def test_F4_bounds_at_zero_hold_both_zeros(
 
 def test_F6_float16_is_ordered_by_value_and_not_by_bytes() -> None:
     values = pa.array([-2.0, 0.5, -0.25, 60000.0, None], pa.float16())
-    assert bounds(describe_values(values)) == [(-2.0, 60000.0)]
-    assert bounds(describe_values(values, pa.float64())) == [(-2.0, 60000.0)]
+    assert list_bounds(describe_values(values)) == [(-2.0, 60000.0)]
+    assert list_bounds(describe_values(values, pa.float64())) == [(-2.0, 60000.0)]
 
 
 # --- From the file's type to the table's ------------------------------------------------------------------------------
 
 
-def decimals(scale: int, *texts: str) -> pa.Array:
+def make_decimals(scale: int, *texts: str) -> pa.Array:
     return pa.array([Decimal(text) for text in texts], pa.decimal128(20, scale))
 
 
@@ -353,7 +353,7 @@ UNKNOWN = (None, None)
         (pa.array([-5, 5], pa.int8()), pa.int64(), (-5, 5), (True, True)),
         (pa.array([-5, 5], pa.int32()), pa.int64(), (-5, 5), (True, True)),
         (pa.array([1, 2**32 - 1], pa.uint32()), pa.int64(), (1, 2**32 - 1), (True, True)),
-        # The table is narrower than the file: what fits is a bound, what does not is unknown.
+        # The table is narrower than the file: bounds that do not fit are unknown.
         (pa.array([-5, 2**40], pa.int64()), pa.int32(), (-5, None), (True, None)),
         (pa.array([-(2**40), 5], pa.int64()), pa.int32(), (None, 5), (None, True)),
         (pa.array([1, 2**64 - 1], pa.uint64()), pa.int64(), (1, None), (True, None)),
@@ -363,10 +363,15 @@ UNKNOWN = (None, None)
         (pa.array([2**24 + 3, 2**24 + 5]), pa.float32(), (2.0**24 + 2, 2.0**24 + 6), (False, False)),
         (pa.array([-5, 5], pa.int32()), pa.decimal128(12, 2), (Decimal(-5), Decimal(5)), (True, True)),
         (pa.array([-5, 12345], pa.int32()), pa.decimal128(6, 2), (Decimal(-5), None), (True, None)),
-        (decimals(2, "-1.25", "1.25"), pa.decimal128(30, 4), (Decimal("-1.25"), Decimal("1.25")), (True, True)),
-        (decimals(3, "-1.251", "1.251"), pa.decimal128(20, 2), (Decimal("-1.26"), Decimal("1.26")), (False, False)),
-        (decimals(3, "-1.250", "1.250"), pa.decimal128(20, 2), (Decimal("-1.25"), Decimal("1.25")), (True, True)),
-        (decimals(2, "-1.25", "123.25"), pa.decimal128(3, 2), (Decimal("-1.25"), None), (True, None)),
+        (make_decimals(2, "-1.25", "1.25"), pa.decimal128(30, 4), (Decimal("-1.25"), Decimal("1.25")), (True, True)),
+        (
+            make_decimals(3, "-1.251", "1.251"),
+            pa.decimal128(20, 2),
+            (Decimal("-1.26"), Decimal("1.26")),
+            (False, False),
+        ),
+        (make_decimals(3, "-1.250", "1.250"), pa.decimal128(20, 2), (Decimal("-1.25"), Decimal("1.25")), (True, True)),
+        (make_decimals(2, "-1.25", "123.25"), pa.decimal128(3, 2), (Decimal("-1.25"), None), (True, None)),
         (pa.array([-1.5, 2.5], pa.float32()), pa.float64(), (-1.5, 2.5), (True, True)),
         (pa.array([-1500, 1500], pa.timestamp("us")), pa.timestamp("ms"), (-2, 2), (False, False)),
         (pa.array([-2000, 2000], pa.timestamp("us")), pa.timestamp("ms"), (-2, 2), (True, True)),
@@ -392,7 +397,7 @@ def test_T5_T11_conversions_round_outwards_or_are_unknown(
 ) -> None:
     found = describe_values(values, table_type)
     assert found["lower"].type == found["upper"].type == table_type
-    assert bounds(found) == [expected]
+    assert list_bounds(found) == [expected]
     assert (found["lower_exact"][0].as_py(), found["upper_exact"][0].as_py()) == exact
 
 
@@ -406,8 +411,8 @@ def test_T5_T11_conversions_round_outwards_or_are_unknown(
         (pa.array([1.5, 2.5], pa.float64()), pa.float32()),
         (pa.array([1.5, 2.5], pa.float64()), pa.int64()),
         (pa.array([1.5, 2.5], pa.float64()), pa.decimal128(10, 2)),
-        (decimals(2, "1.25", "2.5"), pa.float64()),
-        (decimals(0, "1", "2"), pa.int64()),
+        (make_decimals(2, "1.25", "2.5"), pa.float64()),
+        (make_decimals(0, "1", "2"), pa.int64()),
         (pa.array([1, 2], pa.int64()), pa.timestamp("us")),
         (pa.array([1, 2], pa.int32()), pa.date32()),
         (pa.array([1, 2], pa.int32()), pa.bool_()),
@@ -496,7 +501,7 @@ def test_T5_T11_F1_S1_bounds_bound_every_value(
     column: tuple[pa.Array, pa.DataType, int], dictionary: bool, integers: bool
 ) -> None:
     values, table_type, rows = column
-    metadata = written(
+    metadata = write_metadata(
         pa.table({"x": values}), row_group_size=rows, use_dictionary=dictionary, store_decimal_as_integer=integers
     )
     found = describe(metadata, table_type)
@@ -507,8 +512,8 @@ def test_T5_T11_F1_S1_bounds_bound_every_value(
         group = as_read.slice(start, count)
         start += count
         assert found["null_count"][index].as_py() == group.null_count
-        present = [value for value in plain(group) if is_value(value)]
-        lower, upper = plain(found["lower"])[index], plain(found["upper"])[index]
+        present = [value for value in to_plain(group) if is_value(value)]
+        lower, upper = to_plain(found["lower"])[index], to_plain(found["upper"])[index]
         if present:
             assert lower is None or lower <= min(present)
             assert upper is None or max(present) <= upper
@@ -517,15 +522,15 @@ def test_T5_T11_F1_S1_bounds_bound_every_value(
         if found["upper_exact"][index].as_py():
             assert upper in present
         if "nan_count" in found and found["nan_count"][index].as_py() is not None:
-            assert found["nan_count"][index].as_py() == sum(value != value for value in plain(group))
-        # A test that could not fail for want of bounds would prove nothing.
+            assert found["nan_count"][index].as_py() == sum(value != value for value in to_plain(group))
+        # Without any bounds this test would prove nothing.
         if present and table_type == values.type and not pa.types.is_floating(table_type):
             assert lower is not None
             assert upper is not None
     assert start == len(values)
 
 
-# --- Sizes and places -------------------------------------------------------------------------------------------------
+# --- Sizes and offsets ------------------------------------------------------------------------------------------------
 
 
 def test_sizes_and_ranges_of_chunks_are_where_the_pages_are(tmp_path: Path) -> None:
@@ -550,32 +555,32 @@ def test_sizes_and_ranges_of_chunks_are_where_the_pages_are(tmp_path: Path) -> N
     assert sum_compressed_sizes(metadata, []) == [0, 0, 0]
 
 
-# --- Files that others wrote ------------------------------------------------------------------------------------------
+# --- Files of other writers -------------------------------------------------------------------------------------------
 
 
-def golden(name: str, data_type: pa.DataType, *path: str) -> dict[str, Any]:
+def describe_golden(name: str, data_type: pa.DataType, *path: str) -> dict[str, Any]:
     return describe(pq.read_metadata(GOLDEN / name), data_type, *path)
 
 
 @needs_golden
 def test_golden_S4_S5_no_statistics_at_all() -> None:
-    found = golden("alltypes_plain.parquet", pa.int32(), "id")
-    assert (bounds(found), found["null_count"].to_pylist()) == ([UNKNOWN], [None])
+    found = describe_golden("alltypes_plain.parquet", pa.int32(), "id")
+    assert (list_bounds(found), found["null_count"].to_pylist()) == ([UNKNOWN], [None])
 
 
 @needs_golden
 def test_golden_S1_truncated_text_is_a_bound_and_never_a_value() -> None:
     for name in ("utf8_full_truncation", "utf8_no_truncation"):
-        found = golden("binary_truncated_min_max.parquet", pa.string(), name)
+        found = describe_golden("binary_truncated_min_max.parquet", pa.string(), name)
         values = pq.read_table(GOLDEN / "binary_truncated_min_max.parquet")[name].to_pylist()
-        ((lower, upper),) = bounds(found)
+        ((lower, upper),) = list_bounds(found)
         assert lower <= min(values) <= max(values) <= upper
         assert found["lower_exact"].to_pylist() == found["upper_exact"].to_pylist() == [False]
 
 
 @needs_golden
 def test_golden_F2_NaN_as_the_largest_value() -> None:
-    assert bounds(golden("nan_in_stats.parquet", pa.float64(), "x")) == [UNKNOWN]
+    assert list_bounds(describe_golden("nan_in_stats.parquet", pa.float64(), "x")) == [UNKNOWN]
 
 
 @needs_golden
@@ -583,24 +588,27 @@ def test_golden_F1_F2_F6_orders_of_floats() -> None:
     for name, data_type in (("float", pa.float32()), ("double", pa.float64()), ("float16", pa.float16())):
         for order in ("typedef", "ieee754"):
             column = f"{name}_{order}"
-            found = golden("floating_orders_nan_count.parquet", data_type, column)
+            found = describe_golden("floating_orders_nan_count.parquet", data_type, column)
             values = pq.read_table(GOLDEN / "floating_orders_nan_count.parquet")[column].to_pylist()
             assert len(found["lower"]) == 5
-            for index, (lower, upper) in enumerate(bounds(found)):
+            for index, (lower, upper) in enumerate(list_bounds(found)):
                 present = [value for value in values[index * 10 : index * 10 + 10] if is_value(value)]
                 assert lower is None or lower <= min(present)
                 assert upper is None or max(present) <= upper
-    assert bounds(golden("floating_orders_nan_count.parquet", pa.float32(), "float_typedef"))[0] == (-2.0, 5.0)
+    assert list_bounds(describe_golden("floating_orders_nan_count.parquet", pa.float32(), "float_typedef"))[0] == (
+        -2.0,
+        5.0,
+    )
 
 
 @needs_golden
 def test_golden_F6_float16() -> None:
-    assert bounds(golden("float16_nonzeros_and_nans.parquet", pa.float16(), "x")) == [(-2.0, 2.0)]
+    assert list_bounds(describe_golden("float16_nonzeros_and_nans.parquet", pa.float16(), "x")) == [(-2.0, 2.0)]
 
 
 @needs_golden
 def test_golden_T3_INT96() -> None:
-    found = golden("int96_from_spark.parquet", pa.timestamp("ns"), "a")
+    found = describe_golden("int96_from_spark.parquet", pa.timestamp("ns"), "a")
     assert "lower" not in found
     assert found["null_count"].to_pylist() == [1]
 
@@ -610,12 +618,14 @@ def test_golden_T2_S4_decimals_of_an_old_writer() -> None:
     # The file says that 2.00 is the smallest value; it compared bytes as signed, and 1.00 is in it.
     smallest = pc.min(pq.read_table(GOLDEN / "fixed_length_decimal.parquet")["value"]).as_py()
     assert smallest == Decimal("1.00")
-    found = golden("fixed_length_decimal.parquet", pa.decimal128(25, 2), "value")
-    assert "lower" not in found or bounds(found) == [UNKNOWN]
-    # In 32 bits the same writer is right.
-    found = golden("int32_decimal.parquet", pa.decimal128(4, 2), "value")
-    assert bounds(found) == [(Decimal("1.00"), Decimal("24.00"))]
-    assert bounds(golden("int32_decimal.parquet", pa.decimal128(10, 4), "value")) == [(Decimal(1), Decimal(24))]
+    found = describe_golden("fixed_length_decimal.parquet", pa.decimal128(25, 2), "value")
+    assert "lower" not in found or list_bounds(found) == [UNKNOWN]
+    # For 32-bit values the same writer is right.
+    found = describe_golden("int32_decimal.parquet", pa.decimal128(4, 2), "value")
+    assert list_bounds(found) == [(Decimal("1.00"), Decimal("24.00"))]
+    assert list_bounds(describe_golden("int32_decimal.parquet", pa.decimal128(10, 4), "value")) == [
+        (Decimal(1), Decimal(24))
+    ]
 
 
 def test_T6_dates_before_1970_by_their_days() -> None:
@@ -627,7 +637,7 @@ def test_T6_dates_before_1970_by_their_days() -> None:
 # --- Many files at once -----------------------------------------------------------------------------------------------
 
 
-def footer_of(table: pa.Table, **options: Any) -> Footer:
+def write_footer(table: pa.Table, **options: Any) -> Footer:
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     raw = sink.getvalue()
@@ -637,19 +647,19 @@ def footer_of(table: pa.Table, **options: Any) -> Footer:
 def test_metadata_of_grouped_files_equals_that_of_single_files() -> None:
     many = MANY_ROW_GROUPS
     footers = [
-        footer_of(pa.table({"x": [1, 2], "y": ["a", "b"]})),
-        footer_of(pa.table({"x": [3, None, 5], "y": ["c", "d", None]}), row_group_size=2),
-        footer_of(pa.table({"x": [7], "y": ["e"]}), write_statistics=False),
-        footer_of(pa.table({"x": range(many), "y": ["f"] * many}), row_group_size=1),
-        footer_of(pa.table({"x": range(many), "y": ["g"] * many}), row_group_size=1),
-        footer_of(pa.table({"y": ["h"]})),
+        write_footer(pa.table({"x": [1, 2], "y": ["a", "b"]})),
+        write_footer(pa.table({"x": [3, None, 5], "y": ["c", "d", None]}), row_group_size=2),
+        write_footer(pa.table({"x": [7], "y": ["e"]}), write_statistics=False),
+        write_footer(pa.table({"x": range(many), "y": ["f"] * many}), row_group_size=1),
+        write_footer(pa.table({"x": range(many), "y": ["g"] * many}), row_group_size=1),
+        write_footer(pa.table({"y": ["h"]})),
     ]
     runs = group_similar_footers(footers)
     assert [len(run) for run in runs] == [3, 1, 1, 1]
     assert [footer for run in runs for footer in run] == footers
     for column in (Column(("x",), type=pa.int64()), Column(("y",), type=pa.string())):
         for run in runs:
-            # Twice: what is kept is what was worked out.
+            # Read twice: the cached metadata must be equal.
             for _ in range(2):
                 found = collect_column_metadata(run, column, column.path)
                 one_by_one = [
@@ -665,7 +675,7 @@ def test_metadata_of_grouped_files_equals_that_of_single_files() -> None:
 
 
 def test_files_of_an_untrusted_writer_are_grouped_separately() -> None:
-    trusted = footer_of(pa.table({"x": ["a", "b"]}))
+    trusted = write_footer(pa.table({"x": ["a", "b"]}))
     content = trusted.content
     assert content.count(b"parquet-cpp-arrow version") == 1
     other = footer_from_bytes(

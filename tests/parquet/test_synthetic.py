@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.parquet.page_files import PLACE, OpenedFile, damaged, parquet_bytes, same_values, with_footer
+from builders.parquet.page_files import (
+    FILE_PATH,
+    OpenedFile,
+    damage_bytes,
+    has_same_values,
+    parquet_bytes,
+    replace_footer,
+)
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import FooterMap
 from tamis.parquet.footer.leaves import count_leaves
@@ -37,7 +44,7 @@ NAME, REPETITION, CHILDREN, CONVERTED, LOGICAL = 4, 3, 5, 6, 10
 MAP, MAP_KEY_VALUE, LIST = 1, 2, 3
 
 
-def elements_of(schema: bytes) -> list[Element]:
+def decode_elements(schema: bytes) -> list[Element]:
     _, size, position = read_list_header(schema, 0)
     kinds = dict.fromkeys((1, 2, 3, 5, 6, 7, 8), INTEGER32) | {NAME: BYTES, LOGICAL: RAW_STRUCT}
     found = []
@@ -47,7 +54,7 @@ def elements_of(schema: bytes) -> list[Element]:
     return found
 
 
-def encoded(elements: list[Element]) -> bytes:
+def encode_elements(elements: list[Element]) -> bytes:
     types = {NAME: BINARY, LOGICAL: STRUCT}
     return encode_list(
         STRUCT,
@@ -55,13 +62,15 @@ def encoded(elements: list[Element]) -> bytes:
     )
 
 
-def with_schema(file: OpenedFile, change: Callable[[list[Element]], list[Element]]) -> OpenedFile:
-    """The same pages under another schema of the same levels."""
+def replace_schema(file: OpenedFile, change: Callable[[list[Element]], list[Element]]) -> OpenedFile:
+    """Return a file of the same pages with another schema of the same levels."""
     footer, schema = file.footer.footer, file.footer.schema
-    return OpenedFile(with_footer(file.content, footer.replace(schema, encoded(change(elements_of(schema))))))
+    return OpenedFile(
+        replace_footer(file.content, footer.replace(schema, encode_elements(change(decode_elements(schema)))))
+    )
 
 
-def named(elements: list[Element], name: str) -> Element:
+def find_element(elements: list[Element], name: str) -> Element:
     (found,) = [element for element in elements if element[NAME] == name.encode()]
     return found
 
@@ -70,13 +79,13 @@ PAIR = pa.struct([pa.field("x", pa.int64()), pa.field("y", pa.string())])
 ONE = pa.struct([pa.field("x", pa.int64())])
 
 
-def structs(rows: int = 120) -> list[Any]:
+def make_structs(rows: int = 120) -> list[Any]:
     return [[{"x": row + at if at % 2 else None, "y": f"{row} {at}"} for at in range(row % 4)] for row in range(rows)]
 
 
-def list_file(element: pa.DataType = PAIR, nullable: bool = True) -> OpenedFile:
-    """A list of structs that are never null, as old writers have them."""
-    values: list[Any] = [None if row % 9 == 5 and nullable else value for row, value in enumerate(structs())]
+def write_list_file(element: pa.DataType = PAIR, nullable: bool = True) -> OpenedFile:
+    """Return a file with a list of structs that are never null, as old writers wrote them."""
+    values: list[Any] = [None if row % 9 == 5 and nullable else value for row, value in enumerate(make_structs())]
     if element == ONE:
         values = [value and [{"x": item["x"]} for item in value] for value in values]
     data_type = pa.list_(pa.field("element", element, nullable=False))
@@ -84,43 +93,43 @@ def list_file(element: pa.DataType = PAIR, nullable: bool = True) -> OpenedFile:
     return OpenedFile(parquet_bytes(pa.table([values, range(120)], schema=schema)))
 
 
-def without_element_group(elements: list[Element]) -> list[Element]:
-    children = named(elements, "element")[CHILDREN]
-    named(elements, "list")[CHILDREN] = children
+def drop_element_group(elements: list[Element]) -> list[Element]:
+    children = find_element(elements, "element")[CHILDREN]
+    find_element(elements, "list")[CHILDREN] = children
     return [element for element in elements if element[NAME] != b"element"]
 
 
-def two_levels(elements: list[Element]) -> list[Element]:
-    return without_element_group(elements)
+def use_two_levels(elements: list[Element]) -> list[Element]:
+    return drop_element_group(elements)
 
 
-def two_levels_called_array(elements: list[Element]) -> list[Element]:
-    elements = without_element_group(elements)
-    named(elements, "list")[NAME] = b"array"
+def use_two_levels_named_array(elements: list[Element]) -> list[Element]:
+    elements = drop_element_group(elements)
+    find_element(elements, "list")[NAME] = b"array"
     return elements
 
 
-def two_levels_called_tuple(elements: list[Element]) -> list[Element]:
-    elements = without_element_group(elements)
-    named(elements, "list")[NAME] = b"l_tuple"
+def use_two_levels_named_tuple(elements: list[Element]) -> list[Element]:
+    elements = drop_element_group(elements)
+    find_element(elements, "list")[NAME] = b"l_tuple"
     return elements
 
 
-def by_converted_type_only(elements: list[Element]) -> list[Element]:
-    del named(elements, "l")[LOGICAL]
+def keep_converted_type_only(elements: list[Element]) -> list[Element]:
+    del find_element(elements, "l")[LOGICAL]
     return elements
 
 
-def by_logical_type_only(elements: list[Element]) -> list[Element]:
-    del named(elements, "l")[CONVERTED]
+def keep_logical_type_only(elements: list[Element]) -> list[Element]:
+    del find_element(elements, "l")[CONVERTED]
     return elements
 
 
-def repeated_group(elements: list[Element]) -> list[Element]:
-    elements = without_element_group(elements)
-    named(elements, "list")[NAME] = b"l "
+def use_repeated_group(elements: list[Element]) -> list[Element]:
+    elements = drop_element_group(elements)
+    find_element(elements, "list")[NAME] = b"l "
     elements = [element for element in elements if element[NAME] != b"l"]
-    named(elements, "l ")[NAME] = b"l"
+    find_element(elements, "l ")[NAME] = b"l"
     return elements
 
 
@@ -130,23 +139,29 @@ def check(file: OpenedFile) -> None:
         assert count > 1
         for pages in ([0], [1, count - 1], list(range(count))):
             found, expected = file.decode(row_group, leaf, pages), file.expected_pages(row_group, leaf, pages)
-            assert same_values(found, expected), (file.fields[leaf], found.type)
+            assert has_same_values(found, expected), (file.fields[leaf], found.type)
 
 
 @pytest.mark.parametrize("element", [PAIR, ONE], ids=["several fields", "one field"])
 @pytest.mark.parametrize(
     "change",
-    [two_levels, two_levels_called_array, two_levels_called_tuple, by_converted_type_only, by_logical_type_only],
+    [
+        use_two_levels,
+        use_two_levels_named_array,
+        use_two_levels_named_tuple,
+        keep_converted_type_only,
+        keep_logical_type_only,
+    ],
 )
 def test_lists_of_old_shapes(change: Callable[[list[Element]], list[Element]], element: pa.DataType) -> None:
-    file = with_schema(list_file(element), change)
+    file = replace_schema(write_list_file(element), change)
     assert pa.types.is_list(file.pyarrow.schema_arrow.field("l").type)
     check(file)
 
 
 @pytest.mark.parametrize("element", [PAIR, ONE], ids=["several fields", "one field"])
 def test_repeated_groups_without_a_list_around_them(element: pa.DataType) -> None:
-    check(with_schema(list_file(element, nullable=False), repeated_group))
+    check(replace_schema(write_list_file(element, nullable=False), use_repeated_group))
 
 
 def test_repeated_leaves_without_a_list_around_them() -> None:
@@ -155,15 +170,15 @@ def test_repeated_leaves_without_a_list_around_them() -> None:
     written = OpenedFile(parquet_bytes(pa.table([[[row] * (row % 3) for row in range(120)]], schema=schema)))
 
     def change(elements: list[Element]) -> list[Element]:
-        leaf = named(elements, "element") | {NAME: b"l", REPETITION: REPEATED}
+        leaf = find_element(elements, "element") | {NAME: b"l", REPETITION: REPEATED}
         return [elements[0], leaf]
 
-    file = with_schema(written, change)
+    file = replace_schema(written, change)
     assert str(file.pyarrow.schema_arrow.field("l").type) == "list<l: int64 not null>"
     check(file)
 
 
-def map_file() -> OpenedFile:
+def write_map_file() -> OpenedFile:
     entries = [
         None if row % 7 == 3 else [(f"k{at}", None if at else row) for at in range(row % 3)] for row in range(120)
     ]
@@ -174,15 +189,15 @@ def map_file() -> OpenedFile:
 @pytest.mark.parametrize("inner", [None, MAP_KEY_VALUE])
 def test_maps_of_old_shapes(converted: int, inner: int | None) -> None:
     def change(elements: list[Element]) -> list[Element]:
-        outer = named(elements, "m")
+        outer = find_element(elements, "m")
         del outer[LOGICAL]
         outer[CONVERTED] = converted
         if inner is not None:
-            named(elements, "key_value")[CONVERTED] = inner
-        named(elements, "key_value")[NAME] = b"map"
+            find_element(elements, "key_value")[CONVERTED] = inner
+        find_element(elements, "key_value")[NAME] = b"map"
         return elements
 
-    file = with_schema(map_file(), change)
+    file = replace_schema(write_map_file(), change)
     assert pa.types.is_map(file.pyarrow.schema_arrow.field("m").type)
     check(file)
 
@@ -196,12 +211,12 @@ def test_levels_of_leaves() -> None:
         assert b".".join(element.name for element in schema.elements) == column.path.encode()
 
 
-# --- Schemas that cannot be ------------------------------------------------------------------------------------------
+# --- Invalid schemas --------------------------------------------------------------------------------------------------
 
 
-def footer_with(elements: list[Element]) -> FooterMap:
+def make_footer(elements: list[Element]) -> FooterMap:
     file = OpenedFile(parquet_bytes(pa.table({"a": [1]})))
-    return FooterMap(b"", encoded(elements), file.footer.rows, file.footer.chunks, None, None)
+    return FooterMap(b"", encode_elements(elements), file.footer.rows, file.footer.chunks, None, None)
 
 
 ROOT: Element = {NAME: b"root", CHILDREN: 1}
@@ -226,27 +241,27 @@ LEAF: Element = {1: 2, REPETITION: OPTIONAL, NAME: b"a"}
 )
 def test_X2_invalid_schemas_are_an_error(elements: list[Element], message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
-        read_leaf_schemas(footer_with(elements), [1], PLACE)
+        read_leaf_schemas(make_footer(elements), [1], FILE_PATH)
     assert "the schema of 'f.parquet' is damaged" in str(error.value)
 
 
-def test_groups_without_children_are_no_leaves() -> None:
+def test_groups_without_children_are_not_leaves() -> None:
     schemas = read_leaf_schemas(
-        footer_with([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], PLACE
+        make_footer([ROOT | {CHILDREN: 2}, {NAME: b"g", REPETITION: OPTIONAL}, LEAF]), [0], FILE_PATH
     )
     assert [element.name for element in schemas[0].elements] == [b"a"]
 
 
 def test_damaged_schemas_are_schemas_or_CorruptFile() -> None:
-    schema = list_file().footer.schema
-    empty = footer_with([ROOT, LEAF])
-    for changed in damaged(schema, times=2000):
+    schema = write_list_file().footer.schema
+    empty = make_footer([ROOT, LEAF])
+    for changed in damage_bytes(schema, times=2000):
         with suppress(CorruptFile):
-            found = read_leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], PLACE)
+            found = read_leaf_schemas(FooterMap(b"", changed, empty.rows, empty.chunks, None, None), [0], FILE_PATH)
             assert found[0].elements
 
 
-# --- Fields of one leaf ----------------------------------------------------------------------------------------------
+# --- Fields of one leaf -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -275,14 +290,14 @@ def test_fields_narrowed_to_a_leaf(data_type: pa.DataType, leaf: int, expected: 
             narrow_field(field, outside)
 
 
-# --- The file itself -------------------------------------------------------------------------------------------------
+# --- The file itself --------------------------------------------------------------------------------------------------
 
 
 def test_a_file_of_one_column_holds_only_what_it_needs() -> None:
     table = pa.table({"a": pa.array(range(100), pa.duration("ms")), "b": ["x"] * 100})
     file = OpenedFile(parquet_bytes(table))
-    places, layout = file.locations(0, 0), file.layouts[0, 0]
-    page = file.buffer.slice(int(places.offsets[2]), int(places.lengths[2]))
+    locations, layout = file.locations(0, 0), file.layouts[0, 0]
+    page = file.buffer.slice(int(locations.offsets[2]), int(locations.lengths[2]))
     pages = Pages(layout.codec, layout.encodings, 17, 17, 1000)
     made = build_one_column_file(file.schemas[0], file.fields[0], file.dictionary(0, 0), [page], pages, b"someone")
     content = b"".join(made.buffers)

@@ -54,7 +54,7 @@ def read(data: bytes, wanted: dict[int, thrift.Kind]) -> dict[int, Any]:
     )
 
 
-# --- There and back --------------------------------------------------------------------------------------------------
+# --- Round trips ------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -88,7 +88,7 @@ def test_numbers_read_at_once_are_those_read_one_by_one(numbers: list[int]) -> N
         assert value == number
 
 
-def test_an_id_may_be_given_in_full_and_go_back() -> None:
+def test_an_id_may_be_absolute_and_smaller_than_the_previous() -> None:
     data = bytes([I32]) + encode_integer(300) + encode_integer(7) + bytes([I32]) + encode_integer(2) + b"\x04\x00"
     assert read(data, {300: INTEGER32, 2: INTEGER32}) == {300: 7, 2: 2}
 
@@ -108,11 +108,11 @@ def test_structs_can_be_kept_encoded() -> None:
     assert read(encode_struct([(9, STRUCT, inner)]), {9: RAW_STRUCT}) == {9: inner}
 
 
-# --- Stepping over what is not wanted --------------------------------------------------------------------------------
+# --- Skipping unwanted fields -----------------------------------------------------------------------------------------
 
 
 def values(depth: int = 3) -> st.SearchStrategy[tuple[int, bytes]]:
-    """The type and the bytes of any value."""
+    """Draw the type and the bytes of any value."""
     simple = st.one_of(
         st.tuples(st.sampled_from((I16, I32, I64)), INT64.map(encode_integer)),
         st.tuples(st.just(BINARY), st.binary(max_size=300).map(lambda text: encode_varint(len(text)) + text)),
@@ -127,19 +127,19 @@ def values(depth: int = 3) -> st.SearchStrategy[tuple[int, bytes]]:
         lambda fields: (STRUCT, b"".join(bytes([1 << 4 | kind]) + data for kind, data in fields) + b"\x00")
     )
     lists = st.tuples(inner, st.integers(0, 20), st.sampled_from((LIST, thrift.SET))).map(
-        lambda made: (made[2], list_bytes(made[0], made[1]))
+        lambda made: (made[2], encode_list_of(made[0], made[1]))
     )
-    maps = st.tuples(inner, inner, st.integers(0, 5)).map(lambda made: (MAP, map_bytes(*made)))
+    maps = st.tuples(inner, inner, st.integers(0, 5)).map(lambda made: (MAP, encode_map_of(*made)))
     return st.one_of(simple, structs, lists, maps)
 
 
-def list_bytes(element: tuple[int, bytes], size: int) -> bytes:
+def encode_list_of(element: tuple[int, bytes], size: int) -> bytes:
     kind, data = element
     header = bytes([min(size, 15) << 4 | kind]) + (encode_varint(size) if size >= 15 else b"")
     return header + data * size
 
 
-def map_bytes(key: tuple[int, bytes], value: tuple[int, bytes], size: int) -> bytes:
+def encode_map_of(key: tuple[int, bytes], value: tuple[int, bytes], size: int) -> bytes:
     return encode_varint(size) + (bytes([key[0] << 4 | value[0]]) + (key[1] + value[1]) * size if size else b"")
 
 
@@ -156,7 +156,7 @@ def test_unwanted_fields_do_not_disturb_wanted_ones(value: tuple[int, bytes], nu
     assert read(content, {8: INTEGER64}) == {8: number}
 
 
-# --- Hostile bytes ---------------------------------------------------------------------------------------------------
+# --- Hostile bytes ----------------------------------------------------------------------------------------------------
 
 WANTED = {
     1: INTEGER32,

@@ -35,13 +35,13 @@ KINDS = {"i32": 5, "i64": 6, "binary": 8, "list": 9, "struct": 12}
 
 
 @pytest.fixture(params=["patterns", "shapes", "neither"], autouse=True)
-def quick_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case with patterns from the first chunk on, with shapes from the second row group on, and without both."""
+def use_fast_paths(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test with patterns from the first chunk, with shapes from the second row group, and with neither."""
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0 if request.param == "patterns" else 10**9)
     monkeypatch.setattr(vetting, "MANY_ROW_GROUPS", 1 if request.param == "shapes" else 10**9)
 
 
-def varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -52,12 +52,14 @@ def varint(number: int) -> bytes:
 def encode(kind: str, value: Any) -> bytes:
     match kind:
         case "i32" | "i64":
-            return varint((value << 1) ^ (value >> 63))
+            return encode_varint((value << 1) ^ (value >> 63))
         case "binary":
-            return varint(len(value)) + value
+            return encode_varint(len(value)) + value
         case "list":
             element, items = value
-            size = bytes([min(len(items), 15) << 4 | KINDS[element]]) + (varint(len(items)) if len(items) > 14 else b"")
+            size = bytes([min(len(items), 15) << 4 | KINDS[element]]) + (
+                encode_varint(len(items)) if len(items) > 14 else b""
+            )
             return size + b"".join(encode(element, item) for item in items)
     out, last = b"", 0
     for identifier, (field_kind, field_value) in value.items():
@@ -128,12 +130,12 @@ def make_footer(
     return encode("struct", footer)
 
 
-def bounds(low: bytes, high: bytes, null_count: int | None = 0) -> dict[int, Any]:
+def make_bounds(low: bytes, high: bytes, null_count: int | None = 0) -> dict[int, Any]:
     counted = {} if null_count is None else {3: ("i64", null_count)}
     return counted | {5: ("binary", high), 6: ("binary", low)}
 
 
-def deprecated(low: bytes, high: bytes) -> dict[int, Any]:
+def make_deprecated_bounds(low: bytes, high: bytes) -> dict[int, Any]:
     return {1: ("binary", high), 2: ("binary", low), 3: ("i64", 0)}
 
 
@@ -144,16 +146,16 @@ def describe(footer: bytes, data_type: pa.DataType) -> dict[str, list[Any]]:
     return {name.removesuffix(":x"): values for name, values in batch.to_pydict().items()}
 
 
-def low_and_high(footer: bytes, data_type: pa.DataType) -> tuple[Any, Any]:
+def read_bounds(footer: bytes, data_type: pa.DataType) -> tuple[Any, Any]:
     found = describe(footer, data_type)
     return found.get("lower", [None])[0], found.get("upper", [None])[0]
 
 
-def int32(value: int) -> bytes:
+def encode_int32(value: int) -> bytes:
     return struct.pack("<i", value)
 
 
-# --- Statistics that would end the process ----------------------------------------------------------------------------
+# --- Statistics that would crash pyarrow ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -172,13 +174,13 @@ def int32(value: int) -> bytes:
 def test_statistics_of_a_wrong_width_are_unknown_and_the_null_count_stays(
     physical: int, length: int | None, data_type: pa.DataType, value: bytes
 ) -> None:
-    footer = make_footer(physical, [bounds(value, value, null_count=3)], length=length)
+    footer = make_footer(physical, [make_bounds(value, value, null_count=3)], length=length)
     found = describe(footer, data_type)
     assert (found["lower"], found["upper"], found["null_count"]) == ([None], [None], [3])
 
 
 def test_S1_truncated_bounds_of_a_fixed_length_column_are_unknown_beside_full_ones() -> None:
-    full, cut = bounds(b"a" * 100, b"b" * 100), bounds(b"a" * 64, b"b" * 63 + b"c")
+    full, cut = make_bounds(b"a" * 100, b"b" * 100), make_bounds(b"a" * 64, b"b" * 63 + b"c")
     found = describe(make_footer(FIXED, [full, cut, full], length=100), pa.binary(100))
     assert found["lower"] == [b"a" * 100, None, b"a" * 100]
     assert found["lower_exact"] == [False, None, False]
@@ -196,14 +198,14 @@ def test_S1_truncated_bounds_of_a_fixed_length_column_are_unknown_beside_full_on
     ],
 )
 def test_X3_row_groups_that_contradict_the_schema_are_corrupt(change: dict[str, Any], message: str) -> None:
-    footer = make_footer(INT32, [bounds(int32(1), int32(2))], **change)
+    footer = make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2))], **change)
     with pytest.raises(CorruptFile, match=message):
         footer_from_bytes(footer, "made.parquet")
 
 
 def test_an_encrypted_column_in_a_readable_footer_is_unsupported() -> None:
     encrypted = {8: ("struct", {1: ("struct", {})})}
-    footer = make_footer(INT32, [bounds(int32(1), int32(2))], in_chunk=encrypted)
+    footer = make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2))], in_chunk=encrypted)
     with pytest.raises(UnsupportedFeature, match=r"made\.parquet.* encrypted columns"):
         footer_from_bytes(footer, "made.parquet")
 
@@ -213,8 +215,10 @@ def test_fields_of_a_later_format_are_skipped() -> None:
         90: ("struct", {1: ("list", ("struct", [{1: ("binary", b"z")}] * 20)), 2: ("bool", True)}),
         700: ("list", ("i64", list(range(40)))),
     }
-    footer = make_footer(INT32, [bounds(int32(1), int32(2))], in_metadata=later, in_chunk=later, in_row_group=later)
-    assert low_and_high(footer, pa.int32()) == (1, 2)
+    footer = make_footer(
+        INT32, [make_bounds(encode_int32(1), encode_int32(2))], in_metadata=later, in_chunk=later, in_row_group=later
+    )
+    assert read_bounds(footer, pa.int32()) == (1, 2)
 
 
 # --- Damage -----------------------------------------------------------------------------------------------------------
@@ -222,14 +226,14 @@ def test_fields_of_a_later_format_are_skipped() -> None:
 
 @pytest.mark.parametrize("size", [1_000, 900_000, 2**31 - 1, 2**60])
 def test_X1_a_list_longer_than_the_footer_is_corrupt(size: int) -> None:
-    footer = b"\x15\x04\x19\xfc" + varint(size)
+    footer = b"\x15\x04\x19\xfc" + encode_varint(size)
     with pytest.raises(CorruptFile, match=r"footer of 'made\.parquet' is damaged"):
         footer_from_bytes(footer, "made.parquet")
 
 
 @pytest.mark.parametrize("size", [100, 2**31 - 1, 2**60])
 def test_X1_a_string_longer_than_the_footer_is_corrupt(size: int) -> None:
-    footer = b"\x15\x04\x58" + varint(size) + b"short"
+    footer = b"\x15\x04\x58" + encode_varint(size) + b"short"
     with pytest.raises(CorruptFile, match=r"footer of 'made\.parquet' is damaged"):
         footer_from_bytes(footer, "made.parquet")
 
@@ -247,14 +251,14 @@ def test_garbage_is_corrupt(garbage: bytes) -> None:
 
 
 def test_a_footer_truncated_anywhere_is_corrupt() -> None:
-    footer = make_footer(BYTE_ARRAY, [bounds(b"a", b"b")] * 2, converted=UTF8)
+    footer = make_footer(BYTE_ARRAY, [make_bounds(b"a", b"b")] * 2, converted=UTF8)
     for end in range(1, len(footer)):
         with pytest.raises(CorruptFile):
             footer_from_bytes(footer[:end], "made.parquet")
 
 
 def test_X1_damaged_footers_never_end_the_process() -> None:
-    """In a process of its own, for the one thing that must not happen cannot be caught."""
+    """Run in a separate process, since a crash cannot be caught."""
     script = """
         import io, random
         import pyarrow as pa, pyarrow.parquet as pq
@@ -279,12 +283,12 @@ def test_X1_damaged_footers_never_end_the_process() -> None:
         for _ in range(2500):
             footer = bytearray(whole)
             for _ in range(chance.choice((1, 1, 2, 4))):
-                place = chance.randrange(len(footer))
+                offset = chance.randrange(len(footer))
                 match chance.randrange(4):
-                    case 0: footer[place] = chance.randrange(256)
-                    case 1: footer[place] ^= 1 << chance.randrange(8)
-                    case 2: del footer[place]
-                    case 3: footer.insert(place, chance.randrange(256))
+                    case 0: footer[offset] = chance.randrange(256)
+                    case 1: footer[offset] ^= 1 << chance.randrange(8)
+                    case 2: del footer[offset]
+                    case 3: footer.insert(offset, chance.randrange(256))
             try:
                 metadata = footer_from_bytes(bytes(footer), "x").metadata
                 leaves = get_file_schema(metadata).leaves
@@ -313,14 +317,14 @@ def test_X1_damaged_footers_never_end_the_process() -> None:
     ids=["bytes of a number", "repetition of a flat column", "too many levels", "one right and one wrong"],
 )
 def test_mismatched_size_statistics_are_removed(sizes: dict[int, Any]) -> None:
-    footer = make_footer(INT32, [bounds(int32(1), int32(2))], in_metadata={16: ("struct", sizes)})
-    assert low_and_high(footer, pa.int32()) == (1, 2)
+    footer = make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2))], in_metadata={16: ("struct", sizes)})
+    assert read_bounds(footer, pa.int32()) == (1, 2)
 
 
-# --- The quick way and the walk ---------------------------------------------------------------------------------------
+# --- Patterns and full decoding ---------------------------------------------------------------------------------------
 
 
-def footers_of_real_writers(tmp_path: Any) -> list[bytes]:
+def write_footers(tmp_path: Any) -> list[bytes]:
     table = pa.table(
         {
             "i": pa.array([1, 2, None, 4], pa.int32()),
@@ -346,8 +350,8 @@ def footers_of_real_writers(tmp_path: Any) -> list[bytes]:
 
 def test_real_footers_pass_unchanged_with_and_without_patterns(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
-    footers = footers_of_real_writers(tmp_path)
-    leaves = [get_file_schema(pq.read_metadata(framed(footer))).types for footer in footers]
+    footers = write_footers(tmp_path)
+    leaves = [get_file_schema(pq.read_metadata(add_frame(footer))).types for footer in footers]
     for footer, types_ in zip(footers, leaves, strict=True):
         assert validate_footer(footer, types_, "x")[0] is footer
     monkeypatch.setattr(vetting, "compile_valid_chunk_pattern", lambda leaf: re.compile(b"(?!)"))
@@ -360,21 +364,21 @@ def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypat
     walked: list[str] = []
     original = vetting._Walk.walk_chunk
 
-    def chunk(self: Any, position: int, leaf: Any, row_group: int) -> int:
+    def count_chunk(self: Any, position: int, leaf: Any, row_group: int) -> int:
         walked.append(leaf.physical)
         return original(self, position, leaf, row_group)
 
-    monkeypatch.setattr(vetting._Walk, "walk_chunk", chunk)
-    footers = footers_of_real_writers(tmp_path)
+    monkeypatch.setattr(vetting._Walk, "walk_chunk", count_chunk)
+    footers = write_footers(tmp_path)
     chunks = 0
     for footer in footers:
-        metadata = pq.read_metadata(framed(footer))
+        metadata = pq.read_metadata(add_frame(footer))
         chunks += metadata.num_row_groups * metadata.num_columns
         validate_footer(footer, get_file_schema(metadata).types, "x")
     assert len(walked) < chunks / 3
 
 
-def outcome(footer: bytes, leaves: Any) -> bytes | str:
+def validate_or_error(footer: bytes, leaves: Any) -> bytes | str:
     try:
         return validate_footer(footer, leaves, "x")[0]
     except TamisError as error:
@@ -383,8 +387,8 @@ def outcome(footer: bytes, leaves: Any) -> bytes | str:
 
 def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any) -> None:
     chance = random.Random(7)
-    for footer in footers_of_real_writers(tmp_path):
-        leaves = get_file_schema(pq.read_metadata(framed(footer))).types
+    for footer in write_footers(tmp_path):
+        leaves = get_file_schema(pq.read_metadata(add_frame(footer))).types
         damaged = [footer]
         for _ in range(300):
             raw = bytearray(footer)
@@ -396,12 +400,12 @@ def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any)
         validate_footer(footer, leaves, "x")
         assert vetting._starts.parts
         assert vetting._ends.parts
-        with_memory = [outcome(each, leaves) for each in damaged]
+        with_memory = [validate_or_error(each, leaves) for each in damaged]
         without = []
         for each in damaged:
             monkeypatch.setattr(vetting, "_starts", vetting._SeenParts())
             monkeypatch.setattr(vetting, "_ends", vetting._SeenParts())
-            without.append(outcome(each, leaves))
+            without.append(validate_or_error(each, leaves))
         assert with_memory == without
 
 
@@ -414,11 +418,11 @@ def test_few_and_only_short_parts_are_cached() -> None:
     assert seen.parts == tuple(bytes([number]) for number in range(99, 99 - seen.MOST, -1))
 
 
-def framed(footer: bytes) -> io.BytesIO:
+def add_frame(footer: bytes) -> io.BytesIO:
     return io.BytesIO(footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
-# --- Deprecated statistics, and writers that are not to be believed ---------------------------------------------------
+# --- Deprecated statistics, and writers that are not trusted ----------------------------------------------------------
 
 BIG_ENDIAN_200 = (200).to_bytes(11, "big")
 BIG_ENDIAN_2400 = (2400).to_bytes(11, "big")
@@ -426,32 +430,36 @@ BIG_ENDIAN_2400 = (2400).to_bytes(11, "big")
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_S4_deprecated_bounds_are_used_for_signed_numbers_only(ordered: bool) -> None:
-    def found(physical: int, low: bytes, high: bytes, data_type: pa.DataType, **options: Any) -> tuple[Any, Any]:
-        return low_and_high(make_footer(physical, [deprecated(low, high)], ordered=ordered, **options), data_type)
+    def read_made_bounds(
+        physical: int, low: bytes, high: bytes, data_type: pa.DataType, **options: Any
+    ) -> tuple[Any, Any]:
+        return read_bounds(
+            make_footer(physical, [make_deprecated_bounds(low, high)], ordered=ordered, **options), data_type
+        )
 
     unknown = (None, None)
     if not ordered:
-        assert found(INT32, int32(-1), int32(5), pa.int32()) == (-1, 5)
-    # As signed bytes 0xC3 is less than "z", so that these would hide every text between.
-    assert found(BYTE_ARRAY, b"\xc3\xa9", b"z", pa.string(), converted=UTF8) == unknown
-    assert found(BYTE_ARRAY, b"a", b"z", pa.string(), converted=UTF8) == unknown
-    assert found(BYTE_ARRAY, b"a", b"z", pa.binary()) == unknown
-    assert found(INT32, int32(-1), int32(5), pa.uint32(), converted=UINT_32) == unknown
+        assert read_made_bounds(INT32, encode_int32(-1), encode_int32(5), pa.int32()) == (-1, 5)
+    # As a signed byte 0xC3 is less than "z", so these bounds would exclude every string between.
+    assert read_made_bounds(BYTE_ARRAY, b"\xc3\xa9", b"z", pa.string(), converted=UTF8) == unknown
+    assert read_made_bounds(BYTE_ARRAY, b"a", b"z", pa.string(), converted=UTF8) == unknown
+    assert read_made_bounds(BYTE_ARRAY, b"a", b"z", pa.binary()) == unknown
+    assert read_made_bounds(INT32, encode_int32(-1), encode_int32(5), pa.uint32(), converted=UINT_32) == unknown
     # 1.00 is 0x64 in its last byte, which signed bytes put above 0xC8, 2.00.
     decimal = {"converted": DECIMAL, "length": 11, "digits": (25, 2)}
-    assert found(FIXED, BIG_ENDIAN_200, BIG_ENDIAN_2400, pa.decimal128(25, 2), **decimal) == unknown
+    assert read_made_bounds(FIXED, BIG_ENDIAN_200, BIG_ENDIAN_2400, pa.decimal128(25, 2), **decimal) == unknown
     decimal.pop("length")
-    assert found(BYTE_ARRAY, BIG_ENDIAN_200, BIG_ENDIAN_2400, pa.decimal128(25, 2), **decimal) == unknown
+    assert read_made_bounds(BYTE_ARRAY, BIG_ENDIAN_200, BIG_ENDIAN_2400, pa.decimal128(25, 2), **decimal) == unknown
 
 
 def test_S4_bounds_beside_deprecated_ones_are_used() -> None:
-    both = deprecated(b"a", b"z") | bounds(b"b", b"y")
-    assert low_and_high(make_footer(BYTE_ARRAY, [both], converted=UTF8), pa.string()) == ("b", "y")
+    both = make_deprecated_bounds(b"a", b"z") | make_bounds(b"b", b"y")
+    assert read_bounds(make_footer(BYTE_ARRAY, [both], converted=UTF8), pa.string()) == ("b", "y")
 
 
 def test_S4_bounds_without_an_order_of_columns_are_unknown() -> None:
-    footer = make_footer(BYTE_ARRAY, [bounds(b"b", b"y")], converted=UTF8, ordered=False)
-    assert low_and_high(footer, pa.string()) == (None, None)
+    footer = make_footer(BYTE_ARRAY, [make_bounds(b"b", b"y")], converted=UTF8, ordered=False)
+    assert read_bounds(footer, pa.string()) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -478,26 +486,34 @@ def test_S4_bounds_without_an_order_of_columns_are_unknown() -> None:
     ],
 )
 def test_S5_bounds_of_bytes_need_a_trusted_writer(created_by: bytes | None, trusted: bool) -> None:
-    def found(physical: int, low: bytes, high: bytes, data_type: pa.DataType, **options: Any) -> tuple[Any, Any]:
-        return low_and_high(make_footer(physical, [bounds(low, high)], created_by=created_by, **options), data_type)
+    def read_made_bounds(
+        physical: int, low: bytes, high: bytes, data_type: pa.DataType, **options: Any
+    ) -> tuple[Any, Any]:
+        return read_bounds(make_footer(physical, [make_bounds(low, high)], created_by=created_by, **options), data_type)
 
-    assert found(BYTE_ARRAY, b"b", b"y", pa.string(), converted=UTF8) == (("b", "y") if trusted else (None, None))
-    assert found(FIXED, b"bb", b"yy", pa.binary(2), length=2) == ((b"bb", b"yy") if trusted else (None, None))
-    assert found(INT32, int32(1), int32(2), pa.int32()) == (1, 2)
+    assert read_made_bounds(BYTE_ARRAY, b"b", b"y", pa.string(), converted=UTF8) == (
+        ("b", "y") if trusted else (None, None)
+    )
+    assert read_made_bounds(FIXED, b"bb", b"yy", pa.binary(2), length=2) == (
+        (b"bb", b"yy") if trusted else (None, None)
+    )
+    assert read_made_bounds(INT32, encode_int32(1), encode_int32(2), pa.int32()) == (1, 2)
 
 
 # --- Counts -----------------------------------------------------------------------------------------------------------
 
 
 def test_N1_a_missing_null_count_is_unknown_and_not_zero() -> None:
-    found = describe(make_footer(INT32, [bounds(int32(1), int32(2), None), None, {}]), pa.int32())
+    found = describe(make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2), None), None, {}]), pa.int32())
     assert found["null_count"] == [None, None, None]
     assert found["lower"] == [1, None, None]
     assert found["row_count"] == [10, 10, 10]
 
 
 def test_N1_a_required_column_has_no_nulls_counted_or_not() -> None:
-    found = describe(make_footer(INT32, [bounds(int32(1), int32(2), None), None], required=True), pa.int32())
+    found = describe(
+        make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2), None), None], required=True), pa.int32()
+    )
     assert found["null_count"] == [0, 0]
 
 
@@ -508,18 +524,20 @@ def test_N8_a_null_count_without_bounds_counts() -> None:
 
 @pytest.mark.parametrize("count", [-1, 11, 2**62])
 def test_an_impossible_null_count_is_unknown(count: int) -> None:
-    found = describe(make_footer(INT32, [bounds(int32(1), int32(2), count)]), pa.int32())
+    found = describe(make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2), count)]), pa.int32())
     assert (found["null_count"], found["lower"]) == ([None], [1])
 
 
 def test_P8_statistics_on_some_row_groups_only() -> None:
-    found = describe(make_footer(INT32, [None, bounds(int32(1), int32(2)), None]), pa.int32())
+    found = describe(make_footer(INT32, [None, make_bounds(encode_int32(1), encode_int32(2)), None]), pa.int32())
     assert (found["lower"], found["upper"]) == ([None, 1, None], [None, 2, None])
     assert found["lower_exact"] == [None, True, None]
 
 
 def test_a_bound_without_the_other_is_unknown() -> None:
-    found = describe(make_footer(INT32, [{5: ("binary", int32(2))}, {6: ("binary", int32(1))}]), pa.int32())
+    found = describe(
+        make_footer(INT32, [{5: ("binary", encode_int32(2))}, {6: ("binary", encode_int32(1))}]), pa.int32()
+    )
     assert (found["lower"], found["upper"]) == ([None, None], [None, None])
 
 
@@ -529,49 +547,49 @@ def test_a_bound_without_the_other_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("footer", "data_type"),
     [
-        (make_footer(INT32, [bounds(int32(3), int32(2))]), pa.int32()),
-        (make_footer(INT32, [bounds(int32(-1), int32(2))], converted=UINT_32), pa.uint32()),
-        (make_footer(BYTE_ARRAY, [bounds(b"\xc3\xa9", b"z")], converted=UTF8), pa.string()),
-        (make_footer(DOUBLE, [bounds(struct.pack("<d", 1.5), struct.pack("<d", -1.5))]), pa.float64()),
+        (make_footer(INT32, [make_bounds(encode_int32(3), encode_int32(2))]), pa.int32()),
+        (make_footer(INT32, [make_bounds(encode_int32(-1), encode_int32(2))], converted=UINT_32), pa.uint32()),
+        (make_footer(BYTE_ARRAY, [make_bounds(b"\xc3\xa9", b"z")], converted=UTF8), pa.string()),
+        (make_footer(DOUBLE, [make_bounds(struct.pack("<d", 1.5), struct.pack("<d", -1.5))]), pa.float64()),
         (
-            make_footer(INT32, [bounds(int32(3), int32(2))], converted=DECIMAL, digits=(5, 2)),
+            make_footer(INT32, [make_bounds(encode_int32(3), encode_int32(2))], converted=DECIMAL, digits=(5, 2)),
             pa.decimal128(5, 2),
         ),
         (
-            make_footer(FIXED, [bounds(b"\x00\x01", b"\xff\xff")], converted=DECIMAL, length=2, digits=(4, 2)),
+            make_footer(FIXED, [make_bounds(b"\x00\x01", b"\xff\xff")], converted=DECIMAL, length=2, digits=(4, 2)),
             pa.decimal128(4, 2),
         ),
     ],
 )
 def test_T10_a_lower_bound_above_the_upper_drops_both(footer: bytes, data_type: pa.DataType) -> None:
-    assert low_and_high(footer, data_type) == (None, None)
+    assert read_bounds(footer, data_type) == (None, None)
 
 
 def test_T2_decimals_in_bytes_are_signed_and_big_endian() -> None:
     for physical, length in ((FIXED, 2), (BYTE_ARRAY, None)):
         footer = make_footer(
-            physical, [bounds(b"\xff\xfe", b"\x01\x00")], converted=DECIMAL, length=length, digits=(4, 2)
+            physical, [make_bounds(b"\xff\xfe", b"\x01\x00")], converted=DECIMAL, length=length, digits=(4, 2)
         )
-        assert low_and_high(footer, pa.decimal128(4, 2)) == (Decimal("-0.02"), Decimal("2.56"))
+        assert read_bounds(footer, pa.decimal128(4, 2)) == (Decimal("-0.02"), Decimal("2.56"))
 
 
 @pytest.mark.parametrize(
     ("low", "high"), [(b"", b"\x01"), (b"\x01", b"\x7f\xff")], ids=["no bytes", "more digits than the type has"]
 )
 def test_T2_a_decimal_outside_its_type_drops_both(low: bytes, high: bytes) -> None:
-    footer = make_footer(BYTE_ARRAY, [bounds(low, high)], converted=DECIMAL, digits=(4, 2))
-    assert low_and_high(footer, pa.decimal128(4, 2)) == (None, None)
+    footer = make_footer(BYTE_ARRAY, [make_bounds(low, high)], converted=DECIMAL, digits=(4, 2))
+    assert read_bounds(footer, pa.decimal128(4, 2)) == (None, None)
 
 
 @pytest.mark.parametrize("pair", [(math.nan, 5.0), (1.0, math.nan), (math.nan, math.nan)])
 def test_F2_NaN_in_either_bound_drops_both(pair: tuple[float, float]) -> None:
     for physical, code, data_type in ((FLOAT, "<f", pa.float32()), (DOUBLE, "<d", pa.float64())):
-        footer = make_footer(physical, [bounds(*(struct.pack(code, value) for value in pair))])
-        assert low_and_high(footer, data_type) == (None, None)
+        footer = make_footer(physical, [make_bounds(*(struct.pack(code, value) for value in pair))])
+        assert read_bounds(footer, data_type) == (None, None)
 
 
 def test_F4_bounds_at_zero_take_the_zero_further_out_and_are_not_exact() -> None:
-    footer = make_footer(DOUBLE, [bounds(struct.pack("<d", 0.0), struct.pack("<d", -0.0))])
+    footer = make_footer(DOUBLE, [make_bounds(struct.pack("<d", 0.0), struct.pack("<d", -0.0))])
     found = describe(footer, pa.float64())
     assert [math.copysign(1, found[kind][0]) for kind in ("lower", "upper")] == [-1, 1]
     assert (found["lower"], found["upper"]) == ([0.0], [0.0])
@@ -579,28 +597,30 @@ def test_F4_bounds_at_zero_take_the_zero_further_out_and_are_not_exact() -> None
 
 
 def test_T1_unsigned_numbers_with_the_high_bit_set() -> None:
-    footer = make_footer(INT32, [bounds(int32(7), int32(-1))], converted=UINT_32)
-    assert low_and_high(footer, pa.uint32()) == (7, 2**32 - 1)
-    assert low_and_high(footer, pa.int64()) == (7, 2**32 - 1)
+    footer = make_footer(INT32, [make_bounds(encode_int32(7), encode_int32(-1))], converted=UINT_32)
+    assert read_bounds(footer, pa.uint32()) == (7, 2**32 - 1)
+    assert read_bounds(footer, pa.int64()) == (7, 2**32 - 1)
 
 
 def test_T1_a_number_outside_its_logical_type_drops_both() -> None:
     for converted, data_type in ((11, pa.uint8()), (15, pa.int8())):
-        footer = make_footer(INT32, [bounds(int32(1), int32(300))], converted=converted)
-        assert low_and_high(footer, data_type) == (None, None)
+        footer = make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(300))], converted=converted)
+        assert read_bounds(footer, data_type) == (None, None)
 
 
 def test_T3_INT96_and_T9_interval_have_no_bounds_and_keep_their_null_count() -> None:
-    found = describe(make_footer(INT96, [bounds(b"\x01" * 12, b"\x02" * 12, 4)]), pa.timestamp("ns"))
+    found = describe(make_footer(INT96, [make_bounds(b"\x01" * 12, b"\x02" * 12, 4)]), pa.timestamp("ns"))
     assert (found["null_count"], found.get("lower"), found.get("upper")) == ([4], None, None)
-    footer = make_footer(FIXED, [bounds(b"\x01" * 12, b"\x02" * 12, 4)], converted=INTERVAL, length=12)
+    footer = make_footer(FIXED, [make_bounds(b"\x01" * 12, b"\x02" * 12, 4)], converted=INTERVAL, length=12)
     found = describe(footer, pa.binary(12))
     assert (found["null_count"], found.get("lower"), found.get("upper")) == ([4], None, None)
 
 
 def test_T7_timestamps_of_old_files_leave_the_zone_to_the_table() -> None:
-    # A converted type says "microseconds" and nothing of zones.
-    footer = make_footer(INT64, [bounds(struct.pack("<q", -1500), struct.pack("<q", 1500))], converted=TIMESTAMP_MICROS)
+    # A converted type says "microseconds" but not whether there is a zone.
+    footer = make_footer(
+        INT64, [make_bounds(struct.pack("<q", -1500), struct.pack("<q", 1500))], converted=TIMESTAMP_MICROS
+    )
     for zone in (None, "UTC", "Europe/Paris"):
         found = describe(footer, pa.timestamp("us", zone))
         assert [value.timestamp() for value in (found["lower"][0], found["upper"][0]) if zone] in (
@@ -608,7 +628,7 @@ def test_T7_timestamps_of_old_files_leave_the_zone_to_the_table() -> None:
             [-0.0015, 0.0015],
         )
         assert found["lower_exact"] == [True]
-    assert low_and_high(footer, pa.timestamp("ms")) == (
+    assert read_bounds(footer, pa.timestamp("ms")) == (
         datetime.datetime(1969, 12, 31, 23, 59, 59, 998_000),
         datetime.datetime(1970, 1, 1, 0, 0, 0, 2_000),
     )
@@ -630,14 +650,14 @@ def test_T7_timestamps_of_old_files_leave_the_zone_to_the_table() -> None:
     ],
 )
 def test_S3_S8_truncated_text_that_is_not_valid(low: bytes, high: bytes, lower: str, upper: str | None) -> None:
-    footer = make_footer(BYTE_ARRAY, [bounds(low, high)], converted=UTF8)
+    footer = make_footer(BYTE_ARRAY, [make_bounds(low, high)], converted=UTF8)
     found = describe(footer, pa.string())
     assert (found["lower"], found["upper"]) == ([lower], [upper])
     assert (found["lower_exact"], found["upper_exact"]) == ([False], [None if upper is None else False])
-    assert low_and_high(footer, pa.binary()) == (low, high)
+    assert read_bounds(footer, pa.binary()) == (low, high)
 
 
-# --- Places of column chunks ------------------------------------------------------------------------------------------
+# --- Offsets of column chunks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

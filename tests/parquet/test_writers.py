@@ -22,13 +22,13 @@ ROWS_PER_GROUP = 120
 ROWS_PER_PAGE = 10
 
 
-def _with_nulls(values: list[Any]) -> list[Any]:
-    """Some NULLs here and there, and some pages of nothing else."""
+def _add_nulls(values: list[Any]) -> list[Any]:
+    """Replace some values by NULL, and all values of some pages."""
     return [None if index % 11 == 4 or 150 <= index < 190 else value for index, value in enumerate(values)]
 
 
-def everything() -> pa.Table:
-    """Columns of all types: most ascend, so that pages differ; some have few values, for dictionaries."""
+def make_rows() -> pa.Table:
+    """Return columns of all types: most ascend, so that pages differ; some have few values, for dictionaries."""
     numbers = list(range(-ROWS // 2, ROWS // 2))
     floats = [each / 2 for each in numbers]
     floats[3], floats[7], floats[200], floats[201] = math.nan, -0.0, math.inf, -math.inf
@@ -63,9 +63,9 @@ def everything() -> pa.Table:
         "mixed": (pa.int32(), [each * 7919 % 1000 for each in numbers]),
     }
     found = {
-        name: pa.array(_with_nulls(values), pa.int32()).cast(data_type)
+        name: pa.array(_add_nulls(values), pa.int32()).cast(data_type)
         if pa.types.is_date(data_type)
-        else pa.array(_with_nulls(values), data_type)
+        else pa.array(_add_nulls(values), data_type)
         for name, (data_type, values) in columns.items()
     }
     found["inner"] = pa.array(
@@ -80,72 +80,72 @@ HASHED = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64", "t
           "wide", "us", "mixed")  # fmt: skip
 
 
-def _by_pyarrow(rows: pa.Table, path: Path, **options: Any) -> None:
+def _write_with_pyarrow(rows: pa.Table, path: Path, **options: Any) -> None:
     pq.write_table(
         rows, path, row_group_size=ROWS_PER_GROUP, max_rows_per_page=ROWS_PER_PAGE, write_page_index=True, **options
     )
 
 
-def _by_pyarrow_with_filters(rows: pa.Table, path: Path) -> None:
+def _write_with_pyarrow_filters(rows: pa.Table, path: Path) -> None:
     options = {name: {"ndv": ROWS_PER_GROUP, "fpp": 0.01} for name in HASHED}
-    _by_pyarrow(rows, path, use_dictionary=False, data_page_version="2.0", bloom_filter_options=options)
+    _write_with_pyarrow(rows, path, use_dictionary=False, data_page_version="2.0", bloom_filter_options=options)
 
 
-def _by_pyarrow_with_uneven_pages(rows: pa.Table, path: Path) -> None:
+def _write_with_pyarrow_uneven_pages(rows: pa.Table, path: Path) -> None:
     pq.write_table(
         rows, path, row_group_size=ROWS_PER_GROUP, write_page_index=True, data_page_size=64, write_batch_size=4,
         use_dictionary=["few"], compression="zstd", store_decimal_as_integer=True, store_schema=False,
     )  # fmt: skip
 
 
-def _by_pyarrow_without_index(rows: pa.Table, path: Path) -> None:
+def _write_with_pyarrow_without_index(rows: pa.Table, path: Path) -> None:
     pq.write_table(rows, path, row_group_size=ROWS_PER_GROUP, data_page_size=64, use_deprecated_int96_timestamps=True)
 
 
-def _by_arro3(rows: pa.Table, path: Path) -> None:
+def _write_with_arro3(rows: pa.Table, path: Path) -> None:
     arro3.io.write_parquet(
         rows, path, max_row_group_size=ROWS_PER_GROUP, data_page_row_count_limit=ROWS_PER_PAGE, write_batch_size=7,
         bloom_filter_enabled=True, bloom_filter_ndv=ROWS_PER_GROUP, max_statistics_size=8,
     )  # fmt: skip
 
 
-def _by_arro3_without_dictionaries(rows: pa.Table, path: Path) -> None:
+def _write_with_arro3_without_dictionaries(rows: pa.Table, path: Path) -> None:
     arro3.io.write_parquet(
         rows, path, max_row_group_size=ROWS_PER_GROUP, data_page_size_limit=64, write_batch_size=3,
         dictionary_enabled=False, writer_version="parquet_2_0", compression="zstd(1)", skip_arrow_metadata=True,
     )  # fmt: skip
 
 
-def _by_polars(rows: pa.Table, path: Path) -> None:
+def _write_with_polars(rows: pa.Table, path: Path) -> None:
     pl.DataFrame(rows).write_parquet(path, row_group_size=ROWS_PER_GROUP, data_page_size=256, statistics="full")
 
 
-def _by_duckdb(rows: pa.Table, path: Path, version: str = "V1") -> None:
+def _write_with_duckdb(rows: pa.Table, path: Path, version: str = "V1") -> None:
     with duckdb.connect() as connection:
         connection.execute("SET preserve_insertion_order = true")
         connection.register("rows", rows)
-        # The smallest row group of DuckDB has 2048 rows, so the table follows itself, a little higher each time.
+        # The smallest row group of DuckDB has 2048 rows, so the table is repeated with larger values.
         connection.execute(
             "COPY (SELECT rows.* REPLACE (i32 + 2000 * k AS i32, mixed % 10 AS mixed) FROM range(12) AS r(k), rows "
             f"ORDER BY k, i8) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048, PARQUET_VERSION {version})"
         )
 
 
-def _by_duckdb_v2(rows: pa.Table, path: Path) -> None:
+def _write_with_duckdb_v2(rows: pa.Table, path: Path) -> None:
     # pyarrow cannot read a page of delta-encoded values that DuckDB leaves empty.
-    _by_duckdb(rows.drop_columns(["nothing", "u32"]), path, "V2")
+    _write_with_duckdb(rows.drop_columns(["nothing", "u32"]), path, "V2")
 
 
 WRITERS: dict[str, tuple[Callable[[pa.Table, Path], None], set[str]]] = {
-    "pyarrow": (_by_pyarrow, {"row_groups", "pages", "dictionary"}),
-    "pyarrow with Bloom filters": (_by_pyarrow_with_filters, {"row_groups", "pages", "bloom"}),
-    "pyarrow with uneven pages": (_by_pyarrow_with_uneven_pages, {"row_groups", "pages"}),
-    "pyarrow without an index": (_by_pyarrow_without_index, {"row_groups", "dictionary"}),
-    "arro3": (_by_arro3, {"row_groups", "pages", "bloom", "dictionary"}),
-    "arro3 without dictionaries": (_by_arro3_without_dictionaries, {"row_groups", "pages"}),
-    "polars": (_by_polars, {"row_groups", "pages"}),
-    "duckdb": (_by_duckdb, {"row_groups", "bloom"}),
-    "duckdb V2": (_by_duckdb_v2, {"row_groups"}),
+    "pyarrow": (_write_with_pyarrow, {"row_groups", "pages", "dictionary"}),
+    "pyarrow with Bloom filters": (_write_with_pyarrow_filters, {"row_groups", "pages", "bloom"}),
+    "pyarrow with uneven pages": (_write_with_pyarrow_uneven_pages, {"row_groups", "pages"}),
+    "pyarrow without an index": (_write_with_pyarrow_without_index, {"row_groups", "dictionary"}),
+    "arro3": (_write_with_arro3, {"row_groups", "pages", "bloom", "dictionary"}),
+    "arro3 without dictionaries": (_write_with_arro3_without_dictionaries, {"row_groups", "pages"}),
+    "polars": (_write_with_polars, {"row_groups", "pages"}),
+    "duckdb": (_write_with_duckdb, {"row_groups", "bloom"}),
+    "duckdb V2": (_write_with_duckdb_v2, {"row_groups"}),
 }
 
 
@@ -157,7 +157,7 @@ EVERY = 13
 def test_O1_every_column_filtered_by_present_and_absent_values(name: str, tmp_path: Path) -> None:
     write, levels = WRITERS[name]
     path = tmp_path / "f.parquet"
-    write(everything(), path)
+    write(make_rows(), path)
     skipped = check_by_pages(path, every=EVERY, columns=["i32", "text", "inner", "list"])
     assert {level for level in levels if skipped[level]} == levels
 

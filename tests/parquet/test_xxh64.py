@@ -17,7 +17,7 @@ def test_rows_of_every_width_hash_as_the_library_does(width: int) -> None:
 
 
 def test_published_hashes() -> None:
-    """With seed 0, as the authors of the hash list them."""
+    """Hashes with seed 0, as published by the authors."""
     assert hash_byte_strings([b"", b"a", b"abc"]).tolist() == [
         0xEF46DB3751D8E999,
         0xD24EC4F1A98C6E5B,

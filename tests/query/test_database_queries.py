@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.servers.postgresql import find_programs, running_server
+from builders.servers.postgresql import find_programs, run_server
 from tamis.errors import AccessDenied, TamisError
 from tamis.session import Session
 
@@ -48,7 +48,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
         if find_programs() is None:
             pytest.skip("no PostgreSQL server is installed: scripts/ensure_postgresql.sh says how to get one")
-        with running_server() as uri:
+        with run_server() as uri:
             with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
                 for table in TABLES.replace("REAL", "float8").replace("INTEGER", "bigint").strip().split("\n"):
                     cursor.execute(table.rstrip(";"))

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.answers.judge import truths
-from builders.delta.cases import ROW, random_delta_case
+from builders.answers.oracle import evaluate_predicates
+from builders.delta.cases import ROW, draw_delta_case
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
 from builders.query import sql_queries, sql_tables
@@ -34,12 +34,12 @@ MODEST = settings(max_examples=max(5, settings().max_examples // 6), suppress_he
 def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
     """Lists and ranges of few keys, for each join that is large enough by any measure."""
     tuning = Tuning(min_join_size_ratio=0, max_listed_keys=4, max_tested_keys=2, max_key_ranges=3)
-    return sql_tables.session(sql_tables.write(tmp_path_factory.mktemp("tables")), tuning)
+    return sql_tables.open_session(sql_tables.write_tables(tmp_path_factory.mktemp("tables")), tuning)
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = sql_tables.peer()
+    connection = sql_tables.open_duckdb()
     yield connection
     connection.close()
 
@@ -61,7 +61,7 @@ def test_joins_with_dynamic_filters_return_the_rows_of_duckdb(
 ) -> None:
     text = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
     expected = peer.sql(text).to_arrow_table()
-    assert sql_tables.same_rows(session.sql(query).to_arrow(), expected), f"{query}\n{session.explain(query)}"
+    assert sql_tables.has_same_rows(session.sql(query).to_arrow(), expected), f"{query}\n{session.explain(query)}"
 
 
 @MODEST
@@ -71,10 +71,10 @@ def test_a_pruning_predicate_drops_no_row_that_satisfies_it(
 ) -> None:
     choices = Choices(data.draw)
     folder = tmp_path_factory.mktemp("table")
-    case = random_delta_case(choices, folder, predicates=2)
-    tested, pruning = case.said
+    case = draw_delta_case(choices, folder, predicates=2)
+    tested, pruning = case.predicates
     rows = case.rows()
-    kept, needed = truths(rows, [tested.sql, pruning.sql])
+    kept, needed = evaluate_predicates(rows, [tested.sql, pruning.sql])
     scan = Scan(tamis.open(folder)._source, tested.expr, pruning=pruning.expr)
     found = scan.to_arrow()[ROW].to_pylist()
     ids = rows[ROW].to_pylist()

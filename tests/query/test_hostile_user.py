@@ -20,7 +20,7 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
-from builders.query.protected import EU, POLICIES, ROWS, session, write_orders
+from builders.query.protected import EU, POLICIES, ROWS, open_session, write_orders
 from tamis.errors import AccessDenied, CorruptFile, ParseError, TamisError
 from tamis.io import ranges
 from tamis.query.policies import load_policies
@@ -41,7 +41,7 @@ VISIBLE = pa.table(
 
 @pytest.fixture(scope="module", params=["hive", "delta"])
 def ana(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    return session(tmp_path_factory.mktemp(request.param), request.param).as_principal("ana")
+    return open_session(tmp_path_factory.mktemp(request.param), request.param).as_principal("ana")
 
 
 def answer(connection: Session, query: str) -> tuple[type[TamisError] | None, list[str]]:
@@ -302,7 +302,7 @@ def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> No
 
 @pytest.mark.parametrize("kind", ["hive", "delta", "iceberg"])
 def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp_path: Path, kind: str) -> None:
-    connection = session(tmp_path, kind)
+    connection = open_session(tmp_path, kind)
     ana, admin = connection.as_principal("ana"), connection.as_principal("admin")
     place = tmp_path / "orders"
     opened = ana.open(place)
@@ -326,7 +326,7 @@ def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp
 
 
 def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ana = session(tmp_path).as_principal("ana")
+    ana = open_session(tmp_path).as_principal("ana")
     opened: list[str] = []
     before = ranges.RangedFile.__init__
 

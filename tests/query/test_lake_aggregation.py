@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.answers.judge import truths
-from builders.delta.cases import random_delta_case
+from builders.answers.oracle import evaluate_predicates
+from builders.delta.cases import draw_delta_case
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
-from builders.hive.cases import PARTITIONING, random_hive_case
-from builders.iceberg.cases import random_iceberg_case
+from builders.hive.cases import PARTITIONING, draw_hive_case
+from builders.iceberg.cases import draw_iceberg_case
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.query.aggregates import judged, random_aggregates, texts_of
+from builders.query.aggregates import aggregate_with_duckdb, draw_aggregates, format_rows
 from builders.values.choices import Choices
-from builders.values.predicates import Said
+from builders.values.predicates import OraclePredicate
 from tamis.expr.nodes import Column
 from tamis.formats.source import LEVELS
 from tamis.scan.aggregation.aggregate_scan import aggregate
@@ -36,20 +36,20 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""
 
 
-def true_rows(rows: pa.Table, said: Said) -> pa.Table:
-    (answers,) = truths(rows, [said.sql])
+def true_rows(rows: pa.Table, said: OraclePredicate) -> pa.Table:
+    (answers,) = evaluate_predicates(rows, [said.sql])
     return rows.filter(pa.array([answer is True for answer in answers], pa.bool_()))
 
 
-def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said], keys: list[str]) -> None:
+def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[OraclePredicate], keys: list[str]) -> None:
     for each in [None, *said]:
         expected = rows if each is None else true_rows(rows, each)
         for only_extremes in (False, True):
-            asked = random_aggregates(choices, rows.schema, keys, only_extremes=only_extremes)
+            asked = draw_aggregates(choices, rows.schema, keys, only_extremes=only_extremes)
             levels = choices.one_of([LEVELS, LEVELS, ("partitions", "files"), ("row_groups",), ()])
             scan = table.scan(None if each is None else each.expr, levels=levels)
             found = aggregate(get_planner(scan), asked.keys, asked.measures)
-            assert texts_of(found) == judged(expected, asked), (each, asked, levels)
+            assert format_rows(found) == aggregate_with_duckdb(expected, asked), (each, asked, levels)
 
 
 @FEWER
@@ -57,8 +57,8 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
 def test_S1_F1_D15_D16_delta_tables_with_deletion_vectors_answer_as_duckdb_does(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(choices, Path(folder), predicates=2)
-        check(choices, tamis.open(folder), case.rows(), case.said, ["p", "q"])
+        case = draw_delta_case(choices, Path(folder), predicates=2)
+        check(choices, tamis.open(folder), case.rows(), case.predicates, ["p", "q"])
 
 
 @FEWER
@@ -66,10 +66,10 @@ def test_S1_F1_D15_D16_delta_tables_with_deletion_vectors_answer_as_duckdb_does(
 def test_S1_I3_I6_I7_iceberg_tables_with_deletes_answer_as_duckdb_does(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_iceberg_case(choices, Path(folder), predicates=2)
+        case = draw_iceberg_case(choices, Path(folder), predicates=2)
         table = tamis.open(folder)
         keys = list(table._source.layout.identity_columns)  # type: ignore[attr-defined]
-        check(choices, table, case.rows(), case.said, keys)
+        check(choices, table, case.rows(), case.predicates, keys)
 
 
 @FEWER
@@ -77,7 +77,7 @@ def test_S1_I3_I6_I7_iceberg_tables_with_deletes_answer_as_duckdb_does(data: st.
 def test_F1_S1_hive_tables_answer_as_duckdb_does(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        said = random_hive_case(choices, Path(folder), predicates=2)
+        said = draw_hive_case(choices, Path(folder), predicates=2)
         table = tamis.open(folder, partitioning=PARTITIONING)
         check(choices, table, table.scan().to_arrow(), said, list(PARTITIONING))
 

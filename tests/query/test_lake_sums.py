@@ -20,7 +20,7 @@ from builders.hive.tables import write_hive_table
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from builders.query import protected, sql_tables
-from builders.query.sql_tables import same_rows
+from builders.query.sql_tables import has_same_rows
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation.aggregate_scan import aggregate
 from tamis.scan.aggregation.measures import Measure, PartialResults, can_sum
@@ -124,7 +124,7 @@ def test_sums_and_averages_of_every_type_equal_the_engines(
     assert SUMMED in plan
     assert "Aggregate" not in plan
     assert found.schema.types == expected.schema.types
-    assert sql_tables.same_rows(found, expected)
+    assert sql_tables.has_same_rows(found, expected)
 
 
 @NATIVE_OR_NOT
@@ -148,7 +148,7 @@ def test_groups_by_partitions_are_summed_while_reading(
     found, plan = asked(session, averages)
     assert SUMMED in plan
     # The engine divides those of groups in longer floats.
-    assert same_rows(found, peer.sql(averages).to_arrow_table())
+    assert has_same_rows(found, peer.sql(averages).to_arrow_table())
 
 
 @pytest.mark.parametrize("expression", ["sum(int32) div 3", "sum(int32) & 255", "sum(int32) / 3", "sum(int64) + 0.5"])
@@ -229,7 +229,7 @@ def test_unsupported_sums_are_computed_by_the_engine(session: Session, query: st
     found, plan = asked(session, query)
     assert SUMMED not in plan
     assert "Aggregate" in plan
-    assert same_rows(found, session.sql(query, rules=False).to_arrow())
+    assert has_same_rows(found, session.sql(query, rules=False).to_arrow())
 
 
 def test_decimals_that_may_overflow_fail_with_the_engines_error(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["hive", "delta", "iceberg"])
 def test_A4_only_visible_rows_and_values_are_summed(tmp_path: Path, kind: str) -> None:
-    session = protected.session(tmp_path, kind)
+    session = protected.open_session(tmp_path, kind)
     query = "SELECT sum(y) AS y, avg(id) AS id, count(*) AS n FROM orders"
     assert session.as_principal("ana").sql(query).to_arrow().to_pylist() == [{"y": 75, "id": 5.0, "n": 6}]
     masked = "SELECT sum(salary) AS s, avg(salary) AS a, sum(y) AS y FROM orders"

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.answers.judge import truths
-from builders.delta.cases import random_delta_case
+from builders.answers.oracle import evaluate_predicates
+from builders.delta.cases import draw_delta_case
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
-from builders.hive.cases import PARTITIONING, random_hive_case
-from builders.iceberg.cases import random_iceberg_case
+from builders.hive.cases import PARTITIONING, draw_hive_case
+from builders.iceberg.cases import draw_iceberg_case
 from builders.values.choices import Choices
-from builders.values.predicates import Said
+from builders.values.predicates import OraclePredicate
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation.measures import can_compare
@@ -73,12 +73,14 @@ def texts(rows: pa.Table) -> list[str]:
     return [repr(row) for row in pa.table(columns, names=rows.column_names).to_pylist()]
 
 
-def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said], keys: object = None) -> None:
+def check(
+    choices: Choices, table: tamis.Table, rows: pa.Table, said: list[OraclePredicate], keys: object = None
+) -> None:
     columns = [Column((field.name,), type=field.type) for field in rows.schema if can_compare(field.type)]
     for each in [None, *said]:
         expected = rows
         if each is not None:
-            (answers,) = truths(rows, [each.sql])
+            (answers,) = evaluate_predicates(rows, [each.sql])
             expected = rows.filter(pa.array([answer is True for answer in answers], pa.bool_()))
         column = choices.one_of(columns)
         order = {"descending": choices.flag(), "nulls_first": choices.flag()}
@@ -102,8 +104,8 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
 def test_D15_D16_top_n_of_delta_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(choices, Path(folder), predicates=2)
-        check(choices, tamis.open(folder, tuning=FILE_BY_FILE), case.rows(), case.said)
+        case = draw_delta_case(choices, Path(folder), predicates=2)
+        check(choices, tamis.open(folder, tuning=FILE_BY_FILE), case.rows(), case.predicates)
 
 
 @FEWER
@@ -111,8 +113,8 @@ def test_D15_D16_top_n_of_delta_tables(data: st.DataObject) -> None:
 def test_I6_I7_top_n_of_iceberg_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_iceberg_case(choices, Path(folder), predicates=2)
-        check(choices, tamis.open(folder, tuning=FILE_BY_FILE), case.rows(), case.said)
+        case = draw_iceberg_case(choices, Path(folder), predicates=2)
+        check(choices, tamis.open(folder, tuning=FILE_BY_FILE), case.rows(), case.predicates)
 
 
 @FEWER
@@ -120,7 +122,7 @@ def test_I6_I7_top_n_of_iceberg_tables(data: st.DataObject) -> None:
 def test_F1_F4_top_n_of_hive_tables(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        said = random_hive_case(choices, Path(folder), predicates=2)
+        said = draw_hive_case(choices, Path(folder), predicates=2)
         table = tamis.open(folder, partitioning=PARTITIONING, tuning=FILE_BY_FILE)
         check(choices, table, table.scan().to_arrow(), said)
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.query.protected import EU, POLICIES, ROWS, session, write_orders
+from builders.query.protected import EU, POLICIES, ROWS, open_session, write_orders
 from tamis import col
 from tamis.errors import AccessDenied, InvalidArgument, TableError
 from tamis.query.policies import load_policies
@@ -69,7 +69,7 @@ def from_function(folder: Path) -> object:
 
 @pytest.fixture(scope="module", params=["hive", "delta", "iceberg"])
 def policed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    return session(tmp_path_factory.mktemp(request.param), request.param)
+    return open_session(tmp_path_factory.mktemp(request.param), request.param)
 
 
 def ids(connection: Session, query: str) -> list[int]:
@@ -80,14 +80,16 @@ def ids(connection: Session, query: str) -> list[int]:
 def test_policies_come_from_files_from_python_and_from_functions(
     tmp_path: Path, source: Callable[[Path], object]
 ) -> None:
-    ana = session(tmp_path, "hive", source(tmp_path)).as_principal("ana")
+    ana = open_session(tmp_path, "hive", source(tmp_path)).as_principal("ana")
     found = ana.sql("SELECT id, card, salary FROM orders ORDER BY id").to_arrow()
     assert found["id"].to_pylist() == EU
     assert found["card"].to_pylist() == [f"****{number:04}" for number in EU]
     assert found["salary"].to_pylist() == [None] * 6
     assert found.schema.field("salary").type == pa.float64()
     with pytest.raises(AccessDenied):
-        session(tmp_path / "x", "hive", source(tmp_path)).as_principal("zoe").sql("SELECT 1 FROM orders").to_arrow()
+        open_session(tmp_path / "x", "hive", source(tmp_path)).as_principal("zoe").sql(
+            "SELECT 1 FROM orders"
+        ).to_arrow()
 
 
 def test_each_principal_sees_what_the_first_rule_for_him_says(policed: Session) -> None:
@@ -111,11 +113,11 @@ def test_A6_whoever_no_rule_names_sees_nothing(policed: Session, who: str | None
 
 def test_A6_a_table_without_policies_is_denied_unless_they_say_otherwise(tmp_path: Path) -> None:
     rows = pa.table({"a": [1]})
-    denying = session(tmp_path)
+    denying = open_session(tmp_path)
     denying.register("others", rows)
     with pytest.raises(AccessDenied, match="others"):
         denying.as_principal("ana").sql("SELECT * FROM others").to_arrow()
-    allowing = session(tmp_path / "again", policies={**POLICIES, "default": "allow"})
+    allowing = open_session(tmp_path / "again", policies={**POLICIES, "default": "allow"})
     allowing.register("others", rows)
     assert allowing.as_principal("ana").sql("SELECT * FROM others").to_arrow() == rows
 
@@ -143,7 +145,7 @@ def _fails(table: str, principal: str | None) -> object:
     ],
 )
 def test_A6_what_is_wrong_with_a_policy_denies_and_is_not_told(tmp_path: Path, policy: Any) -> None:
-    connection = session(tmp_path, policies=policy).as_principal("ana")
+    connection = open_session(tmp_path, policies=policy).as_principal("ana")
     with pytest.raises(AccessDenied) as caught:
         connection.sql("SELECT id FROM orders").to_arrow()
     assert "20" not in str(caught.value)
@@ -152,7 +154,7 @@ def test_A6_what_is_wrong_with_a_policy_denies_and_is_not_told(tmp_path: Path, p
 
 @pytest.mark.parametrize("rows", ["NULL", "region = NULL", "FALSE", "y > NULL AND TRUE"])
 def test_A6_a_row_filter_that_is_null_lets_no_row_through(tmp_path: Path, rows: str) -> None:
-    connection = session(tmp_path, policies=lambda table, principal: {"rows": rows}).as_principal("ana")
+    connection = open_session(tmp_path, policies=lambda table, principal: {"rows": rows}).as_principal("ana")
     assert ids(connection, "SELECT id FROM orders") == []
     assert connection.sql("SELECT count(*) FROM orders").to_arrow().column(0).to_pylist() == [0]
 
@@ -258,7 +260,7 @@ def test_A3_masks_see_raw_values_whatever_their_order_and_so_do_row_filters(tmp_
     masks = {"y": "id", "id": "y + 100", "region": "'hidden'"}
     for order in (masks, dict(reversed(masks.items()))):
         policy = {"rows": "region = 'eu' AND y < 13", "masks": order}
-        connection = session(tmp_path / str(len(str(order))) / next(iter(order)), policies=lambda *_, p=policy: p)
+        connection = open_session(tmp_path / str(len(str(order))) / next(iter(order)), policies=lambda *_, p=policy: p)
         found = connection.as_principal("ana").sql("SELECT id, y, region FROM orders ORDER BY id").to_arrow()
         assert found.to_pydict() == {"id": [110, 111, 112], "y": [0, 2, 4], "region": ["hidden"] * 3}
 
@@ -300,7 +302,7 @@ def test_A7_sessions_of_two_principals_share_tables_and_nothing_else(policed: Se
 
 def test_policies_of_a_function_are_asked_for_at_every_query(tmp_path: Path) -> None:
     allowed = {"ana"}
-    connection = session(tmp_path, policies=lambda table, who: {"rows": "TRUE"} if who in allowed else None)
+    connection = open_session(tmp_path, policies=lambda table, who: {"rows": "TRUE"} if who in allowed else None)
     ana = connection.as_principal("ana")
     assert len(ids(ana, "SELECT id FROM orders")) == 12
     allowed.clear()

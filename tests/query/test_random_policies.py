@@ -44,7 +44,7 @@ Pair = tuple[tamis.Session, duckdb.DuckDBPyConnection]
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Pair]]:
     """A session of each policy, and DuckDB with what is visible in it."""
-    places = sql_tables.write(tmp_path_factory.mktemp("tables"))
+    places = sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
     found = [(_session(places, policy), _peer(policy)) for policy in POLICIES]
     yield found
     for _, peer in found:
@@ -60,7 +60,7 @@ def _session(places: dict[str, Path], policy: dict[str, tuple[str, dict[str, str
 
 
 def _peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPyConnection:
-    peer = sql_tables.peer()
+    peer = sql_tables.open_duckdb()
     for name, (rows, masks) in policy.items():
         kinds = {row[0]: row[1] for row in peer.execute(f"DESCRIBE {name}").fetchall()}
         columns = ", ".join(f'CAST({masks.get(each, each)} AS {kind}) AS "{each}"' for each, kind in kinds.items())
@@ -75,5 +75,5 @@ def test_O7_a_query_answers_as_if_there_were_nothing_else(pairs: list[Pair], que
     in_duckdb = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
     expected = peer.sql(in_duckdb).to_arrow_table()
     found = session.sql(query).to_arrow()
-    assert sql_tables.same_rows(found, expected), query
+    assert sql_tables.has_same_rows(found, expected), query
     assert found.schema.types == expected.schema.types, query

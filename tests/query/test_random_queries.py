@@ -22,24 +22,26 @@ FEW = settings(max_examples=max(8, EXAMPLES // 6), suppress_health_check=[*Healt
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return sql_tables.write(tmp_path_factory.mktemp("tables"))
+    return sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")
 def session(places: dict[str, Path]) -> tamis.Session:
-    return sql_tables.session(places)
+    return sql_tables.open_session(places)
 
 
 @pytest.fixture(scope="module")
 def sessions(places: dict[str, Path]) -> dict[bool, tamis.Session]:
     """A session whose engine reads files by itself, and one that gets all rows from Tamis."""
     sizes = {True: 0, False: 2**60}
-    return {is_native: sql_tables.session(places, Tuning(min_native_bytes=size)) for is_native, size in sizes.items()}
+    return {
+        is_native: sql_tables.open_session(places, Tuning(min_native_bytes=size)) for is_native, size in sizes.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = sql_tables.peer()
+    connection = sql_tables.open_duckdb()
     yield connection
     connection.close()
 
@@ -56,10 +58,10 @@ def test_rules_change_no_row_and_duckdb_agrees(
     expected = peer.sql(in_duckdb(query)).to_arrow_table()
     session = sessions[is_native]
     found = session.sql(query).to_arrow()
-    assert sql_tables.same_rows(found, expected), f"{query}\n{session.explain(query)}"
+    assert sql_tables.has_same_rows(found, expected), f"{query}\n{session.explain(query)}"
     assert found.schema.types == expected.schema.types, query
     without = session.sql(query, rules=False).to_arrow()
-    assert sql_tables.same_rows(without, expected), f"{query}\n{session.explain(query, rules=False)}"
+    assert sql_tables.has_same_rows(without, expected), f"{query}\n{session.explain(query, rules=False)}"
 
 
 @FEW
@@ -72,10 +74,10 @@ def test_O2_a_predicate_its_negation_and_its_null_part_all_rows(session: tamis.S
     parts: Counter[object] = Counter()
     for condition in (predicate, f"NOT ({predicate})", f"({predicate}) IS NULL"):
         found = session.sql(f"SELECT {columns} FROM {source.text} WHERE {condition}").to_arrow()
-        parts.update(sql_tables.rows_of(found))
+        parts.update(sql_tables.list_rows(found))
         counted = session.sql(f"SELECT count(*) FROM {source.text} WHERE {condition}").to_arrow()
         assert counted[0][0].as_py() == found.num_rows, f"{source.text} WHERE {condition}"
-    assert parts == Counter(sql_tables.rows_of(whole)), f"{source.text} WHERE {predicate}"
+    assert parts == Counter(sql_tables.list_rows(whole)), f"{source.text} WHERE {predicate}"
 
 
 @FEW

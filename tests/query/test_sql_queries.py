@@ -140,12 +140,12 @@ ORDERED = {
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
-    return sql_tables.session(sql_tables.write(tmp_path_factory.mktemp("tables")))
+    return sql_tables.open_session(sql_tables.write_tables(tmp_path_factory.mktemp("tables")))
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = sql_tables.peer()
+    connection = sql_tables.open_duckdb()
     yield connection
     connection.close()
 
@@ -177,10 +177,10 @@ def test_rows_equal_those_of_duckdb(session: tamis.Session, peer: duckdb.DuckDBP
     query = QUERIES[name]
     expected = peer.sql(in_duckdb(query)).to_arrow_table()
     found = session.sql(query).to_arrow()
-    assert sql_tables.same_rows(found, expected), session.explain(query)
+    assert sql_tables.has_same_rows(found, expected), session.explain(query)
     assert found.schema.types == expected.schema.types
     without = session.sql(query, rules=False).to_arrow()
-    assert sql_tables.same_rows(without, expected), session.explain(query, rules=False)
+    assert sql_tables.has_same_rows(without, expected), session.explain(query, rules=False)
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -193,7 +193,7 @@ def test_rows_in_order_equal_those_of_duckdb(
     expected = peer.sql(nulls).to_arrow_table()
     for rules in (True, False):
         found = session.sql(query, rules=rules).to_arrow()
-        assert sql_tables.same_rows(found, expected, ordered=ordered), session.explain(query, rules=rules)
+        assert sql_tables.has_same_rows(found, expected, ordered=ordered), session.explain(query, rules=rules)
 
 
 def test_column_names_are_those_of_the_query(session: tamis.Session) -> None:

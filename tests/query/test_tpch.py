@@ -11,7 +11,7 @@ from builders.query import sql_tables, tpch
 from builders.query.tpch_tables import FORMATS, World
 
 pytestmark = pytest.mark.skipif(
-    tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[test]'"
+    tpch.find_generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[test]'"
 )
 
 
@@ -27,7 +27,7 @@ def is_answer(found: pa.Table, expected: pa.Table) -> bool:
     """
     if found.num_rows != expected.num_rows:
         return False
-    rows = zip(sql_tables.rows_of(found), sql_tables.rows_of(expected), strict=True)
+    rows = zip(sql_tables.list_rows(found), sql_tables.list_rows(expected), strict=True)
     is_rounded = [pa.types.is_floating(each) for each in found.schema.types]
     return all(
         one == other or (may_be and one is not None and other is not None and math.isclose(one, other, rel_tol=2e-5))

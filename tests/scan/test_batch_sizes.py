@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.by_pages import BY_PAGES
+from builders.parquet.tuning import BY_PAGES
 from tamis.parquet import RowSelection, read_selection
 
 WIDTH = 20_000

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.files import rows_of, written
+from builders.parquet.files import find_rows, write_table
 from builders.parquet.probes import check_file
 
 NAN = math.nan
@@ -179,11 +179,11 @@ def test_rows_of_a_polars_file_are_those_of_a_full_read(tmp_path):
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_rows_with_columns_of_rare_types_are_filtered(tmp_path, name, column):
-    table = written(tmp_path, {"x": column})
+    table = write_table(tmp_path, {"x": column})
     nulls = [row for row, value in enumerate(column.to_pylist()) if value is None]
-    assert rows_of(table, "x IS NULL") == nulls
-    assert rows_of(table, "x IS NULL OR row % 2 = 5") == nulls
-    assert rows_of(table, "row >= 2") == [2, 3]
+    assert find_rows(table, "x IS NULL") == nulls
+    assert find_rows(table, "x IS NULL OR row % 2 = 5") == nulls
+    assert find_rows(table, "row >= 2") == [2, 3]
     assert table.scan("row >= 2").to_arrow().num_rows == 2
 
 
@@ -195,11 +195,11 @@ def test_dictionary_columns_are_compared_by_their_values(tmp_path, column):
     tables = []
     for name, each in (("plain", plain), ("coded", coded)):
         (tmp_path / name).mkdir()
-        tables.append(written(tmp_path / name, {"x": each}))
+        tables.append(write_table(tmp_path / name, {"x": each}))
     literals = ["'b'", "'x'"] if pa.types.is_string(column.type) else ["2", "2.5", "9"]
     for literal in literals:
         for operator in ("=", "<>", "<", ">=", "<=>"):
             where = f"x {operator} {literal}"
-            assert rows_of(tables[0], where) == rows_of(tables[1], where), where
-        assert rows_of(tables[0], f"x NOT IN ({literal})") == rows_of(tables[1], f"x NOT IN ({literal})")
-    assert rows_of(tables[1], "x IS NULL") == [3]
+            assert find_rows(tables[0], where) == find_rows(tables[1], where), where
+        assert find_rows(tables[0], f"x NOT IN ({literal})") == find_rows(tables[1], f"x NOT IN ({literal})")
+    assert find_rows(tables[1], "x IS NULL") == [3]

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.delta.cases import random_delta_case
-from builders.hive.cases import random_hive_case
+from builders.delta.cases import draw_delta_case
+from builders.hive.cases import draw_hive_case
 from builders.hive.indexed import write_files
-from builders.iceberg.cases import random_iceberg_case
-from builders.parquet.by_pages import BY_PAGES
+from builders.iceberg.cases import draw_iceberg_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
-from builders.values.predicates import Said
+from builders.values.predicates import OraclePredicate
 from tamis import PartitionFilter
 from tamis.expr.nodes import Column, and_
 from tamis.formats.source import LEVELS
@@ -48,7 +48,7 @@ def check_sums(report: Report | None, *context: object) -> None:
         assert skipped == level["total"] - level["kept"], (level, *context)
 
 
-def check_scans(table: tamis.Table, choices: Choices, said: list[Said]) -> None:
+def check_scans(table: tamis.Table, choices: Choices, said: list[OraclePredicate]) -> None:
     """Check plans and reads with several conjuncts, partition filters, limits and any subset of levels."""
     others = ("path", "size", "num_records")
     columns = [name for name in table.files().column_names if name not in others and "." not in name]
@@ -79,9 +79,9 @@ def check_scans(table: tamis.Table, choices: Choices, said: list[Said]) -> None:
 def test_skipped_units_of_a_delta_table_add_up(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(choices, Path(folder), predicates=2)
+        case = draw_delta_case(choices, Path(folder), predicates=2)
         tuning = replace(BY_PAGES, max_files_while_reading=choices.one_of([64 * 1024, 1, 3]))
-        check_scans(tamis.open(folder, tuning=tuning), choices, case.said)
+        check_scans(tamis.open(folder, tuning=tuning), choices, case.predicates)
 
 
 @FEWER
@@ -89,8 +89,8 @@ def test_skipped_units_of_a_delta_table_add_up(data: st.DataObject) -> None:
 def test_skipped_units_of_an_iceberg_table_add_up(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        case = random_iceberg_case(choices, Path(folder), predicates=2)
-        check_scans(tamis.open(folder, tuning=BY_PAGES), choices, case.said)
+        case = draw_iceberg_case(choices, Path(folder), predicates=2)
+        check_scans(tamis.open(folder, tuning=BY_PAGES), choices, case.predicates)
 
 
 @FEWER
@@ -98,7 +98,7 @@ def test_skipped_units_of_an_iceberg_table_add_up(data: st.DataObject) -> None:
 def test_skipped_units_of_a_hive_table_add_up(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
-        said = random_hive_case(choices, Path(folder), predicates=2)
+        said = draw_hive_case(choices, Path(folder), predicates=2)
         check_scans(tamis.open(folder, tuning=BY_PAGES), choices, said)
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import CorruptFile
 from tamis.formats.source import LEVELS
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.parquet.files import kept_row_groups, rows_of, written
+from builders.parquet.files import count_kept_row_groups, find_rows, write_table
 from tamis.expr.nodes import Column
 from tamis.formats.iceberg.planning.manifest_files import compute_statistics_bounds
 
@@ -26,9 +26,9 @@ CASTS = [
 @pytest.mark.parametrize(("where", "rows"), CASTS)
 def test_T11_a_cast_to_a_wider_number_does_not_prevent_pruning(tmp_path: Path, where: str, rows: list[int]) -> None:
     options = {"bloom_filter_options": {"x": True}} if "=" in where else {}
-    table = written(tmp_path, {"x": pa.array(range(10), pa.int32())}, **options)
-    assert rows_of(table, where) == rows
-    assert kept_row_groups(table, where)[0] <= max(len(rows), 0)
+    table = write_table(tmp_path, {"x": pa.array(range(10), pa.int32())}, **options)
+    assert find_rows(table, where) == rows
+    assert count_kept_row_groups(table, where)[0] <= max(len(rows), 0)
     levels = {each["level"]: each for each in table.scan(where).plan().report.to_dict()["levels"]}
     assert all(each["unused_because"] is None for each in levels["row_groups"]["by_predicate"])
 
@@ -90,7 +90,7 @@ def test_N9_required_columns_are_never_null(tmp_path: Path) -> None:
         ("o IS NULL", 1),
         ("o.a IS NULL", 1),
     ]:
-        assert kept_row_groups(table, where) == (kept, 1), where
+        assert count_kept_row_groups(table, where) == (kept, 1), where
         assert table.scan(where).count() == kept
 
 

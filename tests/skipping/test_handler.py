@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.skipping.units import ALL_NULL, DOUBLE, INT, Unit, batch_of
+from builders.skipping.units import ALL_NULL, DOUBLE, INT, Unit, make_batch
 from tamis import types
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, fold
@@ -284,7 +284,7 @@ UNITS = [
 @pytest.mark.parametrize("data_type", [INT, DOUBLE])
 def test_another_handler_evaluates_the_same_rewrite_to_the_same_selection(where, data_type):
     units = [each if data_type == INT else each._replace(nan_count=0) for each in UNITS]
-    batch = batch_of({"x": (data_type, units)})
+    batch = make_batch({"x": (data_type, units)})
     (conjunct,) = make_predicate(where, pa.schema([("x", data_type)]), "t").conjuncts[:1]
     other: ExpressionHandler = RowByRowHandler()
     for expr in (conjunct.keeps, conjunct.fully_matches):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.answers.judge import truth
-from builders.skipping.units import BIG, DOUBLE, TEXT, Unit, batch_of
-from builders.values.predicates import PRIMITIVES, Said, array_of, predicates, values
+from builders.answers.oracle import evaluate_predicate
+from builders.skipping.units import BIG, DOUBLE, TEXT, Unit, make_batch
+from builders.values.predicates import PRIMITIVES, OraclePredicate, make_array, predicates, values
 from tamis.expr.bind import bind
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, split_conjuncts
 from tamis.expr.normalise import normalise
@@ -38,7 +38,7 @@ def texts(questioned: QuestionedPredicate) -> list[str]:
 def units(x: Unit = WIDE, y: Unit = WIDE, **answers: list[bool | None]) -> pa.RecordBatch:
     """One unit, or as many as there are answers; `true_0` is the answer `true:0`."""
     count = max((len(each) for each in answers.values()), default=1)
-    batch = batch_of({"x": (BIG, [x] * count), "y": (BIG, [y] * count)})
+    batch = make_batch({"x": (BIG, [x] * count), "y": (BIG, [y] * count)})
     for name, each in answers.items():
         batch = batch.append_column(name.replace("_", ":"), pa.array(each, pa.bool_()))
     return batch
@@ -130,7 +130,7 @@ def test_B4_under_or_both_sides_are_absent_or_nothing_is_skipped() -> None:
 def test_B4_a_boolean_column_beside_a_question_is_answered_by_its_bounds() -> None:
     predicate = make_predicate("flag OR x = 5", SCHEMA.append(pa.field("flag", pa.bool_())), "t").expr
     flags = [Unit(False, False), Unit(False, True), Unit(True, True), Unit(False, False)]
-    batch = batch_of({"x": (BIG, [WIDE] * 4), "flag": (pa.bool_(), flags)})
+    batch = make_batch({"x": (BIG, [WIDE] * 4), "flag": (pa.bool_(), flags)})
     batch = batch.append_column("true:0", pa.array([False, False, False, True]))
     assert kept(collect_questions(predicate), batch) == [False, True, True, True]
 
@@ -235,7 +235,7 @@ def test_only_units_that_answers_could_skip_need_answers() -> None:
     questioned = asked("x = 5 OR y > 6")
     (conjunct,) = questioned.conjuncts
     (equality,) = [question for question in questioned.questions if question.items]
-    batch = batch_of({"x": (BIG, [WIDE, WIDE]), "y": (BIG, [Unit(0, 100), Unit(0, 5)])})
+    batch = make_batch({"x": (BIG, [WIDE, WIDE]), "y": (BIG, [Unit(0, 100), Unit(0, 5)])})
     assert find_skippable_units(batch, conjunct, [equality.true_name]).to_pylist() == [False, True]
     assert questioned.asked == (questioned.questions,)
 
@@ -258,7 +258,7 @@ Rows = dict[str, list[Any]]
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[pa.Schema, list[Rows], Said]:
+def cases(draw: st.DrawFn) -> tuple[pa.Schema, list[Rows], OraclePredicate]:
     types = draw(st.lists(st.sampled_from(PRIMITIVES), min_size=1, max_size=2))
     schema = pa.schema([(f"c{index}", each) for index, each in enumerate(types)])
     found = []
@@ -292,15 +292,15 @@ def described(schema: pa.Schema, found: list[Rows]) -> pa.RecordBatch:
 @settings(deadline=None)
 @given(cases(), st.data())
 def test_O3_O4_O5_answers_skip_no_matching_row_and_fully_match_only_matching_units(
-    case: tuple[pa.Schema, list[Rows], Said], data: st.DataObject
+    case: tuple[pa.Schema, list[Rows], OraclePredicate], data: st.DataObject
 ) -> None:
     schema, found, said = case
     expr = normalise(bind(said.expr, schema))
     questioned = collect_questions(expr)
     assert [each.predicate for each in questioned.conjuncts] == [part for part in split_conjuncts(expr) if part != TRUE]
     plain = described(schema, found)
-    tables = [pa.table({field.name: array_of(field.type, unit[field.name]) for field in schema}) for unit in found]
-    rows = [truth(table, said.sql) for table in tables]
+    tables = [pa.table({field.name: make_array(field.type, unit[field.name]) for field in schema}) for unit in found]
+    rows = [evaluate_predicate(table, said.sql) for table in tables]
     unanswered = prune(plain, questioned.conjuncts).selection.to_pylist()
     assert unanswered == prune(plain, rewrite(expr)).selection.to_pylist()
     full, partial = plain, plain

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from builders.skipping.units import ALL_NULL, DOUBLE, INT, KEPT, SKIPPED, TEXT, WHOLE, Unit, batch_of, outcome, outcomes
+from builders.skipping.units import (
+    ALL_NULL,
+    DOUBLE,
+    FULLY_MATCHED,
+    INT,
+    KEPT,
+    SKIPPED,
+    TEXT,
+    Unit,
+    find_outcome,
+    find_outcomes,
+    make_batch,
+)
 from tamis.skipping.metadata import metadata_name
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
@@ -26,13 +38,13 @@ NOTHING_KNOWN = Unit(None, None, None, None, 10)
         ("x > 0", UNCOUNTED, KEPT),  # all values match, but a NULL among them would not
         ("x > 20", UNCOUNTED, SKIPPED),
         ("NOT (x > 0)", UNCOUNTED, SKIPPED),
-        ("x IS DISTINCT FROM 20", UNCOUNTED, WHOLE),
+        ("x IS DISTINCT FROM 20", UNCOUNTED, FULLY_MATCHED),
         ("x IS DISTINCT FROM 5", Unit(5, 5, None), KEPT),
         ("x IS NOT NULL OR x > 3", UNCOUNTED, KEPT),
     ],
 )
 def test_N1_a_missing_null_count_is_unknown_and_not_zero(where, unit, expected):
-    assert outcome(where, INT, unit) == expected
+    assert find_outcome(where, INT, unit) == expected
 
 
 def test_N1_an_absent_null_count_column_is_unknown_too():
@@ -51,21 +63,21 @@ def test_N1_an_absent_null_count_column_is_unknown_too():
         ("x NOT IN ('foo')", Unit("foo", "foo", None), SKIPPED),
         ("x NOT IN ('foo')", Unit("foo", "goo", 3), KEPT),
         ("x NOT IN ('foo')", Unit("goo", "hoo", 3), KEPT),
-        ("x NOT IN ('foo')", Unit("goo", "hoo", 0), WHOLE),
+        ("x NOT IN ('foo')", Unit("goo", "hoo", 0), FULLY_MATCHED),
         ("x NOT IN ('foo', 'goo')", Unit("foo", "goo", 3), KEPT),  # 'fox' may lie between them
         ("x NOT IN ('foo')", Unit(None, None, 3), KEPT),
         ("x <> 'foo'", Unit("foo", "foo", 3), SKIPPED),
     ],
 )
 def test_N2_not_in_over_a_value_and_null(where, unit, expected):
-    assert outcome(where, TEXT, unit) == expected
+    assert find_outcome(where, TEXT, unit) == expected
 
 
 @pytest.mark.parametrize(
     ("where", "unit", "expected"),
     [
         ("x IN (5, NULL)", Unit(1, 9), KEPT),
-        ("x IN (5, NULL)", Unit(5, 5), WHOLE),
+        ("x IN (5, NULL)", Unit(5, 5), FULLY_MATCHED),
         ("x IN (5, NULL)", Unit(5, 5, 1), KEPT),
         ("x IN (5, NULL)", Unit(6, 9), SKIPPED),
         ("x IN (5, NULL)", NOTHING_KNOWN, KEPT),
@@ -74,7 +86,7 @@ def test_N2_not_in_over_a_value_and_null(where, unit, expected):
         ("x NOT IN (5, NULL)", Unit(6, 9), SKIPPED),
         ("x NOT IN (5, NULL)", NOTHING_KNOWN, SKIPPED),
         ("NOT (x IN (5, NULL))", Unit(6, 9), SKIPPED),
-        ("(x IN (5, NULL)) IS NULL", Unit(6, 9), WHOLE),
+        ("(x IN (5, NULL)) IS NULL", Unit(6, 9), FULLY_MATCHED),
         ("(x IN (5, NULL)) IS NULL", Unit(5, 5), SKIPPED),
         ("(x IN (5, NULL)) IS NULL", Unit(1, 9), KEPT),
         ("(x IN (5, NULL)) IS NOT NULL", Unit(6, 9), SKIPPED),
@@ -83,7 +95,7 @@ def test_N2_not_in_over_a_value_and_null(where, unit, expected):
     ],
 )
 def test_N3_a_null_in_the_list(where, unit, expected):
-    assert outcome(where, INT, unit) == expected
+    assert find_outcome(where, INT, unit) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,12 +105,12 @@ def test_N3_a_null_in_the_list(where, unit, expected):
         ("x <> 'M'", Unit("M", "Z"), KEPT),
         ("x <> 'M'", Unit("A", "M"), KEPT),
         ("x <> 'M'", Unit("M", "M"), SKIPPED),
-        ("x <> 'M'", Unit("N", "Z"), WHOLE),
+        ("x <> 'M'", Unit("N", "Z"), FULLY_MATCHED),
         ("NOT (x = 'M')", Unit("A", "Z"), KEPT),
     ],
 )
 def test_N4_unequal_keeps_where_the_constant_lies_inside(where, unit, expected):
-    assert outcome(where, TEXT, unit) == expected
+    assert find_outcome(where, TEXT, unit) == expected
 
 
 @pytest.mark.parametrize(
@@ -111,21 +123,21 @@ def test_N4_unequal_keeps_where_the_constant_lies_inside(where, unit, expected):
 )  # fmt: skip
 @pytest.mark.parametrize("bounds", [(None, None), (1, 9)])
 def test_N5_no_comparison_is_true_in_a_unit_of_nulls(where, bounds):
-    assert outcome(where, INT, Unit(*bounds, 10)) == SKIPPED
+    assert find_outcome(where, INT, Unit(*bounds, 10)) == SKIPPED
 
 
 @pytest.mark.parametrize(
     "where", ["x IS NULL", "x <=> NULL", "(x = 5) IS NULL", "NOT (x IS NOT NULL)", "x IS DISTINCT FROM 5"]
 )
 def test_N5_a_unit_of_nulls_satisfies_tests_for_null(where):
-    assert outcome(where, INT, ALL_NULL) == WHOLE
+    assert find_outcome(where, INT, ALL_NULL) == FULLY_MATCHED
 
 
 def test_N5_a_unit_of_nulls_skips_every_test_of_texts_and_floats():
     for where in ("x LIKE 'a%'", "x NOT LIKE 'a%'", "startswith(x, 'a')", "NOT startswith(x, '')", "x LIKE '%'"):
-        assert outcome(where, TEXT, ALL_NULL) == SKIPPED
+        assert find_outcome(where, TEXT, ALL_NULL) == SKIPPED
     for where in ("x > 3", "x <> 3", "NOT (x < 3)", "x = double('NaN')", "x NOT IN (1, 2)"):
-        assert outcome(where, DOUBLE, ALL_NULL) == SKIPPED
+        assert find_outcome(where, DOUBLE, ALL_NULL) == SKIPPED
 
 
 @pytest.mark.parametrize(
@@ -133,22 +145,22 @@ def test_N5_a_unit_of_nulls_skips_every_test_of_texts_and_floats():
     [
         ("x <=> NULL", Unit(1, 9, 0), SKIPPED),
         ("x <=> NULL", Unit(1, 9, 1), KEPT),
-        ("NOT (x <=> NULL)", Unit(1, 9, 0), WHOLE),
+        ("NOT (x <=> NULL)", Unit(1, 9, 0), FULLY_MATCHED),
         ("NOT (x <=> NULL)", ALL_NULL, SKIPPED),
         ("x IS DISTINCT FROM NULL", Unit(1, 9, 1), KEPT),
         ("x IS DISTINCT FROM 5", Unit(5, 5, 0), SKIPPED),
         ("x IS DISTINCT FROM 5", Unit(5, 5, 1), KEPT),
         ("x IS DISTINCT FROM 5", Unit(1, 9, 0), KEPT),
-        ("x IS DISTINCT FROM 5", Unit(6, 9, 5), WHOLE),
-        ("x IS DISTINCT FROM 5", ALL_NULL, WHOLE),
+        ("x IS DISTINCT FROM 5", Unit(6, 9, 5), FULLY_MATCHED),
+        ("x IS DISTINCT FROM 5", ALL_NULL, FULLY_MATCHED),
         ("x IS NOT DISTINCT FROM 5", ALL_NULL, SKIPPED),
         ("x <=> 5.5", Unit(1, 9, 3), SKIPPED),
-        ("x IS DISTINCT FROM 5.5", Unit(1, 9, 3), WHOLE),
+        ("x IS DISTINCT FROM 5.5", Unit(1, 9, 3), FULLY_MATCHED),
         ("(x <=> 5) IS NULL", Unit(1, 9, 3), SKIPPED),
     ],
 )
 def test_N6_null_safe_comparison(where, unit, expected):
-    assert outcome(where, INT, unit) == expected
+    assert find_outcome(where, INT, unit) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,7 +171,7 @@ def test_N6_null_safe_comparison(where, unit, expected):
         ("x NOT LIKE 'ab%'", Unit("ab", "ac", 0), KEPT),
         ("x NOT LIKE 'ab%'", Unit("aa", "abz", 0), KEPT),
         ("x NOT LIKE 'ab%'", Unit("b", "c", 5), KEPT),
-        ("x NOT LIKE 'ab%'", Unit("b", "c", 0), WHOLE),
+        ("x NOT LIKE 'ab%'", Unit("b", "c", 0), FULLY_MATCHED),
         ("x NOT LIKE 'ab%'", Unit("ab", "abz", None), SKIPPED),
         ("NOT startswith(x, 'ab')", Unit("ab", "abz", 5), SKIPPED),
         ("NOT startswith(x, 'ab')", Unit("aa", "abz", 5), KEPT),
@@ -170,7 +182,7 @@ def test_N6_null_safe_comparison(where, unit, expected):
     ],
 )
 def test_N7_not_like_with_a_shared_prefix_and_nulls(where, unit, expected):
-    assert outcome(where, TEXT, unit) == expected
+    assert find_outcome(where, TEXT, unit) == expected
 
 
 @pytest.mark.parametrize(
@@ -180,13 +192,13 @@ def test_N7_not_like_with_a_shared_prefix_and_nulls(where, unit, expected):
         ("x = 5", Unit(None, None, 3), KEPT),
         ("x IS NULL", Unit(None, None, 0), SKIPPED),
         ("x IS NULL", Unit(None, None, 3), KEPT),
-        ("x IS NOT NULL", Unit(None, None, 0), WHOLE),
+        ("x IS NOT NULL", Unit(None, None, 0), FULLY_MATCHED),
         ("x IN (5, 6)", Unit(None, None, 3), KEPT),
         ("x NOT IN (5, 6)", Unit(None, None, 0), KEPT),
         ("x < 5", Unit(7, None, 0), SKIPPED),  # one bound alone is worth its comparison
-        ("x > 5", Unit(7, None, 0), WHOLE),
+        ("x > 5", Unit(7, None, 0), FULLY_MATCHED),
         ("x > 5", Unit(None, 3, 0), SKIPPED),
-        ("x < 5", Unit(None, 3, 0), WHOLE),
+        ("x < 5", Unit(None, 3, 0), FULLY_MATCHED),
         ("x = 5", Unit(7, None, 0), SKIPPED),
         ("x = 5", Unit(5, None, 0), KEPT),
         ("x IN (5, 6)", Unit(7, None, 0), KEPT),
@@ -194,7 +206,7 @@ def test_N7_not_like_with_a_shared_prefix_and_nulls(where, unit, expected):
     ],
 )
 def test_N8_bounds_absent_while_the_null_count_is_present(where, unit, expected):
-    assert outcome(where, INT, unit) == expected
+    assert find_outcome(where, INT, unit) == expected
 
 
 def test_N9_a_field_of_a_struct_has_bounds_and_nulls_of_its_own():
@@ -235,20 +247,20 @@ def test_N9_a_list_has_no_bounds():
     "where", ["a = 5 AND b = 5", "b = 5 AND a = 5", "a = 5 AND b IS NULL", "a = 5 AND NOT (b < 3)"]
 )
 def test_N10_a_missing_statistic_does_not_switch_off_the_other_conjunct(where, other):
-    assert outcomes(where, {"a": (INT, [Unit(6, 9)]), "b": (INT, [other])}) == [SKIPPED]
+    assert find_outcomes(where, {"a": (INT, [Unit(6, 9)]), "b": (INT, [other])}) == [SKIPPED]
 
 
 def test_N10_a_missing_statistic_under_or_keeps():
-    assert outcomes("a = 5 OR b = 5", {"a": (INT, [Unit(6, 9)]), "b": (INT, [Unit(None, None, None)])}) == [KEPT]
+    assert find_outcomes("a = 5 OR b = 5", {"a": (INT, [Unit(6, 9)]), "b": (INT, [Unit(None, None, None)])}) == [KEPT]
 
 
 def test_N10_an_unknown_function_does_not_switch_off_the_other_conjunct():
     columns = {"a": (INT, [Unit(6, 9), Unit(1, 9)]), "b": (INT, [Unit(1, 9), Unit(1, 9)])}
-    assert outcomes("a = 5 AND my_own(b) = 3", columns) == [SKIPPED, KEPT]
-    assert outcomes("a = 5 OR my_own(b) = 3", columns) == [KEPT, KEPT]
+    assert find_outcomes("a = 5 AND my_own(b) = 3", columns) == [SKIPPED, KEPT]
+    assert find_outcomes("a = 5 OR my_own(b) = 3", columns) == [KEPT, KEPT]
 
 
 def test_units_of_one_batch_do_not_influence_each_other():
     units = [Unit(1, 4), Unit(None, None, None), Unit(6, 9, 1), ALL_NULL, Unit(6, 9), Unit(None, None, 0, None, 0)]
-    assert outcomes("x > 5", {"x": (INT, units)}) == [SKIPPED, KEPT, KEPT, SKIPPED, WHOLE, SKIPPED]
-    assert batch_of({"x": (INT, units)}).num_rows == 6
+    assert find_outcomes("x > 5", {"x": (INT, units)}) == [SKIPPED, KEPT, KEPT, SKIPPED, FULLY_MATCHED, SKIPPED]
+    assert make_batch({"x": (INT, units)}).num_rows == 6

@@ -13,17 +13,17 @@ from builders.skipping.units import (
     BIG,
     DATE,
     DOUBLE,
+    FULLY_MATCHED,
     INT,
     KEPT,
     SKIPPED,
     TEXT,
     TIMESTAMP,
     WALL_CLOCK,
-    WHOLE,
     Unit,
-    batch_of,
-    outcome,
-    outcomes,
+    find_outcome,
+    find_outcomes,
+    make_batch,
 )
 from tamis.expr.nodes import Call, Column, Expr, Literal, not_
 from tamis.skipping.predicate import make_predicate
@@ -164,17 +164,17 @@ def at(*parts: int) -> datetime:
     ],
 )  # fmt: skip
 def test_a_form_skips_keeps_and_fully_matches(data_type, where, skipped, kept, whole):
-    given = {SKIPPED: skipped, KEPT: kept, WHOLE: whole}
+    given = {SKIPPED: skipped, KEPT: kept, FULLY_MATCHED: whole}
     units = {expected: unit for expected, unit in given.items() if unit is not None}
-    assert outcomes(where, {"x": (data_type, list(units.values()))}) == list(units)
+    assert find_outcomes(where, {"x": (data_type, list(units.values()))}) == list(units)
 
 
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("true", WHOLE),
-        ("1 = 1", WHOLE),
-        ("x = x OR true", WHOLE),
+        ("true", FULLY_MATCHED),
+        ("1 = 1", FULLY_MATCHED),
+        ("x = x OR true", FULLY_MATCHED),
         ("false", SKIPPED),
         ("1 = 2", SKIPPED),
         ("NULL", SKIPPED),
@@ -188,7 +188,7 @@ def test_a_form_skips_keeps_and_fully_matches(data_type, where, skipped, kept, w
     ],
 )
 def test_constants_and_contradictions_decide_without_bounds(where, expected):
-    assert outcome(where, INT, Unit(None, None, None, None, 10)) == expected
+    assert find_outcome(where, INT, Unit(None, None, None, None, 10)) == expected
 
 
 @pytest.mark.parametrize(
@@ -196,32 +196,32 @@ def test_constants_and_contradictions_decide_without_bounds(where, expected):
     [
         ("a < b", Unit(5, 9), Unit(1, 5), SKIPPED),
         ("a < b", Unit(5, 9), Unit(1, 6), KEPT),
-        ("a < b", Unit(1, 4), Unit(5, 9), WHOLE),
+        ("a < b", Unit(1, 4), Unit(5, 9), FULLY_MATCHED),
         ("a <= b", Unit(6, 9), Unit(1, 5), SKIPPED),
-        ("a <= b", Unit(1, 5), Unit(5, 9), WHOLE),
+        ("a <= b", Unit(1, 5), Unit(5, 9), FULLY_MATCHED),
         ("a > b", Unit(1, 5), Unit(5, 9), SKIPPED),
-        ("a >= b", Unit(5, 9), Unit(1, 5), WHOLE),
+        ("a >= b", Unit(5, 9), Unit(1, 5), FULLY_MATCHED),
         ("a = b", Unit(1, 4), Unit(5, 9), SKIPPED),
         ("a = b", Unit(1, 5), Unit(5, 9), KEPT),
-        ("a = b", Unit(5, 5), Unit(5, 5), WHOLE),
+        ("a = b", Unit(5, 5), Unit(5, 5), FULLY_MATCHED),
         ("a <> b", Unit(5, 5), Unit(5, 5), SKIPPED),
-        ("a <> b", Unit(1, 4), Unit(5, 9), WHOLE),
+        ("a <> b", Unit(1, 4), Unit(5, 9), FULLY_MATCHED),
         ("a < b", Unit(1, 4), Unit(5, 9, 1), KEPT),
         ("a < b", ALL_NULL, Unit(5, 9), SKIPPED),
-        ("a <=> b", ALL_NULL, ALL_NULL, WHOLE),
+        ("a <=> b", ALL_NULL, ALL_NULL, FULLY_MATCHED),
         ("a <=> b", ALL_NULL, Unit(5, 9), SKIPPED),
         ("a <=> b", Unit(1, 4, 1), Unit(5, 9, 1), KEPT),
         ("a <=> b", Unit(1, 4, 1), Unit(5, 9), SKIPPED),
         ("a IS DISTINCT FROM b", Unit(5, 5), Unit(5, 5), SKIPPED),
-        ("a IS DISTINCT FROM b", Unit(1, 4, 1), Unit(5, 9), WHOLE),
+        ("a IS DISTINCT FROM b", Unit(1, 4, 1), Unit(5, 9), FULLY_MATCHED),
         ("a < b", Unit(None, None), Unit(5, 9), KEPT),
         ("a + 1 < b", Unit(4, 9), Unit(1, 5), SKIPPED),
-        ("a + 1 < b * 2", Unit(1, 2), Unit(2, 9), WHOLE),
+        ("a + 1 < b * 2", Unit(1, 2), Unit(2, 9), FULLY_MATCHED),
     ],
 )
 @pytest.mark.parametrize("types", [(INT, INT), (pa.int8(), BIG), (pa.uint32(), pa.int16()), (INT, DECIMAL)])
 def test_column_against_column_is_decided_by_both_ranges(where, a, b, expected, types):
-    assert outcomes(where, {"a": (types[0], [a]), "b": (types[1], [b])}) == [expected]
+    assert find_outcomes(where, {"a": (types[0], [a]), "b": (types[1], [b])}) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -229,25 +229,25 @@ def test_column_against_column_is_decided_by_both_ranges(where, a, b, expected, 
     [
         ("a = 5 AND b = 5", Unit(1, 9), Unit(6, 9), SKIPPED),
         ("a = 5 AND b = 5", Unit(5, 5), Unit(1, 9), KEPT),
-        ("a = 5 AND b = 5", Unit(5, 5), Unit(5, 5), WHOLE),
+        ("a = 5 AND b = 5", Unit(5, 5), Unit(5, 5), FULLY_MATCHED),
         ("a = 5 OR b = 5", Unit(6, 9), Unit(6, 9), SKIPPED),
         ("a = 5 OR b = 5", Unit(6, 9), Unit(1, 9), KEPT),
-        ("a = 5 OR b = 5", Unit(5, 5), Unit(None, None, None), WHOLE),
+        ("a = 5 OR b = 5", Unit(5, 5), Unit(None, None, None), FULLY_MATCHED),
         ("NOT (a = 5 AND b = 5)", Unit(5, 5), Unit(5, 5), SKIPPED),
-        ("NOT (a = 5 AND b = 5)", Unit(6, 9), Unit(None, None, None), WHOLE),
+        ("NOT (a = 5 AND b = 5)", Unit(6, 9), Unit(None, None, None), FULLY_MATCHED),
         ("NOT (a = 5 OR b = 5)", Unit(5, 5), Unit(None, None, None), SKIPPED),
         ("(a = 5 AND b = 5) OR (a = 7 AND b = 7)", Unit(5, 5), Unit(7, 7), SKIPPED),
         ("(a = 5) = (b = 5)", Unit(5, 5), Unit(6, 6), SKIPPED),
-        ("(a = 5) = (b = 5)", Unit(5, 5), Unit(5, 5), WHOLE),
+        ("(a = 5) = (b = 5)", Unit(5, 5), Unit(5, 5), FULLY_MATCHED),
         ("(a = 5) = (b = 5)", Unit(5, 6), Unit(6, 6), KEPT),
         ("(a = 5 AND b = 5) IS NULL", Unit(6, 9), ALL_NULL, SKIPPED),
-        ("(a = 5 AND b = 5) IS NULL", Unit(5, 5), ALL_NULL, WHOLE),
+        ("(a = 5 AND b = 5) IS NULL", Unit(5, 5), ALL_NULL, FULLY_MATCHED),
         ("(a = 5 OR b = 5) IS NULL", Unit(5, 5), ALL_NULL, SKIPPED),
-        ("(a = 5 OR b = 5) IS NOT NULL", Unit(5, 5), ALL_NULL, WHOLE),
+        ("(a = 5 OR b = 5) IS NOT NULL", Unit(5, 5), ALL_NULL, FULLY_MATCHED),
     ],
 )
 def test_and_or_not_compose_three_values(where, a, b, expected):
-    assert outcomes(where, {"a": (INT, [a]), "b": (INT, [b])}) == [expected]
+    assert find_outcomes(where, {"a": (INT, [a]), "b": (INT, [b])}) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -255,31 +255,31 @@ def test_and_or_not_compose_three_values(where, a, b, expected):
 )
 @pytest.mark.parametrize("nulls", [0, None])
 def test_a_unit_without_rows_is_skipped(where, nulls):
-    assert outcome(where, INT, Unit(None, None, nulls, None, 0)) == SKIPPED
+    assert find_outcome(where, INT, Unit(None, None, nulls, None, 0)) == SKIPPED
 
 
 @pytest.mark.parametrize("predicate", [NO_TRUTH, not_(NO_TRUTH), not_(not_(NO_TRUTH))], ids=str)
 def test_a_null_as_a_predicate_is_neither_true_nor_false(predicate: Expr) -> None:
     """Normalisation gives the same result, but the rewrite does not rely on it."""
-    pruned = prune(batch_of({"x": (INT, [Unit(1, 2)])}), rewrite(predicate))
+    pruned = prune(make_batch({"x": (INT, [Unit(1, 2)])}), rewrite(predicate))
     assert pruned.selection.to_pylist() == [False]
 
 
 @pytest.mark.parametrize("where", ["month(x) = 3", "day(x) = 3", "month(x) IN (3, 4)", "month(x) <> 4"])
 def test_a_unit_with_one_value_is_decided_by_that_value(where):
     in_march, in_april = Unit(date(2024, 3, 3), date(2024, 3, 3)), Unit(date(2024, 4, 4), date(2024, 4, 4))
-    assert outcome(where, DATE, in_march) == WHOLE
-    assert outcome(where.replace("(3, 4)", "(3, 5)"), DATE, in_april) == SKIPPED
-    assert outcome(where, DATE, Unit(date(2024, 3, 3), date(2024, 3, 3), 1)) == KEPT
-    assert outcome(where, DATE, Unit(date(2024, 3, 3), date(2024, 3, 4))) == KEPT
-    assert outcome(where, DATE, Unit(date(2024, 3, 3), date(2024, 3, 3), None)) == KEPT
+    assert find_outcome(where, DATE, in_march) == FULLY_MATCHED
+    assert find_outcome(where.replace("(3, 4)", "(3, 5)"), DATE, in_april) == SKIPPED
+    assert find_outcome(where, DATE, Unit(date(2024, 3, 3), date(2024, 3, 3), 1)) == KEPT
+    assert find_outcome(where, DATE, Unit(date(2024, 3, 3), date(2024, 3, 4))) == KEPT
+    assert find_outcome(where, DATE, Unit(date(2024, 3, 3), date(2024, 3, 3), None)) == KEPT
 
 
 @pytest.mark.parametrize(
     "where", ["x + 1 > 5", "x - 1 < 5", "5 - x > 1", "x * 2 > 5", "-x > 5", "x + 1 = 5 OR x = 3", "x * 3 IN (9, 12)"]
 )
 def test_bounds_whose_sum_overflows_prove_nothing(where):
-    batch = batch_of({"x": (BIG, [Unit(-(2**63), 2**63 - 1)])})
+    batch = make_batch({"x": (BIG, [Unit(-(2**63), 2**63 - 1)])})
     pruned = prune(batch, make_predicate(where, pa.schema([("x", BIG)]), "t").conjuncts)
     assert pruned.selection.to_pylist() == [True]
     assert pruned.fully_matched[0].to_pylist() == [False]
@@ -293,7 +293,7 @@ def test_X11_a_predicate_of_ten_thousand_levels_is_rewritten():
         number = Call("=", (Column(("n",), type=pa.int64()), Literal(level, pa.int64())))
         deep = Call("or", (Call("and", (deep, number)), flag))
     (conjunct,) = rewrite(deep)
-    batch = batch_of({"x": (pa.bool_(), [Unit(False, False), Unit(False, True), Unit(True, True)])})
+    batch = make_batch({"x": (pa.bool_(), [Unit(False, False), Unit(False, True), Unit(True, True)])})
     assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True, True]
 
 
@@ -303,14 +303,14 @@ def test_X11_a_case_of_fifteen_hundred_levels_is_rewritten():
     for level in range(1_500):
         deep = Call("case", (Call(">=", (number, Literal(level, BIG))), deep, Literal(False, BOOLEAN)))
     (conjunct,) = rewrite(deep)
-    batch = batch_of({"n": (BIG, [Unit(1_499, 1_499), Unit(1_498, 1_498), Unit(1, 9), ALL_NULL])})
+    batch = make_batch({"n": (BIG, [Unit(1_499, 1_499), Unit(1_498, 1_498), Unit(1, 9), ALL_NULL])})
     assert conjunct.evaluate_keeps(batch).to_pylist() == [True, False, True, False]
     assert conjunct.evaluate_fully_matches(batch).to_pylist() == [True, False, False, False]
 
 
 def test_X11_a_list_of_a_hundred_thousand_items_is_searched():
     items = tuple(Literal(value, pa.int64()) for value in range(0, 200_000, 2))
-    batch = batch_of({"x": (INT, [Unit(1, 1), Unit(2, 3), Unit(199_999, 300_000), Unit(4, 4)])})
+    batch = make_batch({"x": (INT, [Unit(1, 1), Unit(2, 3), Unit(199_999, 300_000), Unit(4, 4)])})
     pruned = prune(batch, make_predicate(Call("in", (Column(("x",)), *items)), pa.schema([("x", INT)]), "t").conjuncts)
     assert pruned.selection.to_pylist() == [False, True, False, True]
     assert pruned.fully_matched[0].to_pylist() == [False, True]

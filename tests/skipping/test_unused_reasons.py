@@ -7,7 +7,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from builders.skipping.units import ALL_NULL, DATE, DOUBLE, INT, TEXT, TIMESTAMP, Unit, batch_of, unused_because
+from builders.skipping.units import ALL_NULL, DATE, DOUBLE, INT, TEXT, TIMESTAMP, Unit, explain_unused, make_batch
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import SKIPPED_BEFORE, prune
 
@@ -65,7 +65,7 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
     ],
 )  # fmt: skip
 def test_a_conjunct_that_skipped_nothing_has_a_reason(data_type, where, unit, reason):
-    assert (unused_because(where, data_type, unit) or "").startswith(reason)
+    assert (explain_unused(where, data_type, unit) or "").startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_conjunct_that_skipped_nothing_has_a_reason(data_type, where, unit, re
     ],
 )
 def test_a_conjunct_that_every_unit_satisfies_was_not_unused(data_type, where, unit):
-    assert unused_because(where, data_type, unit) is None
+    assert explain_unused(where, data_type, unit) is None
 
 
 def test_a_conjunct_that_skips_gives_no_reason_even_if_a_part_of_it_was_unusable():
     conjuncts = make_predicate("x > 5 AND x % 2 = 0", pa.schema([("x", INT)]), "t").conjuncts
-    pruned = prune(batch_of({"x": (INT, [Unit(1, 3), Unit(4, 9)])}), conjuncts)
+    pruned = prune(make_batch({"x": (INT, [Unit(1, 3), Unit(4, 9)])}), conjuncts)
     assert [(each.skipped, each.unused_because) for each in pruned.outcomes] == [
         (1, None),
         (0, "function on column: x % 2"),
@@ -93,7 +93,7 @@ def test_a_conjunct_that_skips_gives_no_reason_even_if_a_part_of_it_was_unusable
 
 def test_no_units_need_no_reason():
     conjuncts = make_predicate("x % 2 = 0", pa.schema([("x", INT)]), "t").conjuncts
-    pruned = prune(batch_of({"x": (INT, [])}), conjuncts)
+    pruned = prune(make_batch({"x": (INT, [])}), conjuncts)
     assert pruned.selection.to_pylist() == []
     assert [each.unused_because for each in pruned.outcomes] == [None]
 
@@ -101,7 +101,7 @@ def test_no_units_need_no_reason():
 def test_a_unit_that_several_conjuncts_skip_counts_for_the_first():
     conjuncts = make_predicate("a > 5 AND b > 5", pa.schema([("a", INT), ("b", INT)]), "t").conjuncts
     low, high = Unit(1, 3), Unit(7, 9)
-    pruned = prune(batch_of({"a": (INT, [low, low, high]), "b": (INT, [low, high, high])}), conjuncts)
+    pruned = prune(make_batch({"a": (INT, [low, low, high]), "b": (INT, [low, high, high])}), conjuncts)
     assert pruned.selection.to_pylist() == [False, False, True]
     assert [(each.predicate, each.skipped) for each in pruned.outcomes] == [
         ("a > 5", 2),

@@ -1,1 +1,1 @@
-"""What an answer is compared with: the `judge` is DuckDB, `same_rows` compares tables, `two_answers` counts."""
+"""What results are compared with: `oracle` asks DuckDB, `same_rows` compares tables, `count_every_way` counts."""

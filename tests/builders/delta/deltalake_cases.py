@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import reject
 
-from builders.delta.cases import LONG_TEXTS, ROW, subjects_of
-from builders.values.by_type import array_of, is_extreme, special_values, values_of
+from builders.delta.cases import LONG_TEXTS, ROW, list_subjects
+from builders.values.by_type import is_extreme, list_special_values, list_values, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, random_predicate
-from builders.values.random_rows import random_column
+from builders.values.predicates import OraclePredicate, draw_predicate
+from builders.values.random_rows import draw_column
 from tamis import types
 
 COLUMN_TYPES: tuple[pa.DataType, ...] = (
@@ -40,11 +40,11 @@ MAPPED = {"delta.columnMapping.mode": "name"}
 
 @dataclass
 class DeltalakeCase:
-    """The rows that a table has after all that was done to it, what that was, and predicates about it."""
+    """The final rows of a table, the steps that made them, and predicates about it."""
 
     rows: pa.Table
     done: list[str]
-    said: list[Said]
+    predicates: list[OraclePredicate]
 
 
 class _Writer:
@@ -58,15 +58,15 @@ class _Writer:
             self._fields.append(pa.field("st", pa.struct([("x", choices.one_of(COLUMN_TYPES)), ("y", pa.string())])))
         names = ("p", "q")[: choices.one_of([0, 1, 1, 2])]
         self._partitions = [pa.field(name, choices.one_of(list(PARTITION_VALUES))) for name in names]
-        self._values = {each.name: self._some_values(each.type) for each in self._fields}
+        self._values = {each.name: self._draw_values(each.type) for each in self._fields}
         self._next = 0
-        self.rows = self._random_rows()
-        # Deltalake changes no rows of tables that map columns.
+        self.rows = self._draw_rows()
+        # Deltalake cannot delete or update rows of tables with column mapping.
         self._is_mapped = choices.flag(4)
         self._write(self.rows, configuration=MAPPED if self._is_mapped else choices.one_of(CONFIGURATIONS))
 
     def step(self) -> None:
-        """Do one more thing to the table."""
+        """Change the table once more, at random."""
         match self._choices.number(0, 8):
             case 0 | 1 | 2:
                 self._append()
@@ -84,7 +84,7 @@ class _Writer:
                 self.done.append("checkpoint")
 
     def _append(self) -> None:
-        more = self._random_rows()
+        more = self._draw_rows()
         self._write(more, mode="append")
         self.rows = pa.concat_tables([self.rows, more.select(self.rows.column_names)])
 
@@ -98,57 +98,57 @@ class _Writer:
     def _add_column(self) -> None:
         added = pa.field(f"c{len(self._fields)}", self._choices.one_of(COLUMN_TYPES))
         self._fields.append(added)
-        self._values[added.name] = self._some_values(added.type)
-        more = self._random_rows()
+        self._values[added.name] = self._draw_values(added.type)
+        more = self._draw_rows()
         self._write(more, mode="append", schema_mode="merge")
         self.rows = pa.concat_tables([self.rows, more], promote_options="default")
 
     def _overwrite(self) -> None:
-        self.rows = self._random_rows()
+        self.rows = self._draw_rows()
         self._write(self.rows, mode="overwrite")
 
     def _write(self, rows: pa.Table, **options: Any) -> None:
         write_deltalake(self._folder, rows, partition_by=[each.name for each in self._partitions] or None, **options)
         self.done.append(f"write {rows.num_rows} rows {options}")
 
-    def _random_rows(self) -> pa.Table:
+    def _draw_rows(self) -> pa.Table:
         choices = self._choices
         count = choices.number(1, 8)
-        columns = {each.name: self._column(each.type, self._values[each.name], count) for each in self._fields}
+        columns = {each.name: self._draw_column(each.type, self._values[each.name], count) for each in self._fields}
         columns[ROW] = pa.array(range(self._next, self._next + count), pa.int64())
         self._next += count
         for each in self._partitions:
             few = choices.some_of(PARTITION_VALUES[each.type], 1, 2)
-            columns[each.name] = array_of(each.type, [choices.one_of(few) for _ in range(count)])
+            columns[each.name] = make_array(each.type, [choices.one_of(few) for _ in range(count)])
         return pa.table(columns)
 
-    def _some_values(self, data_type: pa.DataType) -> Any:
+    def _draw_values(self, data_type: pa.DataType) -> Any:
         if pa.types.is_struct(data_type):
-            return [self._some_values(each.type) for each in data_type]
-        found = values_of(data_type)
+            return [self._draw_values(each.type) for each in data_type]
+        found = list_values(data_type)
         if types.is_text(data_type):
             found = (*found, *LONG_TEXTS)
         if pa.types.is_timestamp(data_type):
             found = tuple(each for each in found if not is_extreme(each, data_type))
-        return self._choices.some_of((*found, *special_values(data_type) * 2), 1, 4)
+        return self._choices.some_of((*found, *list_special_values(data_type) * 2), 1, 4)
 
-    def _column(self, data_type: pa.DataType, values: Any, count: int) -> pa.Array:
+    def _draw_column(self, data_type: pa.DataType, values: Any, count: int) -> pa.Array:
         choices = self._choices
         if pa.types.is_struct(data_type):
             absent = pa.array([choices.flag(4) for _ in range(count)], pa.bool_())
-            children = [self._column(each.type, own, count) for each, own in zip(data_type, values, strict=True)]
+            children = [self._draw_column(each.type, own, count) for each, own in zip(data_type, values, strict=True)]
             shown = [pc.if_else(absent, pa.scalar(None, each.type), each) for each in children]
             return pa.StructArray.from_arrays(shown, fields=list(data_type), mask=absent)
-        return array_of(data_type, random_column(choices, values, count))
+        return make_array(data_type, draw_column(choices, values, count))
 
 
-def random_deltalake_case(choices: Choices, folder: Path, predicates: int) -> DeltalakeCase:
+def draw_deltalake_case(choices: Choices, folder: Path, predicates: int) -> DeltalakeCase:
     writer = _Writer(choices, folder)
     for _ in range(choices.number(0, 4)):
         writer.step()
     if not writer.rows.num_rows:
         reject()
-    # Every column may have been added after some rows were there.
+    # Any column may be newer than some rows.
     rows = writer.rows.sort_by(ROW)
-    subjects = subjects_of(rows)
-    return DeltalakeCase(rows, writer.done, [random_predicate(choices, subjects) for _ in range(predicates)])
+    subjects = list_subjects(rows)
+    return DeltalakeCase(rows, writer.done, [draw_predicate(choices, subjects) for _ in range(predicates)])

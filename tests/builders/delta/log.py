@@ -4,7 +4,7 @@
     log.commit(add("day=a/1.parquet", {"day": "a"}))           # version 0 also has the protocol and the metadata
     log.commit(remove("day=a/1.parquet"), add("2.parquet"))
     log.checkpoint(1, parts=2)
-    log.live(1)                                                # what is live, by a replay that anybody can follow
+    log.list_live_files(1)                                     # the live files, by a simple replay
 
 Actions are dictionaries as the log has them, so that a test can break any of them.
 """
@@ -77,7 +77,7 @@ _OTHERS = {
 
 
 def add(path: str, partition_values: Mapping[str, str | None] | None = None, **fields: Any) -> Action:
-    """An `add`; `fields` replace or follow those that every add has: size, stats, deletionVector, …"""
+    """Return an `add` action. `fields` replace or extend its usual fields: size, stats, deletionVector, …"""
     known = {
         "path": path,
         "partitionValues": dict(partition_values or {}),
@@ -93,7 +93,7 @@ def remove(path: str, **fields: Any) -> Action:
 
 
 def deletion_vector(name: str = "ab^-aqEH.-t@S}K{vb[*k^", offset: int | None = 1, **fields: Any) -> dict[str, Any]:
-    """A descriptor for the `deletionVector` of an action. Nothing is written: see the tests of deletion vectors."""
+    """Return a descriptor for the `deletionVector` of an action. No file is written."""
     known = {"storageType": "u", "pathOrInlineDv": name, "sizeInBytes": 36, "cardinality": 2}
     return known | ({} if offset is None else {"offset": offset}) | fields
 
@@ -103,7 +103,7 @@ def commit_info(**fields: Any) -> Action:
 
 
 def protocol(reader: int = 1, writer: int = 2, features: Sequence[str] | None = None) -> Action:
-    """A `protocol`; with `features`, which readers must know, it is that of versions 3 and 7."""
+    """Return a `protocol` action. `features` lists required reader features and implies versions 3 and 7."""
     if features is None:
         return {"protocol": {"minReaderVersion": reader, "minWriterVersion": writer}}
     named = {"readerFeatures": list(features), "writerFeatures": list(features)}
@@ -116,7 +116,7 @@ def metadata(
     configuration: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Action:
-    """A `metaData`. Columns are types by name (`{"id": "long"}`), or whole fields as the schema has them."""
+    """Return a `metaData` action. Columns are types by name (`{"id": "long"}`) or schema fields."""
     if isinstance(columns, Mapping):
         columns = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
     known = {
@@ -131,7 +131,7 @@ def metadata(
 
 
 class DeltaLog:
-    """A log in a folder. Its versions are numbered by themselves, unless a test says otherwise."""
+    """A log in a folder. Versions count up from 0, unless a test passes a version."""
 
     def __init__(
         self,
@@ -160,16 +160,19 @@ class DeltaLog:
         return self.folder / f"{version:020}.{ending}"
 
     def commit(self, *actions: Action, version: int | None = None, milliseconds: int | None = None) -> int:
-        """Write a commit; `milliseconds` is when its file was last written. Version 0 begins with `self.start`."""
+        """Write a commit and return its version. `milliseconds` is its modification time.
+
+        Version 0 starts with `self.start`.
+        """
         number = self.version + 1 if version is None else version
         if number == 0:
             actions = (*self.start, *actions)
         self.commits[number] = actions
-        self.write(number, "".join(f"{as_line(action)}\n" for action in actions or [commit_info()]), milliseconds)
+        self.write(number, "".join(f"{format_action(action)}\n" for action in actions or [commit_info()]), milliseconds)
         return number
 
     def write(self, version: int, text: str | bytes, milliseconds: int | None = None) -> Path:
-        """Write the bytes of a commit, whatever they are."""
+        """Write a commit with any bytes, valid or not, and return its path."""
         path = self.path(version)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         if milliseconds is not None:
@@ -177,22 +180,22 @@ class DeltaLog:
         return path
 
     def compact(self, first: int, last: int) -> Path:
-        """Write the commits from one version to another as one."""
+        """Write a log compaction of the commits from one version to another."""
         path = self.folder / f"{first:020}.{last:020}.compacted.json"
-        path.write_text("".join(f"{as_line(action)}\n" for action in self.reconciled(first, last)))
+        path.write_text("".join(f"{format_action(action)}\n" for action in self.reconcile(first, last)))
         return path
 
-    def hint(self, text: str) -> None:
+    def write_hint(self, text: str) -> None:
         (self.folder / "_last_checkpoint").write_text(text)
 
-    def reconciled(self, first: int, last: int) -> list[Action]:
-        """The actions of several commits with all that newer ones replace left out, removals included."""
+    def reconcile(self, first: int, last: int) -> list[Action]:
+        """Return the actions of several commits after log reconciliation, with the removes."""
         newest: dict[Any, Action] = {}
         for version in range(first, last + 1):
             for action in self.commits[version]:
                 ((name, fields),) = action.items()
                 if name in ("add", "remove"):
-                    key: Any = file_key(fields)
+                    key: Any = get_file_key(fields)
                 elif name == "txn":
                     key = (name, fields["appId"])
                 elif name in ("protocol", "metaData"):
@@ -203,9 +206,9 @@ class DeltaLog:
                 newest[key] = action
         return list(newest.values())
 
-    def live(self, version: int | None = None) -> list[dict[str, Any]]:
-        """The adds that are live at a version, by the commits of this log from the first one on."""
-        actions = self.reconciled(min(self.commits), self.version if version is None else version)
+    def list_live_files(self, version: int | None = None) -> list[dict[str, Any]]:
+        """Return the adds that are live at a version, by a replay of all commits of this log."""
+        actions = self.reconcile(min(self.commits), self.version if version is None else version)
         return [action["add"] for action in actions if "add" in action]
 
     def checkpoint(
@@ -223,13 +226,13 @@ class DeltaLog:
     ) -> list[Path]:
         """Write a checkpoint, and return its files, the top one first.
 
-        Without more it is classic. `parts` makes it multi-part. `sidecars` (0: the top file has all) makes it V2,
-        with a `top` file in JSON or Parquet, which `uuid_named=False` gives the name of a classic one. `actions` are
-        what it holds, in place of what the commits say. `add_fields` are columns that adds have besides the usual ones
-        (`stats_parsed`), `omit` those of the usual ones that they lack.
+        The default is a classic checkpoint. `parts` makes it multi-part. `sidecars` makes it V2, with a `top` file in
+        JSON or Parquet (0 sidecars: the top file has all actions); `uuid_named=False` gives it the name of a classic
+        one. `actions` replace those of the commits. `add_fields` are further columns of adds (`stats_parsed`),
+        and `omit` names usual columns that they lack.
         """
         number = self.version if version is None else version
-        held = list(self.reconciled(min(self.commits), number) if actions is None else actions)
+        held = list(self.reconcile(min(self.commits), number) if actions is None else actions)
         write = _Writer(add_fields, omit, row_group_size)
         if parts is not None:
             paths = [self.path(number, f"checkpoint.{part:010}.{parts:010}.parquet") for part in range(1, parts + 1)]
@@ -240,9 +243,9 @@ class DeltaLog:
             path = self.path(number, "checkpoint.parquet")
             write.parquet(path, held)
             return [path]
-        return self._with_sidecars(number, held, sidecars, top, uuid_named, write)
+        return self._write_sidecars(number, held, sidecars, top, uuid_named, write)
 
-    def _with_sidecars(
+    def _write_sidecars(
         self, version: int, held: list[Action], sidecars: int, top: str, uuid_named: bool, write: _Writer
     ) -> list[Path]:
         files = [action for action in held if "add" in action or "remove" in action] if sidecars else []
@@ -262,7 +265,7 @@ class DeltaLog:
         named = f"checkpoint.{uuid.uuid4()}.{top}" if uuid_named else f"checkpoint.{top}"
         path = self.path(version, named)
         if top == "json":
-            path.write_text("".join(f"{as_line(action)}\n" for action in own))
+            path.write_text("".join(f"{format_action(action)}\n" for action in own))
         else:
             write.parquet(path, own)
         return [path, *paths]
@@ -283,27 +286,27 @@ class _Writer:
             name for name in self._types if name in present or name not in ("sidecar", "checkpointMetadata")
         ]
         schema = pa.schema([(name, self._types[name]) for name in usual])
-        table = pa.Table.from_pylist([_with_pairs(action) for action in actions], schema)
+        table = pa.Table.from_pylist([_use_pairs(action) for action in actions], schema)
         pq.write_table(table, path, row_group_size=self._row_group_size)
 
 
-def _with_pairs(value: Any) -> Any:
-    """Maps as pyarrow takes them. Only those that the log has as maps are dictionaries of texts."""
+def _use_pairs(value: Any) -> Any:
+    """Return a value with its maps as lists of pairs, which pyarrow needs."""
     maps = ("partitionValues", "configuration", "options")
     if isinstance(value, dict):
         return {
-            name: list(inner.items()) if name in maps and isinstance(inner, dict) else _with_pairs(inner)
+            name: list(inner.items()) if name in maps and isinstance(inner, dict) else _use_pairs(inner)
             for name, inner in value.items()
         }
     return value
 
 
-def as_line(action: Action) -> str:
+def format_action(action: Action) -> str:
     return json.dumps(action, separators=(",", ":"), ensure_ascii=False)
 
 
-def file_key(fields: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What two actions about the same file have in common."""
+def get_file_key(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the key that two actions about the same file share."""
     vector = fields.get("deletionVector")
     identity = None if vector is None else (vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))
     return unquote(fields["path"]), identity

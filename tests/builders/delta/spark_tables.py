@@ -1,4 +1,4 @@
-"""Tables that Delta on Spark writes for the interop tests, and the filters that are asked of them.
+"""Tables that Delta on Spark writes for the interop tests, and the filters that run on them.
 
 `{t}` in a statement is the table. A filter means the same in Spark's SQL, in a session of UTC, and here.
 """
@@ -13,8 +13,8 @@ class SparkTable:
     statements: tuple[str, ...]
     filters: tuple[str, ...]
     delta_is_bolder: tuple[str, ...] = ()
-    """The filters for which Delta on Spark passes over more files, because it relies on what it cannot know: that all
-    sessions had the same time zone, and that whoever wrote the statistics of a float counted NaN as the largest."""
+    """The filters for which Delta on Spark skips more files, because it assumes what the log does not state: that all
+    sessions had the same time zone, and that every writer of float statistics counted NaN as the largest value."""
 
 
 def _create(columns: str, rest: str = "", **properties: str) -> str:

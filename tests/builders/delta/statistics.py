@@ -38,23 +38,23 @@ _NAMES = {
 }
 
 
-def type_in_log(data_type: pa.DataType) -> Any:
-    """A type as the schema in the log has it."""
+def to_log_type(data_type: pa.DataType) -> Any:
+    """Return the type name that the schema in the log uses."""
     if pa.types.is_decimal(data_type):
         return f"decimal({data_type.precision},{data_type.scale})"
     if pa.types.is_struct(data_type):
         return {"type": "struct", "fields": [field(each.name, each.type) for each in data_type]}
     if pa.types.is_list(data_type):
-        return {"type": "array", "elementType": type_in_log(data_type.value_type), "containsNull": True}
+        return {"type": "array", "elementType": to_log_type(data_type.value_type), "containsNull": True}
     if pa.types.is_map(data_type):
-        key, value = type_in_log(data_type.key_type), type_in_log(data_type.item_type)
+        key, value = to_log_type(data_type.key_type), to_log_type(data_type.item_type)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     return _NAMES[data_type]
 
 
 def field(name: str, data_type: Any, **metadata: Any) -> dict[str, Any]:
-    """A field of the schema in the log; a type may be Arrow's or the log's own."""
-    named = type_in_log(data_type) if isinstance(data_type, pa.DataType) else data_type
+    """Return a field of the schema in the log. The type may be Arrow's or the log's own."""
+    named = to_log_type(data_type) if isinstance(data_type, pa.DataType) else data_type
     return {"name": name, "type": named, "nullable": True, "metadata": metadata}
 
 
@@ -70,15 +70,15 @@ def table_metadata(*fields: dict[str, Any], partitioned_by: Sequence[str] = (), 
 
 
 def mapping(number: int, name: str) -> dict[str, Any]:
-    """The metadata of a mapped column."""
+    """Return the metadata of a column under column mapping."""
     return {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
 
 
 # --- Statistics ------------------------------------------------------------------------------------------------------
 
 
-def bounds_text(values: Sequence[Any], data_type: pa.DataType, writer: str) -> tuple[str | None, str | None]:
-    """The smallest and the largest value of a file as a writer spells them in JSON; None where it has none to say."""
+def format_bounds(values: Sequence[Any], data_type: pa.DataType, writer: str) -> tuple[str | None, str | None]:
+    """Return the smallest and the largest value in JSON as a writer spells them, or None where it writes no bound."""
     present = sorted((value for value in values if value is not None), key=sort_key)
     numbers = [value for value in present if value == value]
     # To Spark NaN is the largest value; others leave it out.
@@ -107,7 +107,7 @@ def _spell_float(value: float, data_type: pa.DataType, writer: str) -> str:
     if not math.isfinite(value):
         text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return "null" if writer == PARQUET_RS else json.dumps(text)
-    # Java spells a single with as few digits as tell it from other singles.
+    # Java writes a float with the fewest digits that identify it.
     return str(np.float32(value)) if pa.types.is_float32(data_type) and writer != PARQUET_RS else repr(value)
 
 
@@ -134,7 +134,7 @@ def _spell_timestamp(value: int, data_type: pa.DataType, writer: str) -> str:
 
 
 def _cut_largest(text: str, writer: str) -> str | None:
-    """The largest text of a file as writers cut it, in such a way that it is no smaller; those that know how to."""
+    """Return an upper bound for the largest text, truncated as the writer does it, or None if it writes no bound."""
     if writer == PARQUET_RS:
         return text
     if writer == OLD_SPARK:

@@ -1,4 +1,4 @@
-"""Delta tables with rows: Parquet files under a hand-made log, with the statistics that a writer would have noted.
+"""Delta tables with rows: Parquet files under a hand-made log, with the statistics of a real writer.
 
 log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
 log.commit(data_file(log, "1.parquet", pa.table({"id": [1, 2, 3]}), deleted=[0]))
@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from builders.delta.log import Action, DeltaLog, add
-from builders.delta.statistics import SPARK, bounds_text
+from builders.delta.statistics import SPARK, format_bounds
 from tamis.expr.evaluate import to_physical_value
 
 AS_WRITTEN = "as written"
-"""The statistics that Delta on Spark notes for every column."""
+"""Use the statistics that Delta on Spark writes for every column."""
 
 _MAGIC = struct.pack("<I", 1681511377)
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -42,76 +42,78 @@ def data_file(
     options: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Action:
-    """Write a file of a table, and return the action that adds it; the log has its path percent-encoded."""
-    place = log.table / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, place, **(options or {}))
-    noted = {"stats": statistics(rows) if stats == AS_WRITTEN else stats} if stats is not None else {}
-    vector = {"deletionVector": inline_vector(deleted)} if deleted else {}
-    size = {"size": place.stat().st_size}
-    return add(quote(path, safe="/=@"), partition_values, **size | noted | vector | fields)
+    """Write a data file and return the action that adds it. Its path is percent-encoded in the log."""
+    file = log.table / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file, **(options or {}))
+    stats_field = {"stats": compute_statistics(rows) if stats == AS_WRITTEN else stats} if stats is not None else {}
+    vector = {"deletionVector": make_inline_vector(deleted)} if deleted else {}
+    size = {"size": file.stat().st_size}
+    return add(quote(path, safe="/=@"), partition_values, **size | stats_field | vector | fields)
 
 
-def statistics(rows: pa.Table, *, tight: bool = True, without: Iterable[str] = (), writer: str = SPARK) -> str:
-    """The statistics of rows as a writer spells them, those of some columns left out."""
+def compute_statistics(rows: pa.Table, *, tight: bool = True, without: Iterable[str] = (), writer: str = SPARK) -> str:
+    """Return the statistics of rows in JSON as a writer spells them, without those of some columns."""
     kinds: dict[str, dict[str, str]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for name in rows.column_names:
         if name not in set(without):
-            for kind, text in zip(kinds, column_statistics(rows[name].combine_chunks(), writer), strict=True):
+            for kind, text in zip(kinds, compute_column_statistics(rows[name].combine_chunks(), writer), strict=True):
                 if text is not None:
                     kinds[kind][name] = text
-    noted = {"numRecords": str(rows.num_rows)} | {kind: json_object(texts) for kind, texts in kinds.items()}
-    return json_object(noted if tight else noted | {"tightBounds": "false"})
+    statistics = {"numRecords": str(rows.num_rows)} | {kind: format_json_object(texts) for kind, texts in kinds.items()}
+    return format_json_object(statistics if tight else statistics | {"tightBounds": "false"})
 
 
-def column_statistics(column: pa.Array, writer: str) -> tuple[str | None, str | None, str | None]:
-    """The smallest and the largest value and the number of NULLs in JSON; of a struct, those of its fields by name."""
+def compute_column_statistics(column: pa.Array, writer: str) -> tuple[str | None, str | None, str | None]:
+    """Return the smallest and the largest value and the number of NULLs in JSON; for a struct, an object by field."""
     if pa.types.is_struct(column.type):
-        inner = {field.name: column_statistics(pc.struct_field(column, field.name), writer) for field in column.type}
+        inner = {
+            field.name: compute_column_statistics(pc.struct_field(column, field.name), writer) for field in column.type
+        }
         smallest, largest, nulls = (
-            json_object({name: text for name, texts in inner.items() if (text := texts[kind]) is not None})
+            format_json_object({name: text for name, texts in inner.items() if (text := texts[kind]) is not None})
             for kind in range(3)
         )
         return smallest, largest, nulls
     if pa.types.is_nested(column.type):
         return None, None, str(column.null_count)
-    smallest_value, largest_value = bounds_text([to_physical_value(value) for value in column], column.type, writer)
+    smallest_value, largest_value = format_bounds([to_physical_value(value) for value in column], column.type, writer)
     return smallest_value, largest_value, str(column.null_count)
 
 
-def json_object(texts: Mapping[str, str]) -> str:
-    """An object of values that are JSON already: decimals keep their digits."""
+def format_json_object(texts: Mapping[str, str]) -> str:
+    """Return a JSON object of values that are JSON already, so that decimals keep their digits."""
     return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in texts.items()) + "}"
 
 
-def inline_vector(rows: Sequence[int]) -> dict[str, Any]:
-    """A deletion vector inside of the log."""
+def make_inline_vector(rows: Sequence[int]) -> dict[str, Any]:
+    """Return the descriptor of a deletion vector that is stored inline in the log."""
     content = _MAGIC + BitMap64(rows).serialize()
     return {
         "storageType": "i",
-        "pathOrInlineDv": z85(content),
+        "pathOrInlineDv": encode_z85(content),
         "sizeInBytes": len(content),
         "cardinality": len(set(rows)),
     }
 
 
-def stored_vector(table: Path, rows: Sequence[int], before: bytes = b"") -> dict[str, Any]:
-    """A deletion vector in a file of its own, behind other bytes."""
+def write_vector(table: Path, rows: Sequence[int], before: bytes = b"") -> dict[str, Any]:
+    """Write a deletion vector to a file, after other bytes, and return its descriptor."""
     name = uuid.uuid4()
     content = _MAGIC + BitMap64(rows).serialize()
     framed = struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
     (table / f"deletion_vector_{name}.bin").write_bytes(b"\x01" + before + framed)
     return {
         "storageType": "u",
-        "pathOrInlineDv": z85(name.bytes),
+        "pathOrInlineDv": encode_z85(name.bytes),
         "offset": 1 + len(before),
         "sizeInBytes": len(content),
         "cardinality": len(set(rows)),
     }
 
 
-def z85(content: bytes) -> str:
-    """Written from the definition, digit by digit, and not as the reader does it; zeros fill up the last four bytes."""
+def encode_z85(content: bytes) -> str:
+    """Return bytes in Z85, computed digit by digit from its definition. Zeros pad the last four bytes."""
     padded = content + b"\0" * (-len(content) % 4)
     numbers = [int.from_bytes(padded[start : start + 4], "big") for start in range(0, len(padded), 4)]
     return "".join(_Z85[number // 85**power % 85] for number in numbers for power in (4, 3, 2, 1, 0))

@@ -1,1 +1,1 @@
-"""What runs in the place of Spark's workers: `worker_engine` in this process, `dying_workers` that fail."""
+"""Replacements for Spark's workers: `worker_engine` runs in this process, `dying_workers` fail."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 class DiesOnce:
-    """Kills its own process after the first result that it gave away, unless one did so before."""
+    """Kills its process after its first result, unless another one did so before."""
 
     def __init__(self, runner: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], grave: Path) -> None:
         self._runner = runner
@@ -32,7 +32,7 @@ class DiesOnce:
 
 
 class WaitsForNews:
-    """Of several tasks one is done at once; the others are done when somebody has heard of it."""
+    """Finishes one task at once, and the others when the driver has reported the first."""
 
     def __init__(
         self, runner: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], first: Path, heard: Path
@@ -48,12 +48,12 @@ class WaitsForNews:
             give_up = time.monotonic() + 60
             while not self._heard.exists():
                 if time.monotonic() > give_up:
-                    raise TimeoutError("nobody was told of the task that is done") from None
+                    raise TimeoutError("the finished task was not reported") from None
                 time.sleep(0.02)
 
 
 class Unknown:
-    """Something of a module that the workers do not have."""
+    """An object of a module that the workers do not have."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -66,7 +66,7 @@ class Unknown:
 
 
 class Stumbles:
-    """Fails in a way that nobody expected."""
+    """Fails with an unexpected error."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -75,7 +75,7 @@ class Stumbles:
 
 
 class Dies:
-    """Kills its own process whenever it is asked for anything."""
+    """Kills its process at every call."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

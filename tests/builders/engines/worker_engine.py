@@ -1,4 +1,4 @@
-"""Engines for tests, and plans compared."""
+"""An engine for tests, and comparisons of plans."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tamis.formats.jobs import Item, Job
 from tamis.scan.planning.tasks import ScanTask
 
 
-class WorkerHere:
-    """Does in this process what a Spark worker does, bytes and all: for tests that cannot wait for Spark."""
+class InProcessEngine:
+    """Runs in this process what a Spark worker runs, serialisation included: for tests without Spark."""
 
     name = "spark"
 
     def __init__(self) -> None:
         self.jobs: list[tuple[str, int]] = []
-        """What ran, and over how many items."""
+        """The jobs that ran, and the number of items of each."""
 
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
         self.jobs.append((job.description, len(items)))
@@ -32,14 +32,14 @@ class WorkerHere:
         yield from collect_results(pa.Table.from_batches(rows), len(items), job.description)
 
 
-def fresh_plan(table: tamis.Table, where: object, depth: str, **options: Any) -> tamis.ScanPlan:
-    """A plan that nothing in memory helps to make."""
+def make_fresh_plan(table: tamis.Table, where: object, depth: str, **options: Any) -> tamis.ScanPlan:
+    """Return a plan that was made with empty caches."""
     FILE_BATCH_CACHE.clear()
     return table.scan(where, **options).plan(depth)
 
 
 def assert_same_plans(one: tamis.ScanPlan, other: tamis.ScanPlan) -> None:
-    """Entry for entry, in the same order, reports included."""
+    """Check that two plans have the same tasks in the same order, and the same reports."""
     assert one.files.schema.equals(other.files.schema, check_metadata=True)
     assert one.files.equals(other.files)
     assert [_comparable(task) for task in one.tasks] == [_comparable(task) for task in other.tasks]
@@ -47,5 +47,5 @@ def assert_same_plans(one: tamis.ScanPlan, other: tamis.ScanPlan) -> None:
 
 
 def _comparable(task: ScanTask) -> ScanTask:
-    """The same with values that are equal to themselves, which NaN is not."""
+    """Return a task in which NaN is replaced by a value that equals itself."""
     return replace(task, where_absent={key: pa.scalar(repr(value)) for key, value in task.where_absent.items()})

@@ -7,25 +7,25 @@ from pathlib import Path
 import pyarrow as pa
 
 from builders.hive.tables import write_hive_table
-from builders.values.by_type import array_of
+from builders.values.by_type import make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, random_predicate
-from builders.values.random_rows import random_column, random_schema, random_values, subject_of
+from builders.values.predicates import OraclePredicate, draw_predicate
+from builders.values.random_rows import draw_column, draw_schema, draw_values, make_subject
 from tamis.expr.evaluate import to_physical_value
 
 PARTITIONING = {"region": "string", "day": "int"}
 
 
-def random_hive_case(choices: Choices, root: Path, predicates: int) -> list[Said]:
-    """Write a table, partitioned by the columns of PARTITIONING, and say something about it."""
-    schema = random_schema(choices)
-    values = {field.name: random_values(choices, field.type) for field in schema}
+def draw_hive_case(choices: Choices, root: Path, predicates: int) -> list[OraclePredicate]:
+    """Write a table, partitioned by the columns of PARTITIONING, and return predicates about it."""
+    schema = draw_schema(choices)
+    values = {field.name: draw_values(choices, field.type) for field in schema}
     parts: list[tuple[dict[str, str | None], pa.Table]] = []
     for _ in range(choices.number(1, 6)):
         count = choices.number(0, 8)
         names = {"region": choices.one_of(["eu", "us", "a=b", None]), "day": choices.one_of(["1", "2", "10", None])}
         columns = {
-            field.name: array_of(field.type, random_column(choices, values[field.name], count)) for field in schema
+            field.name: make_array(field.type, draw_column(choices, values[field.name], count)) for field in schema
         }
         parts.append((names, pa.table(columns)))
     write_hive_table(
@@ -39,9 +39,9 @@ def random_hive_case(choices: Choices, root: Path, predicates: int) -> list[Said
     )
     rows = pa.concat_tables([part for _, part in parts])
     subjects = [
-        subject_of((field.name,), field.type, map(to_physical_value, rows[field.name].combine_chunks()))
+        make_subject((field.name,), field.type, map(to_physical_value, rows[field.name].combine_chunks()))
         for field in schema
     ]
-    subjects.append(subject_of(("region",), pa.string(), ["eu", "us"]))
-    subjects.append(subject_of(("day",), pa.int32(), [1, 2]))
-    return [random_predicate(choices, subjects) for _ in range(predicates)]
+    subjects.append(make_subject(("region",), pa.string(), ["eu", "us"]))
+    subjects.append(make_subject(("day",), pa.int32(), [1, 2]))
+    return [draw_predicate(choices, subjects) for _ in range(predicates)]

@@ -14,8 +14,8 @@ from tamis.parquet.footer.footer import FOOTERS
 ROWS = 10
 
 
-def rows_of(number: int, count: int = ROWS) -> pa.Table:
-    """Ids in the order of the files, names in none, a float."""
+def make_rows(number: int, count: int = ROWS) -> pa.Table:
+    """Return rows whose ids follow the order of files, names in no order, and a float."""
     ids = range(number * count, (number + 1) * count)
     return pa.table(
         {
@@ -27,23 +27,23 @@ def rows_of(number: int, count: int = ROWS) -> pa.Table:
 
 
 def write_files(root: Path, numbers: Iterable[int], **options: object) -> Path:
-    """A flat folder with a file of ten rows for each number."""
+    """Write a flat folder with one file of ten rows for each number."""
     root.mkdir(parents=True, exist_ok=True)
     for number in numbers:
-        pq.write_table(rows_of(number), root / f"{number:04}.parquet", row_group_size=4, **options)
+        pq.write_table(make_rows(number), root / f"{number:04}.parquet", row_group_size=4, **options)
     return root
 
 
-def index_of(root: Path) -> Path:
+def get_index_folder(root: Path) -> Path:
     return root.parent / "_tamis" / root.name / "index"
 
 
-def data_files(root: Path) -> list[Path]:
+def list_data_files(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*.parquet"))
 
 
 def make_unreadable(paths: Iterable[Path]) -> None:
-    """Overwrite files with zeros, without a trace in their sizes and times: whoever opens one finds it damaged."""
+    """Overwrite files with zeros and keep their sizes and times, so that a read of one fails."""
     for path in paths:
         seen = path.stat()
         path.write_bytes(bytes(seen.st_size))

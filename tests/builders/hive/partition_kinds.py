@@ -1,4 +1,4 @@
-"""Kinds of partition values that other tools write, and what is the same value for two readers."""
+"""Kinds of partition values that other tools write, and when two readers agree on a value."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Kind:
     values: Sequence[object]
     type: pa.DataType
     name: str
-    """Of the type, as `partitioning=` takes it."""
+    """The name of the type, as `partitioning=` takes it."""
     meaning: Callable[[Any], object]
-    """Of a value as some reader gives it: a text, or a value of the type."""
+    """Normalises a value that a reader returns: a text, or a value of the type."""
 
     @property
     def rows(self) -> pa.Table:
         return pa.table({"id": pa.array(range(len(self.values)), pa.int64()), "p": pa.array(self.values, self.type)})
 
     def by_id(self, rows: pa.Table) -> dict[int, object]:
-        """The partition value of each row, as it is meant."""
+        """Return the normalised partition value of each row, by row id."""
         found = zip(rows["id"].to_pylist(), rows["p"].to_pylist(), strict=True)
         return {number: None if value is None else self.meaning(value) for number, value in sorted(found)}
 

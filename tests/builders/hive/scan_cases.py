@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from builders.hive.tables import write_hive_table
-from builders.values.by_type import array_of, narrower_types, values_that_fit
+from builders.values.by_type import list_narrower_types, list_values_that_fit, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, Subject, random_predicate
-from builders.values.random_rows import random_column, random_schema, random_type, random_values, subject_of
+from builders.values.predicates import OraclePredicate, Subject, draw_predicate
+from builders.values.random_rows import draw_column, draw_schema, draw_type, draw_values, make_subject
 from tamis.expr.evaluate import to_physical_value
 
 ROW = "row_id"
@@ -22,11 +22,11 @@ PARTITION_TYPES = {"region": pa.string(), "day": pa.int32()}
 
 @dataclass
 class HiveCase:
-    """A table as files and as the rows that it must have, and predicates about it."""
+    """A table: its files, the rows that a scan must return, and predicates about it."""
 
     parts: list[tuple[dict[str, str | None], pa.Table]]
     rows: pa.Table
-    said: list[Said]
+    predicates: list[OraclePredicate]
     options: dict[str, Any]
     choices: Choices
 
@@ -39,11 +39,11 @@ class HiveCase:
         write_hive_table(root, self.parts, **self.options)
 
 
-def random_scan_case(choices: Choices, predicates: int) -> HiveCase:
+def draw_scan_case(choices: Choices, predicates: int) -> HiveCase:
     """Return a table of one to three files, with structs and lists, in partitions or with narrower types in some."""
-    fields = list(random_schema(choices))
+    fields = list(draw_schema(choices))
     if choices.flag(3):
-        fields.append(pa.field("st", pa.struct([("x", random_type(choices)), ("y", pa.string())])))
+        fields.append(pa.field("st", pa.struct([("x", draw_type(choices)), ("y", pa.string())])))
     if choices.flag(4):
         fields.append(pa.field("li", pa.list_(pa.int32())))
     names = ["region", "day"][: choices.one_of([0, 0, 1, 2])]
@@ -58,7 +58,7 @@ def random_scan_case(choices: Choices, predicates: int) -> HiveCase:
         stored = {field.name: _column(choices, field.type, values[field.name], count) for field in fields}
         expected = dict(stored)
         if index and not names:
-            # The first file says what the types are; the others may have narrower ones, or lack the column.
+            # The first file defines the types; the others may have narrower ones, or lack the column.
             _vary(choices, fields, stored, expected, count)
         parts.append((used, pa.table(stored | {ROW: numbers})))
         partition = {name: _partition_column(name, texts[name] or None, count) for name in names}
@@ -75,10 +75,10 @@ def random_scan_case(choices: Choices, predicates: int) -> HiveCase:
         "write_batch_size": 1,
     }
     if all("c0" in part.column_names for _, part in parts) and not pa.types.is_boolean(fields[0].type):
-        # Filters so small that they take many values for present that are not there.
+        # Bloom filters so small that they have many false positives.
         options["bloom_filter_options"] = choices.one_of([None, {"c0": {"ndv": 1, "fpp": 0.2}}])
-    said = [random_predicate(choices, subjects) for _ in range(predicates)]
-    return HiveCase(parts, rows, said, options, choices)
+    drawn = [draw_predicate(choices, subjects) for _ in range(predicates)]
+    return HiveCase(parts, rows, drawn, options, choices)
 
 
 def _leaf_values(choices: Choices, data_type: pa.DataType) -> list[Any]:
@@ -86,7 +86,7 @@ def _leaf_values(choices: Choices, data_type: pa.DataType) -> list[Any]:
         return [_leaf_values(choices, child.type) for child in data_type]
     if pa.types.is_list(data_type):
         return [[], [1], [None, -3], [2, 2, 2]]
-    return random_values(choices, data_type)
+    return draw_values(choices, data_type)
 
 
 def _column(choices: Choices, data_type: pa.DataType, values: list[Any], count: int) -> pa.Array:
@@ -96,26 +96,26 @@ def _column(choices: Choices, data_type: pa.DataType, values: list[Any], count: 
         return pa.StructArray.from_arrays(children, fields=list(data_type), mask=absent)
     if pa.types.is_list(data_type):
         return pa.array([choices.one_of([*values, None]) for _ in range(count)], data_type)
-    return array_of(data_type, random_column(choices, values, count))
+    return make_array(data_type, draw_column(choices, values, count))
 
 
 def _vary(
     choices: Choices, fields: list[pa.Field], stored: dict[str, pa.Array], expected: dict[str, pa.Array], count: int
 ) -> None:
     for field in fields:
-        narrower = narrower_types(field.type)
+        narrower = list_narrower_types(field.type)
         if choices.flag(8):
             del stored[field.name]
             expected[field.name] = pa.nulls(count, field.type)
         elif narrower and choices.flag(3):
             narrow = choices.one_of(narrower)
-            own = choices.some_of(values_that_fit(narrow, field.type), 1, 3)
-            stored[field.name] = array_of(narrow, random_column(choices, own, count))
+            own = choices.some_of(list_values_that_fit(narrow, field.type), 1, 3)
+            stored[field.name] = make_array(narrow, draw_column(choices, own, count))
             expected[field.name] = stored[field.name].cast(field.type)
 
 
 def _partition_column(name: str, text: str | None, count: int) -> pa.Array:
-    # Hive cannot tell an empty text from NULL.
+    # In Hive an empty text is NULL.
     value = text if text is None or name == "region" else int(text)
     return pa.array([value] * count, PARTITION_TYPES[name])
 
@@ -126,7 +126,7 @@ def _subjects(rows: pa.Table) -> list[Subject]:
         if pa.types.is_struct(field.type):
             for child in field.type:
                 values = pa.concat_arrays(rows[field.name].chunks).field(child.name)
-                found.append(subject_of((field.name, child.name), child.type, map(to_physical_value, values)))
+                found.append(make_subject((field.name, child.name), child.type, map(to_physical_value, values)))
         elif not pa.types.is_list(field.type) and field.name != ROW:
-            found.append(subject_of((field.name,), field.type, map(to_physical_value, rows[field.name])))
+            found.append(make_subject((field.name,), field.type, map(to_physical_value, rows[field.name])))
     return found

@@ -1,4 +1,4 @@
-"""Deletes at random in Iceberg tables that are written by hand: the files, and which rows they take away."""
+"""Random deletes in Iceberg tables that are written by hand: the delete files, and the rows they delete."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import File, IcebergFolder
-from builders.iceberg.values import arrow_type
-from builders.values.by_type import array_of
+from builders.iceberg.values import to_arrow_type
+from builders.values.by_type import make_array
 from builders.values.choices import Choices
 from tamis.expr.evaluate import to_physical_value
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A data file: the rows in it as the table shows them, its sequence number, and which rows are deleted."""
+class StoredFile:
+    """A data file: its rows as the table returns them, its sequence number, and its deleted rows."""
 
     file: File
     rows: pa.Table
@@ -33,44 +33,44 @@ class Stored:
 
 @dataclass(frozen=True)
 class Deletion:
-    """Delete files, and the positions that they delete by the paths of data files."""
+    """Delete files, and the positions that they delete, by data file path."""
 
     files: list[File]
     rows_of: dict[str, set[int]]
-    told: str
+    description: str
 
 
-def random_deletes(choices: Choices, table: IcebergFolder, live: list[Stored], sequence: int) -> list[Deletion]:
-    """One or two kinds of deletes in one commit. A file that has a vector gets no further one here."""
+def draw_deletes(choices: Choices, table: IcebergFolder, live: list[StoredFile], sequence: int) -> list[Deletion]:
+    """Return one or two kinds of deletes in one commit. A file has at most one deletion vector."""
     found = []
     for kind in choices.some_of(["positions", "values", "vectors"], 1, 2):
         name = f"d{sequence}-{len(found)}"
         if kind == "values":
-            made = _by_value(choices, table, live, name, sequence)
+            made = _delete_by_value(choices, table, live, name, sequence)
         elif kind == "vectors" and table.version > 2:
-            made = _by_vector(choices, table, live, name, found)
+            made = _delete_by_vector(choices, table, live, name, found)
         else:
-            made = _by_position(choices, table, live, name, found)
+            made = _delete_by_position(choices, table, live, name, found)
         if made is not None:
             found.append(made)
     return found
 
 
-def _chosen_rows(choices: Choices, stored: Stored) -> set[int]:
+def _choose_rows(choices: Choices, stored: StoredFile) -> set[int]:
     return {row for row in range(stored.rows.num_rows) if choices.flag(3)}
 
 
-def _by_position(
-    choices: Choices, table: IcebergFolder, live: list[Stored], name: str, before: list[Deletion]
+def _delete_by_position(
+    choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, before: list[Deletion]
 ) -> Deletion | None:
-    """A delete file for each partition that some rows are deleted from."""
+    """Return a position delete file for each partition with deleted rows."""
     rows_of: dict[str, set[int]] = {}
-    of_partition: dict[tuple[int, str], list[Stored]] = defaultdict(list)
+    of_partition: dict[tuple[int, str], list[StoredFile]] = defaultdict(list)
     for stored in live:
-        # A vector stands for all positions of its file: positions of the same or an earlier commit do not count.
-        if stored.file.path in _with_vectors(table, before) or not choices.flag():
+        # A deletion vector replaces all position deletes of the same or an earlier commit.
+        if stored.file.path in _find_files_with_vectors(table, before) or not choices.flag():
             continue
-        if rows := _chosen_rows(choices, stored):
+        if rows := _choose_rows(choices, stored):
             rows_of[stored.file.path] = rows
             of_partition[stored.file.spec, repr(stored.file.partition)].append(stored)
     files = []
@@ -89,28 +89,28 @@ def _by_position(
                 partition=group[0].file.partition,
                 referenced=deleted[0][0] if len(group) == 1 and choices.flag() else None,
                 truncate=choices.one_of([None, 5]),
-                noted={} if choices.flag(5) else None,
+                metrics={} if choices.flag(5) else None,
             )
         )
     return Deletion(files, rows_of, f"positions {rows_of}") if files else None
 
 
-def _with_vectors(table: IcebergFolder, before: list[Deletion]) -> set[str]:
+def _find_files_with_vectors(table: IcebergFolder, before: list[Deletion]) -> set[str]:
     known = [file for snapshot in table.snapshots[-1:] for file, _ in snapshot.files]
     known += [file for each in before for file in each.files]
-    return {file.noted["referenced_data_file"] for file in known if file.format == "puffin"}
+    return {file.metrics["referenced_data_file"] for file in known if file.format == "puffin"}
 
 
-def _by_vector(
-    choices: Choices, table: IcebergFolder, live: list[Stored], name: str, before: list[Deletion]
+def _delete_by_vector(
+    choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, before: list[Deletion]
 ) -> Deletion | None:
     gone = {stored.file.path: set(stored.deleted) for stored in live}
     for each in before:
         for path, rows in each.rows_of.items():
             gone[path] |= rows
-    has_vector = _with_vectors(table, before)
+    has_vector = _find_files_with_vectors(table, before)
     rows_of = {
-        stored.file.path: gone[stored.file.path] | _chosen_rows(choices, stored)
+        stored.file.path: gone[stored.file.path] | _choose_rows(choices, stored)
         for stored in live
         if stored.file.path not in has_vector and choices.flag()
     }
@@ -122,8 +122,10 @@ def _by_vector(
     return Deletion(deletion_vectors(table, f"{name}.puffin", vectors, files), rows_of, f"vectors {rows_of}")
 
 
-def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: str, sequence: int) -> Deletion | None:
-    """Deletes rows that are equal to some in one or two columns, in the partition of a file or in all of them."""
+def _delete_by_value(
+    choices: Choices, table: IcebergFolder, live: list[StoredFile], name: str, sequence: int
+) -> Deletion | None:
+    """Delete rows by equality in one or two columns, in the partition of a file or in all partitions."""
     keys = [each for each in table.fields if each["type"] not in ("float", "double") and isinstance(each["type"], str)]
     chosen = {each["id"]: each for each in choices.some_of(keys, 1, 2)}
     fields = list(chosen.values())
@@ -133,7 +135,7 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
     source = choices.one_of(sources)
     rows = [row for row in range(source.rows.num_rows) if choices.flag()] or [0]
     values = {each["name"]: [to_physical_value(source.rows[each["name"]][row]) for row in rows] for each in fields}
-    columns = {each["name"]: array_of(arrow_type(each["type"]), values[each["name"]]) for each in fields}
+    columns = {each["name"]: make_array(to_arrow_type(each["type"]), values[each["name"]]) for each in fields}
     unpartitioned = [number for number, spec in enumerate(table.specs) if not spec]
     is_global = bool(unpartitioned) and choices.flag()
     spec, partition = (unpartitioned[0], ()) if is_global else (source.file.spec, source.file.partition)
@@ -142,7 +144,7 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
         beside = [*fields, {"id": 99, "name": "beside", "required": False, "type": "string"}]
     else:
         beside = fields
-    deleted = set(zip(*(map(_key, values[each["name"]]) for each in fields), strict=True))
+    deleted = set(zip(*(map(_make_key, values[each["name"]]) for each in fields), strict=True))
     file = equality_deletes(
         table,
         f"{name}.parquet",
@@ -151,10 +153,10 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
         fields=beside,
         spec=spec,
         partition=partition,
-        noted={} if choices.flag(5) else None,
+        metrics={} if choices.flag(5) else None,
     )
     rows_of = {
-        stored.file.path: _equal_rows(stored, [each["name"] for each in fields], deleted)
+        stored.file.path: _find_equal_rows(stored, [each["name"] for each in fields], deleted)
         for stored in live
         if stored.sequence < sequence
         and (not table.specs[spec] or (stored.file.spec, repr(stored.file.partition)) == (spec, repr(partition)))
@@ -162,11 +164,11 @@ def _by_value(choices: Choices, table: IcebergFolder, live: list[Stored], name: 
     return Deletion([file], rows_of, f"values {values} of {'all' if not table.specs[spec] else partition}")
 
 
-def _equal_rows(stored: Stored, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
-    found = zip(*([_key(to_physical_value(value)) for value in stored.rows[name]] for name in names), strict=True)
+def _find_equal_rows(stored: StoredFile, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
+    found = zip(*([_make_key(to_physical_value(value)) for value in stored.rows[name]] for name in names), strict=True)
     return {row for row, values in enumerate(found) if values in deleted}
 
 
-def _key(value: Any) -> Any:
-    """NULL is equal to NULL; TRUE is not 1."""
+def _make_key(value: Any) -> Any:
+    """Return a key by which NULL equals NULL, and TRUE differs from 1."""
     return (type(value).__name__, value)

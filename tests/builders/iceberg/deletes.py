@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from builders.iceberg.tables import EQUALITY, POSITIONS, Field, File, IcebergFolder, write_rows
-from builders.iceberg.values import field, leaves, metrics
+from builders.iceberg.values import compute_metrics, field, list_leaves
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 POSITION_FIELDS = [field(PATH_ID, "file_path", "string"), field(POSITION_ID, "pos", "long")]
@@ -30,9 +30,9 @@ def position_deletes(
     partition: tuple[Any, ...] = (),
     referenced: str | None = None,
     truncate: int | None = None,
-    noted: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
 ) -> File:
-    """`deleted` are paths as manifests have them, and positions. Bounds of paths are whole, unless cut short."""
+    """Write a position delete file. `deleted` are paths of data files and positions. `truncate` cuts path bounds."""
     rows = pa.table(
         {
             "file_path": pa.array([path for path, _ in deleted], pa.string()),
@@ -41,11 +41,11 @@ def position_deletes(
     )
     size = write_rows(table.folder / "data" / name, rows, POSITION_FIELDS)
     columns = {each: rows[each].combine_chunks() for each in rows.column_names}
-    if noted is None:
-        noted = metrics(leaves(POSITION_FIELDS, columns), truncate)
+    if metrics is None:
+        metrics = compute_metrics(list_leaves(POSITION_FIELDS, columns), truncate)
     if referenced is not None:
-        noted = {**noted, "referenced_data_file": referenced}
-    return _delete_file(table, name, POSITIONS, spec, partition, rows.num_rows, size, noted)
+        metrics = {**metrics, "referenced_data_file": referenced}
+    return _delete_file(table, name, POSITIONS, spec, partition, rows.num_rows, size, metrics)
 
 
 def equality_deletes(
@@ -57,24 +57,24 @@ def equality_deletes(
     fields: list[Field] | None = None,
     spec: int | None = None,
     partition: tuple[Any, ...] = (),
-    noted: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
 ) -> File:
-    """Rows whose columns of these ids are those that are deleted; other columns of the file do not count."""
+    """Write an equality delete file. Only the columns with these field ids are compared."""
     fields = table.fields if fields is None else fields
     known = {each["name"]: each["id"] for each in fields}
     size = write_rows(table.folder / "data" / name, rows, fields)
     columns = {each: rows[each].combine_chunks() for each in rows.column_names}
-    if noted is None:
-        noted = metrics(leaves(fields, columns))
+    if metrics is None:
+        metrics = compute_metrics(list_leaves(fields, columns))
     numbers = [known[each] for each in rows.column_names] if ids is None else list(ids)
-    noted = {**noted, "equality_ids": numbers}
-    return _delete_file(table, name, EQUALITY, spec, partition, rows.num_rows, size, noted)
+    metrics = {**metrics, "equality_ids": numbers}
+    return _delete_file(table, name, EQUALITY, spec, partition, rows.num_rows, size, metrics)
 
 
 def deletion_vectors(
     table: IcebergFolder, name: str, deleted: Mapping[str, Sequence[int]], files: Mapping[str, File]
 ) -> list[File]:
-    """One Puffin file with a vector for each path; `files` are the data files, whose partitions vectors share."""
+    """Write one Puffin file with a deletion vector for each path. `files` are the data files, with their partitions."""
     content = PUFFIN_MAGIC
     blobs, found = [], []
     for path, positions in deleted.items():
@@ -94,9 +94,9 @@ def deletion_vectors(
         content += vector
     footer = json.dumps({"blobs": blobs, "properties": {}}).encode()
     content += PUFFIN_MAGIC + footer + struct.pack("<i", len(footer)) + bytes(4) + PUFFIN_MAGIC
-    place = table.folder / "data" / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content)
+    file_path = table.folder / "data" / name
+    file_path.parent.mkdir(parents=True, exist_ok=True)
+    file_path.write_bytes(content)
     return [
         _delete_file(
             table, name, POSITIONS, files[path].spec, files[path].partition, cardinality, len(content),
@@ -107,7 +107,7 @@ def deletion_vectors(
 
 
 def vector_blob(positions: Sequence[int]) -> bytes:
-    """Length, magic, bitmap, checksum."""
+    """Return a deletion vector blob: length, magic, bitmap, checksum."""
     body = DV_MAGIC + BitMap64(positions).serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
@@ -120,8 +120,8 @@ def _delete_file(
     partition: tuple[Any, ...],
     rows: int,
     size: int,
-    noted: Mapping[str, Any],
+    metrics: Mapping[str, Any],
 ) -> File:
     spec = len(table.specs) - 1 if spec is None else spec
     ending = name.rpartition(".")[2]
-    return File(table.path_of(name), ending, content, spec, partition, rows, size, noted)
+    return File(table.path_of(name), ending, content, spec, partition, rows, size, metrics)

@@ -1,9 +1,9 @@
-"""Writes tables with Iceberg on Spark and tells what it reads and plans: a program for an interpreter with Spark 4.1.
+"""A program that writes tables with Iceberg on Spark 4.1, and reports what Iceberg reads and plans.
 
     python on_spark.py work.json answers.json
 
 Iceberg's jars are made for an older Spark than the other tests run with, so this runs in an environment of its own and
-imports nothing but pyspark. Rows go into Parquet files, whose types say what JSON could not.
+imports nothing but pyspark. Rows go into Parquet files, which keep their types.
 """
 
 from __future__ import annotations
@@ -40,49 +40,52 @@ def start(work: dict[str, Any]) -> SparkSession:
     return builder.getOrCreate()
 
 
-class Answers:
-    """What Spark found, with the rows in files of a folder."""
+class TableQueries:
+    """Queries of Spark, which write their rows into files of a folder."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
         self._files = 0
 
-    def of_table(self, name: str, filters: list[str]) -> dict[str, Any]:
+    def query_table(self, name: str, filters: list[str]) -> dict[str, Any]:
         whole = self._spark.table(name).localCheckpoint()
         table = self._spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._spark._jsparkSession, name)
         return {
             "location": table.location(),
             "filters": {
-                where: {"rows": self._stored(whole.where(where)), "files": self._planned(name, table, where)}
+                where: {
+                    "rows": self._write_rows(whole.where(where)),
+                    "files": self._count_planned_files(name, table, where),
+                }
                 for where in filters
             },
             "snapshots": {
-                str(row["snapshot_id"]): self._stored(self._at(name, row["snapshot_id"]))
+                str(row["snapshot_id"]): self._write_rows(self._read_snapshot(name, row["snapshot_id"]))
                 for row in self._spark.sql(f"SELECT snapshot_id FROM {name}.snapshots").collect()
             },
             "refs": {
-                row["name"]: self._stored(self._spark.sql(f"SELECT * FROM {name} VERSION AS OF '{row['name']}'"))
+                row["name"]: self._write_rows(self._spark.sql(f"SELECT * FROM {name} VERSION AS OF '{row['name']}'"))
                 for row in self._spark.sql(f"SELECT name FROM {name}.refs").collect()
             },
         }
 
-    def _at(self, name: str, snapshot: int) -> Any:
+    def _read_snapshot(self, name: str, snapshot: int) -> Any:
         return self._spark.sql(f"SELECT * FROM {name} VERSION AS OF {snapshot}")
 
-    def _stored(self, rows: Any) -> str:
+    def _write_rows(self, rows: Any) -> str:
         self._files += 1
-        place = self._folder / f"{self._files}"
-        rows.coalesce(1).write.parquet(str(place))
-        return str(place)
+        path = self._folder / f"{self._files}"
+        rows.coalesce(1).write.parquet(str(path))
+        return str(path)
 
-    def _planned(self, name: str, table: Any, where: str) -> int:
-        """How many files Iceberg's own scan has, with the filter as its Spark extension translates it."""
+    def _count_planned_files(self, name: str, table: Any, where: str) -> int:
+        """Return the number of files that Iceberg plans, with the filter as its Spark extension translates it."""
         converter = self._spark._jvm.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
         scan = table.newScan()
         resolved = converter.collectResolvedSparkExpression(self._spark._jsparkSession, name, where)
         with contextlib.suppress(IllegalArgumentException):
-            # What Iceberg has no expression for, Spark keeps for itself, and all files are planned.
+            # Spark does not push down a filter that Iceberg cannot express. Then all files are planned.
             scan = scan.filter(converter.convertToIcebergExpression(resolved))
         found = set()
         tasks = scan.planFiles().iterator()
@@ -94,12 +97,12 @@ class Answers:
 def main() -> None:
     work = json.loads(Path(sys.argv[1]).read_text())
     spark = start(work)
-    answers = Answers(spark, Path(work["rows"]))
+    answers = TableQueries(spark, Path(work["rows"]))
     found = {}
     for name, table in work["tables"].items():
         for statement in table["statements"]:
             spark.sql(statement.replace("{t}", f"ice.db.{name}"))
-        found[name] = answers.of_table(f"ice.db.{name}", table["filters"])
+        found[name] = answers.query_table(f"ice.db.{name}", table["filters"])
     Path(sys.argv[2]).write_text(json.dumps(found))
     spark.stop()
 

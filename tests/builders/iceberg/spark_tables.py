@@ -1,4 +1,4 @@
-"""Tables that Iceberg on Spark writes for the interop tests, and the filters that are asked of them.
+"""Tables that Iceberg on Spark writes for the interop tests, and the filters that run on them.
 
 `{t}` in a statement is the table. A filter means the same in Spark's SQL, in a session of UTC, and here.
 """
@@ -13,19 +13,19 @@ class IcebergSparkTable:
     statements: tuple[str, ...]
     filters: tuple[str, ...]
     iceberg_is_bolder: tuple[str, ...] = ()
-    """The filters for which Iceberg passes over files with rows of NaN, which Spark and Tamis call larger than all."""
+    """The filters for which Iceberg skips files with NaN, which Spark and Tamis sort above all numbers."""
 
 
 _MERGE_ON_READ = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
 
 
 def _create(columns: str, rest: str = "", version: int = 2, **properties: str) -> str:
-    told = {
+    settings = {
         "format-version": str(version),
         **_MERGE_ON_READ,
         **{key.replace("__", "."): value for key, value in properties.items()},
     }
-    listed = ", ".join(f"'{name}' = '{value}'" for name, value in told.items())
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in settings.items())
     return f"CREATE TABLE {{t}} ({columns}) USING iceberg {rest} TBLPROPERTIES ({listed})"
 
 
@@ -49,7 +49,7 @@ _FILTERS = (
 )  # fmt: skip
 
 
-def _changed(partitioning: str, version: int, **properties: str) -> IcebergSparkTable:
+def _make_changed_table(partitioning: str, version: int, **properties: str) -> IcebergSparkTable:
     return IcebergSparkTable(
         (
             _create(_COLUMNS, partitioning, version, **properties),
@@ -63,11 +63,11 @@ def _changed(partitioning: str, version: int, **properties: str) -> IcebergSpark
 
 
 TABLES: dict[str, IcebergSparkTable] = {
-    "unpartitioned_v2": _changed("", 2),
-    "unpartitioned_v3": _changed("", 3),
-    "by_day_v2": _changed("PARTITIONED BY (days(ts))", 2),
-    "by_bucket_and_month_v3": _changed("PARTITIONED BY (bucket(4, id), months(ts))", 3),
-    "by_text_v3": _changed("PARTITIONED BY (truncate(3, s))", 3),
+    "unpartitioned_v2": _make_changed_table("", 2),
+    "unpartitioned_v3": _make_changed_table("", 3),
+    "by_day_v2": _make_changed_table("PARTITIONED BY (days(ts))", 2),
+    "by_bucket_and_month_v3": _make_changed_table("PARTITIONED BY (bucket(4, id), months(ts))", 3),
+    "by_text_v3": _make_changed_table("PARTITIONED BY (truncate(3, s))", 3),
     "by_hour_of_few_v2": IcebergSparkTable(
         (
             _create(_COLUMNS, "PARTITIONED BY (hours(ts))"),
@@ -84,8 +84,8 @@ TABLES: dict[str, IcebergSparkTable] = {
         ),
         ("id = 22", "id BETWEEN 20 AND 25", "year(ts) = 1969", "x > 30", "true"),
     ),
-    "orc_v2": _changed("PARTITIONED BY (bucket(2, id))", 2, write__format__default="orc"),
-    "avro_v2": _changed("", 2, write__format__default="avro"),
+    "orc_v2": _make_changed_table("PARTITIONED BY (bucket(2, id))", 2, write__format__default="orc"),
+    "avro_v2": _make_changed_table("", 2, write__format__default="avro"),
     "evolved_v2": IcebergSparkTable(
         (
             _create("id int, k string, f float, d decimal(6, 2), st struct<a: int, b: string>", "PARTITIONED BY (k)"),

@@ -1,4 +1,4 @@
-"""Iceberg tables written by hand, metadata and all, for what no library writes: versions 1 to 3, any delete.
+"""Iceberg tables whose data and metadata are written by hand: versions 1 to 3, with any deletes.
 
 table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "day", "date")], specs=[[(2, "identity", "day")]])
 table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2], "day": [day, day]})))
@@ -19,22 +19,22 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from builders.iceberg.avro_files import write_avro
-from builders.iceberg.avro_rows import avro_rows, avro_schema
+from builders.iceberg.avro_rows import make_avro_rows, make_avro_schema
 from builders.iceberg.manifests import (
     UNKNOWN,
     PartitionColumn,
-    avro_name,
-    entry_schema,
-    list_schema,
-    pairs,
-    stored_partition,
-    summaries,
+    encode_partition_value,
+    make_entry_schema,
+    make_list_schema,
+    make_pairs,
+    summarize_partitions,
+    to_avro_name,
 )
-from builders.iceberg.values import Field, arrow_type, leaves, metrics, result_type, transformed
+from builders.iceberg.values import Field, apply_transform, compute_metrics, get_result_type, list_leaves, to_arrow_type
 from tamis.expr.evaluate import to_physical_value
 
-FIRST_MOMENT = 1_700_000_000_000
-"""Of the first snapshot, in milliseconds; each further one is a second later."""
+FIRST_TIMESTAMP = 1_700_000_000_000
+"""The timestamp of the first snapshot, in milliseconds. Each further one is a second later."""
 
 DATA, POSITIONS, EQUALITY = 0, 1, 2
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -42,12 +42,12 @@ EXISTING, ADDED, DELETED = 0, 1, 2
 METRICS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 SpecField = tuple[int, str, str]
-"""Source id, transform, name; ids of fields count from 1000 over all specs."""
+"""Source id, transform, name. Field ids count from 1000 over all specs."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A data file or a delete file as a manifest tells of it."""
+    """A data file or a delete file in a manifest."""
 
     path: str
     format: str
@@ -56,11 +56,11 @@ class File:
     partition: tuple[Any, ...]
     rows: int
     size: int
-    noted: Mapping[str, Any]
-    """Counts and bounds by field id, and whatever else."""
+    metrics: Mapping[str, Any]
+    """Counts and bounds by field id, and other fields of the manifest entry."""
 
-    def with_less(self, **noted: Any) -> File:
-        return replace(self, noted={**self.noted, **noted})
+    def with_metrics(self, **metrics: Any) -> File:
+        return replace(self, metrics={**self.metrics, **metrics})
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One that was written: what the manifest list says of it, and what is in it."""
+    """A manifest that was written: its record in the manifest list, and its entries."""
 
     listed: dict[str, Any]
     entries: tuple[Entry, ...]
@@ -84,14 +84,14 @@ class Snapshot:
     number: int
     parent: int | None
     sequence: int
-    moment: int
+    timestamp: int
     schema: int
     manifests: tuple[Manifest, ...]
-    told: dict[str, Any]
+    metadata: dict[str, Any]
 
     @property
     def files(self) -> list[tuple[File, int]]:
-        """What is live, with its sequence number."""
+        """The live files, each with its sequence number."""
         return [
             (each.file, each.sequence if each.sequence is not None else manifest.listed["sequence_number"])
             for manifest in self.manifests
@@ -101,7 +101,7 @@ class Snapshot:
 
 
 class IcebergFolder:
-    """A table in a folder, or at another place that metadata calls its own."""
+    """A table in a folder. Metadata may name another location."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class IcebergFolder:
         self.codec, self.per_block, self.dates_as_ints = codec, per_block, dates_as_ints
         self.manifests_in_metadata = False
         self.counts_anew = False
-        """Whether each spec counts its fields from 1000, as in version 1, so that ids mean several."""
+        """Whether each spec counts its fields from 1000, as in version 1, so that ids are ambiguous."""
         self.forgets_types = False
         """Whether partition fields whose column is gone have the type `unsupported` in manifests, as in Java."""
         self._saved = 0
@@ -143,10 +143,10 @@ class IcebergFolder:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        return pa.schema([(each["name"], arrow_type(each["type"])) for each in self.fields])
+        return pa.schema([(each["name"], to_arrow_type(each["type"])) for each in self.fields])
 
     def evolve(self, fields: list[Field]) -> None:
-        """Another schema from now on."""
+        """Make this the current schema."""
         self.schemas.append(fields)
         self.save()
 
@@ -155,12 +155,12 @@ class IcebergFolder:
         kinds = {each["id"]: each["type"] for each in self._every_field()}
         forgotten = kinds.keys() - {each["id"] for each in self.fields} if self.forgets_types else set()
         return [
-            (1000 + before + index, name, UNKNOWN if source in forgotten else result_type(transform, kinds[source]))
+            (1000 + before + index, name, UNKNOWN if source in forgotten else get_result_type(transform, kinds[source]))
             for index, (source, transform, name) in enumerate(self.specs[spec])
         ]
 
     def _every_field(self) -> list[Field]:
-        """Fields of all schemas, those in structs too, the newest last."""
+        """Return the fields of all schemas, those in structs too, the newest last."""
         found, left = [], [each for schema in self.schemas for each in schema]
         while left:
             each = left.pop(0)
@@ -170,10 +170,10 @@ class IcebergFolder:
         return found
 
     def partition_of(self, spec: int, rows: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The partition of a row, by names of top-level columns and values in physical form."""
+        """Return the partition of a row, given its physical values by top-level column."""
         fields = {each["id"]: each for each in self.fields}
         return tuple(
-            transformed(transform, fields[source]["type"], rows[fields[source]["name"]])
+            apply_transform(transform, fields[source]["type"], rows[fields[source]["name"]])
             for source, transform, _ in self.specs[spec]
         )
 
@@ -191,21 +191,21 @@ class IcebergFolder:
         spec: int | None = None,
         partition: tuple[Any, ...] | None = None,
         with_ids: bool = True,
-        noted: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
         truncate: int | None = 16,
         options: Mapping[str, Any] | None = None,
     ) -> File:
-        """Write a file whose format its name ends with. `fields` are those of the file, by the names that it has."""
+        """Write a data file in the format of its extension. `fields` are the fields of the file, with its names."""
         fields = self.fields if fields is None else fields
         columns = {each: rows[each].combine_chunks() for each in rows.column_names}
         spec = len(self.specs) - 1 if spec is None else spec
         if partition is None:
             first = {each: to_physical_value(rows[each][0]) for each in rows.column_names} if self.specs[spec] else {}
             partition = self.partition_of(spec, first)
-        if noted is None:
-            noted = metrics(leaves(fields, columns), truncate)
+        if metrics is None:
+            metrics = compute_metrics(list_leaves(fields, columns), truncate)
         size = write_rows(self.folder / "data" / name, rows, fields if with_ids else None, options)
-        return File(self.path_of(name), name.rpartition(".")[2], DATA, spec, partition, rows.num_rows, size, noted)
+        return File(self.path_of(name), name.rpartition(".")[2], DATA, spec, partition, rows.num_rows, size, metrics)
 
     # --- Commits -----------------------------------------------------------------------------------------------------
 
@@ -218,12 +218,14 @@ class IcebergFolder:
         sequence: int | None = None,
         operation: str = "append",
     ) -> int:
-        """A snapshot with further files, and without those of some paths; its id is returned."""
+        """Commit a snapshot that adds files and removes some paths, and return its id."""
         number = 10**12 + 7 * len(self.snapshots)
         parent = self.snapshot(self.refs[ref]["snapshot-id"]) if ref in self.refs else None
         newest = max((each.sequence for each in self.snapshots), default=0) + 1
         sequence = (newest if sequence is None else sequence) if self.version > 1 else 0
-        manifests = [self._rewritten(each, removed, number, sequence) for each in (parent.manifests if parent else ())]
+        manifests = [
+            self._rewrite_manifest(each, removed, number, sequence) for each in (parent.manifests if parent else ())
+        ]
         for deletes in (False, True):
             for spec in range(len(self.specs)):
                 some = [each for each in files if (each.content != DATA) is deletes and each.spec == spec]
@@ -234,15 +236,15 @@ class IcebergFolder:
             number,
             parent.number if parent else None,
             sequence,
-            FIRST_MOMENT + 1000 * len(self.snapshots),
+            FIRST_TIMESTAMP + 1000 * len(self.snapshots),
             len(self.schemas) - 1,
             tuple(manifests),
-            self._written_list(number, parent, sequence, manifests) | {"summary": {"operation": operation}},
+            self._write_manifest_list(number, parent, sequence, manifests) | {"summary": {"operation": operation}},
         )
         self.snapshots.append(made)
         self.refs[ref] = {**self.refs.get(ref, {"type": "branch"}), "snapshot-id": number}
         if ref == "main":
-            self.log.append((made.moment, number))
+            self.log.append((made.timestamp, number))
         self.save()
         return number
 
@@ -253,7 +255,7 @@ class IcebergFolder:
     def snapshot(self, number: int) -> Snapshot:
         return next(each for each in self.snapshots if each.number == number)
 
-    def _rewritten(self, manifest: Manifest, removed: Collection[str], number: int, sequence: int) -> Manifest:
+    def _rewrite_manifest(self, manifest: Manifest, removed: Collection[str], number: int, sequence: int) -> Manifest:
         if not any(each.file.path in removed for each in manifest.entries if each.status != DELETED):
             return manifest
         inherited = manifest.listed["sequence_number"] if self.version > 1 else None
@@ -270,7 +272,7 @@ class IcebergFolder:
         return self.write_manifest(entries, number, sequence)
 
     def write_manifest(self, entries: Sequence[Entry], snapshot: int, sequence: int, **listed: Any) -> Manifest:
-        """A manifest of files of one spec, either data or deletes."""
+        """Write a manifest of files of one spec, either data or deletes."""
         self._made += 1
         spec = entries[0].file.spec
         content = 0 if entries[0].file.content == DATA else 1
@@ -278,7 +280,7 @@ class IcebergFolder:
         name = f"{snapshot}-m{self._made}.avro"
         size = write_avro(
             self.folder / "metadata" / name,
-            entry_schema(self.version, partition, dates_as_ints=self.dates_as_ints),
+            make_entry_schema(self.version, partition, dates_as_ints=self.dates_as_ints),
             [self._record(each, partition) for each in entries],
             {
                 "schema": json.dumps(self._schema(len(self.schemas) - 1)),
@@ -297,7 +299,7 @@ class IcebergFolder:
         for status, kind in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
             some = [each.file.rows for each in entries if each.status == status]
             counts |= {f"{kind}_files_count": len(some), f"{kind}_rows_count": sum(some)}
-        told = {
+        record = {
             "manifest_path": f"{self.location}/metadata/{name}",
             "manifest_length": size,
             "partition_spec_id": spec,
@@ -306,41 +308,41 @@ class IcebergFolder:
             "min_sequence_number": min(sequences, default=sequence),
             "added_snapshot_id": snapshot,
             **counts,
-            "partitions": summaries(partition, [each.file.partition for each in entries]),
+            "partitions": summarize_partitions(partition, [each.file.partition for each in entries]),
             "key_metadata": None,
         }
-        return Manifest(told | listed, tuple(entries))
+        return Manifest(record | listed, tuple(entries))
 
     def _record(self, entry: Entry, partition: list[PartitionColumn]) -> dict[str, Any]:
         file = entry.file
-        noted = {name: pairs(file.noted.get(name)) for name in METRICS}
-        others = {name: value for name, value in file.noted.items() if name not in METRICS}
+        metrics = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
+        others = {name: value for name, value in file.metrics.items() if name not in METRICS}
         stored = {
-            avro_name(name): stored_partition(kind, value)
+            to_avro_name(name): encode_partition_value(kind, value)
             for (_, name, kind), value in zip(partition, file.partition, strict=True)
         }
-        told = {
+        record = {
             "content": file.content, "file_path": file.path, "file_format": _format_name(file.format),
             "partition": stored, "record_count": file.rows, "file_size_in_bytes": file.size, "block_size_in_bytes": 1,
         }  # fmt: skip
         return {
             "status": entry.status, "snapshot_id": entry.snapshot, "sequence_number": entry.sequence,
-            "file_sequence_number": entry.sequence, "data_file": told | noted | others,
+            "file_sequence_number": entry.sequence, "data_file": record | metrics | others,
         }  # fmt: skip
 
-    def _written_list(
+    def _write_manifest_list(
         self, number: int, parent: Snapshot | None, sequence: int, manifests: Sequence[Manifest]
     ) -> dict[str, Any]:
         if self.manifests_in_metadata:
             return {"manifests": [each.listed["manifest_path"] for each in manifests]}
         name = f"snap-{number}.avro"
         before = str(parent.number) if parent else "null"
-        told = {"snapshot-id": str(number), "parent-snapshot-id": before, "sequence-number": str(sequence)}
+        record = {"snapshot-id": str(number), "parent-snapshot-id": before, "sequence-number": str(sequence)}
         write_avro(
             self.folder / "metadata" / name,
-            list_schema(self.version),
+            make_list_schema(self.version),
             [each.listed for each in manifests],
-            told | {"format-version": str(self.version)},
+            record | {"format-version": str(self.version)},
             codec=self.codec,
             per_block=self.per_block,
         )
@@ -349,23 +351,23 @@ class IcebergFolder:
     # --- Metadata ----------------------------------------------------------------------------------------------------
 
     def save(self, name: str | None = None, *, hint: bool = True) -> Path:
-        """Write metadata as it is now, under the next number or another name."""
+        """Write the current metadata, under the next number or another name, and return its path."""
         self._saved += 1
-        place = self.folder / "metadata" / (name or f"v{self._saved}.metadata.json")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        file_path = self.folder / "metadata" / (name or f"v{self._saved}.metadata.json")
+        file_path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.metadata()).encode()
-        place.write_bytes(gzip.compress(text) if ".gz" in place.name else text)
+        file_path.write_bytes(gzip.compress(text) if ".gz" in file_path.name else text)
         if hint and name is None:
-            (place.parent / "version-hint.text").write_text(str(self._saved))
-        return place
+            (file_path.parent / "version-hint.text").write_text(str(self._saved))
+        return file_path
 
     def metadata(self) -> dict[str, Any]:
         numbers = [each["id"] for each in self._every_field()]
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "format-version": self.version,
             "table-uuid": str(uuid.UUID(int=1)),
             "location": self.location,
-            "last-updated-ms": FIRST_MOMENT + 1000 * len(self.snapshots),
+            "last-updated-ms": FIRST_TIMESTAMP + 1000 * len(self.snapshots),
             "last-column-id": max(numbers),
             "schemas": [self._schema(number) for number in range(len(self.schemas))],
             "current-schema-id": len(self.schemas) - 1,
@@ -375,30 +377,33 @@ class IcebergFolder:
             "sort-orders": [{"order-id": 0, "fields": []}],
             "default-sort-order-id": 0,
             "properties": self.properties,
-            "snapshots": [self._told(each) for each in self.snapshots],
+            "snapshots": [self._snapshot_json(each) for each in self.snapshots],
             "snapshot-log": [{"timestamp-ms": moment, "snapshot-id": number} for moment, number in self.log],
             "metadata-log": [],
         }
         if "main" in self.refs:
-            told["current-snapshot-id"] = self.refs["main"]["snapshot-id"]
+            record["current-snapshot-id"] = self.refs["main"]["snapshot-id"]
         if self.version == 1:
-            told |= {"schema": told["schemas"][-1], "partition-spec": told["partition-specs"][-1]["fields"]}
+            record |= {"schema": record["schemas"][-1], "partition-spec": record["partition-specs"][-1]["fields"]}
         else:
             newest = max((each.sequence for each in self.snapshots), default=0)
-            told |= {"last-sequence-number": newest, "refs": self.refs}
+            record |= {"last-sequence-number": newest, "refs": self.refs}
         if self.version > 2:
-            told["next-row-id"] = 0
-        return told
+            record["next-row-id"] = 0
+        return record
 
-    def _told(self, snapshot: Snapshot) -> dict[str, Any]:
-        told: dict[str, Any] = {"snapshot-id": snapshot.number, "timestamp-ms": snapshot.moment} | snapshot.told
+    def _snapshot_json(self, snapshot: Snapshot) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "snapshot-id": snapshot.number,
+            "timestamp-ms": snapshot.timestamp,
+        } | snapshot.metadata
         if snapshot.parent is not None:
-            told["parent-snapshot-id"] = snapshot.parent
+            record["parent-snapshot-id"] = snapshot.parent
         if self.version > 1:
-            told |= {"sequence-number": snapshot.sequence, "schema-id": snapshot.schema}
+            record |= {"sequence-number": snapshot.sequence, "schema-id": snapshot.schema}
         if self.version > 2:
-            told |= {"first-row-id": 0, "added-rows": 0}
-        return told
+            record |= {"first-row-id": 0, "added-rows": 0}
+        return record
 
     def _schema(self, number: int) -> dict[str, Any]:
         return {"type": "struct", "schema-id": number, "fields": self.schemas[number]}
@@ -417,43 +422,43 @@ def _format_name(ending: str) -> str:
 
 
 def write_rows(
-    place: Path, rows: pa.Table, fields: list[Field] | None, options: Mapping[str, Any] | None = None
+    file_path: Path, rows: pa.Table, fields: list[Field] | None, options: Mapping[str, Any] | None = None
 ) -> int:
-    """Write rows in the format that a name ends with, with the ids of fields where those are given."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    match place.suffix:
+    """Write rows in the format of the extension, with field ids if given, and return the size."""
+    file_path.parent.mkdir(parents=True, exist_ok=True)
+    match file_path.suffix:
         case ".parquet":
-            stored = rows if fields is None else with_field_ids(rows, fields)
-            pq.write_table(stored, place, **(options or {}))
+            stored = rows if fields is None else add_field_ids(rows, fields)
+            pq.write_table(stored, file_path, **(options or {}))
         case ".orc":
-            orc.write_table(rows if fields is None else with_field_ids(rows, fields), place, **(options or {}))
+            orc.write_table(rows if fields is None else add_field_ids(rows, fields), file_path, **(options or {}))
         case ".avro":
-            write_avro(place, avro_schema(rows.schema, fields), avro_rows(rows), **(options or {}))
+            write_avro(file_path, make_avro_schema(rows.schema, fields), make_avro_rows(rows), **(options or {}))
         case _:
-            raise ValueError(f"no rows are written as {place.suffix}")
-    return place.stat().st_size
+            raise ValueError(f"no rows are written as {file_path.suffix}")
+    return file_path.stat().st_size
 
 
-def with_field_ids(rows: pa.Table, fields: list[Field]) -> pa.Table:
-    """The same rows with ids in the metadata of fields, where the writers of Parquet and of ORC look for them."""
+def add_field_ids(rows: pa.Table, fields: list[Field]) -> pa.Table:
+    """Return rows with field ids in their metadata, where the Parquet and ORC writers look for them."""
     known = {each["name"]: each for each in fields}
-    schema = pa.schema([_numbered(each, known[each.name]["id"], known[each.name]["type"]) for each in rows.schema])
+    schema = pa.schema([_set_field_id(each, known[each.name]["id"], known[each.name]["type"]) for each in rows.schema])
     return pa.table([column.cast(each.type) for column, each in zip(rows.columns, schema, strict=True)], schema=schema)
 
 
-def _numbered(one: pa.Field, number: int, kind: Any) -> pa.Field:
+def _set_field_id(one: pa.Field, number: int, kind: Any) -> pa.Field:
     data_type = one.type
     match kind:
         case {"type": "struct", "fields": fields}:
             known = {each["name"]: each for each in fields}
             data_type = pa.struct(
-                [_numbered(each, known[each.name]["id"], known[each.name]["type"]) for each in one.type]
+                [_set_field_id(each, known[each.name]["id"], known[each.name]["type"]) for each in one.type]
             )
         case {"type": "list"}:
-            data_type = pa.list_(_numbered(one.type.value_field, kind["element-id"], kind["element"]))
+            data_type = pa.list_(_set_field_id(one.type.value_field, kind["element-id"], kind["element"]))
         case {"type": "map"}:
             data_type = pa.map_(
-                _numbered(one.type.key_field, kind["key-id"], kind["key"]),
-                _numbered(one.type.item_field, kind["value-id"], kind["value"]),
+                _set_field_id(one.type.key_field, kind["key-id"], kind["key"]),
+                _set_field_id(one.type.item_field, kind["value-id"], kind["value"]),
             )
     return pa.field(one.name, data_type, one.nullable, {"PARQUET:field_id": str(number), "iceberg.id": str(number)})

@@ -1,7 +1,7 @@
 """Types and values as Iceberg writes them: types by their texts, single values as bytes, bounds and counts of columns.
 
-Written from the specification, value by value, and not as the reader does it. Values are in the physical form of
-literals: days and ticks as whole numbers, decimals as `Decimal`.
+The code follows the specification value by value, independently of the reader. Values are in the physical form of
+literals: days and ticks as integers, decimals as `Decimal`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyiceberg.types import PrimitiveType
 from tamis.expr.evaluate import to_physical_value
 
 TRUNCATED_AT = 16
-"""Of texts and bytes, where nobody says otherwise."""
+"""The default truncation of bounds of texts and bytes."""
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -43,11 +43,11 @@ _PLAIN: dict[str, pa.DataType] = {
 _STRUCTS = {"int": "<i", "date": "<i", "float": "<f", "double": "<d"}
 
 Field = dict[str, Any]
-"""A field of a schema as metadata has it."""
+"""A schema field in metadata."""
 
 
 def field(number: int, name: str, kind: Any, *, required: bool = False, **more: Any) -> Field:
-    """`kind` is the text of a type, a list of fields of a struct, or a nested type as metadata has it."""
+    """Return a schema field. `kind` is the text of a type, a list of struct fields, or a nested type."""
     if isinstance(kind, list):
         kind = {"type": "struct", "fields": kind}
     return {"id": number, "name": name, "required": required, "type": kind, **more}
@@ -63,15 +63,15 @@ def map_of(key: int, value: int, key_kind: Any, value_kind: Any) -> dict[str, An
     }  # fmt: skip
 
 
-def arrow_type(kind: Any) -> pa.DataType:
-    """The type of a column that has values of an Iceberg type."""
+def to_arrow_type(kind: Any) -> pa.DataType:
+    """Return the Arrow type of an Iceberg type."""
     match kind:
         case {"type": "struct", "fields": fields}:
-            return pa.struct([pa.field(each["name"], arrow_type(each["type"])) for each in fields])
+            return pa.struct([pa.field(each["name"], to_arrow_type(each["type"])) for each in fields])
         case {"type": "list", "element": element}:
-            return pa.list_(pa.field("element", arrow_type(element)))
+            return pa.list_(pa.field("element", to_arrow_type(element)))
         case {"type": "map", "key": key, "value": value}:
-            return pa.map_(arrow_type(key), arrow_type(value))
+            return pa.map_(to_arrow_type(key), to_arrow_type(value))
     if found := re.fullmatch(r"decimal\((\d+), ?(\d+)\)", kind):
         return pa.decimal128(int(found[1]), int(found[2]))
     if found := re.fullmatch(r"fixed\[(\d+)\]", kind):
@@ -79,8 +79,8 @@ def arrow_type(kind: Any) -> pa.DataType:
     return _PLAIN[kind]
 
 
-def iceberg_type(data_type: pa.DataType) -> str:
-    """The text of a type; bytes of a fixed length are `fixed`, never `uuid`."""
+def to_iceberg_type(data_type: pa.DataType) -> str:
+    """Return the text of an Iceberg type. Bytes of a fixed length are `fixed`, never `uuid`."""
     if pa.types.is_decimal(data_type):
         return f"decimal({data_type.precision}, {data_type.scale})"
     if pa.types.is_fixed_size_binary(data_type):
@@ -88,15 +88,15 @@ def iceberg_type(data_type: pa.DataType) -> str:
     return next(text for text, each in _PLAIN.items() if each == data_type)
 
 
-def primitive(kind: str) -> PrimitiveType:
-    """A type as pyiceberg has it."""
+def parse_primitive_type(kind: str) -> PrimitiveType:
+    """Return the type of pyiceberg."""
     found = Schema.model_validate({"type": "struct", "fields": [field(1, "x", kind)]}).fields[0].field_type
     assert isinstance(found, PrimitiveType)
     return found
 
 
-def single_value(kind: str, value: Any) -> bytes:
-    """The bytes of a bound."""
+def encode_single_value(kind: str, value: Any) -> bytes:
+    """Return the bytes of a bound (single-value serialisation)."""
     if kind == "boolean":
         return b"\x01" if value else b"\x00"
     if kind in _STRUCTS:
@@ -104,17 +104,17 @@ def single_value(kind: str, value: Any) -> bytes:
     if kind == "string":
         return bytes(value.encode())
     if kind.startswith("decimal"):
-        return unscaled_bytes(value)
+        return encode_unscaled(value)
     return bytes(value) if isinstance(value, bytes) else struct.pack("<q", value)
 
 
-def physical(value: Any) -> Any:
-    """A value of pyiceberg in physical form; most are already."""
+def to_physical(value: Any) -> Any:
+    """Return a value of pyiceberg in physical form."""
     return value.bytes if isinstance(value, uuid.UUID) else value
 
 
-def unscaled_bytes(value: Decimal, length: int | None = None) -> bytes:
-    """The unscaled number, big-endian, in as few bytes as hold it or in so many."""
+def encode_unscaled(value: Decimal, length: int | None = None) -> bytes:
+    """Return the unscaled number, big-endian, in the fewest bytes or in `length` bytes."""
     sign, digits, _ = value.as_tuple()
     unscaled = (-1 if sign else 1) * int("".join(map(str, digits)))
     return unscaled.to_bytes(length or (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
@@ -123,17 +123,17 @@ def unscaled_bytes(value: Decimal, length: int | None = None) -> bytes:
 # --- Transforms ------------------------------------------------------------------------------------------------------
 
 
-def transformed(transform: str, kind: str, value: Any) -> Any:
-    """A partition value, computed by pyiceberg; that of a transform that nobody knows is a text."""
+def apply_transform(transform: str, kind: str, value: Any) -> Any:
+    """Return a partition value, computed by pyiceberg. That of an unknown transform is a text."""
     if not is_known(transform):
         return "?"
     found: Transform[Any, Any] = parse_transform(transform)
-    return found.transform(primitive(kind))(value)
+    return found.transform(parse_primitive_type(kind))(value)
 
 
-def result_type(transform: str, kind: str) -> str:
-    """The type of partition values."""
-    return str(parse_transform(transform).result_type(primitive(kind))) if is_known(transform) else "string"
+def get_result_type(transform: str, kind: str) -> str:
+    """Return the type of partition values."""
+    return str(parse_transform(transform).result_type(parse_primitive_type(kind))) if is_known(transform) else "string"
 
 
 def is_known(transform: str) -> bool:
@@ -144,15 +144,15 @@ def is_known(transform: str) -> bool:
 
 
 class Leaf(NamedTuple):
-    """A column without fields of its own, perhaps inside of structs."""
+    """A column without fields of its own, perhaps in a struct."""
 
     number: int
     kind: str
     values: list[Any]
 
 
-def leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Leaf]:
-    """All leaves that files note statistics of: none inside of lists and maps."""
+def list_leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Leaf]:
+    """Yield all leaves that have metrics: none in lists and maps."""
     for each in fields:
         if each["name"] not in columns:
             continue
@@ -161,33 +161,33 @@ def leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Lea
             yield Leaf(each["id"], each["type"], [to_physical_value(value) for value in array])
         elif each["type"]["type"] == "struct":
             inner = {child.name: part for child, part in zip(array.type, array.flatten(), strict=True)}
-            yield from leaves(each["type"]["fields"], inner)
+            yield from list_leaves(each["type"]["fields"], inner)
 
 
-def metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[str, dict[int, Any]]:
-    """What a manifest notes of a file, by the names of its fields."""
-    noted: dict[str, dict[int, Any]] = {
+def compute_metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[str, dict[int, Any]]:
+    """Return the metrics of a file, by the field names of a manifest."""
+    metrics: dict[str, dict[int, Any]] = {
         name: {} for name in ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     }
     for leaf in found:
         present = [value for value in leaf.values if value is not None]
         ordered = [value for value in present if value == value]
-        noted["value_counts"][leaf.number] = len(leaf.values)
-        noted["null_value_counts"][leaf.number] = len(leaf.values) - len(present)
+        metrics["value_counts"][leaf.number] = len(leaf.values)
+        metrics["null_value_counts"][leaf.number] = len(leaf.values) - len(present)
         if leaf.kind in ("float", "double"):
-            noted["nan_value_counts"][leaf.number] = len(present) - len(ordered)
+            metrics["nan_value_counts"][leaf.number] = len(present) - len(ordered)
         if not ordered:
             continue
-        lower, upper = _bounds(ordered)
+        lower, upper = _find_bounds(ordered)
         if truncate is not None and leaf.kind in ("string", "binary"):
-            lower, upper = lower[:truncate], truncated_up(upper, truncate)
-        noted["lower_bounds"][leaf.number] = single_value(leaf.kind, lower)
+            lower, upper = lower[:truncate], truncate_up(upper, truncate)
+        metrics["lower_bounds"][leaf.number] = encode_single_value(leaf.kind, lower)
         if upper is not None:
-            noted["upper_bounds"][leaf.number] = single_value(leaf.kind, upper)
-    return noted
+            metrics["upper_bounds"][leaf.number] = encode_single_value(leaf.kind, upper)
+    return metrics
 
 
-def _bounds(ordered: list[Any]) -> tuple[Any, Any]:
+def _find_bounds(ordered: list[Any]) -> tuple[Any, Any]:
     lower, upper = min(ordered), max(ordered)
     if isinstance(lower, float):
         # The two zeros are equal, and the negative one comes first.
@@ -196,8 +196,8 @@ def _bounds(ordered: list[Any]) -> tuple[Any, Any]:
     return lower, upper
 
 
-def truncated_up(value: Any, length: int) -> Any:
-    """The shortest that is not below any value with this beginning; None where there is none."""
+def truncate_up(value: Any, length: int) -> Any:
+    """Return the shortest upper bound of all values with this prefix, or None if there is no such bound."""
     if len(value) <= length:
         return value
     for end in range(length, 0, -1):

@@ -1,18 +1,18 @@
-"""Damage to whole files, place by place, and what may come of it.
+"""Damage to Parquet files, region by region, and its allowed effects.
 
-Each kind of place has a promise of its own:
+A damaged file may always raise an error of Tamis. Otherwise each region has its own promise:
 
-| place          | what may come of damage there, but for an error of ours                                   |
+| region         | allowed effect of damage there                                                            |
 |----------------|-------------------------------------------------------------------------------------------|
 | `bodies`       | nothing, where pages have checksums; else as for headers                                  |
 | `offset_index` | nothing: rows and bytes are counted                                                       |
 | `headers`      | other values in as many rows, as no checksum covers the encoding that a header names      |
-| `column_index` | rows left out or taken in by a filter, since bounds may lie; all rows without a filter    |
+| `column_index` | a filter may drop or keep wrong rows, since bounds may be wrong; all rows without a filter |
 | `bloom`        | rows left out by a filter; all rows without one                                           |
 | `footer`       | other names, types and bounds, with as many rows as are counted                           |
 | `anywhere`     | as for the footer                                                                         |
 
-Run as a program it tries many, in a process of its own that may use little memory: a crash shows there.
+As a program it tries many files in one process with limited memory, so that a crash is visible.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tamis
-from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import BY_PAGES
-from builders.parquet.page_files import OpenedFile, damaged, footer_of, with_footer
+from builders.answers.same_rows import has_same_rows
+from builders.parquet.page_files import OpenedFile, damage_bytes, get_footer, replace_footer
+from builders.parquet.tuning import BY_PAGES
 from tamis.errors import TamisError
 from tamis.expr.sql.parse import parse_sql
 from tamis.parquet import Pruner
@@ -44,10 +44,10 @@ from tamis.parquet.indexes.page_units import PAGE_INDEXES
 from tamis.parquet.reading.page_header import decode_page_header
 
 MORE_MEMORY = 1024 * 1024 * 1024
-"""The bytes of address space that a process may take beyond what it starts with."""
+"""The bytes of address space that a process may add to what it starts with."""
 
 MORE_RESIDENT = 192 * 1024
-"""The kilobytes that it may really use beyond that."""
+"""The kilobytes of resident memory that it may add."""
 
 _FILTERS = (
     "n = 17",
@@ -60,10 +60,10 @@ _FILTERS = (
 )
 FILTERS = {text: parse_sql(text) for text in _FILTERS}
 
-PLACES = ("bodies", "offset_index", "headers", "column_index", "bloom", "footer", "anywhere")
+REGIONS = ("bodies", "offset_index", "headers", "column_index", "bloom", "footer", "anywhere")
 
 
-def rows() -> pa.Table:
+def make_rows() -> pa.Table:
     numbers = range(40)
     return pa.table(
         {
@@ -87,11 +87,11 @@ WITHOUT_CHECKSUMS = "by arro3"
 FILES = (*WRITTEN, WITHOUT_CHECKSUMS)
 
 
-def written(name: str) -> bytes:
+def write_file(name: str) -> bytes:
     if name == WITHOUT_CHECKSUMS:
         sink = io.BytesIO()
         arro3.io.write_parquet(
-            rows(), sink, max_row_group_size=20, data_page_row_count_limit=3, write_batch_size=2,
+            make_rows(), sink, max_row_group_size=20, data_page_row_count_limit=3, write_batch_size=2,
             bloom_filter_enabled=True, bloom_filter_ndv=20, compression="snappy",
         )  # fmt: skip
         return sink.getvalue()
@@ -103,13 +103,13 @@ def written(name: str) -> bytes:
         "use_dictionary": ["word", "pair.y", "list.list.element"],
     }
     out = pa.BufferOutputStream()
-    pq.write_table(rows(), out, **options | WRITTEN[name])
+    pq.write_table(make_rows(), out, **options | WRITTEN[name])
     return out.getvalue().to_pybytes()
 
 
 @dataclass(frozen=True)
 class Target:
-    """A whole file, its places, and what it holds."""
+    """A file, its regions, and its rows."""
 
     content: bytes
     has_checksums: bool = True
@@ -130,13 +130,13 @@ class Target:
         return {where: Pruner(schema, given, tuning=BY_PAGES) for where, given in ((None, None), *FILTERS.items())}
 
     @cached_property
-    def places(self) -> dict[str, list[int]]:
-        """The bytes of each kind of place."""
-        found: dict[str, list[int]] = {place: [] for place in PLACES}
+    def regions(self) -> dict[str, list[int]]:
+        """The byte offsets of each region."""
+        found: dict[str, list[int]] = {region: [] for region in REGIONS}
         for layout in OpenedFile(self.content).layouts.values():
-            for place in ("offset_index", "column_index"):
-                start, length = getattr(layout, place) or (0, 0)
-                found[place] += range(start, start + length)
+            for region in ("offset_index", "column_index"):
+                start, length = getattr(layout, region) or (0, 0)
+                found[region] += range(start, start + length)
             if layout.bloom_filter is not None:
                 start, known = layout.bloom_filter
                 found["bloom"] += range(start, start + (known or 64))
@@ -147,28 +147,28 @@ class Target:
                 found["headers"] += range(position, position + header.length)
                 found["bodies"] += range(position + header.length, position + header.page_length)
                 position += header.page_length
-        length = len(footer_of(self.content))
+        length = len(get_footer(self.content))
         found["footer"] += range(len(self.content) - 8 - length, len(self.content))
-        return {place: sorted(set(offsets)) for place, offsets in found.items()}
+        return {region: sorted(set(offsets)) for region, offsets in found.items()}
 
     def damage(self, chance: random.Random) -> tuple[str, bytes]:
-        place = chance.choice([each for each in PLACES if self.places[each] or each == "anywhere"])
+        region = chance.choice([each for each in REGIONS if self.regions[each] or each == "anywhere"])
         seed = chance.randrange(2**32)
-        if place == "footer" and chance.random() < 0.4:
-            return place, with_footer(self.content, next(damaged(footer_of(self.content), 1, seed)))
-        if place == "anywhere":
-            return place, next(damaged(self.content, 1, seed))
+        if region == "footer" and chance.random() < 0.4:
+            return region, replace_footer(self.content, next(damage_bytes(get_footer(self.content), 1, seed)))
+        if region == "anywhere":
+            return region, next(damage_bytes(self.content, 1, seed))
         changed = bytearray(self.content)
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
-            at = chance.choice(self.places[place])
+            at = chance.choice(self.regions[region])
             changed[at] = chance.choice((changed[at] ^ 1 << chance.randrange(8), chance.randrange(256)))
-        return place, bytes(changed)
+        return region, bytes(changed)
 
 
-def check(target: Target, place: str, path: Path, where: str | None) -> str | None:
-    """What is wrong with a scan of a damaged file and with its pruning, if anything is."""
-    if place == "bodies" and not target.has_checksums:
-        place = "headers"
+def check(target: Target, region: str, path: Path, where: str | None) -> str | None:
+    """Return what is wrong with a scan of a damaged file or with its pruning, or None."""
+    if region == "bodies" and not target.has_checksums:
+        region = "headers"
     whole = target.expected[None]
     expected = target.expected[where]
     given = None if where is None else FILTERS[where]
@@ -176,19 +176,19 @@ def check(target: Target, place: str, path: Path, where: str | None) -> str | No
     table = tamis.open(path, tuning=BY_PAGES)
     found = table.scan(given).to_arrow()
     _validate(found)
-    if place in ("bodies", "offset_index"):
-        if not same_rows(found, expected):
+    if region in ("bodies", "offset_index"):
+        if not has_same_rows(found, expected):
             return "other rows"
         if pruned.row_selection.row_count < expected.num_rows:
             return "rows were pruned"
-    elif where is None and place in ("column_index", "bloom"):
-        if not same_rows(found, whole):
+    elif where is None and region in ("column_index", "bloom"):
+        if not has_same_rows(found, whole):
             return "other rows without a filter"
-    elif place in ("column_index", "bloom"):
-        known = {str(row) for row in (whole if place == "column_index" else expected).to_pylist()}
+    elif region in ("column_index", "bloom"):
+        known = {str(row) for row in (whole if region == "column_index" else expected).to_pylist()}
         if not known.issuperset(map(str, found.to_pylist())):
             return "rows that the file does not have"
-    elif place == "headers" and where is None:
+    elif region == "headers" and where is None:
         if found.num_rows != whole.num_rows:
             return "another number of rows"
     elif table.scan(given).count() != found.num_rows:
@@ -197,46 +197,46 @@ def check(target: Target, place: str, path: Path, where: str | None) -> str | No
 
 
 def _validate(found: pa.Table) -> None:
-    """Whatever the values are, the memory that they are said to be in must be theirs."""
+    """Check that all values are in memory that belongs to the table."""
     try:
         found.validate(full=True)
     except pa.ArrowInvalid as error:
-        # Where no checksum covers a text it may come out as any bytes.
+        # Without a checksum a text may be read as any bytes.
         if "Invalid UTF8" not in str(error):
             raise
 
 
-def attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
-    """For each damaged file its place and the outcome: `read`, `make_refusing_builder`, or what is wrong."""
-    target = Target(written(name), name != WITHOUT_CHECKSUMS)
+def run_attempts(name: str, times: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield for each damaged file its region and the outcome: `read`, `refused`, or what is wrong."""
+    target = Target(write_file(name), name != WITHOUT_CHECKSUMS)
     chance = random.Random(seed)
     assert target.expected
     with tempfile.TemporaryDirectory() as folder:
         for number in range(times):
-            place, content = target.damage(chance)
+            region, content = target.damage(chance)
             where = chance.choice((None, *FILTERS))
             path = Path(folder) / f"{number}.parquet"
             path.write_bytes(content)
             try:
-                outcome = check(target, place, path, where)
+                outcome = check(target, region, path, where)
             except TamisError:
-                yield place, "refused"
+                yield region, "refused"
             else:
-                yield place, "read" if outcome is None else f"{outcome}: {name}, seed {seed}, number {number}, {where}"
+                yield region, "read" if outcome is None else f"{outcome}: {name}, seed {seed}, number {number}, {where}"
             path.unlink()
             FOOTERS.clear()
             PAGE_INDEXES.clear()
 
 
 def main(name: str, times: int, seed: int) -> int:
-    for _ in attempts(name, 20, seed=0):
+    for _ in run_attempts(name, 20, seed=0):
         pass
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MORE_MEMORY, size + MORE_MEMORY))
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = collections.Counter(attempts(name, times, seed))
+    found = collections.Counter(run_attempts(name, times, seed))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
-    wrong = [(place, outcome) for place, outcome in found if outcome not in ("read", "refused")]
+    wrong = [(region, outcome) for region, outcome in found if outcome not in ("read", "refused")]
     print(wrong or dict(found), f"{grown} kB more")
     return 1 if wrong or grown > MORE_RESIDENT else 0
 

@@ -1,4 +1,4 @@
-"""Files that were written before and after their table changed: a table over them, and random cases of such."""
+"""Files that were written before and after schema evolution, and random tables of such files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from builders.values.by_type import array_of, values_that_fit
+from builders.values.by_type import list_values_that_fit, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, Subject
-from builders.values.random_rows import random_column, random_predicate, random_values, subject_of
+from builders.values.predicates import OraclePredicate, Subject
+from builders.values.random_rows import draw_column, draw_predicate, draw_values, make_subject
 from tamis.expr.evaluate import to_physical_value
 from tamis.formats.jobs import Planning
 from tamis.formats.source import FileListing
@@ -43,7 +43,7 @@ PROMOTED = {
 
 @dataclass
 class StoredFiles:
-    """A table that is a list of files: what a format's own metadata would tell is given."""
+    """A table that is a list of files. The test passes the metadata that a format would have."""
 
     folder: Path
     schema: pa.Schema
@@ -98,19 +98,19 @@ def count_rows(path: Path) -> int:
     return int(pq.read_metadata(path).num_rows)
 
 
-def with_id(given: pa.Field, number: int | None) -> pa.Field:
+def set_field_id(given: pa.Field, number: int | None) -> pa.Field:
     return given if number is None else given.with_metadata({FIELD_ID: str(number).encode()})
 
 
 @dataclass(frozen=True)
-class Evolved:
-    """A field of a table: its id, its type now, what it is where files lack it, and what is inside."""
+class EvolvedField:
+    """A field of a table: its id, its current type, its default, and its nested fields."""
 
     name: str
     id: int
     type: pa.DataType
     default: Any = None
-    inner: tuple[Evolved, ...] = ()
+    inner: tuple[EvolvedField, ...] = ()
 
     @property
     def arrow(self) -> pa.Field:
@@ -120,36 +120,38 @@ class Evolved:
     def default_scalar(self) -> pa.Scalar | None:
         if self.default is None:
             return None
-        return pa.scalar({}, pa.struct([])) if pa.types.is_struct(self.type) else array_of(self.type, [self.default])[0]
+        return (
+            pa.scalar({}, pa.struct([])) if pa.types.is_struct(self.type) else make_array(self.type, [self.default])[0]
+        )
 
     def absent(self, count: int) -> pa.Array:
-        """The column in a file that lacks it."""
+        """Return the column for a file that lacks it."""
         if self.default is None:
             return pa.nulls(count, self.type)
         if pa.types.is_struct(self.type):
             return pa.StructArray.from_arrays([each.absent(count) for each in self.inner], fields=list(self.type))
-        return array_of(self.type, [self.default] * count)
+        return make_array(self.type, [self.default] * count)
 
     def known(self, *, by_id: bool) -> tuple[Hashable, MappedField]:
         inner = dict(each.known(by_id=by_id) for each in self.inner)
         if pa.types.is_list(self.type):
             inner = {ELEMENT: MappedField("", inner)}
-        return self.id if by_id else old_name(self), MappedField(self.name, inner, self.default_scalar)
+        return self.id if by_id else get_old_name(self), MappedField(self.name, inner, self.default_scalar)
 
 
-def old_name(field: Evolved) -> str:
+def get_old_name(field: EvolvedField) -> str:
     return f"old {field.name}"
 
 
 @dataclass
 class EvolvedCase:
-    """Files as they are stored, the rows that the table has, and predicates about them."""
+    """Files as they are stored, the rows of the table, and predicates about them."""
 
-    fields: list[Evolved]
+    fields: list[EvolvedField]
     stored: list[pa.Table]
     identity: pa.Array | None
     rows: pa.Table
-    said: list[Said]
+    predicates: list[OraclePredicate]
     options: dict[str, Any]
     has_filters: bool
     choices: Choices
@@ -168,27 +170,27 @@ class EvolvedCase:
         return StoredFiles(folder, schema, names, paths, identity_values=self.identity)
 
     def _filters(self, table: pa.Table) -> dict[str, Any]:
-        """Bloom filters so small that they take many values for present that are not there."""
-        first = old_name(self.fields[0])
+        """Return options for Bloom filters so small that they have many false positives."""
+        first = get_old_name(self.fields[0])
         has_filter = self.has_filters and first in table.column_names
         if not has_filter or pa.types.is_boolean(table.schema.field(first).type):
             return {}
         return {"bloom_filter_options": {first: {"ndv": 1, "fpp": 0.2}}}
 
 
-def random_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
+def draw_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
     """Return one to three files of different ages, with names or ids, defaults and promoted types."""
     fields = [_field(choices, f"c{index}", index + 1, choices.one_of(TYPES)) for index in range(choices.number(1, 3))]
     if choices.flag():
         inner = tuple(_field(choices, name, 10 + at, choices.one_of(TYPES)) for at, name in enumerate("xy"))
         kind = pa.struct([each.arrow for each in inner])
-        fields.append(Evolved("st", 9, kind, {} if choices.flag() else None, inner))
+        fields.append(EvolvedField("st", 9, kind, {} if choices.flag() else None, inner))
     if choices.flag(4):
-        inner = (Evolved("p", 21, pa.int32()), Evolved("q", 22, pa.int32(), choices.one_of([None, 7])))
+        inner = (EvolvedField("p", 21, pa.int32()), EvolvedField("q", 22, pa.int32(), choices.one_of([None, 7])))
         kind = pa.list_(pa.struct([each.arrow for each in inner]))
-        fields.append(Evolved("li", 20, kind, None, inner))
-    row_id = Evolved(ROW, 99, pa.int64())
-    values = {each.id: random_values(choices, each.type) for each in _leaves(fields)}
+        fields.append(EvolvedField("li", 20, kind, None, inner))
+    row_id = EvolvedField(ROW, 99, pa.int64())
+    values = {each.id: draw_values(choices, each.type) for each in _leaves(fields)}
     identity_type = fields[0].type
     stored, whole, known = [], [], []
     for _ in range(choices.number(1, 3)):
@@ -203,13 +205,13 @@ def random_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
         for each in fields:
             own, table_values = _column(choices, each, values, count, has_ids=has_ids)
             if each is fields[0] and is_known and (own is None or choices.flag()):
-                own, table_values = None, array_of(each.type, [value] * count)
+                own, table_values = None, make_array(each.type, [value] * count)
             if own is not None:
                 columns[own[0]] = own[1]
             expected[each.name] = table_values
-        columns[with_id(pa.field(old_name(row_id), pa.int64()), row_id.id if has_ids else None)] = numbers
+        columns[set_field_id(pa.field(get_old_name(row_id), pa.int64()), row_id.id if has_ids else None)] = numbers
         if choices.flag(5):
-            columns[with_id(pa.field("c0", pa.string()), 77 if has_ids else None)] = pa.array(["dropped"] * count)
+            columns[set_field_id(pa.field("c0", pa.string()), 77 if has_ids else None)] = pa.array(["dropped"] * count)
         first = choices.number(0, len(columns) - 1)
         order = [*list(columns)[first:], *list(columns)[:first]]
         stored.append(pa.table([columns[key] for key in order], schema=pa.schema(order)))
@@ -225,23 +227,23 @@ def random_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
         "max_rows_per_page": choices.one_of([1, 2, 1000]),
         "write_batch_size": 1,
     }
-    said = [random_predicate(choices, list(_subjects(rows))) for _ in range(predicates)]
-    return EvolvedCase([*fields, row_id], stored, identity, rows, said, options, choices.flag(), choices)
+    drawn = [draw_predicate(choices, list(_subjects(rows))) for _ in range(predicates)]
+    return EvolvedCase([*fields, row_id], stored, identity, rows, drawn, options, choices.flag(), choices)
 
 
-def _field(choices: Choices, name: str, number: int, data_type: pa.DataType) -> Evolved:
-    default = choices.one_of([None, *random_values(choices, data_type)])
-    return Evolved(name, number, data_type, default)
+def _field(choices: Choices, name: str, number: int, data_type: pa.DataType) -> EvolvedField:
+    default = choices.one_of([None, *draw_values(choices, data_type)])
+    return EvolvedField(name, number, data_type, default)
 
 
-def _leaves(fields: Sequence[Evolved]) -> list[Evolved]:
+def _leaves(fields: Sequence[EvolvedField]) -> list[EvolvedField]:
     return [leaf for each in fields for leaf in (_leaves(each.inner) if each.inner else [each])]
 
 
 def _column(
-    choices: Choices, field: Evolved, values: Mapping[int, list[Any]], count: int, *, has_ids: bool
+    choices: Choices, field: EvolvedField, values: Mapping[int, list[Any]], count: int, *, has_ids: bool
 ) -> tuple[tuple[pa.Field, pa.Array] | None, pa.Array]:
-    """What a file has of a field, if anything, and what the table has of it there."""
+    """Return the column of a file for a field, or None, and the column that the table returns for it."""
     if choices.flag(3):
         return None, field.absent(count)
     number = field.id if has_ids else None
@@ -257,19 +259,19 @@ def _column(
         table = pa.StructArray.from_arrays(children, fields=fields, mask=mask)
         if pa.types.is_list(field.type):
             inner, table = (_in_lists(each) for each in (inner, table))
-        return (with_id(pa.field(old_name(field), inner.type), number), inner), table
+        return (set_field_id(pa.field(get_old_name(field), inner.type), number), inner), table
     narrower = PROMOTED.get(field.type)
     if narrower and choices.flag():
         narrow = choices.one_of(narrower)
-        own_values = choices.some_of(values_that_fit(narrow, field.type), 1, 3)
-        array = array_of(narrow, random_column(choices, own_values, count))
+        own_values = choices.some_of(list_values_that_fit(narrow, field.type), 1, 3)
+        array = make_array(narrow, draw_column(choices, own_values, count))
     else:
-        array = array_of(field.type, random_column(choices, values[field.id], count))
-    return (with_id(pa.field(old_name(field), array.type), number), array), array.cast(field.type)
+        array = make_array(field.type, draw_column(choices, values[field.id], count))
+    return (set_field_id(pa.field(get_old_name(field), array.type), number), array), array.cast(field.type)
 
 
 def _in_lists(values: pa.Array) -> pa.Array:
-    """Each value in a list of its own, but for the last, which is in the list before it."""
+    """Return each value in its own list, except the last, which joins the list before it."""
     ends = np.minimum(np.arange(1, len(values) + 1), len(values))
     ends[-2:] = len(values)
     offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
@@ -277,7 +279,7 @@ def _in_lists(values: pa.Array) -> pa.Array:
 
 
 def _identity(name: str, data_type: pa.DataType, known: list[list[Any] | None]) -> pa.Array:
-    values = array_of(data_type, [None if each is None else each[0] for each in known])
+    values = make_array(data_type, [None if each is None else each[0] for each in known])
     mask = pa.array([each is None for each in known])
     child = pa.StructArray.from_arrays([values], names=["value"], mask=mask)
     return pa.StructArray.from_arrays([child], names=[name])
@@ -289,7 +291,7 @@ def _subjects(rows: pa.Table) -> list[Subject]:
         if pa.types.is_struct(each.type):
             for child in each.type:
                 values = pa.concat_arrays(rows[each.name].chunks).flatten()[each.type.get_field_index(child.name)]
-                found.append(subject_of((each.name, child.name), child.type, map(to_physical_value, values)))
+                found.append(make_subject((each.name, child.name), child.type, map(to_physical_value, values)))
         elif not pa.types.is_list(each.type) and each.name != ROW:
-            found.append(subject_of((each.name,), each.type, map(to_physical_value, rows[each.name])))
+            found.append(make_subject((each.name,), each.type, map(to_physical_value, rows[each.name])))
     return found

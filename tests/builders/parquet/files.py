@@ -1,4 +1,4 @@
-"""Single files of small row groups, what a scan finds in them, and files whose footers lie."""
+"""Single files of small row groups, what a scan finds in them, and files with wrong footers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import tamis
 
 
-def read_whole(path: Path) -> pa.Table:
-    """All rows of a file as pyarrow reads them, its columns of 96 bits (INT96) as the instants that they are."""
+def read_file(path: Path) -> pa.Table:
+    """Return all rows of a file as pyarrow reads them, with INT96 columns as instants in UTC."""
     file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     rows = file.read()
     wide = {
@@ -25,26 +25,26 @@ def read_whole(path: Path) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def written(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
-    """A file of small row groups, with the number of each row."""
+def write_table(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
+    """Write a file of small row groups, with the number of each row, and open it."""
     count = len(next(iter(columns.values())))
     table = pa.table({"row": pa.array(range(count), pa.int64()), **columns})
     pq.write_table(table, path / "f.parquet", row_group_size=rows, **options)
     return tamis.open(path / "f.parquet")
 
 
-def rows_of(table: tamis.Table, where: str) -> list[int]:
-    """The numbers of the matching rows."""
+def find_rows(table: tamis.Table, where: str) -> list[int]:
+    """Return the numbers of the matching rows."""
     return table.scan(where, columns=["row"]).to_arrow()["row"].to_pylist()
 
 
-def kept_row_groups(table: tamis.Table, where: str) -> tuple[int, int]:
+def count_kept_row_groups(table: tamis.Table, where: str) -> tuple[int, int]:
     (level,) = (each for each in table.scan(where).plan().report.to_dict()["levels"] if each["level"] == "row_groups")
     return level["kept"], level["total"]
 
 
-def patched(table: tamis.Table, **replacements: tuple[bytes, bytes]) -> tamis.Table:
-    """The table with other bytes in its footer, of the same length."""
+def patch_footer(table: tamis.Table, **replacements: tuple[bytes, bytes]) -> tamis.Table:
+    """Return the table with other bytes of the same length in its footer."""
     path = Path(table.uri.removeprefix("file://"))
     content = path.read_bytes()
     length = struct.unpack("<I", content[-8:-4])[0]

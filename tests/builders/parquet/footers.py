@@ -1,4 +1,4 @@
-"""Footers written again without some of their fields, as writers leave them out, or with other values."""
+"""Footers rewritten without some fields, as some writers omit them, or with other values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.parquet.footer.thrift import (
 )
 
 STATISTICS = (4, 1, 3, 12)
-"""Of every column chunk: row groups, columns, metadata, statistics."""
+"""The statistics of every column chunk: row groups, columns, metadata, statistics."""
 
 FILE_ROWS, CREATED_BY = (3,), (6,)
 GROUP_ROWS = (4, 3)
@@ -28,16 +28,16 @@ CHUNK_VALUES, COMPRESSED_SIZE, DATA_OFFSET, DICTIONARY_OFFSET = (4, 1, 3, 5), (4
 _MAGIC = b"PAR1"
 
 Change = Callable[[bytes], bytes | None]
-"""From the bytes of a value to those that stand there instead; None leaves the field away."""
+"""Maps the bytes of a value to new bytes, or to None, which removes the field."""
 
 
 def remove_statistics(path: Path) -> None:
-    """Leave the statistics of column chunks away. Page indexes stay, which are outside of the footer."""
+    """Remove the statistics of column chunks. Page indexes stay, because they are outside the footer."""
     change_field(path, STATISTICS, lambda value: None)
 
 
 def add_to_numbers(path: Path, field: tuple[int, ...], *steps: int) -> None:
-    """Add to the numbers of a field, wherever it occurs: the first step to the first, and so on, the last to others."""
+    """Add steps to the numbers of a field, in the order of occurrence. The last step repeats."""
     left = list(steps)
 
     def add(value: bytes) -> bytes:
@@ -48,16 +48,16 @@ def add_to_numbers(path: Path, field: tuple[int, ...], *steps: int) -> None:
 
 
 def change_field(path: Path, field: tuple[int, ...], change: Change) -> None:
-    """Write the footer of a file again, with other values of a field, wherever it occurs."""
+    """Rewrite the footer of a file with other values of a field, wherever it occurs."""
     data = path.read_bytes()
     length = int.from_bytes(data[-8:-4], "little")
     start = len(data) - 8 - length
-    footer, _ = _rewritten(data[start:-8], 0, field, change)
+    footer, _ = _rewrite_struct(data[start:-8], 0, field, change)
     path.write_bytes(data[:start] + footer + len(footer).to_bytes(4, "little") + _MAGIC)
 
 
-def _rewritten(data: bytes, position: int, path: tuple[int, ...], change: Change) -> tuple[bytes, int]:
-    """A struct with the field at a path of ids changed, in which lists of structs do not count."""
+def _rewrite_struct(data: bytes, position: int, path: tuple[int, ...], change: Change) -> tuple[bytes, int]:
+    """Return a struct with the field at a path of ids changed, and the position after it."""
     out = bytearray()
     identifier = last = 0
     while data[position]:
@@ -67,7 +67,7 @@ def _rewritten(data: bytes, position: int, path: tuple[int, ...], change: Change
             identifier += step
         else:
             identifier, position = read_i16(data, position)
-        start, position, value = position, *_value(data, position, kind, identifier, path, change)
+        start, position, value = position, *_rewrite_value(data, position, kind, identifier, path, change)
         if (identifier,) == path:
             value = change(data[start:position])
             if value is None:
@@ -82,22 +82,22 @@ def _rewritten(data: bytes, position: int, path: tuple[int, ...], change: Change
     return bytes(out) + END_OF_STRUCT, position + 1
 
 
-def _value(
+def _rewrite_value(
     data: bytes, position: int, kind: int, identifier: int, path: tuple[int, ...], change: Change
 ) -> tuple[int, bytes | None]:
-    """Where a value ends, and how it is written instead; None: as it is."""
+    """Return the end of a value and its new bytes, or None if it stays."""
     if kind in (1, 2):
         return position, b""
     if identifier != path[0] or len(path) == 1:
         return skip(data, position, kind), None
     if kind == STRUCT:
-        value, position = _rewritten(data, position, path[1:], change)
+        value, position = _rewrite_struct(data, position, path[1:], change)
         return position, value
     assert kind == LIST
     element, size, position = read_list_header(data, position)
     header = bytes([size << 4 | element]) if size < 15 else bytes([15 << 4 | element]) + encode_varint(size)
     values = []
     for _ in range(size):
-        value, position = _rewritten(data, position, path[1:], change)
+        value, position = _rewrite_struct(data, position, path[1:], change)
         values.append(value)
     return position, header + b"".join(values)

@@ -1,4 +1,4 @@
-"""Random files of a few rows in many pages, that of each column cut where the others are not, and what is in them."""
+"""Random files of a few rows in many pages, whose page boundaries differ by column, and their rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from hypothesis import reject
 
-from builders.values.by_type import array_of, narrower_types, values_that_fit
+from builders.values.by_type import list_narrower_types, list_values_that_fit, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said, Subject, random_predicate
-from builders.values.random_rows import random_column, random_type, random_values, subject_of
+from builders.values.predicates import OraclePredicate, Subject, draw_predicate
+from builders.values.random_rows import draw_column, draw_type, draw_values, make_subject
 from tamis.expr.evaluate import to_physical_value
 
 PARTITION = "part"
@@ -43,31 +43,31 @@ class PageCase:
 
     content: bytes
     rows: pa.Table
-    said: tuple[Said, ...]
+    predicates: tuple[OraclePredicate, ...]
     choices: Choices
     written_by: str
 
     @property
-    def judged(self) -> pa.Table:
-        """What the judge needs: the columns that predicates may be about."""
-        return self.rows.select([field.name for field in self.rows.schema if _is_judged(field.type)])
+    def oracle_rows(self) -> pa.Table:
+        """The columns that predicates may test, for the oracle."""
+        return self.rows.select([field.name for field in self.rows.schema if _is_oracle_type(field.type)])
 
 
-def random_page_case(choices: Choices, predicates: int) -> PageCase:
-    rows = random_rows(choices)
+def draw_page_case(choices: Choices, predicates: int) -> PageCase:
+    rows = draw_rows(choices)
     writer = choices.one_of([_by_pyarrow, _by_pyarrow, _by_pyarrow, _by_arro3, _by_arro3, _by_polars, _by_duckdb])
     try:
         content, described = writer(choices, rows)
         read = _read(content)
     except (duckdb.ConversionException, pa.ArrowInvalid, OSError):
-        # DuckDB has no such moments. pyarrow cannot read pages of NULL that DuckDB left empty, nor a list in a row
+        # DuckDB has no such timestamps. pyarrow cannot read pages of NULL that DuckDB left empty, nor a list in a row
         # group of its own that an empty page follows.
         reject()
     if read.num_rows != rows.num_rows:
         reject()
-    subjects = subjects_of(read)
-    said = tuple(random_predicate(choices, subjects) for _ in range(predicates))
-    return PageCase(content, read, said, choices, described)
+    subjects = list_subjects(read)
+    drawn = tuple(draw_predicate(choices, subjects) for _ in range(predicates))
+    return PageCase(content, read, drawn, choices, described)
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ class TableCase:
 
     contents: dict[str, bytes]
     rows: pa.Table
-    said: tuple[Said, ...]
+    predicates: tuple[OraclePredicate, ...]
     choices: Choices
 
 
-def random_table_case(choices: Choices, predicates: int) -> TableCase:
-    """Two or three files. The first says what the types are; the others have narrower ones, or lack a column.
+def draw_table_case(choices: Choices, predicates: int) -> TableCase:
+    """Return two or three files. The first defines the types; the others have narrower ones, or lack a column.
 
-    They may lie in partitions, and then have a column of the partition's name inside, which says something else.
+    They may be in partitions. Then they also have a column with the partition's name, but other values.
     """
-    first = random_rows(choices, nested=False)
+    first = draw_rows(choices, nested=False)
     is_partitioned = choices.flag()
     hidden = {PARTITION: pa.array([7] * len(first), pa.int32())} if is_partitioned and choices.flag() else {}
     contents = [_by_pyarrow(choices, pa.table(dict(zip(first.column_names, first.columns, strict=True)) | hidden))[0]]
@@ -93,7 +93,7 @@ def random_table_case(choices: Choices, predicates: int) -> TableCase:
     for _ in range(choices.number(1, 2)):
         count = choices.number(1, 20)
         stored = {field.name: _varied(choices, field.type, count) for field in parts[0].schema if not choices.flag(6)}
-        # A file needs some column to have rows.
+        # A file without columns has no rows.
         stored = stored or {"other": pa.nulls(count, pa.int8())}
         contents.append(_by_pyarrow(choices, pa.table(stored))[0])
         read = _read(contents[-1])
@@ -114,36 +114,36 @@ def random_table_case(choices: Choices, predicates: int) -> TableCase:
         ]
     folders = [f"{PARTITION}={number // 2}/" if is_partitioned else "" for number in range(len(parts))]
     rows = pa.concat_tables(parts)
-    subjects = subjects_of(rows)
+    subjects = list_subjects(rows)
     return TableCase(
         {f"{folder}{number}.parquet": contents[number] for number, folder in enumerate(folders)},
         rows,
-        tuple(random_predicate(choices, subjects) for _ in range(predicates)),
+        tuple(draw_predicate(choices, subjects) for _ in range(predicates)),
         choices,
     )
 
 
 def _varied(choices: Choices, data_type: pa.DataType, count: int) -> pa.Array:
-    narrower = narrower_types(data_type)
+    narrower = list_narrower_types(data_type)
     if not narrower or choices.flag(3):
         return _column(choices, data_type, count)
     narrow = choices.one_of(narrower)
-    return _column(choices, narrow, count, choices.some_of(values_that_fit(narrow, data_type), 1, 3))
+    return _column(choices, narrow, count, choices.some_of(list_values_that_fit(narrow, data_type), 1, 3))
 
 
 def _read(content: bytes) -> pa.Table:
     return pq.ParquetFile(pa.BufferReader(content)).read()
 
 
-def random_rows(choices: Choices, *, nested: bool = True) -> pa.Table:
-    """One to three columns of values, perhaps a struct of two, perhaps one of lists."""
+def draw_rows(choices: Choices, *, nested: bool = True) -> pa.Table:
+    """Return one to three columns of values, perhaps also a struct and a list."""
     count = choices.one_of([12, *range(1, 41), 0])
-    types = [random_type(choices)]
+    types = [draw_type(choices)]
     for _ in range(choices.number(0, 2)):
-        types.append(types[0] if choices.flag() else random_type(choices))
+        types.append(types[0] if choices.flag() else draw_type(choices))
     columns = {f"c{index}": _column(choices, each, count) for index, each in enumerate(types)}
     if nested and choices.flag():
-        children = [_column(choices, each, count) for each in (random_type(choices), pa.string())]
+        children = [_column(choices, each, count) for each in (draw_type(choices), pa.string())]
         absent = _column(choices, pa.bool_(), count).fill_null(False)
         columns["st"] = pa.StructArray.from_arrays(children, names=["x", "y"], mask=absent)
     if nested and choices.flag():
@@ -153,33 +153,33 @@ def random_rows(choices: Choices, *, nested: bool = True) -> pa.Table:
 
 
 def _column(choices: Choices, data_type: pa.DataType, count: int, values: list[Any] | None = None) -> pa.Array:
-    """A few clumps of rows, of which each is NULL, of one value, sorted or mixed."""
-    values = list(values or random_values(choices, data_type))
+    """Return a few runs of rows. Each run is NULL, of one value, sorted or mixed."""
+    values = list(values or draw_values(choices, data_type))
     if pa.types.is_floating(data_type) and choices.flag():
-        # Beside other values of a page, which have bounds, NaN and the other zero go unseen.
+        # Bounds of a page with other values show neither NaN nor the other zero.
         values += (math.nan, 0.0, -0.0)
     found: list[Any] = []
     while len(found) < count:
-        found += random_column(choices, values, choices.number(1, 9))
-    return array_of(data_type, found[:count])
+        found += draw_column(choices, values, choices.number(1, 9))
+    return make_array(data_type, found[:count])
 
 
-def subjects_of(rows: pa.Table) -> list[Subject]:
+def list_subjects(rows: pa.Table) -> list[Subject]:
     found = []
     for field in rows.schema:
-        if not _is_judged(field.type):
+        if not _is_oracle_type(field.type):
             continue
         column = rows[field.name].combine_chunks()
         if pa.types.is_struct(field.type):
             for child in field.type:
                 values = map(to_physical_value, pc.struct_field(column, child.name))
-                found.append(subject_of((field.name, child.name), child.type, values))
+                found.append(make_subject((field.name, child.name), child.type, values))
         else:
-            found.append(subject_of((field.name,), field.type, map(to_physical_value, column)))
+            found.append(make_subject((field.name,), field.type, map(to_physical_value, column)))
     return found
 
 
-def _is_judged(data_type: pa.DataType) -> bool:
+def _is_oracle_type(data_type: pa.DataType) -> bool:
     if pa.types.is_struct(data_type):
         return not any(pa.types.is_nested(child.type) for child in data_type)
     return not pa.types.is_nested(data_type)
@@ -218,7 +218,7 @@ def _by_pyarrow(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     options: dict[str, Any] = {
         "row_group_size": choices.number(1, 25),
         "max_rows_per_page": choices.one_of([1, 2, 3, 5, 100]),
-        # A page ends behind so many bytes, looked at after so many rows: so columns differ.
+        # A page ends after so many bytes, checked after so many rows, so that boundaries differ by column.
         "data_page_size": choices.one_of([1, 8, 30, 2**20]),
         "write_batch_size": choices.number(1, 5),
         "data_page_version": choices.one_of(["1.0", "2.0"]),

@@ -1,4 +1,4 @@
-"""Scans of one file by pages, each compared with what the judge makes of a full read."""
+"""Scans of one file by pages, each compared with the oracle over a full read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tamis
-from builders.answers.judge import truth
-from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import BY_PAGES
-from builders.parquet.files import read_whole
-from builders.parquet.probes import leaf_paths, probes
-from builders.values.predicates import Said, judge_literal
+from builders.answers.oracle import evaluate_predicate
+from builders.answers.same_rows import has_same_rows
+from builders.parquet.files import read_file
+from builders.parquet.probes import list_leaf_paths, make_probes
+from builders.parquet.tuning import BY_PAGES
+from builders.values.predicates import OraclePredicate, to_oracle_literal
 from tamis import types
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_
@@ -25,34 +25,34 @@ from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_
 def check_by_pages(
     path: Path, names: Collection[str] | None = None, every: int = 1, columns: list[str] | None = None
 ) -> Counter[str]:
-    """Compare rows and counts for every probe of some columns; how many units each level left out in all.
+    """Compare rows and counts for the probes of some columns, and return the number of skipped units of each level.
 
-    Of the probes, which are many, one in `every` is tried. All columns are read, unless some are named.
+    One in `every` probes is tried, since there are many. All columns are read, unless some are named.
     """
-    full = read_whole(path)
+    full = read_file(path)
     table = tamis.open(path, tuning=BY_PAGES)
-    assert same_rows(table.scan().to_arrow(), full), path
+    assert has_same_rows(table.scan().to_arrow(), full), path
     wanted = columns or full.column_names
-    judged = judged_columns(full)
+    oracle_rows = select_oracle_columns(full)
     skipped: Counter[str] = Counter()
-    for number, said in enumerate([*probes(full, names), *probes_beside(full, names)]):
+    for number, predicate in enumerate([*make_probes(full, names), *make_probes_beside(full, names)]):
         if number % every:
             continue
-        is_true = pa.array([answer is True for answer in truth(judged, said.sql)], pa.bool_())
-        tested = find_columns(said.expr)[0].path[0]
+        is_true = pa.array([answer is True for answer in evaluate_predicate(oracle_rows, predicate.sql)], pa.bool_())
+        tested = find_columns(predicate.expr)[0].path[0]
         read = list(dict.fromkeys([*wanted, tested]))
-        scan = table.scan(said.expr, columns=[f"`{name}`" for name in read])
-        assert same_rows(scan.to_arrow(), full.select(read).filter(is_true)), said.sql
-        assert table.scan(said.expr).count() == is_true.true_count, said.sql
+        scan = table.scan(predicate.expr, columns=[f"`{name}`" for name in read])
+        assert has_same_rows(scan.to_arrow(), full.select(read).filter(is_true)), predicate.sql
+        assert table.scan(predicate.expr).count() == is_true.true_count, predicate.sql
         assert scan.report is not None
         for level in scan.report.to_dict()["levels"]:
             skipped[level["level"]] += level["total"] - level["kept"]
     return skipped
 
 
-def probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> Iterator[Said]:
-    """Probes for values that are not there, though larger and smaller ones are, and for the beginnings of texts."""
-    for path, data_type in leaf_paths(rows.schema):
+def make_probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> Iterator[OraclePredicate]:
+    """Yield probes for absent values between and above those of a column, and for prefixes of texts."""
+    for path, data_type in list_leaf_paths(rows.schema):
         if pa.types.is_nested(data_type) or (names is not None and path[0] not in names):
             continue
         found = _values(rows, path)
@@ -62,25 +62,25 @@ def probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> Itera
         middle = found[len(found) // 2]
         absent = _absent(found, data_type)
         for value in absent:
-            literal, text = Literal(value, data_type), judge_literal(value, data_type)
-            yield Said(Call("=", (column, literal)), f"{name} = {text}")
-            yield Said(not_(Call("=", (column, literal))), f"NOT ({name} = {text})")
+            literal, text = Literal(value, data_type), to_oracle_literal(value, data_type)
+            yield OraclePredicate(Call("=", (column, literal)), f"{name} = {text}")
+            yield OraclePredicate(not_(Call("=", (column, literal))), f"NOT ({name} = {text})")
         if absent:
             for items in (absent, [*absent, middle]):
-                texts = ", ".join(judge_literal(value, data_type) for value in items)
-                yield Said(
+                texts = ", ".join(to_oracle_literal(value, data_type) for value in items)
+                yield OraclePredicate(
                     Call("in", (column, *(Literal(value, data_type) for value in items))), f"{name} IN ({texts})"
                 )
         if types.is_text(data_type):
             for prefix in dict.fromkeys((middle[:1], middle[:-1], middle + "\x01")):
-                text = judge_literal(prefix, types.STRING)
+                text = to_oracle_literal(prefix, types.STRING)
                 starts: Expr = Call("startswith", (column, Literal(prefix, types.STRING)))
-                yield Said(starts, f"starts_with({name}, {text})")
-                yield Said(not_(starts), f"NOT starts_with({name}, {text})")
+                yield OraclePredicate(starts, f"starts_with({name}, {text})")
+                yield OraclePredicate(not_(starts), f"NOT starts_with({name}, {text})")
 
 
 def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
-    """The distinct values of a column in order, where it has a type of which there are values beside."""
+    """Return the distinct values of a column in order, if absent values of its type can be made."""
     values = rows[path[0]].combine_chunks()
     for part in path[1:]:
         values = pc.struct_field(values, part)
@@ -98,7 +98,7 @@ def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
 
 
 def _absent(found: list[Any], data_type: pa.DataType) -> list[Any]:
-    """A value between those of a column, and one beyond them, of the same type."""
+    """Return an absent value between those of a column, and one above them."""
     seen = set(found)
     middle, largest = found[len(found) // 2], found[-1]
     if types.is_text(data_type):
@@ -121,8 +121,8 @@ def _fits(value: Any, data_type: pa.DataType) -> bool:
     return True
 
 
-def judged_columns(rows: pa.Table) -> pa.Table:
-    """The columns that the judge can take; it is not asked for the others but for whether they are NULL."""
+def select_oracle_columns(rows: pa.Table) -> pa.Table:
+    """Return columns that the oracle can read: booleans stand for types that only have NULL tests."""
     kept = {}
     for field in rows.schema:
         column = rows[field.name].combine_chunks()

@@ -21,17 +21,17 @@ from tamis.parquet.footer.schema_path import LeafSchema, narrow_field, read_leaf
 from tamis.parquet.indexes.page_index import PageLocations, decode_offset_index, find_dictionary_range
 from tamis.parquet.reading.decode import decode_pages
 
-PLACE = "f.parquet"
+FILE_PATH = "f.parquet"
 
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
-    """A file with a page index and small pages, unless the options say otherwise."""
+    """Return a file with a page index and small pages by default."""
     out = io.BytesIO()
     pq.write_table(table, out, **{"write_page_index": True, "max_rows_per_page": 17, "row_group_size": 100} | options)
     return out.getvalue()
 
 
-def written_by_duckdb(path: Path, options: str = "") -> bytes:
+def write_with_duckdb(path: Path, options: str = "") -> bytes:
     with duckdb.connect() as connection:
         connection.execute(
             "copy (select i, i % 7 as k, 'text ' || (i % 100) as t, [i, i + 1] as l, {'a': i, 'b': i::varchar} as s, "
@@ -41,7 +41,7 @@ def written_by_duckdb(path: Path, options: str = "") -> bytes:
     return path.read_bytes()
 
 
-def written_by_polars() -> bytes:
+def write_with_polars() -> bytes:
     out = io.BytesIO()
     rows = range(3000)
     columns = {
@@ -54,19 +54,19 @@ def written_by_polars() -> bytes:
     return out.getvalue()
 
 
-def footer_of(content: bytes) -> bytes:
+def get_footer(content: bytes) -> bytes:
     length = int.from_bytes(content[-8:-4], "little")
     return content[-8 - length : -8]
 
 
-def with_footer(content: bytes, footer: bytes) -> bytes:
-    """The same data under another footer."""
-    data = content[: -8 - len(footer_of(content))]
+def replace_footer(content: bytes, footer: bytes) -> bytes:
+    """Return the same data with another footer."""
+    data = content[: -8 - len(get_footer(content))]
     return data + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
-def damaged(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
-    """The bytes with a few changed, cut off, doubled or removed, differently each time."""
+def damage_bytes(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
+    """Yield copies of the bytes in which a few are changed, cut off, inserted or removed."""
     generator = random.Random(seed)
     for _ in range(times):
         changed = bytearray(content)
@@ -86,13 +86,13 @@ def damaged(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
         yield bytes(changed)
 
 
-def same_values(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> bool:
-    """Equal types and values, NaN and NaN included."""
+def has_same_values(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> bool:
+    """Return whether types and values are equal. NaN equals NaN."""
     left, right = found.combine_chunks(), expected.combine_chunks()
     if left.type != right.type or len(left) != len(right):
         return False
     if isinstance(left, pa.DictionaryArray):
-        # Codes follow from the pages that were read.
+        # Dictionary codes depend on the pages that were read.
         left, right = left.dictionary_decode(), right.dictionary_decode()
     return left.equals(right) or left.to_string(window=10**9) == right.to_string(window=10**9)
 
@@ -107,7 +107,7 @@ class OpenedFile:
 
     @cached_property
     def footer(self) -> FooterMap:
-        return map_footer(footer_of(self.content), PLACE)
+        return map_footer(get_footer(self.content), FILE_PATH)
 
     @cached_property
     def pyarrow(self) -> pq.ParquetFile:
@@ -123,52 +123,52 @@ class OpenedFile:
 
     @cached_property
     def layouts(self) -> dict[tuple[int, int], ChunkLayout]:
-        return read_chunk_layouts(self.footer, range(self.num_leaves), None, len(self.content), PLACE)
+        return read_chunk_layouts(self.footer, range(self.num_leaves), None, len(self.content), FILE_PATH)
 
     @cached_property
     def schemas(self) -> dict[int, LeafSchema]:
-        return read_leaf_schemas(self.footer, range(self.num_leaves), PLACE)
+        return read_leaf_schemas(self.footer, range(self.num_leaves), FILE_PATH)
 
     @cached_property
     def fields(self) -> list[pa.Field]:
-        """Of each leaf, narrowed to it."""
+        """The field of each leaf, without its siblings."""
         return [
             narrow_field(field, leaf) for field in self.pyarrow.schema_arrow for leaf in range(count_leaves(field.type))
         ]
 
-    def part(self, place: tuple[int, int]) -> bytes:
-        return self.content[place[0] : sum(place)]
+    def part(self, byte_range: tuple[int, int]) -> bytes:
+        return self.content[byte_range[0] : sum(byte_range)]
 
     def locations(self, row_group: int, leaf: int) -> PageLocations:
         layout = self.layouts[row_group, leaf]
         assert layout.offset_index is not None
         rows = int(self.footer.rows[row_group])
-        return decode_offset_index(self.part(layout.offset_index), layout, rows, PLACE)
+        return decode_offset_index(self.part(layout.offset_index), layout, rows, FILE_PATH)
 
     def dictionary(self, row_group: int, leaf: int) -> pa.Buffer | None:
         layout = self.layouts[row_group, leaf]
         pages = None if layout.offset_index is None else self.locations(row_group, leaf)
-        place = find_dictionary_range(layout, pages)
-        return None if place is None else self.buffer.slice(*place)
+        byte_range = find_dictionary_range(layout, pages)
+        return None if byte_range is None else self.buffer.slice(*byte_range)
 
     def decode(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:
-        """What is in some pages."""
-        places = self.locations(row_group, leaf)
-        counts = [int(places.row_counts[page]) for page in pages]
+        """Return the values of some pages."""
+        page_locations = self.locations(row_group, leaf)
+        counts = [int(page_locations.row_counts[page]) for page in pages]
         return decode_pages(
             self.schemas[leaf],
             self.fields[leaf],
             self.layouts[row_group, leaf],
             self.dictionary(row_group, leaf),
-            [self.buffer.slice(int(places.offsets[page]), int(places.lengths[page])) for page in pages],
+            [self.buffer.slice(int(page_locations.offsets[page]), int(page_locations.lengths[page])) for page in pages],
             sum(counts),
-            PLACE,
+            FILE_PATH,
             row_counts=counts,
             created_by=self.footer.created_by,
         )
 
     def decode_chunk(self, row_group: int, leaf: int) -> pa.ChunkedArray:
-        """What is in a chunk, read as a whole."""
+        """Return the values of a column chunk, decoded at once."""
         layout = self.layouts[row_group, leaf]
         return decode_pages(
             self.schemas[leaf],
@@ -177,15 +177,15 @@ class OpenedFile:
             None,
             [self.buffer.slice(*layout.byte_range)],
             int(self.footer.rows[row_group]),
-            PLACE,
+            FILE_PATH,
             created_by=self.footer.created_by,
         )
 
     def expected(self, row_group: int, leaf: int) -> pa.ChunkedArray:
-        """What pyarrow finds in a chunk."""
+        """Return the values of a column chunk as pyarrow reads them."""
         if (row_group, leaf) not in self._expected:
             column = self.pyarrow.reader.read_row_group(row_group, column_indices=[leaf]).column(0)
-            # Names inside of lists and maps are for the reader to choose.
+            # The reader chooses the names inside lists and maps.
             self._expected[row_group, leaf] = column.cast(self.fields[leaf].type)
         return self._expected[row_group, leaf]
 
@@ -194,7 +194,9 @@ class OpenedFile:
         return {}
 
     def expected_pages(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:
-        places = self.locations(row_group, leaf)
+        page_locations = self.locations(row_group, leaf)
         whole = self.expected(row_group, leaf)
-        slices = [whole.slice(int(places.first_rows[page]), int(places.row_counts[page])) for page in pages]
+        slices = [
+            whole.slice(int(page_locations.first_rows[page]), int(page_locations.row_counts[page])) for page in pages
+        ]
         return pa.chunked_array([chunk for each in slices for chunk in each.chunks], whole.type)

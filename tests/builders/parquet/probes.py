@@ -1,4 +1,4 @@
-"""Predicates made from what a file holds, and scans of it compared with the judge over a full read."""
+"""Predicates made from the values of a file, and scans of it compared with the oracle over a full read."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tamis
-from builders.answers.judge import truth
-from builders.answers.same_rows import same_rows
-from builders.parquet.files import read_whole
-from builders.values.by_type import judge_literal
-from builders.values.predicates import OPERATORS, Said
+from builders.answers.oracle import evaluate_predicate
+from builders.answers.same_rows import has_same_rows
+from builders.parquet.files import read_file
+from builders.values.by_type import to_oracle_literal
+from builders.values.predicates import OPERATORS, OraclePredicate
 from tamis import types
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Call, Column, Literal, find_columns, not_
 
-_JUDGED = (
+_ORACLE_TYPES = (
     pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_date32,
     pa.types.is_timestamp, types.is_text, types.is_bytes,
 )  # fmt: skip
 
 
-def leaf_paths(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    """The columns that hold one value a row, fields of structs included."""
+def list_leaf_paths(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Yield the columns with one value a row, fields of structs included."""
     stack = [((field.name,), field.type) for field in reversed(list(schema))]
     while stack:
         path, data_type = stack.pop()
@@ -36,26 +36,26 @@ def leaf_paths(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataType
             yield path, data_type
 
 
-def probes(rows: pa.Table, names: Collection[str] | None = None) -> Iterator[Said]:
-    """For every column comparisons with its middle and largest value, lists of them, and tests for NULL."""
-    for path, data_type in leaf_paths(rows.schema):
+def make_probes(rows: pa.Table, names: Collection[str] | None = None) -> Iterator[OraclePredicate]:
+    """Yield for every column comparisons with its middle and largest value, lists of them, and NULL tests."""
+    for path, data_type in list_leaf_paths(rows.schema):
         if pa.types.is_nested(data_type) or (names is not None and path[0] not in names):
             continue
         column = Column(path)
         name = ".".join(f'"{part}"' for part in path)
-        yield Said(Call("is_null", (column,)), f"{name} IS NULL")
-        yield Said(Call("is_not_null", (column,)), f"{name} IS NOT NULL")
-        pivots = _pivots(rows, path) if any(holds(data_type) for holds in _JUDGED) else []
+        yield OraclePredicate(Call("is_null", (column,)), f"{name} IS NULL")
+        yield OraclePredicate(Call("is_not_null", (column,)), f"{name} IS NOT NULL")
+        pivots = _pivots(rows, path) if any(holds(data_type) for holds in _ORACLE_TYPES) else []
         if not pivots:
             continue
         literals = [Literal(value, data_type) for value in pivots]
-        texts = [judge_literal(value, data_type) for value in pivots]
+        texts = [to_oracle_literal(value, data_type) for value in pivots]
         for ours, at in (("=", 0), ("<", 0), (">=", 0), ("<>", -1), ("<=", -1), (">", 0), ("<=>", -1)):
-            yield Said(Call(ours, (column, literals[at])), f"{name} {OPERATORS[ours]} {texts[at]}")
+            yield OraclePredicate(Call(ours, (column, literals[at])), f"{name} {OPERATORS[ours]} {texts[at]}")
         listed = Call("in", (column, *literals))
-        yield Said(listed, f"{name} IN ({', '.join(texts)})")
-        yield Said(not_(listed), f"NOT ({name} IN ({', '.join(texts)}))")
-        yield Said(
+        yield OraclePredicate(listed, f"{name} IN ({', '.join(texts)})")
+        yield OraclePredicate(not_(listed), f"NOT ({name} IN ({', '.join(texts)}))")
+        yield OraclePredicate(
             Call("and", (Call(">=", (column, literals[0])), Call("<=", (column, literals[-1])))),
             f"{name} >= {texts[0]} AND {name} <= {texts[-1]}",
         )
@@ -77,18 +77,18 @@ def _pivots(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
 
 
 def check_file(path: Path, names: Collection[str] | None = None) -> int:
-    """Scan a file with every probe and compare rows with the judge's; how many row groups were skipped in all."""
-    full = read_whole(path)
+    """Scan a file with every probe, compare its rows with the oracle's, and return the number of skipped row groups."""
+    full = read_file(path)
     table = tamis.open(path)
-    judged = _judged_columns(full)
+    oracle_rows = _select_oracle_columns(full)
     skipped = 0
-    for number, said in enumerate(probes(full, names)):
-        answers = pa.array([answer is True for answer in truth(judged, said.sql)], pa.bool_())
-        name = find_columns(said.expr)[0].path[0]
-        scan = table.scan(said.expr, columns=[f"`{name}`"])
-        assert same_rows(scan.to_arrow(), full.select([name]).filter(answers)), said.sql
+    for number, predicate in enumerate(make_probes(full, names)):
+        answers = pa.array([answer is True for answer in evaluate_predicate(oracle_rows, predicate.sql)], pa.bool_())
+        name = find_columns(predicate.expr)[0].path[0]
+        scan = table.scan(predicate.expr, columns=[f"`{name}`"])
+        assert has_same_rows(scan.to_arrow(), full.select([name]).filter(answers)), predicate.sql
         if number % 5 == 0:
-            assert table.scan(said.expr).count() == answers.true_count, said.sql
+            assert table.scan(predicate.expr).count() == answers.true_count, predicate.sql
         report = scan.report
         assert report is not None
         (level,) = (level for level in report.to_dict()["levels"] if level["level"] == "row_groups")
@@ -96,8 +96,8 @@ def check_file(path: Path, names: Collection[str] | None = None) -> int:
     return skipped
 
 
-def _judged_columns(rows: pa.Table) -> pa.Table:
-    """The columns that the judge can take; it is not asked for the others but for whether they are NULL."""
+def _select_oracle_columns(rows: pa.Table) -> pa.Table:
+    """Return columns that the oracle can read: booleans stand for types that only have NULL tests."""
     kept = {}
     for field in rows.schema:
         column = rows[field.name].combine_chunks()

@@ -1,7 +1,7 @@
 """Columns of lists, maps and structs in tables that pyiceberg writes, whose inner fields change.
 
-Values are kept by the ids of fields, which is what they are known by: rows that were written long ago show what the
-fields are called today, in today's order, without those that are gone, and NULL for those that came later.
+Values are kept by field id. So old rows can be returned with the current names and order of fields, without dropped
+fields, and with NULL for fields that were added later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from builders.iceberg.values import arrow_type, field, list_of, map_of, primitive
+from builders.iceberg.values import field, list_of, map_of, parse_primitive_type, to_arrow_type
 from builders.values.choices import Choices
 
 Path = tuple[str, ...]
@@ -51,49 +51,53 @@ class NestedColumns:
         self._made = 0
 
     def fields(self, first: int) -> list[NestedField]:
-        """For a new table, which gives them ids of its own."""
+        """Return the fields for a new table, which assigns its own ids."""
         found = [field(first + index, name, kind) for index, (name, kind) in enumerate(self.kinds.items())]
-        return list(Schema.model_validate({"type": "struct", "fields": _numbered(found, first)}).fields)
+        return list(Schema.model_validate({"type": "struct", "fields": _number_fields(found, first)}).fields)
 
-    def random_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
-        """Values of further rows, by the schema that the table has."""
+    def draw_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
+        """Return random values of further rows, by the current schema."""
         for row in rows:
-            self._written[row] = {name: self._value(_type_of(table, name)) for name in self.kinds}
-        return self.shown(table, rows)
+            self._written[row] = {name: self._draw_value(_get_type(table, name)) for name in self.kinds}
+        return self.read_columns(table, rows)
 
-    def shown(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
-        """What rows show today."""
+    def read_columns(self, table: Table, rows: list[int]) -> dict[str, pa.Array]:
+        """Return the columns of rows under the current schema."""
         found = {}
         for name in self.kinds:
-            kind = _type_of(table, name)
-            values = [_shown(self._written[row][name], kind) for row in rows]
-            found[name] = pa.array(values, arrow_type(json.loads(NestedField(1, name, kind).model_dump_json())["type"]))
+            kind = _get_type(table, name)
+            values = [_read_value(self._written[row][name], kind) for row in rows]
+            found[name] = pa.array(
+                values, to_arrow_type(json.loads(NestedField(1, name, kind).model_dump_json())["type"])
+            )
         return found
 
-    def _value(self, kind: IcebergType) -> Any:
+    def _draw_value(self, kind: IcebergType) -> Any:
         choices = self._choices
-        # Pyiceberg writes maps, and lists of what is no plain value, as empty ones where they are NULL.
+        # Pyiceberg writes a NULL map, or a NULL list of nested values, as an empty one.
         can_be_null = not isinstance(kind, MapType) and getattr(kind, "element_type", kind).is_primitive
         if choices.flag(6) and (can_be_null or isinstance(kind, StructType)):
             return None
         match kind:
             case StructType():
-                return {each.field_id: self._value(each.field_type) for each in kind.fields}
+                return {each.field_id: self._draw_value(each.field_type) for each in kind.fields}
             case ListType():
-                return [self._value(kind.element_type) for _ in range(choices.number(0, 3))]
+                return [self._draw_value(kind.element_type) for _ in range(choices.number(0, 3))]
             case MapType():
                 keys = list(_VALUES[str(kind.key_type)])[: choices.number(0, 3)]
-                return [(key, self._value(kind.value_type)) for key in keys]
+                return [(key, self._draw_value(kind.value_type)) for key in keys]
         return choices.one_of(_VALUES[str(kind)])
 
     # --- Changes -----------------------------------------------------------------------------------------------------
 
     def change(self, table: Table) -> str:
-        """Change a field somewhere inside; what was done is returned."""
-        places = [place for name in self.kinds for place in _structs(_type_of(table, name), (name,))]
-        if not places:
+        """Change a nested field, and return what was done."""
+        structs = [
+            found_struct for name in self.kinds for found_struct in _find_structs(_get_type(table, name), (name,))
+        ]
+        if not structs:
             return self._widen_element(table)
-        path, kind = self._choices.one_of(places)
+        path, kind = self._choices.one_of(structs)
         one = self._choices.one_of(kind.fields)
         at = (*path, one.name)
         self._made += 1
@@ -101,7 +105,7 @@ class NestedColumns:
         with table.update_schema() as update:
             match self._choices.number(0, 5):
                 case 0:
-                    update.add_column((*path, f"n{self._made}"), primitive(self._choices.one_of(_KINDS)))
+                    update.add_column((*path, f"n{self._made}"), parse_primitive_type(self._choices.one_of(_KINDS)))
                     return f"add {path} n{self._made}"
                 case 1:
                     update.rename_column(at, f"r{self._made}")
@@ -110,7 +114,7 @@ class NestedColumns:
                     update.delete_column(at)
                     return f"drop {at}"
                 case 3 if plain in WIDER:
-                    update.update_column(at, primitive(WIDER[plain]))
+                    update.update_column(at, parse_primitive_type(WIDER[plain]))
                     return f"widen {at}"
                 case 4 if one.field_type.is_primitive:
                     update.rename_column(at, f"r{self._made}")
@@ -118,51 +122,51 @@ class NestedColumns:
                     update.move_first(at)
                     return f"first {at}"
         with table.update_schema() as update:
-            update.add_column(at, primitive(self._choices.one_of(_KINDS)))
+            update.add_column(at, parse_primitive_type(self._choices.one_of(_KINDS)))
         return f"rename {at}, another of that name"
 
     def _widen_element(self, table: Table) -> str:
         for name in self.kinds:
-            kind = _type_of(table, name)
+            kind = _get_type(table, name)
             if isinstance(kind, ListType) and str(kind.element_type) in WIDER:
                 with table.update_schema() as update:
-                    update.update_column((name, "element"), primitive(WIDER[str(kind.element_type)]))
+                    update.update_column((name, "element"), parse_primitive_type(WIDER[str(kind.element_type)]))
                 return f"widen elements of {name}"
         return "nothing to widen"
 
 
-def _type_of(table: Table, name: str) -> IcebergType:
+def _get_type(table: Table, name: str) -> IcebergType:
     return table.schema().find_field(name).field_type
 
 
-def _structs(kind: IcebergType, path: Path) -> Iterator[tuple[Path, StructType]]:
-    """All structs, also inside of lists and the values of maps, with the path to their fields."""
+def _find_structs(kind: IcebergType, path: Path) -> Iterator[tuple[Path, StructType]]:
+    """Yield all structs, also those in lists and map values, with the path to their fields."""
     match kind:
         case StructType():
             yield path, kind
             for each in kind.fields:
-                yield from _structs(each.field_type, (*path, each.name))
+                yield from _find_structs(each.field_type, (*path, each.name))
         case ListType():
-            yield from _structs(kind.element_type, (*path, "element"))
+            yield from _find_structs(kind.element_type, (*path, "element"))
         case MapType():
-            yield from _structs(kind.value_type, (*path, "value"))
+            yield from _find_structs(kind.value_type, (*path, "value"))
 
 
-def _shown(value: Any, kind: IcebergType) -> Any:
+def _read_value(value: Any, kind: IcebergType) -> Any:
     if value is None:
         return None
     match kind:
         case StructType():
-            return {each.name: _shown(value.get(each.field_id), each.field_type) for each in kind.fields}
+            return {each.name: _read_value(value.get(each.field_id), each.field_type) for each in kind.fields}
         case ListType():
-            return [_shown(each, kind.element_type) for each in value]
+            return [_read_value(each, kind.element_type) for each in value]
         case MapType():
-            return [(key, _shown(each, kind.value_type)) for key, each in value]
+            return [(key, _read_value(each, kind.value_type)) for key, each in value]
     return value
 
 
-def _numbered(fields: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-    """The same with ids that no two share: those of nested ones follow."""
+def _number_fields(fields: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+    """Return fields with unique ids, those of nested fields last."""
     numbers = iter(range(first + len(fields), 10_000))
 
     def inner(kind: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tables that pyiceberg writes, by way of a catalog in memory; delete files and vectors are added by hand."""
+"""Tables that pyiceberg writes, with a catalog in memory. Delete files and vectors are added by hand."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from builders.iceberg.avro_files import edit_avro, read_avro, write_avro
-from builders.iceberg.manifests import avro_name, entry_schema, pairs
+from builders.iceberg.manifests import make_entry_schema, make_pairs, to_avro_name
 from builders.iceberg.tables import METRICS, File
-from builders.values.by_type import array_of
+from builders.values.by_type import make_array
 from tamis.expr.evaluate import to_physical_value
 
 _SPLIT = (
@@ -32,8 +32,8 @@ _SPLIT = (
 
 
 @cache
-def catalog() -> InMemoryCatalog:
-    """One for all tests: each table has a place of its own."""
+def make_catalog() -> InMemoryCatalog:
+    """Return the catalog that all tests share. Each table has its own location."""
     made = InMemoryCatalog("tests", warehouse="/nowhere")
     made.create_namespace("tests")
     return made
@@ -42,21 +42,21 @@ def catalog() -> InMemoryCatalog:
 _numbers = itertools.count()
 
 
-def new_name() -> str:
+def make_name() -> str:
     return f"tests.t{next(_numbers)}"
 
 
 def create_table(
     folder: Path, schema: Schema, spec: PartitionSpec | None = None, version: int = 2, **properties: str
 ) -> Table:
-    """A new table in a folder."""
-    told = {"format-version": str(version), **{key.replace("_", "."): value for key, value in properties.items()}}
+    """Return a new table in a folder."""
+    merged = {"format-version": str(version), **{key.replace("_", "."): value for key, value in properties.items()}}
     more = {} if spec is None else {"partition_spec": spec}
-    return catalog().create_table(new_name(), schema, location=str(folder), properties=told, **more)
+    return make_catalog().create_table(make_name(), schema, location=str(folder), properties=merged, **more)
 
 
-def spec_of(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
-    """A spec of columns by name, and transforms as texts."""
+def make_spec(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
+    """Return a partition spec, given column names and transforms as texts."""
     return PartitionSpec(
         *(
             PartitionField(
@@ -68,8 +68,8 @@ def spec_of(schema: Schema, *fields: tuple[str, str]) -> PartitionSpec:
 
 
 @contextmanager
-def transforms_by_value() -> Iterator[None]:
-    """Pyiceberg leaves transforms of columns to a library in Rust; here they are its own, value by value."""
+def transform_by_value() -> Iterator[None]:
+    """Apply pyiceberg's own transforms value by value during the body, instead of its Rust library."""
 
     def transform(self: transforms.Transform[Any, Any], source: Any) -> Callable[[Any], Any]:
         of_value = self.transform(source)
@@ -77,7 +77,7 @@ def transforms_by_value() -> Iterator[None]:
         def of_column(column: pa.ChunkedArray) -> pa.Array:
             values = [of_value(to_physical_value(value)) for value in column]
             is_truncated = isinstance(self, transforms.TruncateTransform)
-            return array_of(column.type, values) if is_truncated else pa.array(values, pa.int32())
+            return make_array(column.type, values) if is_truncated else pa.array(values, pa.int32())
 
         return of_column
 
@@ -90,22 +90,23 @@ def transforms_by_value() -> Iterator[None]:
 # --- What pyiceberg does not write -----------------------------------------------------------------------------------
 
 
-def latest_metadata(folder: Path) -> Path:
+def find_latest_metadata(folder: Path) -> Path:
     return max((folder / "metadata").glob("*.metadata.json"))
 
 
-def live_manifests(folder: Path) -> list[Path]:
-    """The manifests of the newest snapshot."""
-    metadata = json.loads(latest_metadata(folder).read_text())
+def list_live_manifests(folder: Path) -> list[Path]:
+    """Return the manifests of the newest snapshot."""
+    metadata = json.loads(find_latest_metadata(folder).read_text())
     snapshot = next(each for each in metadata["snapshots"] if each["snapshot-id"] == metadata["current-snapshot-id"])
     return [
-        Path(each["manifest_path"].removeprefix("file://")) for each in read_avro(_plain(snapshot["manifest-list"]))
+        Path(each["manifest_path"].removeprefix("file://"))
+        for each in read_avro(_strip_scheme(snapshot["manifest-list"]))
     ]
 
 
-def live_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """The data files of the newest snapshot as their manifests tell of them, by path."""
-    entries = [entry for manifest in live_manifests(folder) for entry in read_avro(manifest)]
+def list_live_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the manifest entries of the data files of the newest snapshot, by path."""
+    entries = [entry for manifest in list_live_manifests(folder) for entry in read_avro(manifest)]
     return {
         entry["data_file"]["file_path"]: entry["data_file"]
         for entry in entries
@@ -114,15 +115,15 @@ def live_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[int, str, str]] = ()) -> int:
-    """A snapshot with further delete files of one spec, in metadata of a version 2 table; its id is returned."""
-    place = latest_metadata(folder)
-    metadata = json.loads(place.read_text())
+    """Add a snapshot with delete files of one spec to a version 2 table, and return its id."""
+    file_path = find_latest_metadata(folder)
+    metadata = json.loads(file_path.read_text())
     number = metadata["current-snapshot-id"] + 1
     sequence = metadata["last-sequence-number"] + 1
     manifest = folder / "metadata" / f"{number}-deletes.avro"
-    entries = [_entry(file, partition, number) for file in files]
-    told = {"content": "deletes", "partition-spec-id": str(files[0].spec), "format-version": "2"}
-    size = write_avro(manifest, entry_schema(2, partition), entries, told)
+    entries = [_make_entry(file, partition, number) for file in files]
+    header = {"content": "deletes", "partition-spec-id": str(files[0].spec), "format-version": "2"}
+    size = write_avro(manifest, make_entry_schema(2, partition), entries, header)
     snapshots = {each["snapshot-id"]: each for each in metadata["snapshots"]}
     before = snapshots[metadata["current-snapshot-id"]]
     listed = {
@@ -133,7 +134,7 @@ def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[i
         "partitions": None, "key_metadata": None,
     }  # fmt: skip
     manifest_list = folder / "metadata" / f"snap-{number}.avro"
-    manifest_list.write_bytes(Path(_plain(before["manifest-list"])).read_bytes())
+    manifest_list.write_bytes(Path(_strip_scheme(before["manifest-list"])).read_bytes())
     edit_avro(manifest_list, lambda records: [*records, listed])
     metadata["snapshots"].append(
         before
@@ -146,21 +147,21 @@ def add_deletes(folder: Path, files: Sequence[File], partition: Sequence[tuple[i
     metadata |= {"current-snapshot-id": number, "last-sequence-number": sequence}
     metadata["refs"]["main"]["snapshot-id"] = number
     metadata["snapshot-log"].append({"snapshot-id": number, "timestamp-ms": before["timestamp-ms"] + 1})
-    version = int(place.name.partition("-")[0]) + 1
-    (place.parent / f"{version:05}-{uuid.UUID(int=version)}.metadata.json").write_text(json.dumps(metadata))
+    version = int(file_path.name.partition("-")[0]) + 1
+    (file_path.parent / f"{version:05}-{uuid.UUID(int=version)}.metadata.json").write_text(json.dumps(metadata))
     return number
 
 
-def _entry(file: File, partition: Sequence[tuple[int, str, str]], snapshot: int) -> dict[str, Any]:
-    noted = {name: pairs(file.noted.get(name)) for name in METRICS}
-    others = {name: value for name, value in file.noted.items() if name not in METRICS}
-    told = {
+def _make_entry(file: File, partition: Sequence[tuple[int, str, str]], snapshot: int) -> dict[str, Any]:
+    metrics = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
+    others = {name: value for name, value in file.metrics.items() if name not in METRICS}
+    data_file = {
         "content": file.content, "file_path": file.path, "file_format": file.format.upper(),
-        "partition": {avro_name(name): value for (_, name, _), value in zip(partition, file.partition, strict=True)},
+        "partition": {to_avro_name(name): value for (_, name, _), value in zip(partition, file.partition, strict=True)},
         "record_count": file.rows, "file_size_in_bytes": file.size,
     }  # fmt: skip
-    return {"status": 1, "snapshot_id": snapshot, "data_file": told | noted | others}
+    return {"status": 1, "snapshot_id": snapshot, "data_file": data_file | metrics | others}
 
 
-def _plain(location: str) -> str:
+def _strip_scheme(location: str) -> str:
     return location.removeprefix("file://")

@@ -1,4 +1,4 @@
-"""Random aggregates over random tables, asked of us and of the judge (DuckDB)."""
+"""Random aggregates over random tables, for Tamis and for the oracle (DuckDB)."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.values.by_type import judge_column
+from builders.values.by_type import to_oracle_column
 from builders.values.choices import Choices
-from builders.values.predicates import sql_name
+from builders.values.predicates import to_sql_name
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation.measures import Measure, can_compare, can_group, can_sum
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Measures by keys, and the same in SQL."""
+class AggregateQuery:
+    """An aggregation of measures by keys, with its SQL."""
 
     keys: tuple[Column, ...]
     measures: tuple[Measure, ...]
 
     @property
     def sql(self) -> str:
-        keys = [sql_name(key.path) for key in self.keys]
+        keys = [to_sql_name(key.path) for key in self.keys]
         calls = [
-            f"{each.function}({sql_name(each.column.path) if each.column is not None else '*'})"
+            f"{each.function}({to_sql_name(each.column.path) if each.column is not None else '*'})"
             for each in self.measures
         ]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
         return f"SELECT {', '.join([*keys, *calls])} FROM rows{grouped}"
 
 
-def random_aggregates(choices: Choices, schema: pa.Schema, key_names: list[str], *, only_extremes: bool) -> Asked:
+def draw_aggregates(
+    choices: Choices, schema: pa.Schema, key_names: list[str], *, only_extremes: bool
+) -> AggregateQuery:
     columns = [Column((field.name,), type=field.type) for field in schema if not pa.types.is_struct(field.type)]
     for field in schema:
         if pa.types.is_struct(field.type):
@@ -47,20 +49,20 @@ def random_aggregates(choices: Choices, schema: pa.Schema, key_names: list[str],
         column = choices.one_of(columns)
         if function == "count" or (can_compare(column.type) if function != "sum" else _has_exact_sum(column.type)):
             measures.append(Measure(function, column))
-    return Asked(chosen, tuple(measures or [Measure("count")]))
+    return AggregateQuery(chosen, tuple(measures or [Measure("count")]))
 
 
 def _has_exact_sum(data_type: pa.DataType | None) -> bool:
-    """Whether a sum does not depend on the order of rows."""
+    """Return whether a sum does not depend on the order of rows."""
     return can_sum(data_type) and not pa.types.is_floating(data_type)
 
 
-def judged(rows: pa.Table, asked: Asked) -> list[str]:
-    """What the judge says, as sorted texts."""
+def aggregate_with_duckdb(rows: pa.Table, query: AggregateQuery) -> list[str]:
+    """Return the result of the oracle, as sorted texts."""
     connection = _connection()
     connection.register("rows", pa.table({name: _plain(rows[name]) for name in rows.column_names}))
     try:
-        return texts_of(connection.sql(asked.sql).to_arrow_table())
+        return format_rows(connection.sql(query.sql).to_arrow_table())
     finally:
         connection.unregister("rows")
 
@@ -72,8 +74,8 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def texts_of(table: pa.Table) -> list[str]:
-    """Rows as texts that are equal where the rows are: either zero is one, and NaN is itself."""
+def format_rows(table: pa.Table) -> list[str]:
+    """Return rows as sorted texts. Equal rows have equal texts: the zeros are equal, and so are NaNs."""
     columns = []
     for column in table.columns:
         values = _plain(column)
@@ -97,4 +99,4 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
         return pa.StructArray.from_arrays(children, names=[field.name for field in values.type], mask=values.is_null())
     if pa.types.is_date(values.type):
         return values.cast(pa.int32())
-    return judge_column(values)
+    return to_oracle_column(values)

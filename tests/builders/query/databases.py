@@ -1,4 +1,4 @@
-"""One table with values of every kind in SQLite, DuckDB and PostgreSQL, written by what each of them has for it."""
+"""One table with values of every kind in SQLite, DuckDB and PostgreSQL, in the types of each database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from builders.values.by_type import TEXTS, array_of, values_of
+from builders.values.by_type import TEXTS, list_values, make_array
 from tamis import types
 
 MORE_TEXTS = (
@@ -20,25 +20,25 @@ MORE_TEXTS = (
     "%", "_", "a ", " a", "-- x", "'; DROP TABLE t; --", "a\tb", "😀", "e\u0301",
 )  # fmt: skip
 
-_DAYS = [day for day in values_of(pa.date32()) if -719162 <= day <= 2932896]
-_MOMENTS = [moment for moment in values_of(types.TIMESTAMP_NTZ) if abs(moment) < 2 * 10**17]
+_DAYS = [day for day in list_values(pa.date32()) if -719162 <= day <= 2932896]
+_TIMESTAMPS = [ticks for ticks in list_values(types.TIMESTAMP_NTZ) if abs(ticks) < 2 * 10**17]
 _DECIMAL = pa.decimal128(10, 2)
 _DECIMALS = [Decimal(value).scaleb(-2) for value in (0, 1, -1, 100, 150, -150, 9999999999, -9999999999)]
 
 COLUMNS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
-    "narrow": (pa.int16(), values_of(pa.int16())),
-    "whole": (pa.int64(), values_of(pa.int64())),
-    "single": (pa.float32(), values_of(pa.float32())),
-    "number": (pa.float64(), (*values_of(pa.float64()), 0.1, 1 / 3, 0.30000000000000004, 1e308)),
+    "narrow": (pa.int16(), list_values(pa.int16())),
+    "whole": (pa.int64(), list_values(pa.int64())),
+    "single": (pa.float32(), list_values(pa.float32())),
+    "number": (pa.float64(), (*list_values(pa.float64()), 0.1, 1 / 3, 0.30000000000000004, 1e308)),
     "amount": (_DECIMAL, _DECIMALS),
     "name": (pa.string(), (*TEXTS, *MORE_TEXTS)),
     "title": (pa.string(), (*MORE_TEXTS, *TEXTS)),
     "day": (pa.date32(), _DAYS),
-    "moment": (types.TIMESTAMP_NTZ, _MOMENTS),
-    "instant": (types.TIMESTAMP, _MOMENTS),
+    "moment": (types.TIMESTAMP_NTZ, _TIMESTAMPS),
+    "instant": (types.TIMESTAMP, _TIMESTAMPS),
     "flag": (pa.bool_(), (True, False)),
 }
-"""By name: the type, and the values. `title` has a collation that does not regard case where there is one."""
+"""Columns by name: the type and the values. `title` has a case-insensitive collation if the database has one."""
 
 IN_SQLITE = {
     "whole": "INTEGER",
@@ -50,22 +50,24 @@ IN_SQLITE = {
 }
 
 
-def rows_of(names: Sequence[str], count: int = 120) -> pa.Table:
-    """Rows in which every value occurs, and NULL in every column."""
+def make_rows(names: Sequence[str], count: int = 120) -> pa.Table:
+    """Return rows in which every value occurs, and NULL in every column."""
     columns = {"id": pa.array(range(count), pa.int64())}
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         data_type, values = COLUMNS[name]
         cells = (*values, None)
-        # Steps of different lengths, so that values of two columns meet in many ways.
-        columns[name] = array_of(data_type, [cells[(row * (place + 1) + place) % len(cells)] for row in range(count)])
+        # Steps of different lengths, so that values of two columns meet in many combinations.
+        columns[name] = make_array(
+            data_type, [cells[(row * (position + 1) + position) % len(cells)] for row in range(count)]
+        )
     return pa.table(columns)
 
 
 def write_sqlite(path: Path) -> pa.Table:
-    """The table `t` in a SQLite file; what it holds."""
-    rows = rows_of(list(IN_SQLITE))
+    """Write the table `t` to a SQLite file, and return its rows."""
+    rows = make_rows(list(IN_SQLITE))
     numbers = rows["number"].to_pylist()
-    # SQLite has no NaN, and no zero below zero.
+    # SQLite has neither NaN nor a negative zero.
     kept = [None if value is None or math.isnan(value) else value + 0.0 for value in numbers]
     rows = rows.set_column(rows.column_names.index("number"), "number", pa.array(kept, pa.float64()))
     with sqlite3.connect(path) as connection:
@@ -80,8 +82,8 @@ def write_sqlite(path: Path) -> pa.Table:
 
 
 def write_duckdb(path: Path) -> pa.Table:
-    """The table `t` in a DuckDB file; what it holds."""
-    rows = rows_of(list(COLUMNS))
+    """Write the table `t` to a DuckDB file, and return its rows."""
+    rows = make_rows(list(COLUMNS))
     connection = duckdb.connect(str(path))
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("given", rows)
@@ -91,10 +93,10 @@ def write_duckdb(path: Path) -> pa.Table:
 
 
 def write_postgresql(uri: str) -> pa.Table:
-    """The table `t` in PostgreSQL; what it holds."""
+    """Write the table `t` to PostgreSQL, and return its rows."""
     from adbc_driver_postgresql import dbapi
 
-    rows = rows_of(list(COLUMNS))
+    rows = make_rows(list(COLUMNS))
     written = rows.set_column(rows.column_names.index("amount"), "amount", rows["amount"].cast(pa.string()))
     with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS t")

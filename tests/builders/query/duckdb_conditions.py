@@ -1,4 +1,4 @@
-"""A table of values on which comparisons go wrong, and random conditions on it in DuckDB's words."""
+"""A table of values that are hard to compare, and random conditions on it in DuckDB's SQL."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ SIGNS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT F
 
 
 def write_rows(path: Path) -> Path:
-    """A file whose row groups have three rows each, so that conditions rule some of them out."""
+    """Write a file with three rows in each row group, so that conditions skip some."""
     pq.write_table(ROWS, path, row_group_size=3)
     return path
 
 
-def random_condition(chance: random.Random, depth: int = 2) -> str:
-    """A condition that DuckDB takes, mostly of parts that scans understand."""
+def draw_condition(chance: random.Random, depth: int = 2) -> str:
+    """Return a condition for DuckDB, mostly of parts that scans can push down."""
     kind = chance.randrange(12)
     if depth and kind < 3:
         word = chance.choice((" AND ", " OR "))
-        return "(" + word.join(random_condition(chance, depth - 1) for _ in range(2)) + ")"
+        return "(" + word.join(draw_condition(chance, depth - 1) for _ in range(2)) + ")"
     if depth and kind == 3:
-        return f"NOT ({random_condition(chance, depth - 1)})"
+        return f"NOT ({draw_condition(chance, depth - 1)})"
     if kind == 4:
         return f"{chance.choice(ROWS.column_names)} IS {chance.choice(('', 'NOT '))}NULL"
     if kind == 5:

@@ -1,4 +1,4 @@
-"""Plans as text and back: what `explain` prints, with what `explain` does not show of a plan added in brackets.
+"""Plans as text and back: the output of `explain`, with further properties in brackets.
 
     Project `t.a` + 1 as y
       Filter `t.b` = 1 [row filter]
@@ -254,7 +254,7 @@ class _Tables:
     has_policies = False
 
     def check(self, text: str, tree: object) -> None:
-        """Nothing is forbidden."""
+        """Allow every query."""
 
     def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource | None:
         if name not in (("t",), ("u",), ("v",)):

@@ -1,4 +1,4 @@
-"""Small plans for tests of rules, over a connector whose handles say what was pushed into them."""
+"""Small plans for tests of rules, over a connector whose handles show what was pushed down."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from tamis.query.plan.paths import collect_paths, replace_paths
 
 STRUCT = pa.struct([("x", types.LONG), ("y", types.STRING)])
 COLUMNS = {"a": types.LONG, "b": types.LONG, "s": types.STRING, "n": STRUCT, "f": types.DOUBLE}
-"""Of every table."""
+"""The columns of every table."""
 
 
 @dataclass(frozen=True)
 class FakeHandle:
-    """What a scan reads; `rows` is what metadata says that there are at most."""
+    """What a scan reads. `rows` is the row count in metadata, an upper limit."""
 
     table: str
     columns: tuple[tuple[str, pa.DataType], ...] = tuple(COLUMNS.items())
@@ -63,14 +63,14 @@ class FakeHandle:
 
 @dataclass
 class FakeConnector(Connector):
-    """Takes comparisons with literals, columns and fields, and what else it is told to."""
+    """Accepts comparisons with literals, columns, fields, and other pushdowns by option."""
 
     name: str = "fake"
     guarantees: bool = True
     aggregates: bool = True
     joins: bool = True
     averages: bool = True
-    """Else an average is returned as its sum and its count."""
+    """Whether it computes averages. If not, it returns a sum and a count."""
     reads_rows: bool = False
     """Whether it reads rows to compute sums."""
 
@@ -85,7 +85,7 @@ class FakeConnector(Connector):
         return fake(handle).predicate
 
     def describe(self, handle: Handle) -> str:
-        """One line, which `builders.query.plan_text` parses as far as plans before a rule need it."""
+        """Return one line, which `builders.query.plan_text` can parse for plans before a rule."""
         own = fake(handle)
         text = own.table
         if own.joined:
@@ -185,7 +185,7 @@ def fake(handle: Handle) -> FakeHandle:
 
 
 def scan(table: str, *, protects: bool = False, rows: int | None = 1000) -> TableScan:
-    """A scan of a table with the columns of all, whose symbols are `t.a`, `t.b`, …"""
+    """Return a scan of a table with all columns, whose column ids are `t.a`, `t.b`, …"""
     columns = tuple(Output(f"{table}.{name}", data_type) for name, data_type in COLUMNS.items())
     return TableScan("fake", FakeHandle(table, rows=rows), columns, protects)
 
@@ -199,7 +199,7 @@ def column(symbol: str) -> Column:
 
 
 def expr(text: str, *nodes: Node) -> Expr:
-    """SQL text over the outputs of nodes, whose symbols stand between back-ticks."""
+    """Parse SQL text over the outputs of nodes. Column ids are in back-ticks."""
     outputs = [output for node in nodes for output in get_outputs(node)]
     schema = pa.schema([(output.name, output.type or types.LONG) for output in outputs])
     return bind(parse_sql(text), schema)
@@ -210,13 +210,13 @@ def where(source: Node, text: str, *, protects: bool = False) -> Filter:
 
 
 def select(source: Node, *, protects: bool = False, **outputs: str) -> Project:
-    """A projection; the names of outputs have `__` for a dot."""
+    """Return a projection. `__` in the name of an output stands for a dot."""
     named = (Named(name.replace("__", "."), expr(text, source)) for name, text in outputs.items())
     return Project(source, tuple(named), protects)
 
 
 def keep(source: Node, *symbols: str) -> Project:
-    """A projection to some of the outputs."""
+    """Return a projection to some of the outputs."""
     return Project(source, tuple(Named(symbol, column(symbol)) for symbol in symbols))
 
 
@@ -225,5 +225,5 @@ def context(connector: FakeConnector | None = None) -> Context:
 
 
 def get_predicates(plan: Node) -> list[Expr]:
-    """What was pushed into each scan of a plan."""
+    """Return the predicates that were pushed into the scans of a plan."""
     return [fake(node.handle).predicate for node in walk_plan(plan) if isinstance(node, TableScan)]

@@ -1,4 +1,4 @@
-"""A table in which some rows and values are secret, as Hive, Delta and Iceberg have it, and policies about it."""
+"""A table in which some rows and values are secret, in Hive, Delta and Iceberg, and policies for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = pa.table(
         "owner": ["ana", "ben"] * 6,
     }
 )
-"""Whoever sees only `eu` sees even ids, `y` from 10 to 15, and nothing of 20 to 25."""
+"""A principal with access to `eu` only sees even ids and `y` from 10 to 15, not 20 to 25."""
 
 EU = [0, 2, 4, 6, 8, 10]
 
@@ -47,22 +47,22 @@ POLICIES: dict[str, Any] = {
 
 
 def write_orders(folder: Path, kind: str, rows: pa.Table = ROWS) -> Path:
-    """The table `orders`, several files with statistics: one partition a region, as many files in it as rows."""
-    place = folder / "orders"
+    """Write the table `orders` in several files with statistics, for Hive one partition for each region."""
+    path = folder / "orders"
     if kind == "hive":
         for index in range(rows.num_rows):
             region = rows["region"][index].as_py()
-            (place / f"region={region}").mkdir(parents=True, exist_ok=True)
+            (path / f"region={region}").mkdir(parents=True, exist_ok=True)
             row = rows.slice(index, 1).drop_columns(["region"])
-            pq.write_table(row, place / f"region={region}" / f"part-{index}.parquet")
+            pq.write_table(row, path / f"region={region}" / f"part-{index}.parquet")
     elif kind == "iceberg":
-        table = pyiceberg_tables.create_table(place, _iceberg_schema(rows.schema))
+        table = pyiceberg_tables.create_table(path, _iceberg_schema(rows.schema))
         for index in range(0, rows.num_rows, 4):
             table.append(rows.slice(index, 4).cast(table.schema().as_arrow()))
     else:
         for index in range(0, rows.num_rows, 4):
-            deltalake.write_deltalake(str(place), rows.slice(index, 4), mode="append")
-    return place
+            deltalake.write_deltalake(str(path), rows.slice(index, 4), mode="append")
+    return path
 
 
 def _iceberg_schema(schema: pa.Schema) -> Schema:
@@ -71,8 +71,8 @@ def _iceberg_schema(schema: pa.Schema) -> Schema:
     return Schema(*(NestedField(number, field.name, kinds[field.type], required=False) for number, field in fields))
 
 
-def session(folder: Path, kind: str = "hive", policies: Any = None) -> Session:
-    """A session with policies in which `orders` is registered."""
+def open_session(folder: Path, kind: str = "hive", policies: Any = None) -> Session:
+    """Return a session with policies in which `orders` is registered."""
     connection = tamis.connect(policies=POLICIES if policies is None else policies)
     connection.register("orders", tamis.open(write_orders(folder, kind)))
     return connection

@@ -1,4 +1,4 @@
-"""Random queries over the tables of `sql_tables`, in words that mean the same in Spark and in DuckDB."""
+"""Random queries over the tables of `sql_tables`, in SQL that means the same in Spark and in DuckDB."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ LITERALS = {
 }
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 CONSTANTS = ("TRUE", "FALSE", "1 < 2", "1 > 2", "NOT (1 = 1)", "'a' = 'b'", "CAST(NULL AS BOOLEAN)")
-"""Conditions that are the same for every row, and for no row."""
+"""Conditions without columns."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A FROM, and the columns that can be named above it with their types."""
+    """A FROM clause, and the columns that it provides, with their types."""
 
     text: str
     columns: dict[str, str]
 
 
-def _atom(columns: dict[str, str]) -> st.SearchStrategy[str]:
+def _atoms(columns: dict[str, str]) -> st.SearchStrategy[str]:
     def of(item: tuple[str, str]) -> st.SearchStrategy[str]:
         name, kind = item
         literal = st.sampled_from(LITERALS[kind])
@@ -60,7 +60,7 @@ def _atom(columns: dict[str, str]) -> st.SearchStrategy[str]:
 
 
 def predicates(columns: dict[str, str]) -> st.SearchStrategy[str]:
-    atom = _atom(columns)
+    atom = _atoms(columns)
     return st.recursive(
         st.one_of(atom, atom, atom, st.sampled_from(CONSTANTS)),
         lambda inner: st.one_of(
@@ -76,17 +76,17 @@ def predicates(columns: dict[str, str]) -> st.SearchStrategy[str]:
 def tables(draw: st.DrawFn, alias: str) -> Source:
     """A table, or a subquery over one."""
     if draw(st.integers(0, 3)) == 0:
-        return draw(derived(alias))
+        return draw(derived_tables(alias))
     name = draw(st.sampled_from(list(COLUMNS)))
     return Source(f"{name} {alias}", {f"{alias}.{column}": kind for column, kind in COLUMNS[name].items()})
 
 
 @st.composite
-def derived(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
-    """A subquery whose rows do not depend on the order in which they are read, with an `int` and a `text` at least."""
+def derived_tables(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
+    """A deterministic subquery with at least an `int` and a `text` column."""
     inner = f"{alias}{depth}"
     if depth and draw(st.booleans()):
-        source = draw(derived(inner, depth - 1))
+        source = draw(derived_tables(inner, depth - 1))
     else:
         name = draw(st.sampled_from(list(COLUMNS)))
         source = Source(f"{name} {inner}", {f"{inner}.{column}": kind for column, kind in COLUMNS[name].items()})
@@ -96,21 +96,21 @@ def derived(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
             columns = {name.partition(".")[2]: kind for name, kind in source.columns.items()}
             text = f"SELECT * FROM {source.text}{where}"
         case "passed on":
-            # The rows and their order are those of the subquery, and so are the first of them.
+            # The subquery fixes the order of rows, and so its first rows.
             columns = {name.partition(".")[2]: kind for name, kind in source.columns.items()}
-            ordered = _ordered(draw, f"SELECT * FROM {source.text}{where}", len(columns))
+            ordered = _order_query(draw, f"SELECT * FROM {source.text}{where}", len(columns))
             text = f"SELECT * FROM ({ordered}) {inner}_o{draw(_limits)}"
             return Source(f"({text}) {alias}", {f"{alias}.{name}": kind for name, kind in columns.items()})
         case "one group":
             columns = {"n": "int", "t": "text"}
             of_text = next(name for name, kind in source.columns.items() if kind == "text")
             outputs = draw(st.sampled_from((f"count(*) AS n, max({of_text}) AS t", "7 AS n, 'eu' AS t")))
-            having = draw(_having(source.columns, "7 AS n" in outputs))
+            having = draw(_having_clauses(source.columns, "7 AS n" in outputs))
             text = f"SELECT {outputs} FROM {source.text}{where}{having}"
         case "groups":
             key = draw(st.sampled_from([name for name, kind in source.columns.items() if kind == "text"]))
             columns = {"t": "text", "n": "int"}
-            having = draw(st.just("") | _having(source.columns, False))
+            having = draw(st.just("") | _having_clauses(source.columns, False))
             text = f"SELECT {key} AS t, count(*) AS n FROM {source.text}{where} GROUP BY {key}{having}"
         case word:
             kinds = [next(name for name, kind in source.columns.items() if kind == each) for each in ("int", "text")]
@@ -120,7 +120,7 @@ def derived(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
             outputs = ", ".join(f"{name} AS c{place}" for place, name in enumerate(names))
             text = f"SELECT {'DISTINCT ' if word == 'distinct' else ''}{outputs} FROM {source.text}{where}"
     if draw(st.booleans()):
-        text = _ordered(draw, text, len(columns)) + draw(_limits)
+        text = _order_query(draw, text, len(columns)) + draw(_limits)
     return Source(f"({text}) {alias}", {f"{alias}.{name}": kind for name, kind in columns.items()})
 
 
@@ -130,14 +130,14 @@ _limits = st.sampled_from(
 )
 
 
-def _ordered(draw: st.DrawFn, text: str, width: int) -> str:
-    """A query sorted by all of its columns, so that its first rows are the same wherever it runs."""
+def _order_query(draw: st.DrawFn, text: str, width: int) -> str:
+    """Return a query sorted by all of its columns, so that its first rows are deterministic."""
     return f"{text} ORDER BY {', '.join(f'{place + 1} {draw(_order)}' for place in range(width))}"
 
 
 @st.composite
-def _having(draw: st.DrawFn, columns: dict[str, str], needed: bool) -> str:
-    """A HAVING, or none where the SELECT has an aggregate; constants are as likely as conditions of groups."""
+def _having_clauses(draw: st.DrawFn, columns: dict[str, str], needed: bool) -> str:
+    """A HAVING clause, or an empty text unless it is `needed`. Constants are as likely as conditions of groups."""
     conditions = [
         *CONSTANTS,
         "NULL",
@@ -150,7 +150,7 @@ def _having(draw: st.DrawFn, columns: dict[str, str], needed: bool) -> str:
 
 @st.composite
 def sources(draw: st.DrawFn) -> Source:
-    """One to three tables, joined in every way."""
+    """One to three tables, with every kind of join."""
     found = draw(tables("a"))
     for alias in ("b", "c")[: draw(st.sampled_from((0, 0, 1, 1, 2)))]:
         other = draw(tables(alias))
@@ -165,7 +165,7 @@ def sources(draw: st.DrawFn) -> Source:
         condition = f"{one} = {two}"
         if kind != "FULL JOIN" and draw(st.booleans()):
             both = {**found.columns, **other.columns}
-            condition += f" AND {draw(_atom(both) | st.sampled_from(CONSTANTS))}"
+            condition += f" AND {draw(_atoms(both) | st.sampled_from(CONSTANTS))}"
         columns = found.columns if "SEMI" in kind or "ANTI" in kind else {**found.columns, **other.columns}
         found = Source(f"{found.text} {kind} {other.text} ON {condition}", columns)
     return found
@@ -189,31 +189,31 @@ def _aggregates(columns: dict[str, str]) -> st.SearchStrategy[str]:
 
 @st.composite
 def queries(draw: st.DrawFn) -> str:
-    """A query whose rows do not depend on the order in which they are read."""
+    """A query whose rows do not depend on the order of its input."""
     source = draw(sources())
     where = f" WHERE {draw(predicates(source.columns))}" if draw(st.booleans()) else ""
     if draw(st.integers(0, 4)) == 0:
-        where += f"{' AND' if where else ' WHERE'} {draw(_subquery(source))}"
+        where += f"{' AND' if where else ' WHERE'} {draw(_subqueries(source))}"
     if draw(st.booleans()):
-        return _grouped(draw, source, where)
+        return _draw_grouped_query(draw, source, where)
     names = draw(st.lists(st.sampled_from(list(source.columns)), min_size=1, max_size=4, unique=True))
     distinct = draw(st.sampled_from(("", "", "DISTINCT ")))
     outputs = [f"{name} AS x{n}" for n, name in enumerate(names)]
     if draw(st.integers(0, 3)) == 0:
-        # Of windows only what does not depend on the order of rows that are alike.
+        # Only window functions that do not depend on the order of ties.
         key, value = (draw(st.sampled_from(list(source.columns))) for _ in range(2))
         window = draw(st.sampled_from((f"count(*) OVER (PARTITION BY {key})", f"max({value}) OVER (PARTITION BY {key})",
                                        f"rank() OVER (ORDER BY {key} NULLS FIRST)")))  # fmt: skip
         outputs.append(f"{window} AS w")
     text = f"SELECT {distinct}{', '.join(outputs)} FROM {source.text}{where}"
     if draw(st.integers(0, 3)) == 0:
-        text = _ordered(draw, text, len(outputs)) + draw(_limits)
+        text = _order_query(draw, text, len(outputs)) + draw(_limits)
         if draw(st.booleans()):
             text = f"SELECT * FROM ({text}) AS inner_rows{draw(_limits)}"
     return text
 
 
-def _grouped(draw: st.DrawFn, source: Source, where: str) -> str:
+def _draw_grouped_query(draw: st.DrawFn, source: Source, where: str) -> str:
     keys = draw(st.lists(st.sampled_from(list(source.columns)), max_size=2, unique=True))
     calls = draw(st.lists(_aggregates(source.columns), max_size=3, unique=True))
     calls = calls or ([] if keys else ["1"])
@@ -222,12 +222,12 @@ def _grouped(draw: st.DrawFn, source: Source, where: str) -> str:
     )
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
     is_needed = not keys and calls == ["1"]
-    having = draw(_having(source.columns, is_needed)) if is_needed or draw(st.integers(0, 2)) == 0 else ""
+    having = draw(_having_clauses(source.columns, is_needed)) if is_needed or draw(st.integers(0, 2)) == 0 else ""
     return f"SELECT {outputs} FROM {source.text}{where}{group}{having}"
 
 
 @st.composite
-def _subquery(draw: st.DrawFn, source: Source) -> str:
+def _subqueries(draw: st.DrawFn, source: Source) -> str:
     inner = draw(tables("s"))
     pairs = [(one, two) for one, kind in source.columns.items() for two, its in inner.columns.items()
              if kind == its and kind in ("int", "text")]  # fmt: skip

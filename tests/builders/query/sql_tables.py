@@ -1,4 +1,4 @@
-"""A few tables in three formats for tests of SQL, and a DuckDB connection that has the same rows."""
+"""A few tables in three formats for tests of SQL, and a DuckDB connection with the same rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tamis
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
 
-def orders() -> pa.Table:
+def make_orders() -> pa.Table:
     count = 240
     numbers = range(count)
     return pa.table(
@@ -35,7 +35,7 @@ def orders() -> pa.Table:
     )
 
 
-def customers() -> pa.Table:
+def make_customers() -> pa.Table:
     return pa.table(
         {
             "Id": pa.array(range(12), pa.int32()),
@@ -47,7 +47,7 @@ def customers() -> pa.Table:
     )
 
 
-def events() -> pa.Table:
+def make_events() -> pa.Table:
     values = [1.0, math.nan, -0.0, 0.0, None, math.inf, -math.inf, 2.5]
     return pa.table(
         {
@@ -58,41 +58,41 @@ def events() -> pa.Table:
     )
 
 
-def write(folder: Path) -> dict[str, Path]:
-    """`orders` as Hive directories, `customers` as a Delta table, `events` as one Parquet file with row groups."""
-    places = {name: folder / name for name in ("orders", "customers", "events")}
-    rows = orders()
+def write_tables(folder: Path) -> dict[str, Path]:
+    """Write `orders` as a Hive table, `customers` as a Delta table, `events` as one Parquet file."""
+    paths = {name: folder / name for name in ("orders", "customers", "events")}
+    rows = make_orders()
     for region in ("eu", "us", "asia"):
         own = rows.filter(pa.compute.equal(rows["region"], region)).drop_columns(["region"])
         for part in range(2):
-            path = places["orders"] / f"region={region}"
+            path = paths["orders"] / f"region={region}"
             path.mkdir(parents=True, exist_ok=True)
             half = own.slice(part * 40, 40)
             pq.write_table(half, path / f"part-{part}.parquet", row_group_size=16)
-    deltalake.write_deltalake(str(places["customers"]), customers())
-    pq.write_table(events(), places["events"].with_suffix(".parquet"), row_group_size=20)
-    places["events"] = places["events"].with_suffix(".parquet")
-    return places
+    deltalake.write_deltalake(str(paths["customers"]), make_customers())
+    pq.write_table(make_events(), paths["events"].with_suffix(".parquet"), row_group_size=20)
+    paths["events"] = paths["events"].with_suffix(".parquet")
+    return paths
 
 
-def session(places: dict[str, Path], tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
+def open_session(paths: dict[str, Path], tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
     connection = tamis.connect(tuning=tuning)
-    for name, place in places.items():
-        connection.register(name, connection.open(place))
+    for name, path in paths.items():
+        connection.register(name, connection.open(path))
     return connection
 
 
-def peer() -> duckdb.DuckDBPyConnection:
+def open_duckdb() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    for name, rows in (("orders", orders()), ("customers", customers()), ("events", events())):
+    for name, rows in (("orders", make_orders()), ("customers", make_customers()), ("events", make_events())):
         connection.register(f"{name}_rows", rows)
         connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_rows")
     return connection
 
 
-def plain(value: Any) -> Any:
-    """A value that compares: NaN equals itself, floats up to the order in which they were summed."""
+def to_plain(value: Any) -> Any:
+    """Return a comparable value: NaN equals itself, and floats are rounded, as sums depend on the order."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
@@ -101,19 +101,19 @@ def plain(value: Any) -> Any:
         case Decimal():
             return float(f"{float(value):.10g}")
         case dict():
-            return tuple((key, plain(each)) for key, each in value.items())
+            return tuple((key, to_plain(each)) for key, each in value.items())
         case list() | tuple():
-            return tuple(map(plain, value))
+            return tuple(map(to_plain, value))
         case _:
             return value
 
 
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+def list_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     columns = [column.to_pylist() for column in table.columns]
-    return [tuple(plain(value) for value in row) for row in zip(*columns, strict=True)]
+    return [tuple(to_plain(value) for value in row) for row in zip(*columns, strict=True)]
 
 
-def same_rows(one: pa.Table, other: pa.Table, *, ordered: bool = False) -> bool:
-    """Whether two answers have the same rows, in the same order where that was asked for."""
-    mine, theirs = rows_of(one), rows_of(other)
+def has_same_rows(one: pa.Table, other: pa.Table, *, ordered: bool = False) -> bool:
+    """Return whether two results have the same rows, in the same order if `ordered`."""
+    mine, theirs = list_rows(one), list_rows(other)
     return mine == theirs if ordered else Counter(mine) == Counter(theirs)

@@ -10,15 +10,15 @@ from pathlib import Path
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 
 
-def generator() -> str | None:
-    """The program that makes the data, where it is installed."""
+def find_generator() -> str | None:
+    """Return the program that makes the data, or None if it is not installed."""
     beside = Path(sys.executable).parent / "tpchgen-cli"
     return str(beside) if beside.exists() else shutil.which("tpchgen-cli")
 
 
 def write_tables(folder: Path, scale: float) -> dict[str, Path]:
-    """All tables as single Parquet files."""
-    program = generator()
+    """Write all tables as single Parquet files."""
+    program = find_generator()
     assert program is not None
     command = [program, "parquet", "-s", str(scale), f"--output-dir={folder}"]
     subprocess.run(command, check=True, capture_output=True)
@@ -215,4 +215,4 @@ QUERIES = {
                 AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey)) AS custsale
         GROUP BY cntrycode ORDER BY cntrycode""",
 }
-"""By number. They order by enough columns for one answer, except where rows tie."""
+"""The queries by number. They order by enough columns for one result, except for ties."""

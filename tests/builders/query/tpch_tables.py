@@ -1,4 +1,4 @@
-"""The tables of TPC-H in three formats, and what DuckDB says of the plain files."""
+"""The tables of TPC-H in three formats, and DuckDB's results over the plain files."""
 
 from __future__ import annotations
 
@@ -19,50 +19,54 @@ from builders.query import tpch
 from tamis.types import replace_view_types
 
 
-def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in a few pieces, as if they had come day by day."""
+def _split_rows(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in a few parts, like daily appends."""
     size = max(1, -(-rows.num_rows // 4))
     return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
 
 
-def _as_delta(rows: pa.Table, place: Path) -> Path:
-    for piece in _pieces(rows):
-        deltalake.write_deltalake(str(place), piece, mode="append")
-    return place
+def _write_delta(rows: pa.Table, location: Path) -> Path:
+    for part in _split_rows(rows):
+        deltalake.write_deltalake(str(location), part, mode="append")
+    return location
 
 
-def _as_iceberg(rows: pa.Table, place: Path) -> Path:
+def _write_iceberg(rows: pa.Table, location: Path) -> Path:
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
     from pyiceberg.schema import assign_fresh_schema_ids
 
     schema: Schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(rows.schema))
-    table = create_table(place, schema)
-    for piece in _pieces(rows):
-        table.append(piece.cast(schema_to_pyarrow(schema, include_field_ids=False)))
-    return place
+    table = create_table(location, schema)
+    for part in _split_rows(rows):
+        table.append(part.cast(schema_to_pyarrow(schema, include_field_ids=False)))
+    return location
 
 
-def _as_hive(rows: pa.Table, place: Path) -> Path:
-    """By a column of few values, where there is one; the largest tables in several row groups a file."""
+def _write_hive(rows: pa.Table, location: Path) -> Path:
+    """Write a table, partitioned by a column of few values if it has one, else in several row groups."""
     keys = {"lineitem": "l_returnflag", "orders": "o_orderstatus", "customer": "c_mktsegment"}
-    key = keys.get(place.name)
-    place.mkdir(parents=True)
+    key = keys.get(location.name)
+    location.mkdir(parents=True)
     if key is None:
-        pq.write_table(rows, place / "part-0.parquet", row_group_size=2_000)
-        return place
+        pq.write_table(rows, location / "part-0.parquet", row_group_size=2_000)
+        return location
     # The partition column comes last, as everywhere.
     for value in pc.unique(rows[key]).to_pylist():
-        folder = place / f"{key}={value}"
+        folder = location / f"{key}={value}"
         folder.mkdir()
         own = rows.filter(pc.equal(rows[key], value)).drop_columns([key])
         pq.write_table(own, folder / "part-0.parquet", row_group_size=5_000)
-    return place
+    return location
 
 
-FORMATS: dict[str, Callable[[pa.Table, Path], Path]] = {"delta": _as_delta, "iceberg": _as_iceberg, "hive": _as_hive}
+FORMATS: dict[str, Callable[[pa.Table, Path], Path]] = {
+    "delta": _write_delta,
+    "iceberg": _write_iceberg,
+    "hive": _write_hive,
+}
 
 
-def _tables(folder: Path, scale: float) -> dict[str, pa.Table]:
+def _generate_tables(folder: Path, scale: float) -> dict[str, pa.Table]:
     files = tpch.write_tables(folder, scale)
     read = {name: pq.read_table(path) for name, path in files.items()}
     return {
@@ -72,11 +76,11 @@ def _tables(folder: Path, scale: float) -> dict[str, pa.Table]:
 
 
 class World:
-    """The tables of one scale, and what DuckDB says of them."""
+    """The tables of one scale, and DuckDB's results over them."""
 
     def __init__(self, folder: Path, scale: float) -> None:
         self._folder = folder
-        self._rows = _tables(folder / "plain", scale)
+        self._rows = _generate_tables(folder / "plain", scale)
         self._peer = duckdb.connect()
         for name in self._rows:
             self._peer.execute(f"CREATE VIEW {name} AS SELECT * FROM '{folder / 'plain' / name}.parquet'")
@@ -93,9 +97,9 @@ class World:
         if kind not in self._sessions:
             made = tamis.connect(spark=spark)
             for name, rows in self._rows.items():
-                place = self._folder / format / name
-                if not place.exists():
-                    FORMATS[format](rows, place)
-                made.register(name, made.open(place))
+                location = self._folder / format / name
+                if not location.exists():
+                    FORMATS[format](rows, location)
+                made.register(name, made.open(location))
             self._sessions[kind] = made
         return self._sessions[kind]

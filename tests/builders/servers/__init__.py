@@ -1,1 +1,1 @@
-"""Servers of the tests' own: a Hive metastore, an Iceberg REST catalog, PostgreSQL."""
+"""Servers for tests: a Hive metastore, an Iceberg REST catalog, PostgreSQL."""

@@ -18,14 +18,14 @@ from thrift.transport import TSocket, TTransport
 
 
 class Metastore:
-    """Answers what a client asks to find a table. Each connection has a thread, which ends with it."""
+    """Serves the calls that find a table. Each connection has its own thread."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, str], Table] = {}
 
     def add(self, database: str, name: str, table_type: str = "ICEBERG", **parameters: str) -> None:
-        told = {"table_type": table_type, **parameters}
-        self._tables[database, name] = Table(name, database, parameters=told, sd=StorageDescriptor())
+        merged = {"table_type": table_type, **parameters}
+        self._tables[database, name] = Table(name, database, parameters=merged, sd=StorageDescriptor())
 
     def __enter__(self) -> Metastore:
         processor = Processor(self)

@@ -24,13 +24,13 @@ _TABLES = re.compile(r"/v1/(?:[^/]+/)?namespaces/([^/]+)/tables")
 
 
 @dataclass
-class Seen:
-    """A request that came."""
+class SeenRequest:
+    """A request that the server received."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """By their names in lower case."""
+    """The headers, by name in lower case."""
 
 
 @dataclass
@@ -38,14 +38,14 @@ class RestServer:
     """The catalog is at `/v1/…`, and every other path is an object of the store."""
 
     token: str | None = None
-    """What requests must come with, if anything."""
+    """The token that requests must have, if any."""
     config: dict[str, Any] = field(default_factory=lambda: {"defaults": {}, "overrides": {}})
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Answers by the names of tables."""
+    """Responses by table name."""
     buckets: dict[str, Path] = field(default_factory=dict)
     failing: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Status and text of answers, by what their paths end with."""
-    seen: list[Seen] = field(default_factory=list)
+    """Status and text of failing responses, by the end of the path."""
+    seen: list[SeenRequest] = field(default_factory=list)
 
     def __enter__(self) -> RestServer:
         server = self
@@ -60,7 +60,7 @@ class RestServer:
                 server._answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Silence: tests read what was seen."""
+                """Log nothing: tests read `seen`."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -80,14 +80,20 @@ class RestServer:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def add(self, name: str, metadata: Path, location: str | None = None, **answer: Any) -> None:
-        """A table whose metadata file is there, which the catalog says to be at `location`."""
+        """Add a table by its metadata file. The catalog reports `location` if it is given."""
         content = metadata.read_bytes()
-        told = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
-        self.tables[name] = {"metadata-location": location or str(metadata), "metadata": told, "config": {}} | answer
+        table_metadata = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+        self.tables[name] = {
+            "metadata-location": location or str(metadata),
+            "metadata": table_metadata,
+            "config": {},
+        } | answer
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         path = unquote(urlsplit(request.path).path)
-        self.seen.append(Seen(request.command, path, {name.lower(): value for name, value in request.headers.items()}))
+        self.seen.append(
+            SeenRequest(request.command, path, {name.lower(): value for name, value in request.headers.items()})
+        )
         failing = next((answer for end, answer in self.failing.items() if path.endswith(end)), None)
         if failing is not None:
             _send(request, failing[0], failing[1].encode())
@@ -113,11 +119,11 @@ class RestServer:
 
     def _send_object(self, request: BaseHTTPRequestHandler, path: str) -> None:
         _, bucket, key = path.split("/", 2)
-        place = self.buckets.get(bucket, Path("/nowhere")) / key
-        if not place.is_file():
+        file = self.buckets.get(bucket, Path("/nowhere")) / key
+        if not file.is_file():
             _send(request, 404, b"")
             return
-        content = place.read_bytes()
+        content = file.read_bytes()
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
         if wanted is None:
             _send(request, 200, content, {"ETag": '"1"'})

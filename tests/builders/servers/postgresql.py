@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: in a temporary folder, reached by a socket in it, gone afterwards."""
+"""A PostgreSQL server for tests, in a temporary folder, reached by a socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FOLDERS = "/usr/lib/postgresql"
 
 
 def find_programs() -> Path | None:
-    """The folder of `initdb` and `pg_ctl`; None where there is none."""
+    """Return the folder of `initdb` and `pg_ctl`, or None if PostgreSQL is not installed."""
     found = shutil.which("initdb")
     if found is not None and shutil.which("pg_ctl") is not None:
         return Path(found).resolve().parent
@@ -23,8 +23,8 @@ def find_programs() -> Path | None:
 
 
 @contextmanager
-def running_server() -> Iterator[str]:
-    """The URI of a server that runs for the time of the body."""
+def run_server() -> Iterator[str]:
+    """Run a server during the body, and yield its URI."""
     programs = find_programs()
     assert programs is not None
     # The path of a socket must be short.
@@ -51,7 +51,7 @@ def running_server() -> Iterator[str]:
 
 
 def _another_user(folder: Path) -> list[str]:
-    """PostgreSQL refuses to run as root: some other user owns the folder then."""
+    """Return the command prefix that runs as another user if this is root, as PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return []
     user = (
@@ -62,7 +62,7 @@ def _another_user(folder: Path) -> list[str]:
 
 
 def _run(as_user: list[str], command: list[str | Path]) -> None:
-    # What a server inherits it would keep open: its output goes to a file.
+    # The server would keep inherited pipes open, so its output goes to a file.
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run([*as_user, *map(str, command)], stdout=output, stderr=output, check=False, cwd="/")
         output.seek(0)

@@ -1,1 +1,1 @@
-"""Metadata of units: `units` writes some by hand, `small_worlds` has all that a few values can make."""
+"""Metadata of units: `units` writes it by hand, `small_worlds` enumerates it for a few values."""

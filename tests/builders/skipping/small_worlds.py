@@ -1,8 +1,8 @@
-"""Every small unit: all metadata that bounds and counts of a few values can make, and which values each admits.
+"""Every small unit: all combinations of bounds and counts of a few values, and the values that each one admits.
 
-Metadata admits a value where some rows with just this metadata hold it. So a unit may be skipped only where a
-predicate is TRUE for no value that is admitted, and matches whole only where it is TRUE for all of them; and where
-everything is known, a comparison skips exactly then. That is the whole contract, without a random choice.
+Metadata admits a value if some rows with exactly this metadata contain it. So a unit may be skipped only if the
+predicate is TRUE for no admitted value, and is fully matched only if it is TRUE for all of them. With complete
+metadata a comparison skips exactly in this case. That is the contract, tested without a random choice.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.values.by_type import array_of
+from builders.values.by_type import make_array
 from tamis.skipping.metadata import metadata_name
 
 Mask = npt.NDArray[np.bool_]
 
 
 class Statistics(NamedTuple):
-    """What is known of one column in a unit; None is unknown."""
+    """The statistics of one column in a unit; None is unknown."""
 
     lower: Any
     upper: Any
@@ -34,18 +34,18 @@ class Statistics(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """The values that a column may have, in ascending order, and the units over them."""
+    """The possible values of a column in ascending order, and the units over them."""
 
     type: pa.DataType
     values: tuple[Any, ...]
 
     @property
     def cells(self) -> tuple[Any, ...]:
-        """What a row may hold."""
+        """The possible cells of a row: values, NaN and NULL."""
         return (*self.values, *((math.nan,) if pa.types.is_floating(self.type) else ()), None)
 
     def statistics(self, row_count: int | None, counts: Sequence[int | None]) -> Iterator[Statistics]:
-        """All that may be known of a unit of so many rows."""
+        """Yield all statistics of a unit of so many rows."""
         pairs = [
             *itertools.combinations_with_replacement(self.values, 2),
             *((value, None) for value in self.values),
@@ -58,7 +58,7 @@ class World:
                 yield Statistics(lower, upper, nulls, nans)
 
     def admits(self, found: Statistics, row_count: int | None, cell: Any) -> bool:
-        """Whether some row of the unit may hold this."""
+        """Return whether a row of the unit may have this cell."""
         nulls, nans = found.null_count or 0, found.nan_count or 0
         has_room = row_count is None or nulls + nans < row_count
         if cell is None:
@@ -70,7 +70,7 @@ class World:
         )
 
     def is_known(self, found: Statistics, row_count: int | None) -> bool:
-        """Whether nothing is missing: bounds matter only where there is a value to bound."""
+        """Return whether the statistics are complete. Bounds count only if there is a value."""
         if row_count is None or found.null_count is None or found.nan_count is None:
             return False
         has_values = found.null_count + found.nan_count < row_count
@@ -78,8 +78,8 @@ class World:
 
     def columns(self, name: str, found: Sequence[Statistics]) -> dict[str, pa.Array]:
         arrays = {
-            metadata_name("lower", (name,)): array_of(self.type, [each.lower for each in found]),
-            metadata_name("upper", (name,)): array_of(self.type, [each.upper for each in found]),
+            metadata_name("lower", (name,)): make_array(self.type, [each.lower for each in found]),
+            metadata_name("upper", (name,)): make_array(self.type, [each.upper for each in found]),
             metadata_name("null_count", (name,)): pa.array([each.null_count for each in found], pa.int64()),
         }
         if pa.types.is_floating(self.type):
@@ -89,34 +89,34 @@ class World:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of one or two columns, the rows that may occur, and which unit admits which row."""
+    """Units of one or two columns, the possible rows, and which unit admits which row."""
 
     batch: pa.RecordBatch
     rows: pa.Table
     admitted: Mask
-    """One line a row, one column a unit."""
+    """One line for each row, one column for each unit."""
     known: Mask
 
     def some(self, wanted: Sequence[bool]) -> Mask:
-        """Which units admit some of the wanted rows."""
+        """Return which units admit at least one of the wanted rows."""
         return np.asarray(self.admitted[np.array(wanted, dtype=bool)].any(axis=0))
 
 
-def units_of_one(world: World, counts: Sequence[int | None] = (None, 0, 1, 2)) -> Units:
-    """All units of a column `x` with up to two rows."""
+def make_units_of_one(world: World, counts: Sequence[int | None] = (None, 0, 1, 2)) -> Units:
+    """Return all units of a column `x` with up to two rows."""
     found = [(each, rows) for rows in counts for each in world.statistics(rows, counts)]
     statistics = [each for each, _ in found]
     arrays = {"row_count": pa.array([rows for _, rows in found], pa.int64()), **world.columns("x", statistics)}
     return Units(
         pa.record_batch(arrays),
-        pa.table({"x": array_of(world.type, list(world.cells))}),
+        pa.table({"x": make_array(world.type, list(world.cells))}),
         np.array([[world.admits(each, rows, cell) for each, rows in found] for cell in world.cells]),
         np.array([world.is_known(each, rows) for each, rows in found]),
     )
 
 
-def units_of_two(left: World, right: World, counts: Sequence[int | None] = (None, 0, 1)) -> Units:
-    """All units of the columns `x` and `y` with one row, or an unknown number of rows."""
+def make_units_of_two(left: World, right: World, counts: Sequence[int | None] = (None, 0, 1)) -> Units:
+    """Return all units of the columns `x` and `y` with one row or an unknown number of rows."""
     found = [
         (one, other, rows)
         for rows in (1, None)
@@ -132,7 +132,9 @@ def units_of_two(left: World, right: World, counts: Sequence[int | None] = (None
     of_right = {cell: np.array([right.admits(other, rows, cell) for _, other, rows in found]) for cell in right.cells}
     return Units(
         pa.record_batch(arrays),
-        pa.table({"x": array_of(left.type, [x for x, _ in cells]), "y": array_of(right.type, [y for _, y in cells])}),
+        pa.table(
+            {"x": make_array(left.type, [x for x, _ in cells]), "y": make_array(right.type, [y for _, y in cells])}
+        ),
         np.array([of_left[x] & of_right[y] for x, y in cells]),
         np.array([left.is_known(one, rows) and right.is_known(other, rows) for one, other, rows in found]),
     )

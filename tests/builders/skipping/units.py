@@ -1,4 +1,4 @@
-"""Units of metadata written by hand, and what a predicate in SQL makes of them."""
+"""Units of metadata written by hand, and their outcome for a predicate in SQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tamis.skipping.metadata import metadata_name
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
 
-SKIPPED, KEPT, WHOLE = "skipped", "kept", "matches whole"
+SKIPPED, KEPT, FULLY_MATCHED = "skipped", "kept", "fully matched"
 
 BIG = pa.int64()
 INT = pa.int32()
@@ -23,7 +23,7 @@ WALL_CLOCK = pa.timestamp("us")
 
 
 class Unit(NamedTuple):
-    """What a writer noted of a column in a unit; None is unknown."""
+    """The statistics of a column in a unit; None is unknown."""
 
     lower: Any = None
     upper: Any = None
@@ -35,8 +35,8 @@ class Unit(NamedTuple):
 ALL_NULL = Unit(None, None, 10)
 
 
-def batch_of(columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> pa.RecordBatch:
-    """The metadata batch of units that several columns describe; the first column counts the rows."""
+def make_batch(columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> pa.RecordBatch:
+    """Return the metadata batch of units with several columns; the first column has the row counts."""
     first = next(iter(columns.values()))[1]
     arrays = {"row_count": pa.array([unit.row_count for unit in first], pa.int64())}
     for name, (data_type, units) in columns.items():
@@ -47,10 +47,10 @@ def batch_of(columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> pa.RecordBat
     return pa.record_batch(arrays)
 
 
-def outcomes(where: str, columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> list[str]:
-    """What becomes of each unit: skipped, kept, or it matches whole."""
+def find_outcomes(where: str, columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> list[str]:
+    """Return the outcome for each unit: skipped, kept or fully matched."""
     schema = pa.schema([(name, data_type) for name, (data_type, _) in columns.items()])
-    batch = batch_of(columns)
+    batch = make_batch(columns)
     conjuncts = make_predicate(where, schema, "t").conjuncts
     found = []
     answers = [
@@ -60,21 +60,21 @@ def outcomes(where: str, columns: dict[str, tuple[pa.DataType, list[Unit]]]) -> 
     for index in range(batch.num_rows):
         kept = all(keeps[index] for keeps, _ in answers)
         whole = all(matches[index] for _, matches in answers)
-        found.append(SKIPPED if not kept else WHOLE if whole else KEPT)
+        found.append(SKIPPED if not kept else FULLY_MATCHED if whole else KEPT)
     assert prune(batch, conjuncts).selection.to_pylist() == [each != SKIPPED for each in found]
     return found
 
 
-def outcome(where: str, data_type: pa.DataType, unit: Unit) -> str:
-    """What becomes of one unit whose only column is `x`."""
-    (found,) = outcomes(where, {"x": (data_type, [unit])})
+def find_outcome(where: str, data_type: pa.DataType, unit: Unit) -> str:
+    """Return the outcome for one unit whose only column is `x`."""
+    (found,) = find_outcomes(where, {"x": (data_type, [unit])})
     return found
 
 
-def unused_because(where: str, data_type: pa.DataType, *units: Unit) -> str | None:
-    """The reason that the account of the first conjunct gives for having skipped nothing."""
+def explain_unused(where: str, data_type: pa.DataType, *units: Unit) -> str | None:
+    """Return the reason in the metrics of the first conjunct why it skipped nothing."""
     schema = pa.schema([("x", data_type)])
-    pruned = prune(batch_of({"x": (data_type, list(units))}), make_predicate(where, schema, "t").conjuncts)
+    pruned = prune(make_batch({"x": (data_type, list(units))}), make_predicate(where, schema, "t").conjuncts)
     first = pruned.outcomes[0]
     assert first.skipped == 0
     return first.unused_because

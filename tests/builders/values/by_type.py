@@ -1,7 +1,7 @@
-"""Values of every type that tests use, and the plain form in which the judge (DuckDB) sees them.
+"""Values of every type that tests use, and the plain form in which the oracle (DuckDB) reads them.
 
-Values are in the physical form of literals. The judge sees timestamps as nanoseconds since the epoch and floats as
-doubles, so that its answers depend neither on its own types and casts nor on our binding and coercion.
+Values are in the physical form of literals. The oracle reads timestamps as nanoseconds since the epoch and floats
+as doubles, so that its results depend neither on its own types and casts nor on our binding and coercion.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ BYTES = (b"a", b"a\x00", b"ab", b"ac", b"b", b"", b"\xff", b"\xff\xff", b"\x80",
 
 
 @cache
-def values_of(data_type: pa.DataType) -> tuple[Any, ...]:
-    """Few distinct values, so that they meet, and the extremes."""
+def list_values(data_type: pa.DataType) -> tuple[Any, ...]:
+    """Return a few values of a type, extremes included. They are few, so that equal ones are common."""
     if pa.types.is_boolean(data_type):
         return (False, True)
     if pa.types.is_integer(data_type):
@@ -52,7 +52,7 @@ def values_of(data_type: pa.DataType) -> tuple[Any, ...]:
     if pa.types.is_decimal(data_type):
         limit = 10**data_type.precision - 1
         unscaled = (*range(-3, 4), 100, 150, 200, -150, 10**data_type.scale, limit, -limit, limit - 1)
-        return tuple(decimal_of(each, data_type.scale) for each in dict.fromkeys(unscaled))
+        return tuple(make_decimal(each, data_type.scale) for each in dict.fromkeys(unscaled))
     if pa.types.is_date(data_type):
         return (*range(-3, 4), 30, 31, -31, 364, 365, -366, -25567, 19785, 2932896, -719162)
     if pa.types.is_timestamp(data_type):
@@ -64,13 +64,13 @@ def values_of(data_type: pa.DataType) -> tuple[Any, ...]:
     return BYTES if types.is_bytes(data_type) else TEXTS
 
 
-def special_values(data_type: pa.DataType) -> tuple[Any, ...]:
-    """The values that need rules of their own."""
+def list_special_values(data_type: pa.DataType) -> tuple[Any, ...]:
+    """Return the values that need special rules, such as NaN and zeros."""
     return (math.nan, 0.0, -0.0, math.inf, -math.inf) if pa.types.is_floating(data_type) else ()
 
 
-def neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
-    """The values of a type next to one, or near it where there is no next."""
+def list_neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
+    """Return the values of a type next to a value, or near it."""
     if pa.types.is_boolean(data_type) or value != value:
         return []
     if pa.types.is_floating(data_type):
@@ -82,31 +82,31 @@ def neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
     if pa.types.is_decimal(data_type):
         unscaled = _unscaled(value, data_type.scale)
         limit = 10**data_type.precision
-        return [decimal_of(each, data_type.scale) for each in (unscaled + 1, unscaled - 1) if -limit < each < limit]
+        return [make_decimal(each, data_type.scale) for each in (unscaled + 1, unscaled - 1) if -limit < each < limit]
     if types.is_bytes(data_type):
         return [value + b"\x00", value[:-1]]
     if types.is_text(data_type):
         return [value + "\x01", value[:-1]]
-    smallest, largest = integer_limits(data_type)
+    smallest, largest = get_integer_limits(data_type)
     return [each for each in (value + 1, value - 1) if smallest <= each <= largest]
 
 
-def integer_limits(data_type: pa.DataType) -> tuple[int, int]:
-    """The smallest and the largest physical value of whole numbers, dates and timestamps."""
+def get_integer_limits(data_type: pa.DataType) -> tuple[int, int]:
+    """Return the smallest and the largest physical value of an integer, date or timestamp type."""
     if pa.types.is_integer(data_type):
         return types.integer_range(data_type)
-    values = values_of(data_type)
+    values = list_values(data_type)
     return min(values), max(values)
 
 
 def is_extreme(value: Any, data_type: pa.DataType) -> bool:
-    """Whether arithmetic on a whole number or a timestamp may overflow."""
+    """Return whether arithmetic on an integer or a timestamp may overflow."""
     limit = 2**55 if pa.types.is_integer(data_type) else 20_001 * DAY // NANOSECONDS[data_type.unit]
     return bool(abs(value) > limit)
 
 
-def narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
-    """Types of which the given one has every value, so that files of a table may have them instead."""
+def list_narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
+    """Return the types that widen to the given one, which older files of a table may have."""
     if pa.types.is_integer(data_type):
         lowest, highest = types.integer_range(data_type)
         ranges = {each: types.integer_range(each) for each in INTEGERS if each != data_type}
@@ -132,12 +132,12 @@ def narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
 
 
 @cache
-def values_that_fit(narrow: pa.DataType, wide: pa.DataType) -> tuple[Any, ...]:
-    """The values of a narrower type that the wider one has too."""
+def list_values_that_fit(narrow: pa.DataType, wide: pa.DataType) -> tuple[Any, ...]:
+    """Return the values of a narrower type that the wider one can hold."""
     found = []
-    for value in values_of(narrow):
+    for value in list_values(narrow):
         try:
-            array_of(narrow, [value]).cast(wide)
+            make_array(narrow, [value]).cast(wide)
         except pa.ArrowInvalid:
             continue
         found.append(value)
@@ -148,7 +148,7 @@ def _float_of(value: float, data_type: pa.DataType) -> float:
     return float(np.float32(value)) if pa.types.is_float32(data_type) else value
 
 
-def decimal_of(unscaled: int, scale: int) -> Decimal:
+def make_decimal(unscaled: int, scale: int) -> Decimal:
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
@@ -158,17 +158,17 @@ def _unscaled(value: Decimal, scale: int) -> int:
     return (-1 if sign else 1) * int("".join(map(str, digits)))
 
 
-def array_of(data_type: pa.DataType, physical: list[Any]) -> pa.Array:
+def make_array(data_type: pa.DataType, physical: list[Any]) -> pa.Array:
     if pa.types.is_date(data_type):
         return pa.array(physical, pa.int32()).cast(data_type)
     return pa.array(physical, data_type)
 
 
-# --- The judge's view -----------------------------------------------------------------------------------------------
+# --- Values for the oracle ------------------------------------------------------------------------------------------
 
 
-def judge_column(values: pa.Array) -> pa.Array:
-    """A column as the judge sees it."""
+def to_oracle_column(values: pa.Array) -> pa.Array:
+    """Return a column as the oracle reads it."""
     data_type = values.type
     if pa.types.is_timestamp(data_type):
         counts = values.cast(pa.int64()).cast(pa.decimal128(19, 0))
@@ -181,7 +181,7 @@ def judge_column(values: pa.Array) -> pa.Array:
     return values
 
 
-def judge_literal(value: Any, data_type: pa.DataType) -> str:
+def to_oracle_literal(value: Any, data_type: pa.DataType) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -202,23 +202,23 @@ def judge_literal(value: Any, data_type: pa.DataType) -> str:
     return f"CAST('{value}' AS HUGEINT)"
 
 
-def judge_operands(name: str, data_type: pa.DataType, value: Any, literal_type: pa.DataType) -> tuple[str, str]:
-    """A column and a literal of perhaps another type, as the judge compares them: exactly, or both as doubles."""
+def to_oracle_operands(name: str, data_type: pa.DataType, value: Any, literal_type: pa.DataType) -> tuple[str, str]:
+    """Return SQL for a column and a literal that compares them exactly, or both as doubles."""
     if value is None or data_type == literal_type:
-        return name, judge_literal(value, literal_type)
+        return name, to_oracle_literal(value, literal_type)
     if pa.types.is_floating(data_type):
-        return name, judge_literal(float(value), types.DOUBLE)
+        return name, to_oracle_literal(float(value), types.DOUBLE)
     if types.is_number(data_type):
         if isinstance(value, float):
-            return f"CAST({name} AS DOUBLE)", judge_literal(value, types.DOUBLE)
+            return f"CAST({name} AS DOUBLE)", to_oracle_literal(value, types.DOUBLE)
         exact = Decimal(value)
         own = data_type.scale if pa.types.is_decimal(data_type) else 0
         scale = max(own, -exact.as_tuple().exponent)
         return f"CAST({name} AS DECIMAL(38, {scale}))", f"CAST('{exact:f}' AS DECIMAL(38, {scale}))"
     if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type):
-        moment = value * (DAY if pa.types.is_date(literal_type) else NANOSECONDS[literal_type.unit])
+        instant = value * (DAY if pa.types.is_date(literal_type) else NANOSECONDS[literal_type.unit])
         if pa.types.is_date(data_type):
             days = f"CAST(date_diff('day', DATE '1970-01-01', {name}) AS HUGEINT)"
-            return f"{days} * {DAY}", f"CAST('{moment}' AS HUGEINT)"
-        return name, f"CAST('{moment}' AS DECIMAL(38, 0))"
-    return name, judge_literal(value, literal_type)
+            return f"{days} * {DAY}", f"CAST('{instant}' AS HUGEINT)"
+        return name, f"CAST('{instant}' AS DECIMAL(38, 0))"
+    return name, to_oracle_literal(value, literal_type)

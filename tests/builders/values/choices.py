@@ -1,8 +1,8 @@
 """Random choices out of plain sequences, drawn by Hypothesis.
 
 Hypothesis examines every strategy that it meets for the first time. A strategy that is made anew for each example, of
-the types that the example happens to have, costs ten times what the test itself does. Here all draws are of whole
-numbers below a limit, from strategies that are made once.
+the types that the example happens to have, costs ten times what the test itself does. Here all draws are of
+integers below a limit, from strategies that are made once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _up_to(largest: int) -> st.SearchStrategy[int]:
 
 
 class Choices:
-    """What one example chooses; the first option is what it shrinks to."""
+    """The choices of one example. It shrinks to the first option."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -35,16 +35,16 @@ class Choices:
         return options[self.number(0, len(options) - 1)]
 
     def flag(self, one_in: int = 2) -> bool:
-        """TRUE once in so many times."""
+        """Return TRUE once in so many times."""
         return self.number(0, one_in - 1) == one_in - 1
 
     def some_of(self, options: Sequence[T], fewest: int, most: int) -> list[T]:
-        """So many options, which may repeat."""
+        """Return so many options, which may repeat."""
         return [self.one_of(options) for _ in range(self.number(fewest, most))]
 
 
 class SeededChoices(Choices):
-    """Choices without Hypothesis, the same for the same seed: for tests in which an example costs a job of Spark."""
+    """Choices without Hypothesis, from a seed: for tests whose examples each run a Spark job."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Nodes written short, for expectations."""
+"""Short constructors of nodes, for expected expressions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Predicates said twice: as an expression of ours, and as SQL for the judge (DuckDB).
+"""Predicates in two forms: as an expression of Tamis, and as SQL for the oracle (DuckDB).
 
-The first half says given things, for tests that go through all of them; the second half chooses at random.
+The first half builds given predicates, for exhaustive tests; the second half draws random ones.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from builders.values.by_type import (
     NANOSECONDS,
     PRIMITIVES,
     TEXTS,
-    array_of,
     is_extreme,
-    judge_literal,
-    judge_operands,
-    neighbours,
-    special_values,
-    values_of,
+    list_neighbours,
+    list_special_values,
+    list_values,
+    make_array,
+    to_oracle_literal,
+    to_oracle_operands,
 )
 from builders.values.choices import Choices
 from tamis import types
 from tamis.expr.functions.table import MIRRORED
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 
-# Tests that draw values and predicates as strategies take all of it from here.
-__all__ = ["PRIMITIVES", "Said", "array_of", "judge_literal", "predicates", "values"]
+# Tests that use Hypothesis strategies import all of them from here.
+__all__ = ["PRIMITIVES", "OraclePredicate", "make_array", "to_oracle_literal", "predicates", "values"]
 
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Said:
-    """One predicate in two languages."""
+class OraclePredicate:
+    """One predicate as an expression of Tamis and as SQL for the oracle."""
 
     expr: Expr
     sql: str
@@ -51,92 +51,96 @@ PATTERNS = (
     "a%", "ab%", "abc", "%", "%b", "a_c", "a_%", "_", "", "a\\%", "a\\%%", "é%", "\ud7ff%", "\U0010ffff%", "%b%",
     "a%c", "日%", "a%b",
 )  # fmt: skip
-CONSTANTS = (Said(TRUE, "TRUE"), Said(FALSE, "FALSE"), Said(NULL, "NULL::BOOLEAN"))
+CONSTANTS = (OraclePredicate(TRUE, "TRUE"), OraclePredicate(FALSE, "FALSE"), OraclePredicate(NULL, "NULL::BOOLEAN"))
 
 
-def sql_name(path: Path) -> str:
+def to_sql_name(path: Path) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in path)
 
 
-def compared(
+def make_comparison(
     path: Path, data_type: pa.DataType, operator: str, value: Any, literal_type: pa.DataType | None = None
-) -> Said:
-    """A column compared with a literal, of its own type or of another."""
+) -> OraclePredicate:
+    """Compare a column with a literal, of its own type or of another."""
     literal_type = literal_type or data_type
     literal = Literal(value, literal_type if value is not None else types.NULL)
-    left, right = judge_operands(sql_name(path), data_type, value, literal_type)
-    return Said(Call(operator, (Column(path), literal)), f"{left} {OPERATORS[operator]} {right}")
+    left, right = to_oracle_operands(to_sql_name(path), data_type, value, literal_type)
+    return OraclePredicate(Call(operator, (Column(path), literal)), f"{left} {OPERATORS[operator]} {right}")
 
 
-def listed(path: Path, data_type: pa.DataType, items: Sequence[tuple[Any, pa.DataType]]) -> Said:
-    """A column in a list of literals, each with its type; said to the judge as what it means, one `=` an item."""
+def make_list_test(path: Path, data_type: pa.DataType, items: Sequence[tuple[Any, pa.DataType]]) -> OraclePredicate:
+    """Test a column against a list of typed literals. The SQL has one `=` for each item."""
     literals = tuple(Literal(item, own if item is not None else types.NULL) for item, own in items)
     if types.is_number(data_type) and any(isinstance(item, float) for item, _ in items):
-        # One double makes doubles of all.
+        # With one double, all items are compared as doubles.
         items = [(item if item is None else float(item), types.DOUBLE) for item, _ in items]
-    equal = (" = ".join(judge_operands(sql_name(path), data_type, item, own)) for item, own in items)
-    return Said(Call("in", (Column(path), *literals)), "(" + " OR ".join(f"({each})" for each in equal) + ")")
-
-
-def null_test(path: Path, *, is_null: bool) -> Said:
-    if is_null:
-        return Said(Call("is_null", (Column(path),)), f"{sql_name(path)} IS NULL")
-    return Said(Call("is_not_null", (Column(path),)), f"{sql_name(path)} IS NOT NULL")
-
-
-def prefixed(path: Path, prefix: str | bytes) -> Said:
-    name = sql_name(path)
-    if isinstance(prefix, bytes):
-        # The judge knows prefixes of texts only.
-        sql = f"starts_with(hex({name}), '{prefix.hex().upper()}')"
-        return Said(Call("startswith", (Column(path), Literal(prefix, types.BINARY))), sql)
-    return Said(
-        Call("startswith", (Column(path), Literal(prefix, types.STRING))),
-        f"starts_with({name}, {judge_literal(prefix, types.STRING)})",
+    equal = (" = ".join(to_oracle_operands(to_sql_name(path), data_type, item, own)) for item, own in items)
+    return OraclePredicate(
+        Call("in", (Column(path), *literals)), "(" + " OR ".join(f"({each})" for each in equal) + ")"
     )
 
 
-def like(path: Path, pattern: str, escape: str | None = None) -> Said:
+def make_null_test(path: Path, *, is_null: bool) -> OraclePredicate:
+    if is_null:
+        return OraclePredicate(Call("is_null", (Column(path),)), f"{to_sql_name(path)} IS NULL")
+    return OraclePredicate(Call("is_not_null", (Column(path),)), f"{to_sql_name(path)} IS NOT NULL")
+
+
+def make_prefix_test(path: Path, prefix: str | bytes) -> OraclePredicate:
+    name = to_sql_name(path)
+    if isinstance(prefix, bytes):
+        # DuckDB has prefix tests only for texts.
+        sql = f"starts_with(hex({name}), '{prefix.hex().upper()}')"
+        return OraclePredicate(Call("startswith", (Column(path), Literal(prefix, types.BINARY))), sql)
+    return OraclePredicate(
+        Call("startswith", (Column(path), Literal(prefix, types.STRING))),
+        f"starts_with({name}, {to_oracle_literal(prefix, types.STRING)})",
+    )
+
+
+def make_like_test(path: Path, pattern: str, escape: str | None = None) -> OraclePredicate:
     given = [Literal(pattern, types.STRING)]
     if escape is not None:
         given.append(Literal(escape, types.STRING))
-    return Said(
+    return OraclePredicate(
         Call("like", (Column(path), *given)),
-        f"{sql_name(path)} LIKE {judge_literal(pattern, types.STRING)} "
-        f"ESCAPE {judge_literal(escape or chr(92), types.STRING)}",
+        f"{to_sql_name(path)} LIKE {to_oracle_literal(pattern, types.STRING)} "
+        f"ESCAPE {to_oracle_literal(escape or chr(92), types.STRING)}",
     )
 
 
-def paired(left: Path, operator: str, right: Path, *, whole_numbers: bool = False) -> Said:
-    """A column compared with another."""
-    sides = [f"CAST({sql_name(path)} AS HUGEINT)" if whole_numbers else sql_name(path) for path in (left, right)]
-    return Said(Call(operator, (Column(left), Column(right))), f"{sides[0]} {OPERATORS[operator]} {sides[1]}")
+def make_column_comparison(left: Path, operator: str, right: Path, *, whole_numbers: bool = False) -> OraclePredicate:
+    """Compare a column with another column."""
+    sides = [f"CAST({to_sql_name(path)} AS HUGEINT)" if whole_numbers else to_sql_name(path) for path in (left, right)]
+    return OraclePredicate(
+        Call(operator, (Column(left), Column(right))), f"{sides[0]} {OPERATORS[operator]} {sides[1]}"
+    )
 
 
-def joined(operator: str, parts: Sequence[Said]) -> Said:
-    return Said(
+def combine_predicates(operator: str, parts: Sequence[OraclePredicate]) -> OraclePredicate:
+    return OraclePredicate(
         Call(operator, tuple(part.expr for part in parts)),
         "(" + f" {operator.upper()} ".join(f"({part.sql})" for part in parts) + ")",
     )
 
 
-def negated(part: Said) -> Said:
-    return Said(Call("not", (part.expr,)), f"(NOT ({part.sql}))")
+def negate_predicate(part: OraclePredicate) -> OraclePredicate:
+    return OraclePredicate(Call("not", (part.expr,)), f"(NOT ({part.sql}))")
 
 
-def is_unknown(part: Said) -> Said:
-    return Said(Call("is_null", (part.expr,)), f"(({part.sql}) IS NULL)")
+def make_unknown_test(part: OraclePredicate) -> OraclePredicate:
+    return OraclePredicate(Call("is_null", (part.expr,)), f"(({part.sql}) IS NULL)")
 
 
-def is_known(part: Said) -> Said:
-    return Said(Call("is_not_null", (part.expr,)), f"(({part.sql}) IS NOT NULL)")
+def make_known_test(part: OraclePredicate) -> OraclePredicate:
+    return OraclePredicate(Call("is_not_null", (part.expr,)), f"(({part.sql}) IS NOT NULL)")
 
 
-def against_boolean(part: Said, operator: str, value: bool) -> Said:
-    """`p = TRUE`, `p <> FALSE`, `p <=> TRUE`, …"""
-    return Said(
+def compare_with_boolean(part: OraclePredicate, operator: str, value: bool) -> OraclePredicate:
+    """Compare a predicate with TRUE or FALSE: `p = TRUE`, `p <> FALSE`, `p <=> TRUE`, …"""
+    return OraclePredicate(
         Call(operator, (part.expr, TRUE if value else FALSE)),
-        f"(({part.sql}) {OPERATORS[operator]} {judge_literal(value, types.BOOLEAN)})",
+        f"(({part.sql}) {OPERATORS[operator]} {to_oracle_literal(value, types.BOOLEAN)})",
     )
 
 
@@ -145,7 +149,7 @@ def against_boolean(part: Said, operator: str, value: bool) -> Said:
 
 @dataclass(frozen=True)
 class Subject:
-    """A column that predicates are about, and the values that it has somewhere; None where nobody looked."""
+    """A column that predicates test, and the values that it has; None if they are unknown."""
 
     path: Path
     type: pa.DataType
@@ -153,16 +157,16 @@ class Subject:
 
     @cached_property
     def literals(self) -> tuple[Any, ...]:
-        """What is worth comparing with: what is there, what lies beside it, and anything of the type."""
+        """The literals to compare with: values of the column, their neighbours, and other values of the type."""
         seen = self.seen or ()
-        near = [each for value in seen for each in neighbours(value, self.type)]
-        # What is there comes up more often than the rest, which is more.
-        often = (*seen, *special_values(self.type)) * 3
-        return (*often, *near, *values_of(self.type))
+        near = [each for value in seen for each in list_neighbours(value, self.type)]
+        # Values of the column come up more often than the others.
+        often = (*seen, *list_special_values(self.type)) * 3
+        return (*often, *near, *list_values(self.type))
 
     @cached_property
     def is_extreme(self) -> bool:
-        """Whether arithmetic on its values may overflow, which is an error and not a row."""
+        """Whether arithmetic on its values may overflow, which would be an error."""
         if not (pa.types.is_integer(self.type) or pa.types.is_timestamp(self.type)):
             return False
         if self.seen is None:
@@ -170,8 +174,8 @@ class Subject:
         return any(is_extreme(value, self.type) for value in self.seen)
 
 
-def foreign_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataType]:
-    """A literal of another type: between two values of the column's, beyond them, or one of them after all."""
+def draw_foreign_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataType]:
+    """Return a literal of another type: between two values of the column, outside them, or equal to one."""
     data_type = subject.type
     value = choices.one_of(subject.literals)
     if pa.types.is_integer(data_type):
@@ -189,7 +193,7 @@ def foreign_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataTyp
         return choices.one_of(
             [
                 (0.1, types.DOUBLE),
-                *([(each, types.DOUBLE) for each in neighbours(value, types.DOUBLE)] or [(value, types.DOUBLE)]),
+                *([(each, types.DOUBLE) for each in list_neighbours(value, types.DOUBLE)] or [(value, types.DOUBLE)]),
                 (Decimal("2.5"), pa.decimal128(2, 1)),
                 (choices.one_of([0, 1, 3, -1, 2**53 + 1, 2**24 + 1]), types.LONG),
                 (1e300, types.DOUBLE),
@@ -211,104 +215,106 @@ def foreign_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataTyp
         )
     if pa.types.is_date(data_type):
         unit = choices.one_of(["s", "us"])
-        moment = value * DAY // NANOSECONDS[unit] + choices.one_of([0, 1, -1])
-        return (moment, pa.timestamp(unit)) if abs(moment) < 2**62 else (value, data_type)
+        instant = value * DAY // NANOSECONDS[unit] + choices.one_of([0, 1, -1])
+        return (instant, pa.timestamp(unit)) if abs(instant) < 2**62 else (value, data_type)
     if pa.types.is_timestamp(data_type):
-        moment = value * NANOSECONDS[data_type.unit]
+        instant = value * NANOSECONDS[data_type.unit]
         other = choices.one_of(["ns", "us", "ms", "s"])
-        count = moment // NANOSECONDS[other] + choices.one_of([0, 1, -1])
+        count = instant // NANOSECONDS[other] + choices.one_of([0, 1, -1])
         if choices.flag(4):
-            return max(-700_000, min(moment // DAY, 2_900_000)), types.DATE
+            return max(-700_000, min(instant // DAY, 2_900_000)), types.DATE
         return (count, pa.timestamp(other, data_type.tz)) if abs(count) < 2**63 else (value, data_type)
     return value, data_type
 
 
-def random_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataType]:
+def draw_literal(choices: Choices, subject: Subject) -> tuple[Any, pa.DataType]:
     if choices.flag(5):
-        return foreign_literal(choices, subject)
+        return draw_foreign_literal(choices, subject)
     return choices.one_of(subject.literals), subject.type
 
 
-def random_comparison(choices: Choices, subject: Subject) -> Said:
+def draw_comparison(choices: Choices, subject: Subject) -> OraclePredicate:
     operator = choices.one_of(list(OPERATORS))
-    value, literal_type = random_literal(choices, subject)
+    value, literal_type = draw_literal(choices, subject)
     if choices.flag(25):
         value = None
-    said = compared(subject.path, subject.type, operator, value, literal_type)
-    if choices.flag(4) and isinstance(said.expr, Call):
-        return Said(Call(MIRRORED[operator], said.expr.args[::-1]), said.sql)
-    return said
+    comparison = make_comparison(subject.path, subject.type, operator, value, literal_type)
+    if choices.flag(4) and isinstance(comparison.expr, Call):
+        return OraclePredicate(Call(MIRRORED[operator], comparison.expr.args[::-1]), comparison.sql)
+    return comparison
 
 
-def random_list(choices: Choices, subject: Subject) -> Said:
-    items = [random_literal(choices, subject) for _ in range(choices.number(1, 4))]
+def draw_list_test(choices: Choices, subject: Subject) -> OraclePredicate:
+    items = [draw_literal(choices, subject) for _ in range(choices.number(1, 4))]
     if choices.flag(4):
         items.append((None, types.NULL))
-    return listed(subject.path, subject.type, items)
+    return make_list_test(subject.path, subject.type, items)
 
 
-def random_null_test(choices: Choices, subject: Subject) -> Said:
-    return null_test(subject.path, is_null=choices.flag())
+def draw_null_test(choices: Choices, subject: Subject) -> OraclePredicate:
+    return make_null_test(subject.path, is_null=choices.flag())
 
 
-def random_bundle(choices: Choices, subject: Subject) -> Said:
-    """Several comparisons of one column, which are joined into ranges and lists; often with the same few literals."""
+def draw_bundle(choices: Choices, subject: Subject) -> OraclePredicate:
+    """Return several comparisons of one column, which merge into ranges and lists, with few literals."""
     few = choices.some_of(subject.literals, 1, 2)
     parts = []
     for _ in range(choices.number(2, 4)):
         match choices.number(0, 3):
             case 0 | 1:
-                parts.append(compared(subject.path, subject.type, choices.one_of(list(OPERATORS)), choices.one_of(few)))
+                parts.append(
+                    make_comparison(subject.path, subject.type, choices.one_of(list(OPERATORS)), choices.one_of(few))
+                )
             case 2:
-                parts.append(random_comparison(choices, subject))
+                parts.append(draw_comparison(choices, subject))
             case _:
-                parts.append(random_list(choices, subject))
-    return joined(choices.one_of(("and", "and", "or")), parts)
+                parts.append(draw_list_test(choices, subject))
+    return combine_predicates(choices.one_of(("and", "and", "or")), parts)
 
 
-def random_text_test(choices: Choices, subject: Subject) -> Said:
+def draw_text_test(choices: Choices, subject: Subject) -> OraclePredicate:
     if types.is_bytes(subject.type):
         value = choices.one_of(subject.literals)
-        return prefixed(subject.path, value[: choices.number(0, 2)])
+        return make_prefix_test(subject.path, value[: choices.number(0, 2)])
     match choices.number(0, 4):
         case 0 | 1:
-            return prefixed(subject.path, choices.one_of(subject.literals)[: choices.number(1, 3)])
+            return make_prefix_test(subject.path, choices.one_of(subject.literals)[: choices.number(1, 3)])
         case 2:
-            return like(subject.path, choices.one_of(PATTERNS))
+            return make_like_test(subject.path, choices.one_of(PATTERNS))
         case 3:
-            return like(subject.path, choices.one_of(["a!%", "a!_c", "a!%%", "%", "a%", "ab"]), "!")
+            return make_like_test(subject.path, choices.one_of(["a!%", "a!_c", "a!%%", "%", "a%", "ab"]), "!")
         case _:
-            piece = choices.one_of(["a", "b", "", "é"])
+            fragment = choices.one_of(["a", "b", "", "é"])
             function, theirs = choices.one_of([("endswith", "ends_with"), ("contains", "contains")])
-            return Said(
-                Call(function, (Column(subject.path), Literal(piece, types.STRING))),
-                f"{theirs}({sql_name(subject.path)}, {judge_literal(piece, types.STRING)})",
+            return OraclePredicate(
+                Call(function, (Column(subject.path), Literal(fragment, types.STRING))),
+                f"{theirs}({to_sql_name(subject.path)}, {to_oracle_literal(fragment, types.STRING)})",
             )
 
 
-def random_pair(choices: Choices, subject: Subject, subjects: Sequence[Subject]) -> Said:
-    """Two columns of one type, or of two integer types."""
+def draw_column_comparison(choices: Choices, subject: Subject, subjects: Sequence[Subject]) -> OraclePredicate:
+    """Compare two columns of one type, or of two integer types."""
     is_integer = pa.types.is_integer(subject.type)
     same = [each for each in subjects if each.type == subject.type or (is_integer and pa.types.is_integer(each.type))]
     other = choices.one_of(same)
-    return paired(subject.path, choices.one_of(list(OPERATORS)), other.path, whole_numbers=is_integer)
+    return make_column_comparison(subject.path, choices.one_of(list(OPERATORS)), other.path, whole_numbers=is_integer)
 
 
-def random_function(choices: Choices, subject: Subject) -> Said:
-    """Monotone functions of a column, and some that are not."""
+def draw_function(choices: Choices, subject: Subject) -> OraclePredicate:
+    """Compare a function of a column, monotone or not, with a literal."""
     data_type = subject.type
     if subject.is_extreme or pa.types.is_uint64(data_type):
-        return random_comparison(choices, subject)
+        return draw_comparison(choices, subject)
     if pa.types.is_boolean(data_type):
-        return Said(Column(subject.path), sql_name(subject.path))
+        return OraclePredicate(Column(subject.path), to_sql_name(subject.path))
     for holds, make in _FUNCTIONS:
         if holds(data_type):
             return make(choices, subject, choices.one_of(list(OPERATORS)))
-    return random_comparison(choices, subject)
+    return draw_comparison(choices, subject)
 
 
-def _integer_function(choices: Choices, subject: Subject, operator: str) -> Said:
-    column, name = Column(subject.path), f"{sql_name(subject.path)}::HUGEINT"
+def _integer_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+    column, name = Column(subject.path), f"{to_sql_name(subject.path)}::HUGEINT"
     number = choices.number(-3, 3)
     constant = Literal(number, types.LONG)
     made: list[tuple[Expr, str]] = [
@@ -328,11 +334,11 @@ def _integer_function(choices: Choices, subject: Subject, operator: str) -> Said
     expr, sql = choices.one_of(made)
     near = [each + step for each in subject.seen or () for step in (0, number, -number)]
     value = choices.one_of([*near, *range(-10, 21)])
-    return Said(Call(operator, (expr, Literal(value, types.LONG))), f"({sql}) {OPERATORS[operator]} {value}")
+    return OraclePredicate(Call(operator, (expr, Literal(value, types.LONG))), f"({sql}) {OPERATORS[operator]} {value}")
 
 
-def _float_function(choices: Choices, subject: Subject, operator: str) -> Said:
-    column, name = Column(subject.path), sql_name(subject.path)
+def _float_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+    column, name = Column(subject.path), to_sql_name(subject.path)
     number = choices.one_of([0.5, -2.0, 3.0, -0.0])
     constant, theirs = Literal(number, types.DOUBLE), f"CAST('{number}' AS DOUBLE)"
     made: list[tuple[Expr, str]] = [
@@ -342,38 +348,38 @@ def _float_function(choices: Choices, subject: Subject, operator: str) -> Said:
         (Call("negate", (column,)), f"-({name})"),
     ]
     expr, sql = choices.one_of(made)
-    value = choices.one_of(values_of(types.DOUBLE))
-    return Said(
+    value = choices.one_of(list_values(types.DOUBLE))
+    return OraclePredicate(
         Call(operator, (expr, Literal(value, types.DOUBLE))),
-        f"({sql}) {OPERATORS[operator]} {judge_literal(value, types.DOUBLE)}",
+        f"({sql}) {OPERATORS[operator]} {to_oracle_literal(value, types.DOUBLE)}",
     )
 
 
-def _date_function(choices: Choices, subject: Subject, operator: str) -> Said:
-    column, name = Column(subject.path), sql_name(subject.path)
+def _date_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+    column, name = Column(subject.path), to_sql_name(subject.path)
     if choices.flag():
         unit = choices.one_of(["year", "quarter", "month", "week"])
         moved = choices.one_of([0, 1, -31])
         day = choices.one_of(subject.literals)
         truncated = Call("trunc", (Call("+", (column, Literal(moved, types.LONG))), Literal(unit, types.STRING)))
-        return Said(
+        return OraclePredicate(
             Call(operator, (truncated, Literal(day, types.DATE))),
             f"CAST(date_trunc('{unit}', {name} + {moved}) AS DATE) "
-            f"{OPERATORS[operator]} {judge_literal(day, types.DATE)}",
+            f"{OPERATORS[operator]} {to_oracle_literal(day, types.DATE)}",
         )
     return _calendar_part(choices, [(part, column, name) for part in ("year", "month", "day")], operator)
 
 
-def _timestamp_function(choices: Choices, subject: Subject, operator: str) -> Said:
-    column, name = Column(subject.path), sql_name(subject.path)
+def _timestamp_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+    column, name = Column(subject.path), to_sql_name(subject.path)
     if choices.flag():
         days, sign = choices.one_of([0, 1, -3]), choices.one_of(["+", "-"])
         interval = Literal((0, days, 3_600 * 10**9), types.INTERVAL)
         step = (days * DAY + 3_600 * 10**9) * (1 if sign == "+" else -1)
         value = choices.one_of(subject.literals)
-        return Said(
+        return OraclePredicate(
             Call(operator, (Call(sign, (column, interval)), Literal(value, subject.type))),
-            f"({name} + {step}) {OPERATORS[operator]} {judge_literal(value, subject.type)}",
+            f"({name} + {step}) {OPERATORS[operator]} {to_oracle_literal(value, subject.type)}",
         )
     count = f"CAST({name} AS HUGEINT)"
     date = f"(DATE '1970-01-01' + CAST(({count} - ((({count} % {DAY}) + {DAY}) % {DAY})) // {DAY} AS INTEGER))"
@@ -383,17 +389,17 @@ def _timestamp_function(choices: Choices, subject: Subject, operator: str) -> Sa
     return _calendar_part(choices, parts, operator)
 
 
-def _calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]], operator: str) -> Said:
+def _calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]], operator: str) -> OraclePredicate:
     part, value, date = choices.one_of(parts)
     number = choices.one_of([1968, 1969, 1970, 1971, 2024, 1, 2, 12, 31])
-    return Said(
+    return OraclePredicate(
         Call(operator, (Call(part, (value,)), Literal(number, types.LONG))),
         f"{part}({date}) {OPERATORS[operator]} {number}",
     )
 
 
-def _text_function(choices: Choices, subject: Subject, operator: str) -> Said:
-    column, name = Column(subject.path), sql_name(subject.path)
+def _text_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+    column, name = Column(subject.path), to_sql_name(subject.path)
     length = choices.number(0, 3)
     made: list[tuple[Expr, str]] = [
         (
@@ -404,13 +410,13 @@ def _text_function(choices: Choices, subject: Subject, operator: str) -> Said:
     ]
     expr, sql = choices.one_of(made)
     text = choices.one_of(TEXTS)
-    return Said(
+    return OraclePredicate(
         Call(operator, (expr, Literal(text, types.STRING))),
-        f"({sql}) {OPERATORS[operator]} {judge_literal(text, types.STRING)}",
+        f"({sql}) {OPERATORS[operator]} {to_oracle_literal(text, types.STRING)}",
     )
 
 
-_FUNCTIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Choices, Subject, str], Said]], ...] = (
+_FUNCTIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Choices, Subject, str], OraclePredicate]], ...] = (
     (pa.types.is_integer, _integer_function),
     (pa.types.is_floating, _float_function),
     (pa.types.is_date, _date_function),
@@ -419,44 +425,44 @@ _FUNCTIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Choices, Subjec
 )
 
 
-def random_leaf(choices: Choices, subjects: Sequence[Subject]) -> Said:
+def draw_leaf(choices: Choices, subjects: Sequence[Subject]) -> OraclePredicate:
     subject = choices.one_of(subjects)
     match choices.number(0, 15):
         case 0 | 1 | 2 | 3 | 4:
-            return random_comparison(choices, subject)
+            return draw_comparison(choices, subject)
         case 5 | 6:
-            return random_list(choices, subject)
+            return draw_list_test(choices, subject)
         case 7:
-            return random_null_test(choices, subject)
+            return draw_null_test(choices, subject)
         case 8 | 9:
-            return random_bundle(choices, subject)
+            return draw_bundle(choices, subject)
         case 10 | 11:
-            return random_pair(choices, subject, subjects)
+            return draw_column_comparison(choices, subject, subjects)
         case 12 | 13 if types.is_text(subject.type) or types.is_bytes(subject.type):
-            return random_text_test(choices, subject)
+            return draw_text_test(choices, subject)
         case 14 if choices.flag(4):
             return choices.one_of(CONSTANTS)
         case _:
-            return random_function(choices, subject)
+            return draw_function(choices, subject)
 
 
-def random_predicate(choices: Choices, subjects: Sequence[Subject], depth: int = 5) -> Said:
-    """Nested AND, OR, NOT, IS NULL and comparisons with TRUE and FALSE over the leaves, at most `depth` deep."""
+def draw_predicate(choices: Choices, subjects: Sequence[Subject], depth: int = 5) -> OraclePredicate:
+    """Return a tree of AND, OR, NOT, IS NULL and comparisons with TRUE and FALSE, at most `depth` deep."""
     if depth == 0 or not choices.flag():
-        return random_leaf(choices, subjects)
+        return draw_leaf(choices, subjects)
     match choices.number(0, 7):
         case 0 | 1 | 2 | 3:
-            parts = [random_predicate(choices, subjects, depth - 1) for _ in range(choices.number(2, 3))]
-            return joined(choices.one_of(("and", "or")), parts)
+            parts = [draw_predicate(choices, subjects, depth - 1) for _ in range(choices.number(2, 3))]
+            return combine_predicates(choices.one_of(("and", "or")), parts)
         case 4:
-            return is_unknown(random_predicate(choices, subjects, depth - 1))
+            return make_unknown_test(draw_predicate(choices, subjects, depth - 1))
         case 5:
-            return is_known(random_predicate(choices, subjects, depth - 1))
+            return make_known_test(draw_predicate(choices, subjects, depth - 1))
         case 6:
-            part = random_predicate(choices, subjects, depth - 1)
-            return against_boolean(part, choices.one_of(["=", "<>", "<=>"]), choices.flag())
+            part = draw_predicate(choices, subjects, depth - 1)
+            return compare_with_boolean(part, choices.one_of(["=", "<>", "<=>"]), choices.flag())
         case _:
-            return negated(random_predicate(choices, subjects, depth - 1))
+            return negate_predicate(draw_predicate(choices, subjects, depth - 1))
 
 
 # --- As strategies --------------------------------------------------------------------------------------------------
@@ -464,13 +470,13 @@ def random_predicate(choices: Choices, subjects: Sequence[Subject], depth: int =
 
 @cache
 def values(data_type: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values on which no function of a predicate overflows, for columns that nobody looks at beforehand."""
+    """Values on which no function of a predicate overflows, for columns whose values are unknown."""
     is_timestamp = pa.types.is_timestamp(data_type)
     return st.sampled_from(
-        [each for each in values_of(data_type) if not (is_timestamp and is_extreme(each, data_type))]
+        [each for each in list_values(data_type) if not (is_timestamp and is_extreme(each, data_type))]
     )
 
 
 @st.composite
-def predicates(draw: st.DrawFn, columns: dict[Path, pa.DataType], depth: int = 5) -> Said:
-    return random_predicate(Choices(draw), [Subject(path, each) for path, each in columns.items()], depth)
+def predicates(draw: st.DrawFn, columns: dict[Path, pa.DataType], depth: int = 5) -> OraclePredicate:
+    return draw_predicate(Choices(draw), [Subject(path, each) for path, each in columns.items()], depth)

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import tamis
-from builders.query.duckdb_conditions import ROWS, random_condition, write_rows
+from builders.query.duckdb_conditions import ROWS, draw_condition, write_rows
 from tamis import errors
 from tamis.cli.application import program
 from tamis.query.query import Query
@@ -149,7 +149,7 @@ def test_random_conditions_return_the_rows_of_duckdb(tmp_path: Path) -> None:
         judge.execute("SET TimeZone = 'UTC'")
         judge.register("t", ROWS)
         for _ in range(40):
-            query = f"SELECT n, s, day FROM t WHERE {random_condition(chance)}"
+            query = f"SELECT n, s, day FROM t WHERE {draw_condition(chance)}"
             try:
                 wanted = judge.sql(query).to_arrow_table()
             except duckdb.Error:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.query.sql_tables import same_rows
+from builders.query.sql_tables import has_same_rows
 from tamis.engines.duckdb.run import run_plan as embedded
 from tamis.engines.duckdb.run.run_plan import RunningQuery
 from tamis.query.plan.nodes import Output, TableScan
@@ -67,7 +67,7 @@ def test_small_scans_of_several_joins_are_materialised(session: tamis.Session, p
 def test_large_scans_stream_with_a_row_estimate(folder: Path, plans: list[str]) -> None:
     held = connect(folder).sql(THREE, rules=False).to_arrow()
     streamed = connect(folder, Tuning(max_materialised_rows=0)).sql(THREE, rules=False).to_arrow()
-    assert same_rows(streamed, held)
+    assert has_same_rows(streamed, held)
     assert streamed.schema == held.schema
     assert "PYTHON_ARROW_SCAN" in plans[-1]
     assert "~100 rows" in plans[-1]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.parquet.files import rows_of, written
+from builders.parquet.files import find_rows, write_table
 from tamis.engines.duckdb.run.evaluate import EmbeddedPredicates
 from tamis.errors import EvaluationError
 from tamis.expr.bind import bind
@@ -44,7 +44,7 @@ def test_X10_column_names_that_need_quotes(tmp_path, where, expected, rest):
         'a"b;--': pa.array([1, 2, 3, 4]),
         "s": pa.array([{"f": each} for each in (1, 2, 3, 4)]),
     }
-    assert rows_of(written(tmp_path, columns), f"({where}){rest}") == expected
+    assert find_rows(write_table(tmp_path, columns), f"({where}){rest}") == expected
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_a_predicate_beside_an_engine_predicate_keeps_its_result(tmp_path, where
         "b": pa.array([b"", b"\xff", b"a", None, b"\x80", b"b"]),
         "st": pa.array([{"x": 1}, None, {"x": None}, {"x": 2}, {"x": 1}, {"x": 0}], pa.struct([("x", pa.int64())])),
     }  # fmt: skip
-    table = written(tmp_path, columns)
-    plain = rows_of(table, where)
-    assert rows_of(table, f"row % 2 = 5 OR ({where})") == plain
-    assert rows_of(table, f"NOT (row % 2 = 5 OR ({where}))") == rows_of(table, f"NOT ({where})")
+    table = write_table(tmp_path, columns)
+    plain = find_rows(table, where)
+    assert find_rows(table, f"row % 2 = 5 OR ({where})") == plain
+    assert find_rows(table, f"NOT (row % 2 = 5 OR ({where}))") == find_rows(table, f"NOT ({where})")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_engine_predicates_have_the_semantics_of_the_language(tmp_path, where, e
         "pattern": pa.array(["a\\%", "a\\%", "a\\\\", "_"]),
         "bytes": pa.array([b"\xff", b"a", b"", None]),
     }
-    assert rows_of(written(tmp_path, columns), where) == expected
+    assert find_rows(write_table(tmp_path, columns), where) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_engine_predicates_have_the_semantics_of_the_language(tmp_path, where, e
     ],
 )  # fmt: skip
 def test_engine_errors_name_the_cause_the_location_and_the_remedy(tmp_path, where, fragments):
-    table = written(tmp_path, {"text": pa.array(["a"]), "ns": pa.array([0], pa.timestamp("ns"))})
+    table = write_table(tmp_path, {"text": pa.array(["a"]), "ns": pa.array([0], pa.timestamp("ns"))})
     with pytest.raises(EvaluationError) as caught:
-        rows_of(table, where)
+        find_rows(table, where)
     assert all(fragment in str(caught.value) for fragment in fragments), caught.value
 
 

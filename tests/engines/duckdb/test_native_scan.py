@@ -22,7 +22,7 @@ from builders.hive.tables import write_hive_table
 from builders.iceberg.deletes import equality_deletes
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.query.sql_tables import same_rows
+from builders.query.sql_tables import has_same_rows
 from tamis.engines.duckdb import native_scan as own_files
 from tamis.query.plan.nodes import TableScan, walk_plan
 from tamis.query.query import get_compiled_query
@@ -105,7 +105,7 @@ def iceberg(folder: Path) -> Path:
 )
 def test_a_native_scan_returns_the_rows_of_a_stream(tmp_path: Path, table: Callable[[Path], Path], query: str) -> None:
     from_files, streamed, _ = answers(table(tmp_path), query)
-    assert same_rows(from_files, streamed)
+    assert has_same_rows(from_files, streamed)
     assert from_files.schema.types == streamed.schema.types
 
 
@@ -128,7 +128,7 @@ def test_I5_files_are_read_by_their_physical_names(tmp_path: Path) -> None:
     assert answers(table.folder, "SELECT id FROM t")[2]
     table.commit(equality_deletes(table, "e.parquet", pa.table({"id": [4]}), partition=("eu",)))
     found, streamed, is_given = answers(table.folder, "SELECT id FROM t")
-    assert same_rows(found, streamed)
+    assert has_same_rows(found, streamed)
     assert not is_given
 
 
@@ -232,7 +232,7 @@ def test_small_files_beside_large_ones_are_scanned_natively_too(tmp_path: Path) 
         scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
         leaves = [(str(number), scan) for number, scan in enumerate(scans)]
         assert len(own_files.plan_native_scans(leaves, get_compiled_query(made).context.connectors)) == len(leaves)
-        assert same_rows(made.to_arrow(), streaming.sql(query, rules=False).to_arrow())
+        assert has_same_rows(made.to_arrow(), streaming.sql(query, rules=False).to_arrow())
     alone = session.sql("SELECT * FROM small")
     (scan,) = (node for node in walk_plan(get_compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
     assert own_files.plan_native_scans([("s", scan)], get_compiled_query(alone).context.connectors) == {}

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from builders.parquet.files import rows_of, written
+from builders.parquet.files import find_rows, write_table
 from tamis.engines.duckdb.translate.functions import to_duckdb, write_macro_statements
 from tamis.errors import EvaluationError
 
@@ -107,8 +107,8 @@ VALUES = [
 
 @pytest.mark.parametrize(("expression", "values"), VALUES, ids=[expression for expression, _ in VALUES])
 def test_a_function_returns_the_value_of_spark(tmp_path, expression, values):
-    table = written(tmp_path, {**COLUMNS, "expected": values}, rows=4)
-    assert rows_of(table, f"({expression}) <=> expected") == [0, 1, 2, 3]
+    table = write_table(tmp_path, {**COLUMNS, "expected": values}, rows=4)
+    assert find_rows(table, f"({expression}) <=> expected") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_a_function_returns_the_value_of_spark(tmp_path, expression, values):
     ],
 )
 def test_an_unsupported_use_is_an_error_that_names_it(tmp_path, where, message):
-    table = written(tmp_path, COLUMNS, rows=4)
+    table = write_table(tmp_path, COLUMNS, rows=4)
     with pytest.raises(EvaluationError) as caught:
-        rows_of(table, where)
+        find_rows(table, where)
     assert message in str(caught.value)
 
 
@@ -148,5 +148,5 @@ def test_nested_functions_do_not_multiply_their_text():
 
 
 def test_deeply_nested_functions_run_in_little_time(tmp_path):
-    table = written(tmp_path, {"d": pa.array([1.5, 2.5])})
-    assert rows_of(table, "floor(" * 8 + "d" + ")" * 8 + " = 2") == [1]
+    table = write_table(tmp_path, {"d": pa.array([1.5, 2.5])})
+    assert find_rows(table, "floor(" * 8 + "d" + ")" * 8 + " = 2") == [1]

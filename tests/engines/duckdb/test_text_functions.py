@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.parquet.files import rows_of, written
+from builders.parquet.files import find_rows, write_table
 from tamis.engines.duckdb.functions.java_regexps import translate_regexp, translate_replacement
 from tamis.errors import TamisError
 
@@ -309,7 +309,7 @@ def test_text_functions_in_the_filter_of_a_scan(tmp_path, where: str, expected: 
         "b": pa.array([b"ab", b"\x00", None]),
         "i": pa.array([17, 17, 18], pa.int32()),
     }
-    assert rows_of(written(tmp_path, columns, rows=3), where) == expected
+    assert find_rows(write_table(tmp_path, columns, rows=3), where) == expected
 
 
 def test_nested_calls_are_bound_in_little_time(session: tamis.Session) -> None:

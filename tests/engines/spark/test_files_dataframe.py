@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta.cases import random_delta_case
+from builders.delta.cases import draw_delta_case
 from builders.delta.log import DeltaLog, remove
 from builders.delta.tables import data_file
 from builders.hive.tables import write_hive_table
@@ -56,11 +56,11 @@ def check_delta(files: Any, table: tamis.Table, where: object, *context: object)
 
 def compare_delta_files(spark: Any, seed: int, predicates: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(SeededChoices(seed), Path(folder), predicates)
+        case = draw_delta_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
         with table.files_dataframe(spark) as files:
             assert texts(files.files_for_scan().files) == texts(table.files()), seed
-            for said in case.said:
+            for said in case.predicates:
                 check_delta(files, table, said.expr, seed, said.sql)
 
 

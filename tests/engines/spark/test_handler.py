@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.skipping.units import BIG, DOUBLE, Unit, batch_of
-from builders.values.by_type import PRIMITIVES, array_of, values_of
+from builders.skipping.units import BIG, DOUBLE, Unit, make_batch
+from builders.values.by_type import PRIMITIVES, list_values, make_array
 from builders.values.choices import SeededChoices
-from builders.values.predicates import random_predicate
-from builders.values.random_rows import random_column, subject_of
+from builders.values.predicates import draw_predicate
+from builders.values.random_rows import draw_column, make_subject
 from tamis import types
 from tamis.engines.spark.handler import SparkExpressionHandler
 from tamis.engines.spark.spark_types import convert_metadata, to_spark_schema
@@ -68,7 +68,7 @@ def near_values(data_type: pa.DataType) -> list[Any]:
     """Values in the range of microseconds: beyond it Spark has unknown bounds, and keeps units that Arrow may skip."""
     per_second = types.UNITS_PER_SECOND.get(getattr(data_type, "unit", ""), 1_000_000)
     most = (2**63 - 1) * per_second // 1_000_000 if per_second < 1_000_000 else 2**64
-    return [value for value in values_of(data_type) if not isinstance(value, int) or abs(value) <= most]
+    return [value for value in list_values(data_type) if not isinstance(value, int) or abs(value) <= most]
 
 
 def random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> pa.RecordBatch:
@@ -76,10 +76,10 @@ def random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> pa.Re
     units = []
     for _ in range(count):
         rows = choices.one_of([1, 1, 2, 3, 0])
-        units.append({field.name: random_column(choices, near_values(field.type), rows) for field in schema})
+        units.append({field.name: draw_column(choices, near_values(field.type), rows) for field in schema})
 
     def gappy(data_type: pa.DataType, values: list[Any]) -> pa.Array:
-        return array_of(data_type, [None if choices.flag(8) else value for value in values])
+        return make_array(data_type, [None if choices.flag(8) else value for value in values])
 
     arrays = {"row_count": gappy(BIG, [len(next(iter(unit.values()))) for unit in units])}
     for field in schema:
@@ -100,11 +100,11 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
     choices = SeededChoices(seed)
     schema = pa.schema([(f"x{number}", data_type) for number, data_type in enumerate(PRIMITIVES)])
     batch = random_units(choices, schema, units)
-    subjects = [subject_of((field.name,), field.type, near_values(field.type)) for field in schema]
+    subjects = [make_subject((field.name,), field.type, near_values(field.type)) for field in schema]
     asked: list[Expr] = []
     for number in range(predicates):
         some = [subjects[number % len(subjects)], choices.one_of(subjects)]
-        said = random_predicate(choices, some, depth=2)
+        said = draw_predicate(choices, some, depth=2)
         for conjunct in rewrite(normalise(bind(said.expr, schema))):
             asked += [conjunct.may_be_true, conjunct.fully_matches]
     asked = list(dict.fromkeys(asked))
@@ -131,7 +131,7 @@ def test_random_predicates_have_the_answers_that_arrow_gives(connect_spark: Any)
     assert refused < compared / 60 / 4
 
 
-UNITS = batch_of(
+UNITS = make_batch(
     {
         "a": (BIG, [Unit(1, 5), Unit(7, 7), Unit(None, None, 10), Unit(2**63 - 1, 2**63 - 1), Unit(-3, 900_000)]),
         "f": (

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.engines.worker_engine import assert_same_plans, fresh_plan
-from builders.iceberg.cases import random_iceberg_case
+from builders.engines.worker_engine import assert_same_plans, make_fresh_plan
+from builders.iceberg.cases import draw_iceberg_case
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
@@ -59,8 +59,8 @@ def test_O8_a_plan_of_an_iceberg_table_on_spark_is_the_local_one(any_spark: Any,
     on_spark = tamis.connect(spark=any_spark, planning="spark").open(orders)
     local = tamis.open(orders)
     for where in WHERE[:2]:
-        assert_same_plans(fresh_plan(on_spark, where, "files"), fresh_plan(local, where, "files"))
-    assert_same_plans(fresh_plan(on_spark, WHERE[2], "pages"), fresh_plan(local, WHERE[2], "pages"))
+        assert_same_plans(make_fresh_plan(on_spark, where, "files"), make_fresh_plan(local, where, "files"))
+    assert_same_plans(make_fresh_plan(on_spark, WHERE[2], "pages"), make_fresh_plan(local, WHERE[2], "pages"))
     assert sorted(on_spark.scan(WHERE[3]).to_arrow()["id"].to_pylist()) == [62, 100]
 
 
@@ -113,7 +113,7 @@ def test_O8_I1_files_as_a_dataframe_by_buckets_and_texts_that_are_cut_off(
     for number in range(8):
         values = {"id": [number], "s": [f"a{number}x"], "day": pa.array([number * 30], pa.date32())}
         # No statistics: only partition values are known.
-        table.commit(table.data_file(f"{number}.parquet", pa.table(values), spec=number % 2, noted={}))
+        table.commit(table.data_file(f"{number}.parquet", pa.table(values), spec=number % 2, metrics={}))
     opened = tamis.open(tmp_path)
     with opened.files_dataframe(spark) as files:
         for where in ("id = 4", "s = 'a3x'", "s LIKE 'a5%'", "day < DATE '1970-03-01'", "id IN (1, 6) AND s > 'a4'"):
@@ -136,12 +136,12 @@ def check(spark: Any, scan: tamis.Scan, *context: object) -> None:
 @pytest.mark.interop
 @pytest.mark.parametrize("seed", range(12))
 def test_O8_random_tables_have_the_local_plans_and_rows(spark: Any, tmp_path: Path, seed: int) -> None:
-    case = random_iceberg_case(SeededChoices(seed), tmp_path, predicates=2)
+    case = draw_iceberg_case(SeededChoices(seed), tmp_path, predicates=2)
     on_spark, local = tamis.connect(spark=spark, planning="spark").open(tmp_path), tamis.open(tmp_path)
-    for where in (None, *(said.expr for said in case.said)):
-        assert_same_plans(fresh_plan(on_spark, where, "pages"), fresh_plan(local, where, "pages"))
+    for where in (None, *(said.expr for said in case.predicates)):
+        assert_same_plans(make_fresh_plan(on_spark, where, "pages"), make_fresh_plan(local, where, "pages"))
         check(spark, local.scan(where), case.done, where)
     with local.files_dataframe(spark) as files:
-        for said in case.said:
+        for said in case.predicates:
             found = set(files.files_for_scan(said.expr).files["path"].to_pylist())
             assert set(local.scan(said.expr).plan("files").files["path"].to_pylist()) <= found, (case.done, said)

@@ -20,7 +20,7 @@ from builders.delta.log import DeltaLog
 from builders.delta.statistics import field as delta_field
 from builders.delta.statistics import mapping
 from builders.delta.tables import data_file
-from builders.iceberg.cases import random_iceberg_case
+from builders.iceberg.cases import draw_iceberg_case
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field, list_of
@@ -244,6 +244,6 @@ def test_more_random_iceberg_tables_have_the_rows_of_a_scan(spark: Any, tmp_path
 
 
 def compare_random(spark: Any, tmp_path: Path, seed: int) -> None:
-    case = random_iceberg_case(SeededChoices(seed), tmp_path, predicates=3)
-    for where in (None, *(said.expr for said in case.said)):
+    case = draw_iceberg_case(SeededChoices(seed), tmp_path, predicates=3)
+    for where in (None, *(said.expr for said in case.predicates)):
         readers_of(spark, tmp_path, where)

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from builders.delta.cases import random_delta_case
+from builders.delta.cases import draw_delta_case
 from builders.delta.log import DeltaLog, remove
 from builders.delta.tables import data_file
-from builders.engines.worker_engine import assert_same_plans, fresh_plan
-from builders.hive.cases import PARTITIONING, random_hive_case
+from builders.engines.worker_engine import assert_same_plans, make_fresh_plan
+from builders.hive.cases import PARTITIONING, draw_hive_case
 from builders.hive.tables import write_hive_table
 from builders.values.choices import Choices
 from tamis.errors import InvalidArgument
@@ -72,7 +72,7 @@ def test_O8_a_plan_of_a_delta_table_on_spark_is_the_local_one(any_spark: Any, or
         ("amount < 30.5 AND day > '2024-03-01'", "files"),
         ("id IN (3, 57, 118) OR amount IS NULL", "pages"),
     ):
-        assert_same_plans(fresh_plan(on_spark, where, depth), fresh_plan(local, where, depth))
+        assert_same_plans(make_fresh_plan(on_spark, where, depth), make_fresh_plan(local, where, depth))
     scan = on_spark.scan("id IN (3, 50, 57, 118)")
     assert sorted(scan.to_arrow()["id"].to_pylist()) == [3, 57, 118]
     assert scan.report.to_dict()["levels"][0]["total"] == 12
@@ -84,8 +84,8 @@ def test_O8_a_plan_of_a_hive_table_on_spark_is_the_local_one(any_spark: Any, eve
     on_spark = session.open(events, partitioning=PARTITIONING)
     local = tamis.open(events, partitioning=PARTITIONING, tuning=tuning)
     for where in (None, "region = 'eu' AND id > 25"):
-        assert_same_plans(fresh_plan(on_spark, where, "pages"), fresh_plan(local, where, "pages"))
-    assert fresh_plan(on_spark, "region = 'eu' AND id > 25", "pages").num_files == 1
+        assert_same_plans(make_fresh_plan(on_spark, where, "pages"), make_fresh_plan(local, where, "pages"))
+    assert make_fresh_plan(on_spark, "region = 'eu' AND id > 25", "pages").num_files == 1
 
 
 @SEVERAL
@@ -96,12 +96,16 @@ def test_O8_plans_of_random_tables_are_the_local_ones(spark: Any, data: st.DataO
     with tempfile.TemporaryDirectory() as folder:
         delta, hive = Path(folder) / "delta", Path(folder) / "hive"
         delta.mkdir()
-        said = random_delta_case(choices, delta, predicates=1).said
+        said = draw_delta_case(choices, delta, predicates=1).predicates
         on_spark, local = session.open(delta), tamis.open(delta)
-        assert_same_plans(fresh_plan(on_spark, said[0].expr, "pages"), fresh_plan(local, said[0].expr, "pages"))
-        said = random_hive_case(choices, hive, predicates=1)
+        assert_same_plans(
+            make_fresh_plan(on_spark, said[0].expr, "pages"), make_fresh_plan(local, said[0].expr, "pages")
+        )
+        said = draw_hive_case(choices, hive, predicates=1)
         on_spark, local = (each(hive, partitioning=PARTITIONING) for each in (session.open, tamis.open))
-        assert_same_plans(fresh_plan(on_spark, said[0].expr, "pages"), fresh_plan(local, said[0].expr, "pages"))
+        assert_same_plans(
+            make_fresh_plan(on_spark, said[0].expr, "pages"), make_fresh_plan(local, said[0].expr, "pages")
+        )
 
 
 def jobs_of(spark: Any, what: str) -> int:
@@ -112,11 +116,11 @@ def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path) ->
     what = "read 3 checkpoint parts of orders@1"
     table = tamis.connect(spark=spark).open(orders)
     before = jobs_of(spark, what)
-    small = fresh_plan(table, "id = 57", "files")
+    small = make_fresh_plan(table, "id = 57", "files")
     assert jobs_of(spark, what) == before
     tuning = Tuning(spark_planning_min_bytes=1, spark_planning_min_parts=3)
     table = tamis.connect(spark=spark, tuning=tuning).open(orders)
-    large = fresh_plan(table, "id = 57", "files")
+    large = make_fresh_plan(table, "id = 57", "files")
     assert jobs_of(spark, what) > before
     assert_same_plans(small, large)
     # What an earlier plan left in memory need not be read by anybody.
@@ -125,7 +129,7 @@ def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path) ->
     before = jobs_of(spark, what)
     table.scan("id = 58").plan("files")
     assert jobs_of(spark, what) == before
-    fresh_plan(tamis.connect(spark=spark, planning="local", tuning=tuning).open(orders), "id = 57", "files")
+    make_fresh_plan(tamis.connect(spark=spark, planning="local", tuning=tuning).open(orders), "id = 57", "files")
     assert jobs_of(spark, what) == before
 
 

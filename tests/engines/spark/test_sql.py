@@ -36,7 +36,7 @@ MORE_QUERIES = (
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return sql_tables.write(tmp_path_factory.mktemp("tables"))
+    return sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +55,10 @@ def test_rows_equal_those_of_the_embedded_engine(
     on_spark: tamis.Session, places: dict[str, Path], query: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="tamis")
-    embedded = sql_tables.session(places).sql(query).to_arrow()
+    embedded = sql_tables.open_session(places).sql(query).to_arrow()
     found = on_spark.sql(query)
     assert found.columns == embedded.column_names
-    assert sql_tables.same_rows(found.toArrow(), embedded)
+    assert sql_tables.has_same_rows(found.toArrow(), embedded)
     assert "rejects the plan" not in caplog.text
 
 
@@ -74,7 +74,7 @@ def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dic
         spark.catalog.dropTempView("orders_of_spark")
     assert "Aggregate sum(" in on_spark.explain(query).split("Optimized plan")[1]
     # The same of a query that was made for the embedded engine.
-    embedded = sql_tables.session(places).sql(query)
+    embedded = sql_tables.open_session(places).sql(query)
     assert "summed while reading" in embedded.explain()
     assert embedded.to_spark(spark).dtypes == theirs.dtypes
 
@@ -106,8 +106,8 @@ def test_a_connect_session_runs_the_same(connect_spark: Any, places: dict[str, P
         "SELECT c.name, count(*) AS n FROM orders o JOIN customers c ON o.customer = c.id "
         "WHERE o.id < 90 GROUP BY c.name"
     )
-    embedded = sql_tables.session(places).sql(query).to_arrow()
-    assert sql_tables.same_rows(session.sql(query).toArrow(), embedded)
+    embedded = sql_tables.open_session(places).sql(query).to_arrow()
+    assert sql_tables.has_same_rows(session.sql(query).toArrow(), embedded)
 
 
 def test_functions_that_only_spark_has(on_spark: tamis.Session) -> None:
@@ -280,7 +280,7 @@ def test_windows_of_time(spark: Any, on_spark: tamis.Session) -> None:
 
 
 def test_none_is_not_a_spark_session(places: dict[str, Path]) -> None:
-    query = sql_tables.session(places).sql("SELECT id FROM orders")
+    query = sql_tables.open_session(places).sql("SELECT id FROM orders")
     with pytest.raises(tamis.TamisError, match="spark must be a SparkSession, found a NoneType"):
         query.to_spark(None)
 

@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import tamis
-from builders.delta.cases import random_delta_case
-from builders.delta.deltalake_cases import random_deltalake_case
+from builders.delta.cases import draw_delta_case
+from builders.delta.deltalake_cases import draw_deltalake_case
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
 from builders.engines import dying_workers
@@ -83,20 +83,20 @@ def uses_sparks_reader(frame: Any) -> bool:
 def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
     """Random tables with deletion vectors, mapped and widened columns, and filters about them."""
     with tempfile.TemporaryDirectory() as folder:
-        case = random_delta_case(SeededChoices(seed), Path(folder), predicates)
+        case = draw_delta_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
         check(spark, table.scan(), seed)
-        for said in case.said:
+        for said in case.predicates:
             check(spark, table.scan(said.expr), seed, said.sql)
 
 
 def compare_deltalake_tables(spark: Any, seed: int, predicates: int) -> None:
     """Random tables of another writer, most of them read by native scans."""
     with tempfile.TemporaryDirectory() as folder:
-        case = random_deltalake_case(SeededChoices(seed), Path(folder), predicates)
+        case = draw_deltalake_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
         check(spark, table.scan(), seed)
-        for said in case.said:
+        for said in case.predicates:
             check(spark, table.scan(said.expr), seed, said.sql)
 
 

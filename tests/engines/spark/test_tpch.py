@@ -11,7 +11,7 @@ from builders.query.tpch_tables import FORMATS, World
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[test]'"),
+    pytest.mark.skipif(tpch.find_generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[test]'"),
 ]
 
 
@@ -27,8 +27,8 @@ def test_answers_equal_duckdb(world: World, spark: Any, number: int) -> None:
     expected = world.answer(number)
     assert found.column_names == expected.column_names
     # The scale of decimals after a division differs between engines.
-    assert [[_rounded(value) for value in row] for row in sql_tables.rows_of(found)] == [
-        [_rounded(value) for value in row] for row in sql_tables.rows_of(expected)
+    assert [[_rounded(value) for value in row] for row in sql_tables.list_rows(found)] == [
+        [_rounded(value) for value in row] for row in sql_tables.list_rows(expected)
     ]
 
 

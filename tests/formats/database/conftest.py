@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from builders.servers.postgresql import find_programs, running_server
+from builders.servers.postgresql import find_programs, run_server
 
 
 @pytest.fixture(scope="session")
@@ -13,5 +13,5 @@ def postgresql() -> Iterator[str]:
     pytest.importorskip("adbc_driver_postgresql", reason="adbc-driver-postgresql is not installed")
     if find_programs() is None:
         pytest.skip("no PostgreSQL server is installed: scripts/ensure_postgresql.sh says how to get one")
-    with running_server() as uri:
+    with run_server() as uri:
         yield uri

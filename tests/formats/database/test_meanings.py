@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from builders.query.databases import COLUMNS, MORE_TEXTS, write_duckdb, write_postgresql, write_sqlite
-from builders.values.by_type import neighbours
+from builders.values.by_type import list_neighbours
 from builders.values.predicates import OPERATORS, PATTERNS
 from tamis import types
 from tamis.expr.bind import bind
@@ -33,10 +33,10 @@ AT_ONCE = 60
 class Case:
     """A database with the table `t`, and its rows."""
 
-    def __init__(self, kind: str, place: Any, rows: pa.Table) -> None:
+    def __init__(self, kind: str, index: Any, rows: pa.Table) -> None:
         self.kind = kind
         self.rows = rows
-        self.connector = DatabaseConnector(kind, open_database(place))
+        self.connector = DatabaseConnector(kind, open_database(index))
         handle = self.connector.table(("t",))
         assert handle is not None
         self.handle = handle
@@ -62,19 +62,19 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_all_rows_of_a_table_are_read(case: Case) -> None:
     found = case.read(case.handle).sort_by("id")
     assert found.schema.names == case.rows.schema.names
-    # -0.0 and 0.0 are equal, so they are compared as they are written.
+    # -0.0 and 0.0 are equal, so the printed values are compared.
     assert found.cast(case.rows.schema).to_pydict().__repr__() == case.rows.to_pydict().__repr__()
 
 
-def comparisons(rows: pa.Table) -> Iterator[Expr]:
+def make_comparisons(rows: pa.Table) -> Iterator[Expr]:
     """Compare every column with its own values and some next to them, with the operators in turn."""
     operators = list(OPERATORS)
     for name in rows.column_names[1:]:
         data_type, values = COLUMNS[name]
-        near = [each for value in values[:3] for each in neighbours(value, data_type)]
+        near = [each for value in values[:3] for each in list_neighbours(value, data_type)]
         some = dict.fromkeys([*values, *near])
-        for place, value in enumerate(some):
-            operator = operators[place % len(operators)]
+        for index, value in enumerate(some):
+            operator = operators[index % len(operators)]
             yield Call(operator, (Column((name,)), Literal(value, data_type)))
         yield Call("<=>", (Column((name,)), NULL))
         items = [Literal(value, data_type) for value in values[:4]]
@@ -84,21 +84,21 @@ def comparisons(rows: pa.Table) -> Iterator[Expr]:
         yield Call("is_not_null", (Column((name,)),))
 
 
-def text_tests(rows: pa.Table) -> Iterator[Expr]:
-    pieces = ("a", "A", "ä", "%", "_", "\\", "*", "?", "[", "]", "!", "'", "é", "日", "")
-    patterns = [*PATTERNS, *MORE_TEXTS, *("%" + piece for piece in pieces), *(piece + "_%" for piece in pieces)]
-    for place, pattern in enumerate(dict.fromkeys(patterns)):
-        column = Column(("name" if place % 3 else "title",))
+def make_text_tests(rows: pa.Table) -> Iterator[Expr]:
+    parts = ("a", "A", "ä", "%", "_", "\\", "*", "?", "[", "]", "!", "'", "é", "日", "")
+    patterns = [*PATTERNS, *MORE_TEXTS, *("%" + part for part in parts), *(part + "_%" for part in parts)]
+    for index, pattern in enumerate(dict.fromkeys(patterns)):
+        column = Column(("name" if index % 3 else "title",))
         yield Call("like", (column, Literal(pattern, types.STRING)))
-        if place % 4 == 0:
+        if index % 4 == 0:
             yield Call("like", (column, Literal(pattern, types.STRING), Literal("a", types.STRING)))
-    for place, piece in enumerate(pieces):
-        function = ("startswith", "endswith", "contains")[place % 3]
-        yield Call(function, (Column(("name",)), Literal(piece, types.STRING)))
-        yield Call(function, (Column(("title",)), Literal(piece, types.STRING)))
+    for index, part in enumerate(parts):
+        function = ("startswith", "endswith", "contains")[index % 3]
+        yield Call(function, (Column(("name",)), Literal(part, types.STRING)))
+        yield Call(function, (Column(("title",)), Literal(part, types.STRING)))
 
 
-def pairs(rows: pa.Table) -> Iterator[Expr]:
+def make_pair_comparisons(rows: pa.Table) -> Iterator[Expr]:
     """Compare columns of one type family with each other."""
     names = rows.column_names
     for one, other, operator in itertools.product(names, names, OPERATORS):
@@ -106,7 +106,7 @@ def pairs(rows: pa.Table) -> Iterator[Expr]:
             yield Call(operator, (Column((one,)), Column((other,))))
 
 
-def logic(rows: pa.Table) -> Iterator[Expr]:
+def make_logic_predicates(rows: pa.Table) -> Iterator[Expr]:
     first = Call(">", (Column(("whole",)), Literal(3, pa.int64())))
     second = Call("=", (Column(("flag",)), Literal(True, pa.bool_())))
     third = Call("<", (Column(("name",)), Literal("b", pa.string())))
@@ -120,7 +120,11 @@ def logic(rows: pa.Table) -> Iterator[Expr]:
     yield Call("=", (case, Literal("A", pa.string())))
 
 
-@pytest.mark.parametrize("predicates", [comparisons, text_tests, pairs, logic], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "predicates",
+    [make_comparisons, make_text_tests, make_pair_comparisons, make_logic_predicates],
+    ids=lambda each: each.__name__,
+)
 def test_pushed_down_predicates_have_the_same_result(case: Case, predicates: Any) -> None:
     wanted = [case.bound(each) for each in predicates(case.rows)]
     wanted = [each for each in wanted if isinstance(each, Call)]
@@ -128,27 +132,27 @@ def test_pushed_down_predicates_have_the_same_result(case: Case, predicates: Any
     # Few predicates cannot be pushed down: floats that SQLite could misread, the smallest integer, dates out of range.
     assert len(written) > 0.9 * len(wanted)
     here = case.read(case.handle).sort_by("id").combine_chunks().to_batches()[0]
-    for some in itertools.batched(written, AT_ONCE) if hasattr(itertools, "batched") else _batched(written):
-        there = _truths(case, list(some))
-        for place, predicate in enumerate(some):
+    for some in itertools.batched(written, AT_ONCE) if hasattr(itertools, "batched") else _split_into_batches(written):
+        there = _evaluate_predicates(case, list(some))
+        for index, predicate in enumerate(some):
             expected = Evaluator(predicate)(here).to_pylist()
-            assert there.column(place + 1).to_pylist() == [None if v is None else int(v) for v in expected], predicate
+            assert there.column(index + 1).to_pylist() == [None if v is None else int(v) for v in expected], predicate
 
 
-def _batched(items: list[Expr]) -> Iterator[list[Expr]]:
+def _split_into_batches(items: list[Expr]) -> Iterator[list[Expr]]:
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]
 
 
-def _truths(case: Case, predicates: list[Expr]) -> pa.Table:
+def _evaluate_predicates(case: Case, predicates: list[Expr]) -> pa.Table:
     one, zero = Literal(1, pa.int64()), Literal(0, pa.int64())
     number = SelectedColumn(case.handle.selected[0].column, Column(("id",), type=pa.int64()))
     truths = [
         SelectedColumn(
-            DatabaseColumn(f"p{place}", pa.int64()),
+            DatabaseColumn(f"p{index}", pa.int64()),
             Call("case", (each, one, Call("not", (each,)), zero, Literal(None, pa.int64()))),
         )
-        for place, each in enumerate(predicates)
+        for index, each in enumerate(predicates)
     ]
     query = Query(case.handle.source, (number, *truths))
     text = render_select(query, case.connector.database.dialect)
@@ -167,18 +171,18 @@ def test_pushed_down_orders_have_the_same_result(case: Case, descending: bool, n
         assert pushed is not None
         assert pushed.guaranteed
         values = case.read(pushed.handle)[name].to_pylist()
-        assert list(map(_ordered, values)) == [
-            _ordered(each) for each in _sorted(case.rows[name].to_pylist(), descending, nulls_first)[:50]
+        assert list(map(_make_sort_key, values)) == [
+            _make_sort_key(each) for each in _sort_values(case.rows[name].to_pylist(), descending, nulls_first)[:50]
         ], name
 
 
-def _sorted(values: list[Any], descending: bool, nulls_first: bool) -> list[Any]:
-    known = sorted((value for value in values if value is not None), key=_ordered, reverse=descending)
+def _sort_values(values: list[Any], descending: bool, nulls_first: bool) -> list[Any]:
+    known = sorted((value for value in values if value is not None), key=_make_sort_key, reverse=descending)
     missing = [None] * (len(values) - len(known))
     return missing + known if nulls_first else known + missing
 
 
-def _ordered(value: Any) -> Any:
+def _make_sort_key(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, float):
@@ -190,16 +194,16 @@ def test_pushed_down_groups_have_the_same_result(case: Case) -> None:
     for name in case.rows.column_names:
         data_type = case.rows.schema.field(name).type
         key = Named("key", Column((name,), type=data_type))
-        calls = [AggregateCall("n", "count"), *_aggregates(case.rows)]
+        calls = [AggregateCall("n", "count"), *_make_aggregates(case.rows)]
         pushed = case.connector.push_aggregation(case.handle, False, [key], calls)
         # Zeros of both signs are equal, so their group key is ambiguous.
         assert (pushed is None) is pa.types.is_floating(data_type)
         if pushed is not None:
-            found = {_hashed(row["key"]): row for row in case.read(pushed.handle).to_pylist()}
-            assert found == _expected_groups(case.rows, name, calls), name
+            found = {_make_group_key(row["key"]): row for row in case.read(pushed.handle).to_pylist()}
+            assert found == _compute_groups(case.rows, name, calls), name
 
 
-def _aggregates(rows: pa.Table) -> list[AggregateCall]:
+def _make_aggregates(rows: pa.Table) -> list[AggregateCall]:
     calls = []
     for field in rows.schema:
         column = Column((field.name,), type=field.type)
@@ -213,10 +217,10 @@ def _aggregates(rows: pa.Table) -> list[AggregateCall]:
     return calls
 
 
-def _expected_groups(rows: pa.Table, name: str, calls: list[AggregateCall]) -> dict[Any, dict[str, Any]]:
+def _compute_groups(rows: pa.Table, name: str, calls: list[AggregateCall]) -> dict[Any, dict[str, Any]]:
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows.to_pylist():
-        groups.setdefault(_hashed(row[name]), []).append(row)
+        groups.setdefault(_make_group_key(row[name]), []).append(row)
     return {
         key: {"key": own[0][name], **{call.name: _aggregate(call, own) for call in calls}}
         for key, own in groups.items()
@@ -229,12 +233,12 @@ def _aggregate(call: AggregateCall, rows: list[dict[str, Any]]) -> Any:
     assert isinstance(call.args[0], Column)
     values = [row[call.args[0].name] for row in rows if row[call.args[0].name] is not None]
     if call.function == "count":
-        return len(set(map(_hashed, values))) if call.distinct else len(values)
-    found = (min if call.function == "min" else max)(values, key=_ordered, default=None)
+        return len(set(map(_make_group_key, values))) if call.distinct else len(values)
+    found = (min if call.function == "min" else max)(values, key=_make_sort_key, default=None)
     return pytest.approx(found, rel=0, nan_ok=True) if isinstance(found, float) else found
 
 
-def _hashed(value: Any) -> Any:
+def _make_group_key(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
@@ -245,13 +249,13 @@ def test_pushed_down_joins_have_the_same_result(case: Case, kind: Any) -> None:
         pushed = case.connector.push_join(case.handle, case.handle, kind, [(column, column)])
         assert pushed is not None
         found = case.read(pushed.handle)
-        places = case.rows.column_names.index("id"), case.rows.num_columns + case.rows.column_names.index("id")
-        pairs = sorted(zip(*(found.column(place).to_pylist() for place in places), strict=True), key=repr)
-        assert pairs == sorted(_expected_pairs(case.rows, name, kind), key=repr), name
+        indices = case.rows.column_names.index("id"), case.rows.num_columns + case.rows.column_names.index("id")
+        pairs = sorted(zip(*(found.column(index).to_pylist() for index in indices), strict=True), key=repr)
+        assert pairs == sorted(_compute_join_pairs(case.rows, name, kind), key=repr), name
 
 
-def _expected_pairs(rows: pa.Table, name: str, kind: str) -> Iterator[tuple[int, int | None]]:
-    values = [None if value is None else _ordered(value) for value in rows[name].to_pylist()]
+def _compute_join_pairs(rows: pa.Table, name: str, kind: str) -> Iterator[tuple[int, int | None]]:
+    values = [None if value is None else _make_sort_key(value) for value in rows[name].to_pylist()]
     for one, value in enumerate(values):
         matches = [other for other, each in enumerate(values) if value is not None and each == value]
         yield from ((one, other) for other in matches)

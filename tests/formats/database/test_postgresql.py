@@ -121,15 +121,15 @@ def test_schemas_and_names_of_any_case(postgresql: str) -> None:
 def test_connections_are_read_only_and_in_utc(postgresql: str) -> None:
     run(
         postgresql,
-        "DROP TABLE IF EXISTS moments",
-        "CREATE TABLE moments (at timestamptz)",
-        "INSERT INTO moments VALUES ('2024-03-01 12:00:00+02')",
+        "DROP TABLE IF EXISTS times",
+        "CREATE TABLE times (at timestamptz)",
+        "INSERT INTO times VALUES ('2024-03-01 12:00:00+02')",
     )
     database = open_database(postgresql)
     with pytest.raises(TableError, match="read-only"):
-        list(database.run("INSERT INTO moments SELECT now() RETURNING at", ()))
+        list(database.run("INSERT INTO times SELECT now() RETURNING at", ()))
     connector = DatabaseConnector("pg", database)
-    handle = connector.table(("moments",))
+    handle = connector.table(("times",))
     pushed = connector.push_filter(
         handle, bind(parse_sql("at = TIMESTAMP '2024-03-01T10:00:00Z'"), connector.columns(handle))
     )

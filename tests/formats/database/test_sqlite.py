@@ -27,23 +27,23 @@ Write = Callable[..., DatabaseConnector]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Runs statements in a new file, and opens it."""
+    """Return a function that runs statements in a new file and opens the file."""
 
-    def written(*statements: str) -> DatabaseConnector:
+    def run_statements(*statements: str) -> DatabaseConnector:
         with sqlite3.connect(tmp_path / "a file?.db") as connection:
             for statement in statements:
                 connection.execute(statement)
         connection.close()
         return DatabaseConnector("db", open_database(tmp_path / "a file?.db"))
 
-    return written
+    return run_statements
 
 
 def read(connector: DatabaseConnector, handle: object) -> pa.Table:
     return pa.Table.from_batches(connector.read(handle), connector.columns(handle))
 
 
-def filtered(connector: DatabaseConnector, handle: object, text: str) -> pa.Table:
+def read_filtered(connector: DatabaseConnector, handle: object, text: str) -> pa.Table:
     pushed = connector.push_filter(handle, bind(parse_sql(text), connector.columns(handle)))
     assert pushed is not None
     return read(connector, pushed.handle)
@@ -103,12 +103,12 @@ def test_a_value_of_another_type_is_an_error_and_is_never_converted(
 def test_a_changed_file_is_checked_again(write: Write, tmp_path: Path) -> None:
     connector = write("CREATE TABLE t (c INTEGER)", "INSERT INTO t VALUES (1), (9)")
     handle = connector.table(("t",))
-    assert filtered(connector, handle, "c > 5")["c"].to_pylist() == [9]
+    assert read_filtered(connector, handle, "c > 5")["c"].to_pylist() == [9]
     with sqlite3.connect(tmp_path / "a file?.db") as connection:
         connection.execute("INSERT INTO t VALUES ('a text'), ('and so on, so that the file grows')")
     connection.close()
     with pytest.raises(TableError):
-        filtered(connector, handle, "c < 5")
+        read_filtered(connector, handle, "c < 5")
 
 
 def test_columns_without_a_type_have_the_common_type_of_their_values(write: Write) -> None:
@@ -139,7 +139,7 @@ def test_a_column_with_mixed_types_fails_only_queries_that_need_it(write: Write,
     with pytest.raises(TableError, match="'a'"):
         read(connector, handle)
     with pytest.raises(TableError, match="'a'"):
-        filtered(connector, handle, "a > 0")
+        read_filtered(connector, handle, "a > 0")
 
 
 def test_types_are_right_if_the_first_rows_are_all_null(write: Write) -> None:
@@ -238,8 +238,8 @@ def test_row_counts_are_estimated_without_reading(write: Write) -> None:
 def test_a_database_is_opened_by_path_or_uri(write: Write, tmp_path: Path) -> None:
     write("CREATE TABLE t (n INTEGER)")
     (tmp_path / "a file?.db").rename(tmp_path / "x.db")
-    for place in (tmp_path / "x.db", f"sqlite:///{tmp_path}/x.db", f"sqlite:////{str(tmp_path)[1:]}/x.db"):
-        assert open_database(place).find_table(("t",)) is not None
+    for location in (tmp_path / "x.db", f"sqlite:///{tmp_path}/x.db", f"sqlite:////{str(tmp_path)[1:]}/x.db"):
+        assert open_database(location).find_table(("t",)) is not None
     with pytest.raises(TableNotFound, match=r"absent\.db"):
         open_database(tmp_path / "absent.db")
     with pytest.raises(InvalidArgument, match="postgresql://"):

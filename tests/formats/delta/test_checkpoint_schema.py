@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def with_column(checkpoint: Path, path: tuple[str, ...], kind: str) -> None:
+def replace_column(checkpoint: Path, path: tuple[str, ...], kind: str) -> None:
     """Rewrite a checkpoint with one of its columns, or a new one, of another type."""
     data_type, value = ODD[kind]
     given = pq.read_table(checkpoint)
@@ -68,7 +68,7 @@ def test_D12_a_checkpoint_with_an_invalid_schema_is_skipped(log: DeltaLog, path:
     (checkpoint,) = log.checkpoint(0)
     if path == ("add", "partitionValues") and kind == "map":
         kind = "struct"
-    with_column(checkpoint, path, kind)
+    replace_column(checkpoint, path, kind)
     assert tamis.open(log.table).scan("id > 1").count() == 2
     log.path(0).unlink()
     for read in READERS.values():
@@ -83,7 +83,7 @@ def test_D12_a_checkpoint_with_an_invalid_schema_is_skipped(log: DeltaLog, path:
 def test_X3_checkpoint_values_that_do_not_convert_are_an_error(log: DeltaLog, name: str, kind: str) -> None:
     (checkpoint,) = log.checkpoint(0)
     log.path(0).unlink()
-    with_column(checkpoint, ("add", name), kind)
+    replace_column(checkpoint, ("add", name), kind)
     if (name, kind) == ("partitionValues", "map"):
         # Numbers convert to strings.
         assert tamis.open(log.table).scan().to_arrow()["day"].to_pylist() == ["1", "1", "1"]
@@ -98,7 +98,7 @@ def test_X3_checkpoint_values_that_do_not_convert_are_an_error(log: DeltaLog, na
 def test_X8_metadata_of_a_checkpoint_of_another_type_is_an_error(log: DeltaLog, name: str, kind: str) -> None:
     (checkpoint,) = log.checkpoint(0)
     log.path(0).unlink()
-    with_column(checkpoint, ("metaData", name), kind)
+    replace_column(checkpoint, ("metaData", name), kind)
     with pytest.raises(CorruptFile, match=f"the {name} of the Delta table"):
         tamis.open(log.table)
 
@@ -107,7 +107,7 @@ def test_a_sidecar_with_an_invalid_schema_is_an_error(log: DeltaLog) -> None:
     top, sidecar = log.checkpoint(0, sidecars=1, top="json")
     log.path(0).unlink()
     size = sidecar.stat().st_size
-    with_column(sidecar, ("add", "deletionVector"), "text")
+    replace_column(sidecar, ("add", "deletionVector"), "text")
     top.write_text(top.read_text().replace(f'"sizeInBytes":{size}', f'"sizeInBytes":{sidecar.stat().st_size}'))
     with pytest.raises(CorruptFile, match=rf"{sidecar.name}' has the column add\.deletionVector of type string"):
         tamis.open(log.table).scan().to_arrow()

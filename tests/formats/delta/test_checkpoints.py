@@ -1,4 +1,4 @@
-"""Checkpoints of every form: which parts they have, what is read of them, and what is done about damage."""
+"""Checkpoints of every form: their parts, the columns that are read, and how damage is handled."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from tamis.errors import CorruptFile, MissingFile
 from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part
 from tamis.formats.delta.log.actions import ADD
@@ -52,13 +52,13 @@ def load(log: DeltaLog, version: int | None = None) -> Snapshot:
     return Snapshot.load(open_storage(log.table), version)
 
 
-def rows(snapshot: Snapshot, columns: Any = tuple(ADD.names)) -> list[dict[str, Any]]:
+def read_file_rows(snapshot: Snapshot, columns: Any = tuple(ADD.names)) -> list[dict[str, Any]]:
     found = [row for part in snapshot.list_parts() for batch in part.read(columns) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: str(row.get("path")))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_D8_every_kind_of_checkpoint_has_the_files_of_its_commits(log: DeltaLog, form: str) -> None:
+def test_D8_every_kind_of_checkpoint_lists_the_files_of_its_commits(log: DeltaLog, form: str) -> None:
     by_commits = load(log)
     log.checkpoint(**FORMS[form])
     for version in range(4):
@@ -68,8 +68,8 @@ def test_D8_every_kind_of_checkpoint_has_the_files_of_its_commits(log: DeltaLog,
     assert by_checkpoint.version == 3
     assert by_checkpoint.metadata == by_commits.metadata
     assert by_checkpoint.protocol == by_commits.protocol
-    assert rows(by_checkpoint) == rows(by_commits)
-    assert len(rows(by_checkpoint)) == 10
+    assert read_file_rows(by_checkpoint) == read_file_rows(by_commits)
+    assert len(read_file_rows(by_checkpoint)) == 10
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -77,11 +77,11 @@ def test_D8_commits_after_every_kind_of_checkpoint(log: DeltaLog, form: str) -> 
     log.checkpoint(**FORMS[form])
     log.commit(remove("day=0/0"), add("new", {"day": "7"}))
     log.commit(remove("v8"), remove("v9", deletionVector=deletion_vector()), add("day=1/1", {"day": "1"}, size=77))
-    found = {row["path"]: row["size"] for row in rows(load(log))}
+    found = {row["path"]: row["size"] for row in read_file_rows(load(log))}
     assert set(found) == {f"day={number % 2}/{number}" for number in range(1, 8)} | {"new", "v8"}
     assert found["day=1/1"] == 77
     assert load(log, 3).version == 3
-    assert len(rows(load(log, 3))) == 10
+    assert len(read_file_rows(load(log, 3))) == 10
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -104,7 +104,7 @@ def test_D8_a_sidecar_may_be_named_by_its_whole_path(log: DeltaLog) -> None:
         text = text.replace(f'"{sidecar.name}"', json.dumps(sidecar.as_uri()))
     top.write_text(text)
     assert load(log).segment.checkpoint is not None
-    assert len(rows(load(log))) == 10
+    assert len(read_file_rows(load(log))) == 10
 
 
 def test_D8_a_sidecar_path_outside_the_directory_is_resolved_inside_it(log: DeltaLog) -> None:
@@ -113,14 +113,14 @@ def test_D8_a_sidecar_path_outside_the_directory_is_resolved_inside_it(log: Delt
     assert {part.path for part in load(log).list_parts()} >= {str(first)}
     top.write_text(top.read_text().replace(first.name, "%2e%2e"))
     assert load(log).segment.checkpoint is None
-    assert len(rows(load(log))) == 10
+    assert len(read_file_rows(load(log))) == 10
 
 
 def test_D7_a_missing_sidecar_falls_back_to_an_older_checkpoint(log: DeltaLog) -> None:
     log.checkpoint(1)
     log.checkpoint(3, sidecars=2, top="json")[2].unlink()
     assert load(log).segment.checkpoint.version == 1  # type: ignore[union-attr]
-    assert len(rows(load(log))) == 10
+    assert len(read_file_rows(load(log))) == 10
 
 
 def test_D7_a_missing_sidecar_without_an_older_checkpoint_is_an_error(log: DeltaLog) -> None:
@@ -143,7 +143,7 @@ def test_D12_a_damaged_checkpoint_is_skipped(log: DeltaLog, form: str, damage: s
     content = top.read_bytes()
     top.write_bytes(content[: len(content) // 2] if damage == "cut" else b"no checkpoint at all")
     assert load(log).segment.checkpoint is None
-    assert len(rows(load(log))) == 10
+    assert len(read_file_rows(load(log))) == 10
     log.path(0).unlink()
     with pytest.raises(CorruptFile, match="checkpoint"):
         load(log)
@@ -161,21 +161,21 @@ def test_damage_inside_a_row_group_is_an_error_and_loses_no_rows_silently(log: D
     content[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
     path.write_bytes(content)
     with pytest.raises(CorruptFile, match=r"row group 0 of '.*checkpoint\.parquet' cannot be decoded"):
-        rows(load(log))
+        read_file_rows(load(log))
 
 
 @pytest.mark.parametrize("missing", ["protocol", "metaData"])
 def test_a_checkpoint_without_protocol_or_metadata_is_an_error(log: DeltaLog, missing: str) -> None:
-    held = [action for action in log.reconciled(0, 3) if missing not in action]
+    held = [action for action in log.reconcile(0, 3) if missing not in action]
     log.checkpoint(actions=held)
     with pytest.raises(CorruptFile, match=f"from checkpoint 3 on, has no {missing} action up to version 3"):
         load(log)
     log.commit(*(action for action in log.start if missing in action))
-    assert len(rows(load(log))) == 10
+    assert len(read_file_rows(load(log))) == 10
 
 
 def test_D20_a_checkpoint_with_two_protocols_is_skipped(log: DeltaLog) -> None:
-    log.checkpoint(actions=[*log.reconciled(0, 3), protocol(writer=3)])
+    log.checkpoint(actions=[*log.reconcile(0, 3), protocol(writer=3)])
     assert load(log).segment.checkpoint is None
 
 
@@ -207,19 +207,19 @@ def test_batches_have_the_canonical_types_whatever_the_checkpoint_has(log: Delta
     children = [pc.struct_field(adds, name).cast(kind) for name, kind in large.items()]
     all_fields = [*fields, *(pa.field(name, kind) for name, kind in large.items())]
     adds = pa.StructArray.from_arrays([*others, *children], fields=all_fields, mask=adds.is_null())
-    wanted = rows(load(log))
+    wanted = read_file_rows(load(log))
     pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", adds), path)
     snapshot = load(log)
     assert snapshot.segment.checkpoint is not None
     for part in snapshot.list_parts():
         for batch in part.read():
             assert batch.schema == ADD
-    assert rows(snapshot) == wanted
+    assert read_file_rows(snapshot) == wanted
 
 
 def test_columns_that_a_checkpoint_lacks_are_null(log: DeltaLog) -> None:
     log.checkpoint(omit=["stats", "deletionVector"])
-    found = rows(load(log))
+    found = read_file_rows(load(log))
     assert len(found) == 10
     assert {row["stats"] for row in found} == {None}
     assert {row["deletion_vector"] for row in found} == {None}
@@ -229,7 +229,7 @@ def test_D14_parsed_statistics_are_read_unchanged_where_they_exist(log: DeltaLog
     values = pa.struct([("id", pa.int64()), ("x", pa.string())])
     stats = pa.struct([("numRecords", pa.int64()), ("minValues", values), ("maxValues", values)])
     parsed = pa.struct([("day", pa.string())])
-    held = log.reconciled(0, 3)
+    held = log.reconcile(0, 3)
     for action in held:
         if "add" in action:
             size = action["add"]["size"]
@@ -273,11 +273,11 @@ def test_row_groups_stream_and_can_be_skipped(log: DeltaLog) -> None:
 
     kept = [batch.num_rows for batch in part.read(["path"], keep)]
     assert 0 < sum(kept) < 10
-    # Row groups without any file are not even asked about.
+    # The callback is not called for row groups without files.
     assert len(seen) < pq.read_metadata(path).num_row_groups
 
 
-def test_what_a_part_adds_can_be_kept_and_filtered_later(log: DeltaLog) -> None:
+def test_files_of_a_part_can_be_kept_and_filtered_later(log: DeltaLog) -> None:
     log.checkpoint()
     before = load(log)
     (old,) = before.list_parts()
@@ -319,17 +319,17 @@ def test_requests_of_a_load_are_one_listing_and_one_for_each_file(log: DeltaLog)
 
 def test_a_json_top_file_truncated_in_its_only_sidecar_is_skipped(log: DeltaLog) -> None:
     top = log.checkpoint(sidecars=1, top="json")[0]
-    top.write_text("\n".join([*top.read_text().splitlines()[:-1], as_line({"sidecar": {"path": None}})]))
+    top.write_text("\n".join([*top.read_text().splitlines()[:-1], format_action({"sidecar": {"path": None}})]))
     assert load(log).segment.checkpoint is None
-    assert len(rows(load(log))) == 10
+    assert len(read_file_rows(load(log))) == 10
 
 
 @pytest.mark.parametrize("top", ["json", "parquet"])
 def test_D8_a_sidecar_of_another_size_is_an_error(log: DeltaLog, top: str) -> None:
-    expected = rows(load(log))
+    expected = read_file_rows(load(log))
     _, sidecar, _ = log.checkpoint(sidecars=2, top=top)
     pq.write_table(pq.read_table(sidecar).slice(0, 1), sidecar)
-    assert rows(load(log)) == expected  # by the commits
+    assert read_file_rows(load(log)) == expected  # by the commits
     log.path(0).unlink()
     with pytest.raises(CorruptFile, match=r"sidecar .* bytes, expected .* by the checkpoint"):
         load(log)
@@ -337,7 +337,7 @@ def test_D8_a_sidecar_of_another_size_is_an_error(log: DeltaLog, top: str) -> No
 
 @pytest.mark.parametrize("top", ["json", "parquet"])
 def test_D8_a_sidecar_that_is_listed_twice_is_read_once(log: DeltaLog, top: str) -> None:
-    expected = rows(load(log))
+    expected = read_file_rows(load(log))
     path, *_ = log.checkpoint(sidecars=2, top=top)
     assert load(log).note is None
     if top == "json":
@@ -349,7 +349,7 @@ def test_D8_a_sidecar_that_is_listed_twice_is_read_once(log: DeltaLog, top: str)
     for number in range(3):  # a version without its commits
         log.path(number).unlink()
     found = load(log)
-    assert rows(found) == expected
+    assert read_file_rows(found) == expected
     assert "lists the sidecar" in str(found.note)
     level = tamis.open(log.table).scan().plan("files").report.level("files")
     assert level is not None
@@ -357,13 +357,13 @@ def test_D8_a_sidecar_that_is_listed_twice_is_read_once(log: DeltaLog, top: str)
 
 
 def test_D8_a_checkpoint_with_the_same_metadata_twice_is_read(log: DeltaLog) -> None:
-    expected = rows(load(log))
+    expected = read_file_rows(load(log))
     (path,) = log.checkpoint()
     held = pq.read_table(path)
     pq.write_table(pa.concat_tables([held, held.filter(held["metaData"].is_valid())]), path)
     for number in range(3):
         log.path(number).unlink()
-    assert rows(load(log)) == expected
+    assert read_file_rows(load(log)) == expected
     other = held.filter(held["metaData"].is_valid())
     changed = [{**each, "metaData": {**each["metaData"], "id": "another"}} for each in other.to_pylist()]
     pq.write_table(pa.concat_tables([held, pa.Table.from_pylist(changed, held.schema)]), path)
@@ -372,14 +372,14 @@ def test_D8_a_checkpoint_with_the_same_metadata_twice_is_read(log: DeltaLog) -> 
 
 
 def test_a_checkpoint_without_the_column_path_is_unusable(log: DeltaLog) -> None:
-    expected = rows(load(log))
+    expected = read_file_rows(load(log))
     log.checkpoint(omit=["path"])
-    assert rows(load(log)) == expected
+    assert read_file_rows(load(log)) == expected
 
 
 def test_a_checkpoint_with_paths_in_a_dictionary(log: DeltaLog) -> None:
-    """Writers of Arrow count no NULL in such a column, although most rows are about something else."""
-    expected = rows(load(log))
+    """Arrow writers report a null count of zero for such a column, although most rows are other actions."""
+    expected = read_file_rows(load(log))
     (path,) = log.checkpoint()
     table = pq.read_table(path)
     position = table.schema.get_field_index("add")
@@ -389,5 +389,7 @@ def test_a_checkpoint_with_paths_in_a_dictionary(log: DeltaLog) -> None:
     pq.write_table(table.set_column(position, "add", pa.array(table["add"].to_pylist(), pa.struct(fields))), path)
     for version in range(log.version + 1):
         log.path(version).unlink()
-    assert rows(load(log)) == expected
-    assert sorted(row["size"] for row in rows(load(log), ("size",))) == sorted(row["size"] for row in expected)
+    assert read_file_rows(load(log)) == expected
+    assert sorted(row["size"] for row in read_file_rows(load(log), ("size",))) == sorted(
+        row["size"] for row in expected
+    )

@@ -1,4 +1,4 @@
-"""Strings with a collation: comparisons are unsupported, since they would compare bytes; all else is read."""
+"""Strings with a collation: comparisons are unsupported, since Tamis would compare bytes; other queries work."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def log(tmp_path: Path) -> DeltaLog:
         field("p", "string", __COLLATIONS={"p": LCASE}),
     ]
     log = DeltaLog(tmp_path, columns, partition_columns=["p"])
-    log.commit(*(_file(log, number, text) for number, text in enumerate(["A", "a", None])))
+    log.commit(*(_make_file(log, number, text) for number, text in enumerate(["A", "a", None])))
     return log
 
 
-def _file(log: DeltaLog, number: int, text: str | None) -> dict[str, object]:
+def _make_file(log: DeltaLog, number: int, text: str | None) -> dict[str, object]:
     rows = pa.table(
         {
             "id": pa.array([number]),
@@ -47,7 +47,7 @@ def _file(log: DeltaLog, number: int, text: str | None) -> dict[str, object]:
     return data_file(log, f"{number}.parquet", rows, {"p": text})
 
 
-def ids(log: DeltaLog, where: object) -> list[int]:
+def find_ids(log: DeltaLog, where: object) -> list[int]:
     return sorted(tamis.open(log.table).scan(where, ["id"]).to_arrow()["id"].to_pylist())
 
 
@@ -68,7 +68,7 @@ def ids(log: DeltaLog, where: object) -> list[int]:
         ("s.c = 'a'", "s.c", "ICU.de_CI"),
         ("array_contains(tags, 'a')", "tags", LCASE),
         ("CAST(c AS STRING) = 'a'", "c", LCASE),
-        # Byte by byte this is never TRUE, and so nothing of it would be left.
+        # A comparison of bytes is never TRUE here, so simplification would remove the predicate.
         ("c = 'a' AND c = 'A'", "c", LCASE),
         ("(p = 'a' AND p = 'A') OR p IS NULL", "p", LCASE),
     ],
@@ -99,7 +99,7 @@ def test_S9_comparing_a_string_with_a_collation_is_unsupported(
         ("p IS NOT NULL AND id < 5", [0, 1]),
         ("length(p) = 1", [0, 1]),
         ("tags IS NULL", []),
-        # Which is what the message advises.
+        # The error message advises this query.
         ("CAST(c AS BINARY) = CAST('a' AS BINARY)", [1]),
         ("CAST(p AS BINARY) = CAST('a' AS BINARY)", [1]),
         ("CAST(s.c AS BINARY) IN (X'41', X'62')", [0]),
@@ -108,7 +108,7 @@ def test_S9_comparing_a_string_with_a_collation_is_unsupported(
 def test_S9_predicates_that_compare_no_collated_string_are_supported(
     log: DeltaLog, where: str | None, expected: list[int]
 ) -> None:
-    assert ids(log, where) == expected
+    assert find_ids(log, where) == expected
     assert tamis.open(log.table).scan(where).count() == len(expected)
 
 
@@ -119,4 +119,4 @@ def test_S9_rows_come_back_with_the_column(log: DeltaLog) -> None:
 
 
 def test_a_partition_filter_compares_the_strings_of_the_log(log: DeltaLog) -> None:
-    assert ids(log, PartitionFilter.eq("p", "a")) == [1]
+    assert find_ids(log, PartitionFilter.eq("p", "a")) == [1]

@@ -1,4 +1,4 @@
-"""Columns of a Delta table in files that call them otherwise, have older types of them, or lack them."""
+"""Columns of a Delta table in files that have other names or older types for them, or lack them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from deltalake import DeltaTable, write_deltalake
 import tamis
 from builders.delta.log import DeltaLog, metadata
 from builders.delta.statistics import field, mapping
-from builders.delta.tables import data_file, stored_vector
-from builders.parquet.by_pages import BY_PAGES
+from builders.delta.tables import data_file, write_vector
+from builders.parquet.tuning import BY_PAGES
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 
 
-def ids(start: int, end: int) -> pa.Table:
+def make_ids(start: int, end: int) -> pa.Table:
     return pa.table({"id": pa.array(range(start, end), pa.int64())})
 
 
-def found_ids(table: tamis.Table, where: object = None, **options: Any) -> list[int]:
+def find_ids(table: tamis.Table, where: object = None, **options: Any) -> list[int]:
     return sorted(table.scan(where, **options).to_arrow()["id"].to_pylist())
 
 
-def planned(table: tamis.Table, where: object = None) -> list[str]:
-    """The names of the files that a scan plans."""
+def plan_files(table: tamis.Table, where: object = None) -> list[str]:
+    """Return the names of the files that a scan plans."""
     return sorted(Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist())
 
 
@@ -48,9 +48,9 @@ def test_D4_D5_partition_columns_have_their_declared_position_and_type(tmp_path:
     }  # fmt: skip
     # Partition values in the path are ignored.
     log.commit(
-        data_file(log, "day=1999-01-01/1.parquet", ids(0, 1), texts),
-        data_file(log, "day=1999-01-01/2.parquet", ids(1, 2), dict.fromkeys(texts, "")),
-        data_file(log, "day=1999-01-01/3.parquet", ids(2, 3), dict.fromkeys(texts, None)),
+        data_file(log, "day=1999-01-01/1.parquet", make_ids(0, 1), texts),
+        data_file(log, "day=1999-01-01/2.parquet", make_ids(1, 2), dict.fromkeys(texts, "")),
+        data_file(log, "day=1999-01-01/3.parquet", make_ids(2, 3), dict.fromkeys(texts, None)),
     )
     table = tamis.open(tmp_path)
     rows = table.scan().to_arrow()
@@ -67,12 +67,12 @@ def test_D4_D5_partition_columns_have_their_declared_position_and_type(tmp_path:
         "name": "null", "raw": b"\x01ab", "small": -3,
     }  # fmt: skip
     assert others == [dict.fromkeys(declared) | {"id": 1}, dict.fromkeys(declared) | {"id": 2}]
-    assert found_ids(table, "day = DATE '2024-02-29' AND small < 0 AND name = 'null'") == [0]
-    assert found_ids(table, "day IS NULL") == [1, 2]
+    assert find_ids(table, "day = DATE '2024-02-29' AND small < 0 AND name = 'null'") == [0]
+    assert find_ids(table, "day IS NULL") == [1, 2]
 
 
-def mapped(log_folder: Path, mode: str) -> DeltaLog:
-    """A table whose columns, also inside of structs, lists and maps, have other names in its files."""
+def make_mapped_log(log_folder: Path, mode: str) -> DeltaLog:
+    """Return the log of a table whose columns have other names in its files, also inside structs, lists and maps."""
     inner = {"type": "struct", "fields": [field("b", "string", **mapping(4, "col-4"))]}
     elements = {"type": "struct", "fields": [field("c", "long", **mapping(6, "col-6"))]}
     fields = [
@@ -91,23 +91,23 @@ def mapped(log_folder: Path, mode: str) -> DeltaLog:
     )
 
 
-def stored(name: str, data_type: pa.DataType, number: int) -> pa.Field:
+def make_stored_field(name: str, data_type: pa.DataType, number: int) -> pa.Field:
     return pa.field(name, data_type, metadata={"PARQUET:field_id": str(number)})
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_D6_columns_are_found_by_name_or_id_at_every_level(tmp_path: Path, mode: str) -> None:
-    log = mapped(tmp_path, mode)
-    # By id any name will do, even that of another column.
+    log = make_mapped_log(tmp_path, mode)
+    # If columns are matched by id, the name is ignored, even if it is the name of another column.
     names = ["col-2", "col-3", "col-4", "col-5", "col-6"] if mode == "name" else ["s", "id", "c", "p", "b"]
     numbers = [2, 3, 4, 5, 6] if mode == "id" else [20, 30, 40, 50, 60]
-    kinds = [stored(names[2], pa.string(), numbers[2]), stored(names[4], pa.int64(), numbers[4])]
+    kinds = [make_stored_field(names[2], pa.string(), numbers[2]), make_stored_field(names[4], pa.int64(), numbers[4])]
     schema = pa.schema(
         [
-            stored(names[0], pa.int64(), numbers[0]),
-            stored(names[1], pa.struct([kinds[0]]), numbers[1]),
-            stored(names[3], pa.list_(pa.struct([kinds[1]])), numbers[3]),
-            stored("dropped", pa.string(), 99),
+            make_stored_field(names[0], pa.int64(), numbers[0]),
+            make_stored_field(names[1], pa.struct([kinds[0]]), numbers[1]),
+            make_stored_field(names[3], pa.list_(pa.struct([kinds[1]])), numbers[3]),
+            make_stored_field("dropped", pa.string(), 99),
         ]
     )
     for number in (1, 2):
@@ -127,36 +127,36 @@ def test_D6_columns_are_found_by_name_or_id_at_every_level(tmp_path: Path, mode:
         {"p": "a", "id": 1, "s": {"b": "t1"}, "l": [{"c": 1}], "added": None},
         {"p": None, "id": 2, "s": {"b": "t2"}, "l": [{"c": 2}], "added": None},
     ]
-    assert planned(table, "s.b = 't2'") == ["2.parquet"]
-    assert planned(table, "id < 2") == planned(table, "p = 'a'") == ["1.parquet"]
-    assert found_ids(table, "s.b = 't2' AND added IS NULL") == [2]
-    assert found_ids(table, PartitionFilter.eq("p", "a")) == [1]
-    assert found_ids(table, PartitionFilter.is_null("p")) == [2]
+    assert plan_files(table, "s.b = 't2'") == ["2.parquet"]
+    assert plan_files(table, "id < 2") == plan_files(table, "p = 'a'") == ["1.parquet"]
+    assert find_ids(table, "s.b = 't2' AND added IS NULL") == [2]
+    assert find_ids(table, PartitionFilter.eq("p", "a")) == [1]
+    assert find_ids(table, PartitionFilter.is_null("p")) == [2]
     assert table.scan(columns=["s.b"]).to_arrow().to_pylist() == [{"s": {"b": "t1"}}, {"s": {"b": "t2"}}]
 
 
-def test_D6_a_column_that_was_dropped_and_made_again_is_another(tmp_path: Path) -> None:
-    def shape(number: int) -> Any:
+def test_D6_a_column_that_was_dropped_and_added_again_is_a_new_column(tmp_path: Path) -> None:
+    def make_metadata(number: int) -> Any:
         columns = [field("id", "long", **mapping(1, "col-1")), field("x", "long", **mapping(number, f"col-{number}"))]
         return metadata(columns, configuration={"delta.columnMapping.mode": "name"})
 
     log = DeltaLog(tmp_path, features=["columnMapping"])
-    log.start = (log.start[0], shape(2))
+    log.start = (log.start[0], make_metadata(2))
 
-    def rows(start: int, name: str) -> pa.Table:
+    def make_rows(start: int, name: str) -> pa.Table:
         return pa.table({"col-1": pa.array([start], pa.int64()), name: pa.array([start], pa.int64())})
 
-    log.commit(data_file(log, "1.parquet", rows(1, "col-2")))
-    log.commit(shape(3), data_file(log, "2.parquet", rows(2, "col-3")))
+    log.commit(data_file(log, "1.parquet", make_rows(1, "col-2")))
+    log.commit(make_metadata(3), data_file(log, "2.parquet", make_rows(2, "col-3")))
     table = tamis.open(tmp_path)
     assert table.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 1, "x": None}, {"id": 2, "x": 2}]
-    assert found_ids(table, "x IS NULL") == [1]
-    assert found_ids(table, "x = 1") == []
+    assert find_ids(table, "x IS NULL") == [1]
+    assert find_ids(table, "x = 1") == []
     assert tamis.open(tmp_path, version=0).scan().to_arrow().to_pylist() == [{"id": 1, "x": 1}]
 
 
-def with_ids(*fields: tuple[str, pa.DataType, int | None]) -> pa.Schema:
-    """The schema of a file that gives ids to fields, or to some."""
+def make_schema_with_ids(*fields: tuple[str, pa.DataType, int | None]) -> pa.Schema:
+    """Return the schema of a file in which all or some fields have ids."""
     return pa.schema(
         [
             pa.field(name, data_type, metadata=None if number is None else {"PARQUET:field_id": str(number)})
@@ -176,9 +176,9 @@ def test_D6_a_column_without_its_field_id_is_an_error(tmp_path: Path, is_inside:
 
     def write(name: str, *fields: tuple[str, pa.DataType, int | None]) -> dict[str, Any]:
         row = {field_name: 5 if data_type == pa.int64() else "p" for field_name, data_type, _ in fields}
-        schema = with_ids(*fields)
+        schema = make_schema_with_ids(*fields)
         if is_inside:
-            schema = with_ids(("z", pa.list_(pa.field("element", pa.struct(list(schema)))), 3))
+            schema = make_schema_with_ids(("z", pa.list_(pa.field("element", pa.struct(list(schema)))), 3))
             row = {"z": [row]}
         return data_file(log, name, pa.Table.from_pylist([row], schema), {"p": "here"}, stats=None)
 
@@ -202,13 +202,13 @@ def test_D14_columns_added_later_are_null_in_older_files_and_dropped_ones_are_no
     )
     table = tamis.open(tmp_path)
     assert table.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 1, "new": None}, {"id": 2, "new": "y"}]
-    assert found_ids(table, "new IS NULL") == [1]
-    assert found_ids(table, "new IS NULL OR new = 'y'") == [1, 2]
-    assert found_ids(table, "NOT new = 'y'") == []
+    assert find_ids(table, "new IS NULL") == [1]
+    assert find_ids(table, "new IS NULL OR new = 'y'") == [1, 2]
+    assert find_ids(table, "NOT new = 'y'") == []
 
 
 def test_D19_files_and_statistics_of_an_older_type(tmp_path: Path) -> None:
-    def changed(name: str, before: str, after: str) -> dict[str, Any]:
+    def make_widened_field(name: str, before: str, after: str) -> dict[str, Any]:
         return field(name, after, **{"delta.typeChanges": [{"fromType": before, "toType": after}]})
 
     pairs = [("i", "byte", "long"), ("d", "float", "double"), ("n", "decimal(5,2)", "decimal(9,4)"),
@@ -240,7 +240,8 @@ def test_D19_files_and_statistics_of_an_older_type(tmp_path: Path) -> None:
     )
     older.commit(data_file(older, "1.parquet", first))
     older.commit(
-        metadata([field("id", "long"), *(changed(*pair) for pair in pairs)]), data_file(older, "2.parquet", second)
+        metadata([field("id", "long"), *(make_widened_field(*pair) for pair in pairs)]),
+        data_file(older, "2.parquet", second),
     )
     table = tamis.open(tmp_path)
     rows = table.scan().to_arrow().sort_by("id")
@@ -251,23 +252,23 @@ def test_D19_files_and_statistics_of_an_older_type(tmp_path: Path) -> None:
         ("t = TIMESTAMP_NTZ '2024-01-01 00:00:00'", [1]), ("t > TIMESTAMP_NTZ '2024-01-01 00:00:00'", [2]),
         ("d < 1", [1]), ("d = CAST(CAST(0.1 AS FLOAT) AS DOUBLE)", [1]),
     ]:  # fmt: skip
-        assert found_ids(table, where) == expected, where
+        assert find_ids(table, where) == expected, where
         assert table.scan(where).count() == 1, where
 
 
 def test_P5_deletion_vectors_with_filters_that_skip_row_groups(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, features=["deletionVectors"])
     options = {"row_group_size": 10, "write_page_index": True, "max_rows_per_page": 3, "write_batch_size": 1}
-    action = data_file(log, "1.parquet", ids(0, 100), options=options)
-    action["add"]["deletionVector"] = stored_vector(tmp_path, [0, 33, 34, 35, 99, *range(50, 60)])
+    action = data_file(log, "1.parquet", make_ids(0, 100), options=options)
+    action["add"]["deletionVector"] = write_vector(tmp_path, [0, 33, 34, 35, 99, *range(50, 60)])
     log.commit(action)
     table = tamis.open(tmp_path)
     gone = {0, 33, 34, 35, 99, *range(50, 60)}
-    assert found_ids(table) == [number for number in range(100) if number not in gone]
-    assert found_ids(table, "id BETWEEN 32 AND 61") == [number for number in range(32, 62) if number not in gone]
-    assert found_ids(table, "id BETWEEN 50 AND 59") == []
+    assert find_ids(table) == [number for number in range(100) if number not in gone]
+    assert find_ids(table, "id BETWEEN 32 AND 61") == [number for number in range(32, 62) if number not in gone]
+    assert find_ids(table, "id BETWEEN 50 AND 59") == []
     assert table.scan("id >= 95").count() == 4
-    assert found_ids(table, columns=["id"], limit=3) == [1, 2, 3]
+    assert find_ids(table, columns=["id"], limit=3) == [1, 2, 3]
 
 
 def test_files_rewritten_by_deltalake_have_another_string_type(tmp_path: Path) -> None:

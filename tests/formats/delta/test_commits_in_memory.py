@@ -1,4 +1,4 @@
-"""Rows of commits that stay in memory belong to the snapshot that put them together, in its order."""
+"""Cached rows of commits belong to the snapshot that combined them, and keep its order."""
 
 from __future__ import annotations
 
@@ -16,62 +16,62 @@ from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
 
 
-def file(number: int) -> dict[str, object]:
+def make_file(number: int) -> dict[str, object]:
     bounds = {"minValues": {"id": number * 10}, "maxValues": {"id": number * 10 + 9}, "nullCount": {"id": 0}}
     return add(f"f{number}", {"day": str(number % 2)}, stats=json.dumps({"numRecords": 10, **bounds}))
 
 
-def planned(table: tamis.Table, where: str) -> set[str]:
+def plan_files(table: tamis.Table, where: str) -> set[str]:
     return {Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist()}
 
 
 def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_share_rows(tmp_path: Path) -> None:
     FILE_BATCH_CACHE.clear()
     log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
-    log.commit(*(file(number) for number in range(6)))
+    log.commit(*(make_file(number) for number in range(6)))
     first = tamis.open(tmp_path)
-    assert planned(first, "day = '1' AND id >= 30") == {"f3", "f5"}
-    log.commit(remove("f0"), remove("f3"), file(6), file(7))
-    log.commit(file(3))
+    assert plan_files(first, "day = '1' AND id >= 30") == {"f3", "f5"}
+    log.commit(remove("f0"), remove("f3"), make_file(6), make_file(7))
+    log.commit(make_file(3))
     refreshed, fresh = first.refresh(), tamis.open(tmp_path)
     assert (first.version, refreshed.version, fresh.version) == (first.version, fresh.version, fresh.version)
     for table in (refreshed, fresh, refreshed, fresh):
         for number in (1, 2, 3, 4, 5, 6, 7):
-            assert planned(table, f"id = {number * 10 + 5}") == {f"f{number}"}
-            assert planned(table, f"day = '{number % 2}' AND id BETWEEN {number * 10} AND {number * 10 + 3}") == {
+            assert plan_files(table, f"id = {number * 10 + 5}") == {f"f{number}"}
+            assert plan_files(table, f"day = '{number % 2}' AND id BETWEEN {number * 10} AND {number * 10 + 3}") == {
                 f"f{number}"
             }
-        assert planned(table, "id < 10") == set()
-    assert planned(first, "id < 10") == {"f0"}
+        assert plan_files(table, "id < 10") == set()
+    assert plan_files(first, "id < 10") == {"f0"}
 
 
 def test_commits_are_identified_by_content_and_not_by_modification_time(tmp_path: Path) -> None:
-    """A table that is rewritten within the resolution of modification times has other files."""
+    """A table that is rewritten within the resolution of modification times has new files."""
     log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
-    log.commit(*(file(number) for number in range(4)))
+    log.commit(*(make_file(number) for number in range(4)))
     (commit,) = (tmp_path / "_delta_log").glob("*.json")
     before = commit.stat()
-    assert planned(tamis.open(tmp_path), "id >= 30") == {"f3"}
+    assert plan_files(tamis.open(tmp_path), "id >= 30") == {"f3"}
     commit.write_text(commit.read_text().replace('"f3"', '"g3"'))
     os.utime(commit, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (commit.stat().st_size, commit.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert planned(tamis.open(tmp_path), "id >= 30") == {"g3"}
+    assert plan_files(tamis.open(tmp_path), "id >= 30") == {"g3"}
 
 
 def test_a_table_that_is_opened_again_decodes_its_commits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
-    log.commit(*(file(number) for number in range(4)))
-    assert planned(tamis.open(tmp_path), "id >= 30") == {"f3"}
+    log.commit(*(make_file(number) for number in range(4)))
+    assert plan_files(tamis.open(tmp_path), "id >= 30") == {"f3"}
     with monkeypatch.context() as patch:
         patch.delattr(snapshot, "decode_file_actions")
-        assert planned(tamis.open(tmp_path), "id >= 20") == {"f2", "f3"}
+        assert plan_files(tamis.open(tmp_path), "id >= 20") == {"f2", "f3"}
     log.commit(remove("f3"))
-    assert planned(tamis.open(tmp_path), "id >= 20") == {"f2"}
+    assert plan_files(tamis.open(tmp_path), "id >= 20") == {"f2"}
 
 
 @pytest.mark.parametrize("most", [1, 700, 2000, 10_000])
 def test_long_statistics_of_commits_are_read_in_the_same_batches_for_all_columns(tmp_path: Path, most: int) -> None:
-    """An Arrow string array holds 2 GiB; where statistics are longer, none of them may be lost."""
+    """An Arrow string array holds 2 GiB; longer statistics must not be lost."""
     tuning = tamis.Tuning(max_statistics_bytes=most)
     log = DeltaLog(tmp_path, {"id": "long"})
     lengths = [0, 500, 5, 1500, 10, 10, 600, 90]
@@ -86,4 +86,4 @@ def test_long_statistics_of_commits_are_read_in_the_same_batches_for_all_columns
     assert by_columns[0] == by_columns[1]
     assert sum(by_columns[0]) == len(lengths) - 1
     assert (len(by_columns[0]) > 1) == (most < 10_000)
-    assert planned(tamis.open(tmp_path, tuning=tuning), "id < 2") == {"f0", "f1"}
+    assert plan_files(tamis.open(tmp_path, tuning=tuning), "id < 2") == {"f0", "f1"}

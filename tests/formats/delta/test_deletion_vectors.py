@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from builders.delta.tables import z85
+from builders.delta.tables import encode_z85
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.formats.delta.deletion_vectors import (
     DeletionVectorDescriptor,
@@ -33,11 +33,11 @@ from tamis.scan.planning.row_groups import select_live_rows
 PORTABLE, NATIVE = 1681511377, 1681511376
 
 
-def portable(rows: list[int]) -> bytes:
+def encode_portable(rows: list[int]) -> bytes:
     return struct.pack("<I", PORTABLE) + BitMap64(rows).serialize()
 
 
-def native(rows: list[int], order: str = "<") -> bytes:
+def encode_native(rows: list[int], order: str = "<") -> bytes:
     groups = max(rows, default=0) // 2**32 + 1
     content = struct.pack(f"{order}II", NATIVE, groups)
     for group in range(groups):
@@ -46,15 +46,15 @@ def native(rows: list[int], order: str = "<") -> bytes:
     return content
 
 
-def inline(content: bytes, cardinality: int) -> DeletionVectorDescriptor:
-    return DeletionVectorDescriptor("i", z85(content), None, len(content), cardinality)
+def make_inline_descriptor(content: bytes, cardinality: int) -> DeletionVectorDescriptor:
+    return DeletionVectorDescriptor("i", encode_z85(content), None, len(content), cardinality)
 
 
-def framed(content: bytes) -> bytes:
+def add_frame(content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
 
 
-class Written:
+class VectorFile:
     """A deletion vector file in a table's directory, and the descriptors of its vectors."""
 
     def __init__(self, table: Path, prefix: str = "", version: int = 1) -> None:
@@ -62,12 +62,12 @@ class Written:
         self.path = table / prefix / f"deletion_vector_{self.uuid}.bin"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(bytes([version]))
-        self.text = prefix + z85(self.uuid.bytes)
+        self.text = prefix + encode_z85(self.uuid.bytes)
 
     def add(self, content: bytes, cardinality: int, gap: int = 0) -> DeletionVectorDescriptor:
         offset = self.path.stat().st_size + gap
         with self.path.open("ab") as file:
-            file.write(b"\xee" * gap + framed(content))
+            file.write(b"\xee" * gap + add_frame(content))
         return DeletionVectorDescriptor("u", self.text, offset, len(content), cardinality)
 
 
@@ -75,7 +75,7 @@ def read(table: Path, *descriptors: DeletionVectorDescriptor | None, **options: 
     return [list(rows) for rows in read_deletion_bitmaps(open_storage(table), descriptors, **options)]
 
 
-# --- The ways of storing them ---------------------------------------------------------------------------------------
+# --- Storage types ----------------------------------------------------------------------------------------------------
 
 
 def test_D16_the_inline_examples_of_the_protocol() -> None:
@@ -95,7 +95,9 @@ def test_D16_the_relative_path_of_the_protocol() -> None:
     assert resolve_deletion_vector_path(storage, descriptor) == expected
 
 
-@pytest.mark.parametrize("form", [portable, native, lambda rows: native(rows, ">")], ids=["portable", "native", "big"])
+@pytest.mark.parametrize(
+    "form", [encode_portable, encode_native, lambda rows: encode_native(rows, ">")], ids=["portable", "native", "big"]
+)
 @pytest.mark.parametrize(
     "rows",
     [[], [0], [2**32 - 1, 2**32], [5, 2**33 + 1], list(range(100_000)), list(range(0, 200_000, 3))],
@@ -105,21 +107,24 @@ def test_D16_both_forms_inline_and_in_a_file(
     tmp_path: Path, form: Callable[[list[int]], bytes], rows: list[int]
 ) -> None:
     content = form(rows)
-    assert read(tmp_path, inline(content, len(rows)), Written(tmp_path).add(content, len(rows))) == [rows, rows]
+    assert read(tmp_path, make_inline_descriptor(content, len(rows)), VectorFile(tmp_path).add(content, len(rows))) == [
+        rows,
+        rows,
+    ]
 
 
 @pytest.mark.parametrize("spelling", ["{path}", "file:{path}", "file://{path}", "file://localhost{path}"])
 def test_D16_absolute_paths_are_percent_decoded(tmp_path: Path, spelling: str) -> None:
-    file = Written(tmp_path / "t", "a b%")
-    descriptor = file.add(portable([1, 7]), 2)
+    file = VectorFile(tmp_path / "t", "a b%")
+    descriptor = file.add(encode_portable([1, 7]), 2)
     encoded = str(file.path).replace("%", "%25").replace(" ", "%20")
     absolute = replace(descriptor, storage_type="p", path_or_inline=spelling.format(path=encoded))
     assert read(tmp_path / "t", absolute) == [[1, 7]]
 
 
 def test_D16_absolute_paths_outside_the_table_need_permission(tmp_path: Path) -> None:
-    file = Written(tmp_path / "other")
-    absolute = replace(file.add(portable([4]), 1), storage_type="p", path_or_inline=file.path.as_uri())
+    file = VectorFile(tmp_path / "other")
+    absolute = replace(file.add(encode_portable([4]), 1), storage_type="p", path_or_inline=file.path.as_uri())
     (tmp_path / "t").mkdir()
     with pytest.raises(UnsupportedFeature, match=r"outside of the table's directory.*allow_outside=True"):
         read(tmp_path / "t", absolute)
@@ -128,20 +133,20 @@ def test_D16_absolute_paths_outside_the_table_need_permission(tmp_path: Path) ->
 
 @pytest.mark.parametrize("prefix", ["..", "a/../..", "../t-sibling"])
 def test_X7_a_relative_path_does_not_leave_the_table(tmp_path: Path, prefix: str) -> None:
-    descriptor = DeletionVectorDescriptor("u", prefix + z85(uuid.uuid4().bytes), 1, 4, 0)
+    descriptor = DeletionVectorDescriptor("u", prefix + encode_z85(uuid.uuid4().bytes), 1, 4, 0)
     with pytest.raises(CorruptFile, match="must not contain"):
         read(tmp_path, descriptor, allow_outside=True)
 
 
 def test_a_file_without_deletion_vector_has_no_deleted_rows(tmp_path: Path) -> None:
-    descriptor = Written(tmp_path).add(portable([3]), 1)
+    descriptor = VectorFile(tmp_path).add(encode_portable([3]), 1)
     assert read(tmp_path, None, descriptor, None) == [[], [3], []]
 
 
 def test_vectors_of_one_file_are_read_together_and_in_the_order_asked_for(tmp_path: Path) -> None:
-    one, other = Written(tmp_path), Written(tmp_path, "xy")
+    one, other = VectorFile(tmp_path), VectorFile(tmp_path, "xy")
     rows = [[number, number + 10] for number in range(20)]
-    descriptors = [(one if number % 2 else other).add(portable(each), 2) for number, each in enumerate(rows)]
+    descriptors = [(one if number % 2 else other).add(encode_portable(each), 2) for number, each in enumerate(rows)]
     storage = open_storage(tmp_path)
     found = read_deletion_bitmaps(storage, reversed(descriptors))
     assert [list(each) for each in found] == rows[::-1]
@@ -149,8 +154,8 @@ def test_vectors_of_one_file_are_read_together_and_in_the_order_asked_for(tmp_pa
 
 
 def test_bytes_between_vectors_do_not_matter(tmp_path: Path) -> None:
-    file = Written(tmp_path)
-    descriptors = [file.add(portable([number]), 1, gap=3 * number) for number in range(5)]
+    file = VectorFile(tmp_path)
+    descriptors = [file.add(encode_portable([number]), 1, gap=3 * number) for number in range(5)]
     assert read(tmp_path, *descriptors) == [[0], [1], [2], [3], [4]]
 
 
@@ -165,37 +170,37 @@ def test_descriptors_come_from_the_column_of_live_files() -> None:
         parse_descriptors(pa.array([fields | {"size": None}], column_type))
 
 
-# --- What can be wrong ------------------------------------------------------------------------------------------------
+# --- Invalid vectors --------------------------------------------------------------------------------------------------
 
 
-def damaged(file: Written, place: int, value: bytes) -> None:
+def overwrite_bytes(file: VectorFile, offset: int, value: bytes) -> None:
     content = bytearray(file.path.read_bytes())
-    content[place : place + len(value)] = value
+    content[offset : offset + len(value)] = value
     file.path.write_bytes(content)
 
 
 def test_D16_wrong_checksum(tmp_path: Path) -> None:
-    file = Written(tmp_path)
-    file.add(portable([1]), 1)
-    descriptor = file.add(portable([1, 2, 3]), 3)
-    damaged(file, descriptor.offset + 4 + descriptor.size - 2, b"\x09")
+    file = VectorFile(tmp_path)
+    file.add(encode_portable([1]), 1)
+    descriptor = file.add(encode_portable([1, 2, 3]), 3)
+    overwrite_bytes(file, descriptor.offset + 4 + descriptor.size - 2, b"\x09")
     named = re.escape(f"at offset {descriptor.offset} of '{file.path}' is damaged: its checksum is")
     with pytest.raises(CorruptFile, match=named):
         read(tmp_path, descriptor)
 
 
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_D16_size_that_is_not_the_stored_one(tmp_path: Path, difference: int) -> None:
-    file = Written(tmp_path)
-    descriptor = file.add(portable([1, 2, 3]), 3)
-    file.add(portable([1, 2, 3]), 3)
+def test_D16_a_size_that_differs_from_the_stored_one(tmp_path: Path, difference: int) -> None:
+    file = VectorFile(tmp_path)
+    descriptor = file.add(encode_portable([1, 2, 3]), 3)
+    file.add(encode_portable([1, 2, 3]), 3)
     wrong = replace(descriptor, size=descriptor.size + difference)
     with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, expected {wrong.size} by the log"):
         read(tmp_path, wrong)
 
 
-def test_D16_a_size_of_zero_is_not_the_stored_one(tmp_path: Path) -> None:
-    descriptor = Written(tmp_path).add(portable([1, 2, 3]), 3)
+def test_D16_a_size_of_zero_differs_from_the_stored_one(tmp_path: Path) -> None:
+    descriptor = VectorFile(tmp_path).add(encode_portable([1, 2, 3]), 3)
     with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, expected 0 by the log"):
         read(tmp_path, replace(descriptor, size=0))
 
@@ -204,45 +209,47 @@ def test_D16_a_size_of_zero_is_not_the_stored_one(tmp_path: Path) -> None:
 def test_D16_a_size_or_offset_beyond_the_file_is_rejected_before_reading(
     tmp_path: Path, offset: int | None, size: int
 ) -> None:
-    file = Written(tmp_path)
-    descriptor = file.add(portable([1, 2, 3]), 3)
+    file = VectorFile(tmp_path)
+    descriptor = file.add(encode_portable([1, 2, 3]), 3)
     storage = open_storage(tmp_path)
     with pytest.raises(CorruptFile, match=r"is not within '.*', which has \d+ bytes"):
         read_deletion_bitmaps(storage, [replace(descriptor, offset=offset, size=size)])
     assert storage.counters.bytes_read == 0
 
 
-@pytest.mark.parametrize("form", [portable, native], ids=["portable", "native"])
+@pytest.mark.parametrize("form", [encode_portable, encode_native], ids=["portable", "native"])
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_D16_wrong_cardinality(tmp_path: Path, form: Callable[[list[int]], bytes], difference: int) -> None:
     with pytest.raises(CorruptFile, match=f"deletes 3 rows, expected {3 + difference} by the log"):
-        read(tmp_path, inline(form([1, 2, 3]), 3 + difference))
+        read(tmp_path, make_inline_descriptor(form([1, 2, 3]), 3 + difference))
     with pytest.raises(CorruptFile, match=r"deletes 3 rows.* open a version of the table that does not need it"):
-        read(tmp_path, Written(tmp_path).add(form([1, 2, 3]), 3 + difference))
+        read(tmp_path, VectorFile(tmp_path).add(form([1, 2, 3]), 3 + difference))
 
 
 @pytest.mark.parametrize("magic", [0, PORTABLE + 1, NATIVE - 1])
 def test_D16_wrong_magic(tmp_path: Path, magic: int) -> None:
-    content = struct.pack("<I", magic) + portable([1])[4:]
+    content = struct.pack("<I", magic) + encode_portable([1])[4:]
     with pytest.raises(
         CorruptFile, match=f"unknown magic number .*, expected {PORTABLE} .portable. or {NATIVE} .native."
     ):
-        read(tmp_path, inline(content, 1))
+        read(tmp_path, make_inline_descriptor(content, 1))
     with pytest.raises(CorruptFile, match="unknown magic number"):
-        read(tmp_path, Written(tmp_path).add(content, 1))
+        read(tmp_path, VectorFile(tmp_path).add(content, 1))
 
 
-@pytest.mark.parametrize("form", [portable, native, lambda rows: native(rows, ">")], ids=["portable", "native", "big"])
+@pytest.mark.parametrize(
+    "form", [encode_portable, encode_native, lambda rows: encode_native(rows, ">")], ids=["portable", "native", "big"]
+)
 def test_D16_every_truncation_of_a_bitmap_is_an_error(tmp_path: Path, form: Callable[[list[int]], bytes]) -> None:
     content = form([1, 2, 3, 2**32 + 9])
     for length in range(len(content)):
         with pytest.raises(CorruptFile):
-            read(tmp_path, inline(content[:length], 4))
+            read(tmp_path, make_inline_descriptor(content[:length], 4))
 
 
 def test_D16_every_truncation_of_a_file_is_an_error(tmp_path: Path) -> None:
-    file = Written(tmp_path)
-    descriptor = file.add(portable([1, 2, 3]), 3)
+    file = VectorFile(tmp_path)
+    descriptor = file.add(encode_portable([1, 2, 3]), 3)
     content = file.path.read_bytes()
     for length in range(len(content)):
         file.path.write_bytes(content[:length])
@@ -251,7 +258,7 @@ def test_D16_every_truncation_of_a_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_D16_an_inline_size_that_its_text_cannot_have(tmp_path: Path) -> None:
-    descriptor = inline(portable([1, 2, 3]), 3)
+    descriptor = make_inline_descriptor(encode_portable([1, 2, 3]), 3)
     for wrong in (descriptor.size + 3, descriptor.size - 4, -1, 0):
         with pytest.raises(CorruptFile, match=r"bytes inline, expected .* by its descriptor"):
             read(tmp_path, replace(descriptor, size=wrong))
@@ -277,12 +284,12 @@ def test_an_unknown_storage_type_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_version_of_the_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeature, match="deletion vectors of format version 2"):
-        read(tmp_path, Written(tmp_path, version=2).add(portable([1]), 1))
+        read(tmp_path, VectorFile(tmp_path, version=2).add(encode_portable([1]), 1))
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    file = Written(tmp_path)
-    descriptor = file.add(portable([1]), 1)
+    file = VectorFile(tmp_path)
+    descriptor = file.add(encode_portable([1]), 1)
     file.path.unlink()
     with pytest.raises(MissingFile, match=re.escape(file.path.name)):
         read(tmp_path, descriptor)
@@ -290,7 +297,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 def test_rows_beyond_63_bits_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="which no file can have"):
-        read(tmp_path, inline(portable([2**63]), 1))
+        read(tmp_path, make_inline_descriptor(encode_portable([2**63]), 1))
 
 
 @pytest.mark.parametrize("count", [2**31, 2**32 - 1])
@@ -301,16 +308,16 @@ def test_X1_a_claimed_number_of_bitmaps_beyond_the_bytes(tmp_path: Path, count: 
         struct.pack("<IQ", PORTABLE, 2**64 - 1),
     ):
         with pytest.raises(CorruptFile):
-            read(tmp_path, inline(content, 1))
+            read(tmp_path, make_inline_descriptor(content, 1))
 
 
 def test_X1_all_rows_of_a_group_deleted_stay_compressed(tmp_path: Path) -> None:
-    # Four billion rows in less than a megabyte: as positions they would take 32 GB.
+    # The bitmap holds four billion rows in less than a megabyte; as positions they would take 32 GB.
     whole = BitMap64()
     whole.add_range(0, 2**32)
     whole.run_optimize()
     content = struct.pack("<I", PORTABLE) + whole.serialize()
-    (bitmap,) = read_deletion_bitmaps(open_storage(tmp_path), [Written(tmp_path).add(content, 2**32)])
+    (bitmap,) = read_deletion_bitmaps(open_storage(tmp_path), [VectorFile(tmp_path).add(content, 2**32)])
     assert select_live_rows(bitmap, [2**32, 5], "f").ranges() == [(2**32, 2**32 + 5)]
 
 
@@ -320,7 +327,7 @@ def test_X1_inconsistent_bitmaps_are_rejected(tmp_path: Path) -> None:
     for lie, cardinality in ((bits_that_say_4097, 4097), (unsorted, 3)):
         content = struct.pack("<IQI", PORTABLE, 1, 0) + lie
         with pytest.raises(CorruptFile, match="is not a valid Roaring bitmap"):
-            read(tmp_path, Written(tmp_path).add(content, cardinality))
+            read(tmp_path, VectorFile(tmp_path).add(content, cardinality))
 
 
 # --- Rows that are kept -----------------------------------------------------------------------------------------------
@@ -346,15 +353,17 @@ def test_a_deleted_row_beyond_the_file_is_an_error() -> None:
 
 # --- Properties -------------------------------------------------------------------------------------------------------
 
-places = st.one_of(st.integers(0, 200_000), st.integers(0, 3).map(lambda group: group * 2**32), st.integers(0, 2**34))
+row_numbers = st.one_of(
+    st.integers(0, 200_000), st.integers(0, 3).map(lambda group: group * 2**32), st.integers(0, 2**34)
+)
 
 
 @st.composite
 def row_sets(draw: st.DrawFn) -> BitMap64:
-    """Single rows and runs, so that all three kinds of containers come up."""
-    bitmap = BitMap64(draw(st.lists(places, max_size=20)))
+    """Draw single rows and runs, so that all three kinds of containers occur."""
+    bitmap = BitMap64(draw(st.lists(row_numbers, max_size=20)))
     for start, length, step in draw(
-        st.lists(st.tuples(places, st.integers(1, 70_000), st.sampled_from((1, 1, 2, 7))), max_size=3)
+        st.lists(st.tuples(row_numbers, st.integers(1, 70_000), st.sampled_from((1, 1, 2, 7))), max_size=3)
     ):
         bitmap |= BitMap64(range(start, start + length, step))
     if draw(st.booleans()):
@@ -365,13 +374,13 @@ def row_sets(draw: st.DrawFn) -> BitMap64:
 @given(bitmaps=st.lists(row_sets(), min_size=1, max_size=4), forms=st.lists(st.sampled_from("pnf"), min_size=4))
 def test_round_trips(tmp_path_factory: pytest.TempPathFactory, bitmaps: list[BitMap64], forms: list[str]) -> None:
     folder = tmp_path_factory.mktemp("table")
-    file = Written(folder)
+    file = VectorFile(folder)
     descriptors = []
     for bitmap, form in zip(bitmaps, forms, strict=False):
         content = struct.pack("<I", PORTABLE) + bitmap.serialize()
         if form == "n":
-            content = native(list(bitmap))
-        made = file.add(content, len(bitmap)) if form != "p" else inline(content, len(bitmap))
+            content = encode_native(list(bitmap))
+        made = file.add(content, len(bitmap)) if form != "p" else make_inline_descriptor(content, len(bitmap))
         descriptors.append(made)
     found = read(folder, *descriptors)
     assert found == [list(bitmap) for bitmap in bitmaps]
@@ -383,34 +392,34 @@ def test_damaged_inline_bitmaps_never_crash(bitmap: BitMap64, data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, min(len(content), 64) - 1))] = data.draw(st.integers(0, 255))
     try:
-        (found,) = read_deletion_bitmaps(open_storage("table"), [inline(bytes(content), len(bitmap))])
+        (found,) = read_deletion_bitmaps(open_storage("table"), [make_inline_descriptor(bytes(content), len(bitmap))])
     except CorruptFile:
         return
     assert len(found) == len(bitmap)
 
 
-# --- Tables that others wrote -----------------------------------------------------------------------------------------
+# --- Tables by other writers ------------------------------------------------------------------------------------------
 
 
-def live_files(log: Path) -> list[dict[str, object]]:
-    """A naive replay of JSON commits, for tables whose commits are all there."""
+def replay_live_files(log: Path) -> list[dict[str, object]]:
+    """Return the live files by a naive replay of JSON commits, for tables with all commits."""
     live: dict[object, dict[str, object]] = {}
     for commit in sorted(log.glob("*.json")):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         for action in actions:
             if "remove" in action:
-                live.pop(key_of(action["remove"]), None)
+                live.pop(make_key(action["remove"]), None)
         for action in actions:
             if "add" in action:
-                live[key_of(action["add"])] = action["add"]
+                live[make_key(action["add"])] = action["add"]
     return list(live.values())
 
 
-def key_of(action: dict[str, object]) -> object:
+def make_key(action: dict[str, object]) -> object:
     return action["path"], json.dumps(action.get("deletionVector"), sort_keys=True)
 
 
-def descriptor_of(action: dict[str, object]) -> DeletionVectorDescriptor | None:
+def parse_descriptor(action: dict[str, object]) -> DeletionVectorDescriptor | None:
     written = action.get("deletionVector")
     if not isinstance(written, dict):
         return None
@@ -418,9 +427,9 @@ def descriptor_of(action: dict[str, object]) -> DeletionVectorDescriptor | None:
     return DeletionVectorDescriptor(*(written.get(name) for name in names))
 
 
-def kept_table(table: Path, storage: Storage, files: list[dict[str, object]]) -> list[pa.Table]:
+def read_live_rows(table: Path, storage: Storage, files: list[dict[str, object]]) -> list[pa.Table]:
     found = []
-    for action, deleted in zip(files, read_deletion_bitmaps(storage, map(descriptor_of, files)), strict=True):
+    for action, deleted in zip(files, read_deletion_bitmaps(storage, map(parse_descriptor, files)), strict=True):
         file = pq.ParquetFile(table / str(action["path"]))
         row_groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         found.append(file.read().filter(select_live_rows(deleted, row_groups, "f").to_mask()))
@@ -431,7 +440,7 @@ def test_golden_table_of_one_small_vector(golden: Path) -> None:
     table = golden / "delta-unlabelled" / "table-with-dv-small"
     if not table.is_dir():
         pytest.skip(f"no golden table {table}: set TAMIS_GOLDEN to the folder of golden tables")
-    (rows,) = kept_table(table, open_storage(table), live_files(table / "_delta_log"))
+    (rows,) = read_live_rows(table, open_storage(table), replay_live_files(table / "_delta_log"))
     assert rows["value"].to_pylist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
@@ -440,10 +449,10 @@ def test_golden_table_of_partitions_with_vectors(golden: Path) -> None:
     if not folder.is_dir():
         pytest.skip(f"no golden table {folder}: set TAMIS_GOLDEN to the folder of golden tables")
     table = folder / "delta"
-    files = live_files(table / "_delta_log")
-    assert sum(descriptor_of(each) is not None for each in files) >= 2
+    files = replay_live_files(table / "_delta_log")
+    assert sum(parse_descriptor(each) is not None for each in files) >= 2
     rows = []
-    for action, kept in zip(files, kept_table(table, open_storage(table), files), strict=True):
+    for action, kept in zip(files, read_live_rows(table, open_storage(table), files), strict=True):
         part = int(action["partitionValues"]["part"])
         rows += [(part, *row.values()) for row in kept.to_pylist()]
     expected = pq.read_table(sorted((folder / "expected").glob("*.parquet"))).select(["part", *kept.schema.names])

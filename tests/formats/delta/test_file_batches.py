@@ -1,4 +1,4 @@
-"""What stays in memory of a log: which files' statistics are decoded when, and that what is read again fits to it."""
+"""The cache of file batches: when statistics are decoded, and that what is read again matches the cached files."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ def nothing_in_memory() -> Iterator[None]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    """Forty files in five partitions, all of which are in each row group of both parts of a checkpoint.
+    """Forty files in five partitions; each row group of both checkpoint parts has files of all partitions.
 
     The first row group has other actions too.
     """
     log = DeltaLog(tmp_path, {"p": "string", "id": "long", "n": "long"}, partition_columns=["p"])
-    log.commit(*(file(number) for number in range(FILES)))
+    log.commit(*(make_file(number) for number in range(FILES)))
     log.checkpoint(0, parts=2, row_group_size=7)
     return log
 
 
-def partition(number: int) -> str:
+def choose_partition(number: int) -> str:
     return "abcde"[number // 2 % 5]
 
 
-def file(number: int) -> dict[str, object]:
+def make_file(number: int) -> dict[str, object]:
     ids = {"id": number * 10, "n": -number}
     stats = {"numRecords": 10, "minValues": ids, "maxValues": {"id": number * 10 + 9, "n": -number}}
-    return add(f"f{number}", {"p": partition(number)}, stats=json.dumps(stats, separators=(",", ":")))
+    return add(f"f{number}", {"p": choose_partition(number)}, stats=json.dumps(stats, separators=(",", ":")))
 
 
-def planned(table: tamis.Table, where: str) -> list[str]:
+def plan_files(table: tamis.Table, where: str) -> list[str]:
     return sorted(Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist())
 
 
-def spent(table: tamis.Table) -> IoCounts:
+def count_io(table: tamis.Table) -> IoCounts:
     return table._source.storage.counters.counts()
 
 
@@ -65,16 +65,16 @@ def test_a_plan_that_reads_statistics_again_leaves_nothing_to_read_for_the_next_
     log: DeltaLog,
 ) -> None:
     table = tamis.open(log.table)
-    assert planned(table, "p = 'a' AND id BETWEEN 100 AND 105") == ["f10"]
-    first = spent(table)
-    assert planned(table, "p = 'b' AND id BETWEEN 120 AND 125") == ["f12"]
-    second = spent(table)
+    assert plan_files(table, "p = 'a' AND id BETWEEN 100 AND 105") == ["f10"]
+    first = count_io(table)
+    assert plan_files(table, "p = 'b' AND id BETWEEN 120 AND 125") == ["f12"]
+    second = count_io(table)
     assert (second - first).bytes_read > 0
     for number in range(FILES):
-        assert planned(table, f"p = '{partition(number)}' AND id = {number * 10 + 5}") == [f"f{number}"]
-    assert spent(table) == second
-    assert planned(table, "p = 'c' AND n = -14") == ["f14"]
-    assert (spent(table) - second).bytes_read > 0
+        assert plan_files(table, f"p = '{choose_partition(number)}' AND id = {number * 10 + 5}") == [f"f{number}"]
+    assert count_io(table) == second
+    assert plan_files(table, "p = 'c' AND n = -14") == ["f14"]
+    assert (count_io(table) - second).bytes_read > 0
 
 
 def test_without_room_for_all_statistics_only_requested_ones_are_cached(
@@ -82,13 +82,16 @@ def test_without_room_for_all_statistics_only_requested_ones_are_cached(
 ) -> None:
     monkeypatch.setattr(file_batches, "STATISTICS_BYTES_PER_FILE", FILE_BATCH_CACHE.capacity)
     table = tamis.open(log.table)
-    assert planned(table, "p = 'a' AND id = 105") == ["f10"]
-    assert planned(table, "p = 'b' AND id = 125") == ["f12"]
-    before = spent(table)
-    assert [planned(table, f"p = '{p}' AND id = {number}") for p, number in (("a", 15), ("b", 25))] == [["f1"], ["f2"]]
-    assert spent(table) == before
-    assert planned(table, "p = 'c' AND id = 145") == ["f14"]
-    assert (spent(table) - before).bytes_read > 0
+    assert plan_files(table, "p = 'a' AND id = 105") == ["f10"]
+    assert plan_files(table, "p = 'b' AND id = 125") == ["f12"]
+    before = count_io(table)
+    assert [plan_files(table, f"p = '{p}' AND id = {number}") for p, number in (("a", 15), ("b", 25))] == [
+        ["f1"],
+        ["f2"],
+    ]
+    assert count_io(table) == before
+    assert plan_files(table, "p = 'c' AND id = 145") == ["f14"]
+    assert (count_io(table) - before).bytes_read > 0
 
 
 def test_reading_again_reads_only_the_requested_columns(log: DeltaLog) -> None:
@@ -129,14 +132,14 @@ def test_a_part_that_was_replaced_while_it_was_in_use_is_an_error(log: DeltaLog)
 
 
 def test_count_lists_files_once(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    # With nothing in memory each listing reads the log.
+    # With an empty cache each listing reads the log.
     monkeypatch.setattr(FILE_BATCH_CACHE, "capacity", 0)
     table = tamis.open(log.table)
-    before = spent(table)
+    before = count_io(table)
     table.scan(limit=1).plan("files")
-    between = spent(table)
+    between = count_io(table)
     assert table.scan().count() == 10 * FILES
-    assert spent(table) - between == between - before
+    assert count_io(table) - between == between - before
 
 
 def test_a_cache_reports_whether_it_has_room() -> None:

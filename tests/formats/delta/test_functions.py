@@ -1,4 +1,4 @@
-"""The plain functions of `tamis.delta`: what a version is made of, and its files as Arrow for whoever plans himself."""
+"""The plain functions of `tamis.delta`: the parts of a version, and its files as Arrow for engines that plan scans."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def by_path(batch: pa.RecordBatch) -> dict[str, dict[str, Any]]:
+def index_by_path(batch: pa.RecordBatch) -> dict[str, dict[str, Any]]:
     rows = {row["path"]: row for row in batch.to_pylist()}
     assert len(rows) == batch.num_rows
     return rows
@@ -60,10 +60,10 @@ def check_columns(batch: pa.RecordBatch) -> None:
     batch.validate(full=True)
 
 
-# --- What a version is made of --------------------------------------------------------------------------------------
+# --- The parts of a version -------------------------------------------------------------------------------------------
 
 
-def test_what_a_version_is_made_of(log: DeltaLog) -> None:
+def test_the_parts_of_a_version(log: DeltaLog) -> None:
     info = tamis.delta.snapshot_info(log.table)
     assert info.version == 4
     assert info.schema == pa.schema([("p", pa.string()), ("q", pa.int32()), ("id", pa.int64())])
@@ -74,7 +74,7 @@ def test_what_a_version_is_made_of(log: DeltaLog) -> None:
         assert sizes == tuple((log.table / path).stat().st_size for path in paths)
 
 
-def test_what_an_older_version_is_made_of(log: DeltaLog) -> None:
+def test_the_parts_of_an_older_version(log: DeltaLog) -> None:
     info = tamis.delta.snapshot_info(log.table, version=1)
     assert (info.version, info.checkpoint_parts, len(info.commits)) == (1, (), 2)
     with pytest.raises(VersionNotFound):
@@ -104,17 +104,17 @@ def test_D8_a_v2_checkpoint_without_sidecars(log: DeltaLog, top: str) -> None:
     (part,) = info.checkpoint_parts
     batch = tamis.delta.read_checkpoint_part(log.table, part, PartitionFilter.eq("p", "a"))
     check_columns(batch)
-    assert set(by_path(batch)) == {"a%20b/1", "5"}
-    assert by_path(batch)["5"]["num_records"] == 5
+    assert set(index_by_path(batch)) == {"a%20b/1", "5"}
+    assert index_by_path(batch)["5"]["num_records"] == 5
 
 
-# --- Files ----------------------------------------------------------------------------------------------------------
+# --- Files ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_live_files_of_a_version(log: DeltaLog) -> None:
     batch = tamis.delta.list_files(log.table)
     check_columns(batch)
-    rows = by_path(batch)
+    rows = index_by_path(batch)
     assert set(rows) == {"a%20b/1", "3", "4", "5", "6"}
     assert rows["a%20b/1"] == {
         "path": "a%20b/1",
@@ -129,8 +129,10 @@ def test_the_live_files_of_a_version(log: DeltaLog) -> None:
     values = {path: json.loads(row["partition_values"]) for path, row in rows.items()}
     assert values["3"] == {"p": None, "q": "3"}
     assert values["4"] == {"p": 'say "é"\\', "q": "4"}
-    assert set(by_path(tamis.delta.list_files(log.table, version=0))) == {"a%20b/1", "2"}
-    assert by_path(tamis.delta.list_files(log.table, version=0))["2"]["partition_values"] == '{"p": "b", "q": null}'
+    assert set(index_by_path(tamis.delta.list_files(log.table, version=0))) == {"a%20b/1", "2"}
+    assert (
+        index_by_path(tamis.delta.list_files(log.table, version=0))["2"]["partition_values"] == '{"p": "b", "q": null}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,13 +154,13 @@ def test_a_filter_keeps_files_by_their_partition_values(
 ) -> None:
     batch = tamis.delta.list_files(log.table, filter=filter)
     check_columns(batch)
-    assert set(by_path(batch)) == expected
+    assert set(index_by_path(batch)) == expected
     info = tamis.delta.snapshot_info(log.table)
-    assert set(by_path(_by_hand(log.table, info, filter))) == expected
+    assert set(index_by_path(_plan_by_hand(log.table, info, filter))) == expected
 
 
-def _by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table:
-    """What an engine does that reads the parts anywhere: of a file of which commits speak, they know best."""
+def _plan_by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table:
+    """Combine the parts as an engine does: actions in commits take precedence over the checkpoint."""
     added, removed = tamis.delta.read_post_checkpoint_changes(table, info.commits, filter)
     known, _ = tamis.delta.read_post_checkpoint_changes(table, info.commits)
     spoken_of = pa.concat_arrays([known["path"], removed["path"]])
@@ -168,28 +170,28 @@ def _by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table
 
 
 def test_an_engine_that_reads_the_parts_by_itself_finds_the_same_files(log: DeltaLog) -> None:
-    whole = by_path(tamis.delta.list_files(log.table))
+    whole = index_by_path(tamis.delta.list_files(log.table))
     for form in ({}, {"parts": 3}, {"sidecars": 2}, {"sidecars": 1, "top": "json"}):
         log.checkpoint(3, **form)
         info = tamis.delta.snapshot_info(log.table)
         assert len(info.commits) == 1
-        assert by_path(_by_hand(log.table, info, None)) == whole
-        assert by_path(tamis.delta.list_files(log.table)) == whole
+        assert index_by_path(_plan_by_hand(log.table, info, None)) == whole
+        assert index_by_path(tamis.delta.list_files(log.table)) == whole
         for path in log.folder.glob("*3.checkpoint*"):
             path.unlink()
 
 
-def test_what_a_filter_rejects_is_not_even_looked_at(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_a_filter_rejects_are_not_decoded(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     from tamis.formats.delta import functions
 
     asked: list[int] = []
     plainly = functions.extract_num_records
 
-    def counting(texts: pa.Array | None, parsed: pa.Array | None) -> pa.Array:
+    def count_calls(texts: pa.Array | None, parsed: pa.Array | None) -> pa.Array:
         asked.append(0 if texts is None else len(texts))
         return plainly(texts, parsed)
 
-    monkeypatch.setattr(functions, "extract_num_records", counting)
+    monkeypatch.setattr(functions, "extract_num_records", count_calls)
     assert tamis.delta.list_files(log.table, filter=PartitionFilter.eq("p", "c")).num_rows == 1
     assert sum(asked) == 1
 
@@ -199,19 +201,19 @@ def test_what_commits_add_and_remove(log: DeltaLog) -> None:
     added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits)
     check_columns(added)
     check_columns(removed)
-    assert set(by_path(added)) == {"5", "6"}
-    assert set(by_path(removed)) == {"2"}
-    # A removal says little of what it removes.
-    assert by_path(removed)["2"]["num_records"] == -1
+    assert set(index_by_path(added)) == {"5", "6"}
+    assert set(index_by_path(removed)) == {"2"}
+    # A remove action has few fields of the file.
+    assert index_by_path(removed)["2"]["num_records"] == -1
     added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits, PartitionFilter.eq("p", "c"))
-    assert set(by_path(added)) == {"6"}
-    assert set(by_path(removed)) == {"2"}
+    assert set(index_by_path(added)) == {"6"}
+    assert set(index_by_path(removed)) == {"2"}
     for batch in tamis.delta.read_post_checkpoint_changes(log.table, []):
         check_columns(batch)
         assert batch.num_rows == 0
 
 
-def test_D1_of_what_commits_say_several_times_the_newest_holds(log: DeltaLog) -> None:
+def test_D1_the_newest_action_of_a_file_holds(log: DeltaLog) -> None:
     log.commit(remove("6"))
     log.commit(add("6", {"p": "c", "q": "6"}, size=67), remove("5"))
     log.commit(
@@ -220,9 +222,9 @@ def test_D1_of_what_commits_say_several_times_the_newest_holds(log: DeltaLog) ->
     )
     info = tamis.delta.snapshot_info(log.table)
     added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits)
-    assert {path: row["size"] for path, row in by_path(added).items()} == {"3": 100, "6": 67}
+    assert {path: row["size"] for path, row in index_by_path(added).items()} == {"3": 100, "6": 67}
     assert {"2", "5"} <= set(removed["path"].to_pylist())
-    assert by_path(_by_hand(log.table, info, None)) == by_path(tamis.delta.list_files(log.table))
+    assert index_by_path(_plan_by_hand(log.table, info, None)) == index_by_path(tamis.delta.list_files(log.table))
     assert tamis.delta.list_files(log.table).num_rows == 4
 
 
@@ -249,7 +251,7 @@ def test_a_table_without_files(tmp_path: Path) -> None:
 def test_D14_rows_out_of_parsed_statistics(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     log.commit(add("1"), add("2"))
-    actions = log.reconciled(0, 0)
+    actions = log.reconcile(0, 0)
     for action in actions:
         if action.get("add", {}).get("path") == "1":
             action["add"]["stats_parsed"] = {"numRecords": 12}
@@ -257,7 +259,7 @@ def test_D14_rows_out_of_parsed_statistics(tmp_path: Path) -> None:
         0, actions=actions, add_fields=[("stats_parsed", pa.struct([("numRecords", pa.int64())]))], omit=["stats"]
     )
     log.commit(commit_info())
-    rows = by_path(tamis.delta.list_files(tmp_path))
+    rows = index_by_path(tamis.delta.list_files(tmp_path))
     assert {path: row["num_records"] for path, row in rows.items()} == {"1": 12, "2": -1}
 
 
@@ -271,7 +273,7 @@ def test_D6_a_filter_is_by_the_names_of_the_table_where_columns_are_mapped(tmp_p
         configuration={"delta.columnMapping.mode": "name"},
     )
     log.commit(add("1", {"col-1": "a"}), add("2", {"col-1": "b"}))
-    assert set(by_path(tamis.delta.list_files(tmp_path, filter=PartitionFilter.eq("p", "a")))) == {"1"}
+    assert set(index_by_path(tamis.delta.list_files(tmp_path, filter=PartitionFilter.eq("p", "a")))) == {"1"}
 
 
 @pytest.fixture
@@ -294,7 +296,7 @@ def mapped(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def _in_executors(table: Path, info: Any, wanted: PartitionFilter | None, **given: Any) -> dict[str, Any]:
+def _read_in_executors(table: Path, info: Any, wanted: PartitionFilter | None, **given: Any) -> dict[str, Any]:
     parts = [tamis.delta.read_checkpoint_part(table, part, wanted, **given) for part in info.checkpoint_parts]
     added, removed = tamis.delta.read_post_checkpoint_changes(table, info.commits, wanted, **given)
     assert removed["path"].to_pylist() == ["2"]
@@ -308,24 +310,24 @@ def test_D24_executor_functions_take_and_give_the_logical_names_of_mapped_column
     assert dict(info.physical_names) == {"place": "col-1", "id": "col-2"}
     wanted = PartitionFilter.eq("place", "a")
     expected = {"1": {"place": "a"}, "3": {"place": "a"}}
-    assert _in_executors(table, info, wanted) == expected
-    assert _in_executors(table, info, wanted, snapshot=info) == expected
-    assert _in_executors(table, info, PartitionFilter.eq("PLACE", "a"), snapshot=pickle.loads(pickle.dumps(info)))
-    assert set(by_path(tamis.delta.list_files(table, filter=wanted))) == {"1", "3"}
-    assert set(_in_executors(table, info, ~wanted)) == {"4"}
-    assert set(_in_executors(table, info, None)) == {"1", "3", "4"}
+    assert _read_in_executors(table, info, wanted) == expected
+    assert _read_in_executors(table, info, wanted, snapshot=info) == expected
+    assert _read_in_executors(table, info, PartitionFilter.eq("PLACE", "a"), snapshot=pickle.loads(pickle.dumps(info)))
+    assert set(index_by_path(tamis.delta.list_files(table, filter=wanted))) == {"1", "3"}
+    assert set(_read_in_executors(table, info, ~wanted)) == {"4"}
+    assert set(_read_in_executors(table, info, None)) == {"1", "3", "4"}
 
 
 def test_D24_a_version_has_the_logical_names_of_its_own_metadata(mapped: DeltaLog) -> None:
     info = tamis.delta.snapshot_info(mapped.table, version=1)
     assert dict(info.physical_names) == {"p": "col-1", "id": "col-2"}
     wanted = PartitionFilter.eq("p", "a")
-    assert _in_executors(mapped.table, info, wanted, snapshot=info) == {"1": {"p": "a"}, "3": {"p": "a"}}
-    assert set(by_path(tamis.delta.list_files(mapped.table, wanted, version=1))) == {"1", "3"}
+    assert _read_in_executors(mapped.table, info, wanted, snapshot=info) == {"1": {"p": "a"}, "3": {"p": "a"}}
+    assert set(index_by_path(tamis.delta.list_files(mapped.table, wanted, version=1))) == {"1", "3"}
 
 
 @pytest.mark.parametrize("name", ["col-1", "p", "id", "nope"])
-def test_D24_a_filter_on_what_is_no_partition_column_is_an_error(mapped: DeltaLog, name: str) -> None:
+def test_D24_a_filter_on_another_column_is_an_error(mapped: DeltaLog, name: str) -> None:
     table, wanted = mapped.table, PartitionFilter.neq(name, "a")
     info = tamis.delta.snapshot_info(table)
     for ask in (
@@ -339,13 +341,13 @@ def test_D24_a_filter_on_what_is_no_partition_column_is_an_error(mapped: DeltaLo
             ask()
 
 
-def test_what_is_no_snapshot_info_is_refused(mapped: DeltaLog) -> None:
+def test_another_object_than_a_snapshot_info_is_refused(mapped: DeltaLog) -> None:
     commits = tamis.delta.snapshot_info(mapped.table).commits
     with pytest.raises(InvalidArgument, match="snapshot_info"):
         tamis.delta.read_post_checkpoint_changes(mapped.table, commits, snapshot=3)  # type: ignore[arg-type]
 
 
-# --- What is wrong --------------------------------------------------------------------------------------------------
+# --- Invalid input ----------------------------------------------------------------------------------------------------
 
 
 def test_parts_and_commits_must_be_files_of_the_log(log: DeltaLog, tmp_path: Path) -> None:
@@ -374,7 +376,7 @@ def test_a_filter_of_another_kind_is_refused(log: DeltaLog, filter: Any) -> None
             ask()
 
 
-# --- Handed on ------------------------------------------------------------------------------------------------------
+# --- Export -----------------------------------------------------------------------------------------------------------
 
 
 class Schema(ctypes.Structure):
@@ -394,14 +396,14 @@ def test_a_batch_is_exported_to_addresses_that_another_runtime_gives(log: DeltaL
     imported = pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema))
     assert imported.equals(batch)
     # Without a copy.
-    places = [
+    locations = [
         [buffer.address for column in each.columns for buffer in column.buffers() if buffer is not None]
         for each in (batch, imported)
     ]
-    assert places[0] == places[1]
+    assert locations[0] == locations[1]
 
 
-def test_the_array_alone_for_who_knows_the_schema(log: DeltaLog) -> None:
+def test_the_array_is_exported_without_the_schema(log: DeltaLog) -> None:
     batch = tamis.delta.list_files(log.table)
     array = Array()
     tamis.delta.export_batch(batch, ctypes.addressof(array))
@@ -416,7 +418,7 @@ def test_an_export_outlives_its_batch(log: DeltaLog) -> None:
 
 
 @pytest.mark.parametrize("address", [0, -1, 2**64, True, "12", None, 1.5])
-def test_what_is_no_address_is_refused(log: DeltaLog, address: Any) -> None:
+def test_an_invalid_address_is_refused(log: DeltaLog, address: Any) -> None:
     batch = tamis.delta.list_files(log.table)
     with pytest.raises(InvalidArgument, match="array_address"):
         tamis.delta.export_batch(batch, address)
@@ -431,7 +433,7 @@ def test_batches_are_handed_on_through_capsules(log: DeltaLog) -> None:
     batch = tamis.delta.list_files(log.table)
 
     class Foreign:
-        """Something of which all that is known is that it gives Arrow."""
+        """An object that only implements the Arrow C data interface."""
 
         def __arrow_c_array__(self, requested: object = None) -> Any:
             return batch.__arrow_c_array__(requested)

@@ -45,13 +45,13 @@ PARTITIONS = {
 SCHEMA = pa.schema(list((SOURCES | PARTITIONS).items()))
 
 
-def implied(where: str, generated: Mapping[str, str], **options: object) -> list[str]:
+def derive_predicates(where: str, generated: Mapping[str, str], **options: object) -> list[str]:
     predicate = normalise(bind(parse_sql(where), SCHEMA))
     found = derive_partition_predicates(predicate, generated, SCHEMA, list(generated), **options)  # type: ignore[arg-type]
     return [to_sql(each) for each in found]
 
 
-def same(*texts: str) -> list[str]:
+def normalise_all(*texts: str) -> list[str]:
     return [to_sql(normalise(bind(parse_sql(text), SCHEMA))) for text in texts]
 
 
@@ -61,16 +61,20 @@ def same(*texts: str) -> list[str]:
 @pytest.mark.parametrize("sql", ["CAST(ntz AS DATE)", "date(ntz)", "TO_DATE(ntz)", "CAST(`NTZ` AS DATE)"])
 def test_D18_a_range_of_times_gives_a_range_of_days(sql: str) -> None:
     where = "ntz >= TIMESTAMP_NTZ '2024-03-05 10:00:00' AND ntz < TIMESTAMP_NTZ '2024-03-08 00:00:00'"
-    expected = same("p_date >= DATE '2024-03-05'", "p_date <= DATE '2024-03-07'")
-    assert implied(where, {"p_date": sql}) == expected
+    expected = normalise_all("p_date >= DATE '2024-03-05'", "p_date <= DATE '2024-03-07'")
+    assert derive_predicates(where, {"p_date": sql}) == expected
 
 
 def test_D18_a_timestamp_with_zone_may_have_been_written_in_any_zone() -> None:
     where = "ts >= TIMESTAMP '2024-03-05 10:00:00Z' AND ts < TIMESTAMP '2024-03-08 00:00:00Z'"
-    assert implied(where, {"p_date": "date(ts)"}) == same("p_date >= DATE '2024-03-04'", "p_date <= DATE '2024-03-08'")
-    # 18 hours on either side of ten o'clock reach into both neighbouring days.
+    assert derive_predicates(where, {"p_date": "date(ts)"}) == normalise_all(
+        "p_date >= DATE '2024-03-04'", "p_date <= DATE '2024-03-08'"
+    )
+    # 18 hours before and after ten o'clock are in the neighbouring days.
     where = "ts = TIMESTAMP '2024-03-05 10:00:00Z'"
-    assert implied(where, {"p_date": "date(ts)"}) == same("p_date >= DATE '2024-03-04'", "p_date <= DATE '2024-03-06'")
+    assert derive_predicates(where, {"p_date": "date(ts)"}) == normalise_all(
+        "p_date >= DATE '2024-03-04'", "p_date <= DATE '2024-03-06'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_D18_a_timestamp_with_zone_may_have_been_written_in_any_zone() -> None:
     ],
 )
 def test_implied_predicates(where: str, generated: dict[str, str], expected: list[str]) -> None:
-    assert implied(where, generated) == same(*expected)
+    assert derive_predicates(where, generated) == normalise_all(*expected)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +120,11 @@ def test_implied_predicates(where: str, generated: dict[str, str], expected: lis
 )
 @pytest.mark.parametrize("sql", ["SUBSTRING(s, 1, 3)", "substr(s, 1, 3)", "left(s, 3)", "substring(s, 0, 3)"])
 def test_prefixes_of_strings(where: str, expected: list[str], sql: str) -> None:
-    assert implied(where, {"t": sql}) == same(*expected)
+    assert derive_predicates(where, {"t": sql}) == normalise_all(*expected)
 
 
 def test_D3_an_empty_string_may_be_a_null_partition() -> None:
-    assert implied("s IS NOT NULL", {"t": "substring(s, 1, 3)"}) == []
+    assert derive_predicates("s IS NOT NULL", {"t": "substring(s, 1, 3)"}) == []
 
 
 @pytest.mark.parametrize(
@@ -133,55 +137,61 @@ def test_D3_an_empty_string_may_be_a_null_partition() -> None:
     ],
 )
 def test_formatted_times(pattern: str, low: str, high: str) -> None:
-    # A clock that skips a time moves it forward, by at most a day, and `date_format` goes through such a clock.
+    # `date_format` converts through a local clock. A local time that a zone skips moves forward by at most a day.
     where = "ntz >= TIMESTAMP_NTZ '2024-03-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2024-04-07 00:00:00'"
-    found = implied(where, {"t": f"DATE_FORMAT(ntz, '{pattern}')"})
-    assert found == same(*([f"t = '{low}'"] if low == high else [f"t >= '{low}'", f"t <= '{high}'"]))
+    found = derive_predicates(where, {"t": f"DATE_FORMAT(ntz, '{pattern}')"})
+    assert found == normalise_all(*([f"t = '{low}'"] if low == high else [f"t >= '{low}'", f"t <= '{high}'"]))
 
 
 def test_a_day_skipped_by_a_time_zone_is_formatted_as_the_next_one() -> None:
     # Samoa went from the 29th to the 31st: a session of that zone writes '2011-12-31' for the 30th.
-    found = implied("d = DATE '2011-12-30'", {"t": "date_format(d, 'yyyy-MM-dd')"})
-    assert found == same("t >= '2011-12-30'", "t <= '2011-12-31'")
+    found = derive_predicates("d = DATE '2011-12-30'", {"t": "date_format(d, 'yyyy-MM-dd')"})
+    assert found == normalise_all("t >= '2011-12-30'", "t <= '2011-12-31'")
 
 
 def test_years_of_five_digits_sort_before_all_others_as_strings() -> None:
     generated = {"t": "date_format(d, 'yyyy-MM')"}
-    assert implied("d >= DATE '2024-03-05'", generated) == same("t >= '2024-03' OR t < '0'")
-    assert implied("d <= DATE '2024-03-05'", generated) == same("t <= '2024-03'")
-    assert implied("d >= DATE '2024-03-05' AND d < DATE '+12000-01-01'", generated) == same("t >= '2024-03' OR t < '0'")
+    assert derive_predicates("d >= DATE '2024-03-05'", generated) == normalise_all("t >= '2024-03' OR t < '0'")
+    assert derive_predicates("d <= DATE '2024-03-05'", generated) == normalise_all("t <= '2024-03'")
+    assert derive_predicates("d >= DATE '2024-03-05' AND d < DATE '+12000-01-01'", generated) == normalise_all(
+        "t >= '2024-03' OR t < '0'"
+    )
 
 
 def test_truncated_timestamps_are_instants_of_an_unknown_zone() -> None:
     where = "ts >= TIMESTAMP '2024-03-05 10:00:00Z' AND ts < TIMESTAMP '2024-03-08 00:00:00Z'"
-    assert implied(where, {"instant": "DATE_TRUNC('MONTH', ts)"}) == same(
+    assert derive_predicates(where, {"instant": "DATE_TRUNC('MONTH', ts)"}) == normalise_all(
         "instant >= TIMESTAMP '2024-02-29 06:00:00Z'", "instant <= TIMESTAMP '2024-03-02 18:00:00Z'"
     )
 
 
 def test_a_filter_on_the_expression_itself_is_one_on_the_column() -> None:
     generated = {"p_date": "CAST(ntz AS DATE)"}
-    assert implied("date(ntz) <> DATE '2024-01-01'", generated) == same("p_date <> DATE '2024-01-01'")
-    assert implied("month(date(ntz)) = 3", generated) == same("month(p_date) = 3")
-    assert implied("x NOT IN (1, 2)", {"x2": "x"}) == same("x2 NOT IN (1, 2)")
-    assert implied("left(s, 3) <> 'abc'", {"t": "substring(s, 1, 3)"}) == same("t <> 'abc' OR t IS NULL")
-    assert implied("left(s, 3) = 'abc'", {"t": "substring(s, 1, 3)"}) == same("t = 'abc'")
+    assert derive_predicates("date(ntz) <> DATE '2024-01-01'", generated) == normalise_all(
+        "p_date <> DATE '2024-01-01'"
+    )
+    assert derive_predicates("month(date(ntz)) = 3", generated) == normalise_all("month(p_date) = 3")
+    assert derive_predicates("x NOT IN (1, 2)", {"x2": "x"}) == normalise_all("x2 NOT IN (1, 2)")
+    assert derive_predicates("left(s, 3) <> 'abc'", {"t": "substring(s, 1, 3)"}) == normalise_all(
+        "t <> 'abc' OR t IS NULL"
+    )
+    assert derive_predicates("left(s, 3) = 'abc'", {"t": "substring(s, 1, 3)"}) == normalise_all("t = 'abc'")
 
 
 def test_an_unsupported_function_does_not_prune_partitions() -> None:
-    assert implied("some_function(date(ntz)) = 3", {"p_date": "CAST(ntz AS DATE)"}) == []
-    assert implied("date(ntz) = rand()", {"p_date": "CAST(ntz AS DATE)"}) == []
+    assert derive_predicates("some_function(date(ntz)) = 3", {"p_date": "CAST(ntz AS DATE)"}) == []
+    assert derive_predicates("date(ntz) = rand()", {"p_date": "CAST(ntz AS DATE)"}) == []
 
 
 def test_another_monotone_function_prunes_through_its_range() -> None:
     generated = {"p_date": "CAST(ntz AS DATE)"}
-    expected = same("p_date >= DATE '2024-01-01'", "p_date <= DATE '2024-12-31'")
-    assert implied("year(ntz) = 2024", generated) == expected
-    assert implied("date_trunc('year', ntz) = TIMESTAMP_NTZ '2024-01-01 00:00:00'", generated) == expected
-    assert implied("year(ntz) > 2023 AND year(ntz) < 2025", generated) == expected
-    assert implied("year(ntz) <= 0", generated) == same("p_date <= DATE '0001-01-01'")
-    assert implied("year(ntz) > 20000", generated) == same("p_date >= DATE '9999-12-31'")
-    assert implied("i + 1 > 5", {"long": "i"}) == same("long + 1 > 5", "long >= 5")
+    expected = normalise_all("p_date >= DATE '2024-01-01'", "p_date <= DATE '2024-12-31'")
+    assert derive_predicates("year(ntz) = 2024", generated) == expected
+    assert derive_predicates("date_trunc('year', ntz) = TIMESTAMP_NTZ '2024-01-01 00:00:00'", generated) == expected
+    assert derive_predicates("year(ntz) > 2023 AND year(ntz) < 2025", generated) == expected
+    assert derive_predicates("year(ntz) <= 0", generated) == normalise_all("p_date <= DATE '0001-01-01'")
+    assert derive_predicates("year(ntz) > 20000", generated) == normalise_all("p_date >= DATE '9999-12-31'")
+    assert derive_predicates("i + 1 > 5", {"long": "i"}) == normalise_all("long + 1 > 5", "long >= 5")
 
 
 # --- Year, month, day, hour -------------------------------------------------------------------------------------------
@@ -190,29 +200,29 @@ FIELDS = {"y": "YEAR(ntz)", "m": "MONTH(ntz)", "dd": "DAY(ntz)", "h": "HOUR(ntz)
 
 
 def test_fields_side_by_side_have_the_order_of_their_tuple() -> None:
-    assert implied("ntz > TIMESTAMP_NTZ '2023-11-05 10:00:00'", FIELDS) == same(
+    assert derive_predicates("ntz > TIMESTAMP_NTZ '2023-11-05 10:00:00'", FIELDS) == normalise_all(
         "y > 2023 OR (y = 2023 AND (m > 11 OR (m = 11 AND (dd > 5 OR (dd = 5 AND h >= 10)))))"
     )
-    assert implied("ntz = TIMESTAMP_NTZ '2023-11-05 10:00:00'", FIELDS) == same(
+    assert derive_predicates("ntz = TIMESTAMP_NTZ '2023-11-05 10:00:00'", FIELDS) == normalise_all(
         "y = 2023", "m = 11", "dd = 5", "h = 10"
     )
     where = "ntz >= TIMESTAMP_NTZ '2023-11-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2023-11-07 10:00:00'"
     year_and_month = {name: FIELDS[name] for name in ("m", "y")}
-    assert implied(where, year_and_month) == same("y = 2023", "m = 11")
+    assert derive_predicates(where, year_and_month) == normalise_all("y = 2023", "m = 11")
 
 
 def test_a_field_alone_has_an_order_within_one_period() -> None:
     within = "ntz >= TIMESTAMP_NTZ '2023-11-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2023-11-07 10:00:00'"
     beyond = "ntz >= TIMESTAMP_NTZ '2023-11-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2023-12-07 10:00:00'"
-    assert implied(within, {"dd": "day(ntz)"}) == same("dd >= 5", "dd <= 7")
-    assert implied(beyond, {"dd": "day(ntz)"}) == []
-    assert implied("ntz >= TIMESTAMP_NTZ '2023-11-05 10:00:00'", {"dd": "day(ntz)"}) == []
+    assert derive_predicates(within, {"dd": "day(ntz)"}) == normalise_all("dd >= 5", "dd <= 7")
+    assert derive_predicates(beyond, {"dd": "day(ntz)"}) == []
+    assert derive_predicates("ntz >= TIMESTAMP_NTZ '2023-11-05 10:00:00'", {"dd": "day(ntz)"}) == []
     near_the_edge = "ts >= TIMESTAMP '2023-11-02 10:00:00Z' AND ts <= TIMESTAMP '2023-11-30 10:00:00Z'"
-    assert implied(near_the_edge, {"dd": "day(ts)"}) == []
-    assert implied(near_the_edge, {"m": "month(ts)"}) == same("m >= 11", "m <= 12")
+    assert derive_predicates(near_the_edge, {"dd": "day(ts)"}) == []
+    assert derive_predicates(near_the_edge, {"m": "month(ts)"}) == normalise_all("m >= 11", "m <= 12")
 
 
-# --- Nothing ----------------------------------------------------------------------------------------------------------
+# --- No predicate -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -242,7 +252,7 @@ def test_a_field_alone_has_an_order_within_one_period() -> None:
     ],
 )
 def test_D18_predicates_that_imply_nothing(where: str, generated: dict[str, str]) -> None:
-    assert implied(where, generated) == []
+    assert derive_predicates(where, generated) == []
 
 
 def test_only_partition_columns_are_in_implied_predicates() -> None:
@@ -253,18 +263,21 @@ def test_only_partition_columns_are_in_implied_predicates() -> None:
 
 
 def test_S9_collated_strings_imply_nothing() -> None:
-    assert implied("s = 'abcdef'", {"t": "left(s, 3)"}, collated=[("s",)]) == []
-    assert implied("s = 'abcdef'", {"t": "left(s, 3)"}, collated=[("t",)]) == []
+    assert derive_predicates("s = 'abcdef'", {"t": "left(s, 3)"}, collated=[("s",)]) == []
+    assert derive_predicates("s = 'abcdef'", {"t": "left(s, 3)"}, collated=[("t",)]) == []
 
 
 def test_an_and_keeps_what_one_side_implies() -> None:
-    assert implied("other = 3 AND (d = DATE '2024-01-01' AND x > 2)", {"y": "year(d)"}) == same("y = 2024")
+    assert derive_predicates("other = 3 AND (d = DATE '2024-01-01' AND x > 2)", {"y": "year(d)"}) == normalise_all(
+        "y = 2024"
+    )
 
 
 def test_X11_an_expression_of_any_length_costs_nothing() -> None:
     texts = {length: "year(ts)" + " " * (length - len("year(ts)")) for length in (8, 2_000, 2_001, 1_000_000)}
     found = {
-        length: implied("ts >= TIMESTAMP_NTZ '2024-06-01 00:00:00'", {"y": text}) for length, text in texts.items()
+        length: derive_predicates("ts >= TIMESTAMP_NTZ '2024-06-01 00:00:00'", {"y": text})
+        for length, text in texts.items()
     }
     assert found[8] == found[2_000] != []
     assert found[2_001] == found[1_000_000] == []
@@ -272,16 +285,18 @@ def test_X11_an_expression_of_any_length_costs_nothing() -> None:
 
 def test_X11_deep_and_long_predicates() -> None:
     deep = " OR ".join(f"(d = DATE '2024-01-01' AND other = {number})" for number in range(500))
-    assert implied(deep, {"y": "year(d)"}) == same("y = 2024")
+    assert derive_predicates(deep, {"y": "year(d)"}) == normalise_all("y = 2024")
     hours = [f"2024-01-{day:02} {hour:02}:00:00" for day in range(1, 29) for hour in range(24)]
     items = ", ".join(f"TIMESTAMP_NTZ '{hour}'" for hour in hours)
     days = ", ".join(f"DATE '2024-01-{day:02}'" for day in range(1, 29))
-    assert implied(f"ntz IN ({items})", {"p_date": "date(ntz)"}) == same(f"p_date IN ({days})")
-    assert implied(f"ntz IN ({items})", {name: FIELDS[name] for name in "ym"}) == same("y = 2024", "m = 1")
-    assert "h" in implied(f"ntz IN ({items})", FIELDS)[0]
+    assert derive_predicates(f"ntz IN ({items})", {"p_date": "date(ntz)"}) == normalise_all(f"p_date IN ({days})")
+    assert derive_predicates(f"ntz IN ({items})", {name: FIELDS[name] for name in "ym"}) == normalise_all(
+        "y = 2024", "m = 1"
+    )
+    assert "h" in derive_predicates(f"ntz IN ({items})", FIELDS)[0]
 
 
-# --- Properties: rows, their partition values by plain Python, and what the predicates say of both --------------------
+# --- Properties: rows, their partition values by plain Python, and the predicates over both ---------------------------
 
 ZONES: dict[str, tzinfo] = {
     "UTC": UTC,
@@ -307,27 +322,27 @@ TEXTS = ["", "a", "ab", "abc", "abcd", "abcdé", "äöü", "b", "zz", "\U0010fff
 NUMBERS = [-(2**31), -1, 0, 1, 5, 6, 7, 2**31 - 1]
 
 
-def local(value: datetime, zone: tzinfo) -> datetime:
+def to_local(value: datetime, zone: tzinfo) -> datetime:
     return value.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
 
 
-def instant(clock: datetime, zone: tzinfo) -> datetime:
+def to_instant(clock: datetime, zone: tzinfo) -> datetime:
     return clock.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None)
 
 
-def through(clock: datetime, zone: tzinfo) -> datetime:
-    return local(instant(clock, zone), zone)
+def round_trip(clock: datetime, zone: tzinfo) -> datetime:
+    return to_local(to_instant(clock, zone), zone)
 
 
-def midnight(day: date) -> datetime:
+def make_midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day)
 
 
-def month_of(clock: datetime) -> datetime:
+def truncate_to_month(clock: datetime) -> datetime:
     return datetime(clock.year, clock.month, 1)
 
 
-def formatted(clock: datetime, pattern: str) -> str:
+def format_clock(clock: datetime, pattern: str) -> str:
     parts = {"yyyy": f"{clock.year:04}", "MM": f"{clock.month:02}", "dd": f"{clock.day:02}", "HH": f"{clock.hour:02}"}
     for name, text in parts.items():
         pattern = pattern.replace(name, text)
@@ -344,32 +359,38 @@ class Generated:
 
 
 GENERATED = [
-    Generated("p_date", "CAST(ts AS DATE)", "ts", lambda v, z: local(v, z).date()),
-    Generated("y", "YEAR(ts)", "ts", lambda v, z: local(v, z).year),
-    Generated("m", "MONTH(ts)", "ts", lambda v, z: local(v, z).month),
-    Generated("dd", "DAY(ts)", "ts", lambda v, z: local(v, z).day),
-    Generated("h", "HOUR(ts)", "ts", lambda v, z: local(v, z).hour),
-    Generated("t", "date_format(ts, 'yyyy-MM-dd-HH')", "ts", lambda v, z: formatted(local(v, z), "yyyy-MM-dd-HH")),
-    Generated("t", "date_format(ts, 'yyyy-MM')", "ts", lambda v, z: formatted(local(v, z), "yyyy-MM")),
-    Generated("instant", "date_trunc('MONTH', ts)", "ts", lambda v, z: instant(month_of(local(v, z)), z)),
-    Generated("p_date", "trunc(ts, 'YEAR')", "ts", lambda v, z: date(local(v, z).year, 1, 1)),
-    Generated("clock", "CAST(ts AS TIMESTAMP_NTZ)", "ts", lambda v, z: local(v, z)),
+    Generated("p_date", "CAST(ts AS DATE)", "ts", lambda v, z: to_local(v, z).date()),
+    Generated("y", "YEAR(ts)", "ts", lambda v, z: to_local(v, z).year),
+    Generated("m", "MONTH(ts)", "ts", lambda v, z: to_local(v, z).month),
+    Generated("dd", "DAY(ts)", "ts", lambda v, z: to_local(v, z).day),
+    Generated("h", "HOUR(ts)", "ts", lambda v, z: to_local(v, z).hour),
+    Generated(
+        "t", "date_format(ts, 'yyyy-MM-dd-HH')", "ts", lambda v, z: format_clock(to_local(v, z), "yyyy-MM-dd-HH")
+    ),
+    Generated("t", "date_format(ts, 'yyyy-MM')", "ts", lambda v, z: format_clock(to_local(v, z), "yyyy-MM")),
+    Generated(
+        "instant", "date_trunc('MONTH', ts)", "ts", lambda v, z: to_instant(truncate_to_month(to_local(v, z)), z)
+    ),
+    Generated("p_date", "trunc(ts, 'YEAR')", "ts", lambda v, z: date(to_local(v, z).year, 1, 1)),
+    Generated("clock", "CAST(ts AS TIMESTAMP_NTZ)", "ts", lambda v, z: to_local(v, z)),
     Generated("instant", "ts", "ts", lambda v, z: v),
     Generated("p_date", "date(ntz)", "ntz", lambda v, z: v.date()),
     Generated("y", "year(ntz)", "ntz", lambda v, z: v.year),
     Generated("m", "month(ntz)", "ntz", lambda v, z: v.month),
     Generated("dd", "day(ntz)", "ntz", lambda v, z: v.day),
     Generated("h", "hour(ntz)", "ntz", lambda v, z: v.hour),
-    Generated("t", "date_format(ntz, 'yyyy-MM-dd')", "ntz", lambda v, z: formatted(through(v, z), "yyyy-MM-dd")),
-    Generated("instant", "date_trunc('day', ntz)", "ntz", lambda v, z: instant(midnight(through(v, z)), z)),
-    Generated("instant", "CAST(ntz AS TIMESTAMP)", "ntz", lambda v, z: instant(v, z)),
+    Generated("t", "date_format(ntz, 'yyyy-MM-dd')", "ntz", lambda v, z: format_clock(round_trip(v, z), "yyyy-MM-dd")),
+    Generated("instant", "date_trunc('day', ntz)", "ntz", lambda v, z: to_instant(make_midnight(round_trip(v, z)), z)),
+    Generated("instant", "CAST(ntz AS TIMESTAMP)", "ntz", lambda v, z: to_instant(v, z)),
     Generated("p_date", "trunc(d, 'MM')", "d", lambda v, z: v.replace(day=1)),
     Generated("p_date", "d", "d", lambda v, z: v),
     Generated("y", "year(d)", "d", lambda v, z: v.year),
     Generated("m", "month(d)", "d", lambda v, z: v.month),
-    Generated("t", "CAST(d AS STRING)", "d", lambda v, z: formatted(midnight(v), "yyyy-MM-dd")),
-    Generated("t", "date_format(d, 'yyyyMM')", "d", lambda v, z: formatted(through(midnight(v), z), "yyyyMM")),
-    Generated("instant", "CAST(d AS TIMESTAMP)", "d", lambda v, z: instant(midnight(v), z)),
+    Generated("t", "CAST(d AS STRING)", "d", lambda v, z: format_clock(make_midnight(v), "yyyy-MM-dd")),
+    Generated(
+        "t", "date_format(d, 'yyyyMM')", "d", lambda v, z: format_clock(round_trip(make_midnight(v), z), "yyyyMM")
+    ),
+    Generated("instant", "CAST(d AS TIMESTAMP)", "d", lambda v, z: to_instant(make_midnight(v), z)),
     Generated("t", "substring(s, 1, 3)", "s", lambda v, z: v[:3]),
     Generated("t", "left(s, 1)", "s", lambda v, z: v[:1]),
     Generated("t", "s", "s", lambda v, z: v),
@@ -377,7 +398,7 @@ GENERATED = [
 ]
 
 
-def literal(source: str, value: object) -> str:
+def format_literal(source: str, value: object) -> str:
     match source:
         case "ts":
             return f"TIMESTAMP '{value:%H:%M:%S.%f}Z'".replace("'", f"'{value.date().isoformat()} ", 1)  # type: ignore
@@ -403,7 +424,8 @@ VALUES: dict[str, list[object]] = {
 @st.composite
 def leaves(draw: st.DrawFn, source: str) -> str:
     values = [
-        literal(source, value) for value in draw(st.lists(st.sampled_from(VALUES[source]), min_size=1, max_size=3))
+        format_literal(source, value)
+        for value in draw(st.lists(st.sampled_from(VALUES[source]), min_size=1, max_size=3))
     ]
     kinds = ["compare", "compare", "in", "null", "not null", "equal null"]
     kinds += ["like", "startswith", "prefix"] if source == "s" else ["year", "in years", "day"] if source != "i" else []
@@ -430,7 +452,7 @@ def leaves(draw: st.DrawFn, source: str) -> str:
         case "in years":
             return f"year({source}) IN (1969, 2011, {draw(st.integers(2022, 2025))})"
         case _:
-            return f"date({source}) {operator} {literal('d', draw(st.sampled_from(VALUES['d'])))}"
+            return f"date({source}) {operator} {format_literal('d', draw(st.sampled_from(VALUES['d'])))}"
 
 
 @st.composite

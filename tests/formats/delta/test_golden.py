@@ -1,4 +1,4 @@
-"""Tables that Delta on Spark wrote: the rows that Spark found in them, and the errors that broken ones must give."""
+"""Tables that Delta on Spark wrote: the rows that Spark read, and the errors for broken tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IN_ANOTHER_ZONE = "data-reader-partition-values"
 NOT_WITH_DELTALAKE = {
     "type-widening": "deltalake does not know the feature",
     "with_checkpoint_no_last_checkpoint": "its data files are not there",
-    "trino-old_timestamps": "deltalake does not rebase timestamps of the old calendar: see test_old_dates",
+    "trino-old_timestamps": "deltalake does not rebase timestamps before 1582: see test_datetime_rebase",
 }
 
 METADATA_ONLY = {
@@ -37,54 +37,54 @@ METADATA_ONLY = {
 """Tables that have only a log: their version and the names of their files."""
 
 
-def labelled(golden: Path) -> Iterator[tuple[str, Path, pa.Table]]:
+def list_labelled_tables(golden: Path) -> Iterator[tuple[str, Path, pa.Table]]:
     for folder in sorted(golden.glob("delta/*/expected")):
         expected = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
         yield folder.parent.name, folder.parent / "delta", pa.concat_tables(expected, promote_options="default")
 
 
-def texts(rows: pa.Table) -> Counter[str]:
+def count_rows(rows: pa.Table) -> Counter[str]:
     return Counter(map(repr, rows.to_pylist()))
 
 
 def test_every_table_has_the_rows_that_spark_found_in_it(golden: Path) -> None:
     found = 0
-    for name, table, expected in labelled(golden):
+    for name, table, expected in list_labelled_tables(golden):
         opened = tamis.open(table)
         rows = opened.scan().to_arrow()
         assert opened.schema.names == rows.column_names, name
         assert set(rows.column_names) == set(expected.column_names), name
         assert opened.scan().count() == expected.num_rows, name
         if name != IN_ANOTHER_ZONE:
-            assert texts(rows.select(expected.column_names)) == texts(expected), name
+            assert count_rows(rows.select(expected.column_names)) == count_rows(expected), name
         found += 1
     assert found > 30
 
 
 def test_D5_T7_a_partition_value_without_zone_is_in_utc(golden: Path) -> None:
-    tables = {name: (table, expected) for name, table, expected in labelled(golden)}
+    tables = {name: (table, expected) for name, table, expected in list_labelled_tables(golden)}
     table, expected = tables[IN_ANOTHER_ZONE]
     rows = tamis.open(table).scan().to_arrow().select(expected.column_names)
     others = [name for name in expected.column_names if name != "as_timestamp"]
-    assert texts(rows.select(others)) == texts(expected.select(others))
+    assert count_rows(rows.select(others)) == count_rows(expected.select(others))
     pacific = timedelta(hours=7)
     assert sorted(rows["as_timestamp"].drop_null().to_pylist()) == [
-        moment - pacific for moment in sorted(expected["as_timestamp"].drop_null().to_pylist())
+        timestamp - pacific for timestamp in sorted(expected["as_timestamp"].drop_null().to_pylist())
     ]
 
 
 def test_rows_are_the_same_by_every_column_alone(golden: Path) -> None:
-    for name, table, expected in labelled(golden):
+    for name, table, expected in list_labelled_tables(golden):
         opened = tamis.open(table)
         for column in opened.schema.names:
             if (name, column) == (IN_ANOTHER_ZONE, "as_timestamp"):
                 continue
             rows = opened.scan(columns=[f"`{column}`"]).to_arrow()
-            assert texts(rows) == texts(expected.select([column])), (name, column)
+            assert count_rows(rows) == count_rows(expected.select([column])), (name, column)
 
 
-def test_D6_statistics_of_every_table_keep_each_value_that_is_there(golden: Path) -> None:
-    for name, table, _ in labelled(golden):
+def test_D6_statistics_of_every_table_keep_each_existing_value(golden: Path) -> None:
+    for name, table, _ in list_labelled_tables(golden):
         opened = tamis.open(table)
         rows = opened.scan().to_arrow()
         for field in opened.schema:
@@ -123,21 +123,21 @@ def test_a_log_that_lacks_what_a_table_needs_is_an_error(
         tamis.open(golden / "delta" / name / "delta")
 
 
-def test_a_folder_without_a_log_is_no_delta_table(golden: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_delta_table(golden: Path) -> None:
     folder = golden / "delta" / "no-delta-log-folder" / "delta"
     with pytest.raises(TamisError, match="_delta_log"):
         tamis.open(folder, format="delta")
     assert tamis.open(folder).format == "hive"
 
 
-def unlabelled(golden: Path) -> Iterator[Path]:
+def list_unlabelled_tables(golden: Path) -> Iterator[Path]:
     for log in sorted([*golden.glob("delta-unlabelled/**/_delta_log"), *golden.glob("delta/hive/**/_delta_log")]):
         yield log.parent
 
 
-def test_tables_without_answers_have_the_rows_that_deltalake_finds(golden: Path) -> None:
+def test_tables_without_expected_rows_have_the_rows_that_deltalake_finds(golden: Path) -> None:
     compared = 0
-    for folder in unlabelled(golden):
+    for folder in list_unlabelled_tables(golden):
         if folder.name in NOT_WITH_DELTALAKE:
             continue
         opened = tamis.open(folder)
@@ -148,7 +148,7 @@ def test_tables_without_answers_have_the_rows_that_deltalake_finds(golden: Path)
         # Delta on Spark does not show columns that are always NULL.
         shown = [field.name for field in peer.schema().fields if str(field.type) != 'PrimitiveType("void")']
         assert opened.schema.names == shown, folder.name
-        assert texts(rows) == texts(theirs.select(rows.column_names)), folder.name
+        assert count_rows(rows) == count_rows(theirs.select(rows.column_names)), folder.name
         assert opened.scan().count() == theirs.num_rows, folder.name
         compared += 1
     assert compared > 20
@@ -161,11 +161,11 @@ def test_D19_type_widening_reads_files_of_both_types(golden: Path) -> None:
     assert files[0].schema.types != files[1].schema.types
     assert any(each.schema.types != opened.schema.types for each in files)
     expected = pa.concat_tables([each.cast(opened.schema) for each in files])
-    assert texts(opened.scan().to_arrow()) == texts(expected)
+    assert count_rows(opened.scan().to_arrow()) == count_rows(expected)
     assert opened.scan().count() == expected.num_rows
 
 
-def test_E2_data_files_that_are_not_there(golden: Path) -> None:
+def test_E2_missing_data_files(golden: Path) -> None:
     opened = tamis.open(golden / "delta-unlabelled" / "with_checkpoint_no_last_checkpoint")
     with pytest.raises(MissingFile, match=r"part-0000.*\.parquet"):
         opened.scan().to_arrow()
@@ -178,6 +178,6 @@ def test_D22_pretty_printed_commits_have_the_rows_that_deltalake_finds(golden: P
     opened, peer = tamis.open(folder), DeltaTable(folder)
     theirs = pa.table(QueryBuilder().register("t", peer).execute("SELECT * FROM t").read_all())
     assert opened.version == peer.version() == 1
-    assert texts(opened.scan().to_arrow()) == texts(theirs)
+    assert count_rows(opened.scan().to_arrow()) == count_rows(theirs)
     assert opened.scan("i >= 5").count() == opened.scan("i >= 5").to_arrow().num_rows
     assert opened.history()["operation"].to_pylist() == ["SET TBLPROPERTIES", "CREATE TABLE AS SELECT"]

@@ -21,8 +21,8 @@ from tamis.skipping.metadata import metadata_name
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 
 
-def tables(golden: Path) -> Iterator[tuple[Path, TableMetadata, list[dict[str, Any]]]]:
-    """Every table with commits in JSON: its directory, its newest metadata, and all files that were ever added."""
+def list_tables(golden: Path) -> Iterator[tuple[Path, TableMetadata, list[dict[str, Any]]]]:
+    """Yield every table with JSON commits: its directory, its newest metadata, and all files that were ever added."""
     for log in sorted(golden.glob("delta*/**/_delta_log")):
         lines = [line for path in sorted(log.glob("0*.json")) for line in path.read_text().splitlines()]
         actions = [json.loads(line) for line in lines if line.startswith(('{"add"', '{"metaData"'))]
@@ -31,7 +31,7 @@ def tables(golden: Path) -> Iterator[tuple[Path, TableMetadata, list[dict[str, A
             yield log.parent, parse_metadata(metadata[-1], log.parent.name), [a["add"] for a in actions if "add" in a]
 
 
-def column_of_file(data: pa.Table, path: tuple[str, ...], target: pa.DataType) -> pa.ChunkedArray | None:
+def read_file_column(data: pa.Table, path: tuple[str, ...], target: pa.DataType) -> pa.ChunkedArray | None:
     if path[0] not in data.column_names:
         return None
     values = data[path[0]]
@@ -40,7 +40,7 @@ def column_of_file(data: pa.Table, path: tuple[str, ...], target: pa.DataType) -
     return values.cast(target)
 
 
-def leaves(metadata: TableMetadata) -> list[Column]:
+def list_leaves(metadata: TableMetadata) -> list[Column]:
     found = []
     for field in metadata.fields:
         if field.kind == "struct":
@@ -52,17 +52,17 @@ def leaves(metadata: TableMetadata) -> list[Column]:
 
 def test_T8_D19_bounds_hold_for_the_rows_of_every_golden_file(golden: Path) -> None:
     checked = 0
-    for folder, metadata, adds in tables(golden):
+    for folder, metadata, adds in list_tables(golden):
         for add in adds:
             path = folder / unquote(add["path"])
             if add.get("stats") is None or add.get("deletionVector") or not path.is_file():
                 continue
             data = pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
-            columns = leaves(metadata)
+            columns = list_leaves(metadata)
             found = make_statistics_metadata(pa.array([add["stats"]]), None, columns, metadata)
             assert found["row_count"].to_pylist() == [data.num_rows]
             for column in columns:
-                values = column_of_file(data, metadata.to_physical_path(column.path), column.type)
+                values = read_file_column(data, metadata.to_physical_path(column.path), column.type)
                 checked += values is not None and check(column, values, found)
     assert checked > 200
 
@@ -86,7 +86,7 @@ def check(column: Column, values: pa.ChunkedArray, found: dict[str, pa.Array]) -
 
 def test_D3_D5_partition_values_of_every_golden_file_are_read(golden: Path) -> None:
     checked = 0
-    for _, metadata, adds in tables(golden):
+    for _, metadata, adds in list_tables(golden):
         maps = pa.array([list(add["partitionValues"].items()) for add in adds], TEXT_MAP)
         typed = parse_partition_values(maps, None, metadata)
         found = typed.values

@@ -1,4 +1,4 @@
-"""The history of a table: its commits, newest first, in the words of their writers."""
+"""The history of a table: its commits, newest first, with the commit info of their writers."""
 
 import json
 from datetime import UTC, datetime
@@ -59,7 +59,7 @@ def test_the_history_is_newest_first_with_the_commit_info(log: DeltaLog) -> None
     assert {value for name, value in newest.items() if name not in ("version", "timestamp")} == {None}
 
 
-def test_a_limit_reads_no_more_commits_than_it_says(log: DeltaLog) -> None:
+def test_a_limit_reads_only_that_many_commits(log: DeltaLog) -> None:
     snapshot = Snapshot.load(open_storage(log.table))
     before = snapshot.storage.counters.requests
     assert snapshot.history(limit=2)["version"].to_pylist() == [2, 1]
@@ -77,7 +77,7 @@ def test_commits_that_were_cleaned_up_are_left_out(log: DeltaLog) -> None:
     assert Snapshot.load(open_storage(log.table)).history()["version"].to_pylist() == [2, 1]
 
 
-def test_X8_truth_values_are_no_numbers(tmp_path: Path) -> None:
+def test_X8_booleans_are_not_numbers(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     log.commit(commit_info(timestamp=True, readVersion=True))
     (row,) = Snapshot.load(open_storage(tmp_path)).history().to_pylist()

@@ -27,7 +27,7 @@ TEXT_MAP = pa.map_(pa.string(), pa.string())
 
 
 def read(declared: Any, *texts: str | None) -> list[Any]:
-    """The values of one partition column `p`."""
+    """Return the values of one partition column `p`."""
     table = table_metadata(field("p", declared), partitioned_by=["p"])
     maps = pa.array([[("p", text)] for text in texts], TEXT_MAP)
     found = parse_partition_values(maps, None, table).values
@@ -35,7 +35,7 @@ def read(declared: Any, *texts: str | None) -> list[Any]:
     return found["p"].to_pylist()  # type: ignore[no-any-return]
 
 
-def moment(*parts: int) -> datetime.datetime:
+def make_timestamp(*parts: int) -> datetime.datetime:
     return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc]
 
 
@@ -83,7 +83,7 @@ def test_D3_a_name_that_the_map_lacks_is_null() -> None:
 
 
 def test_D5_timestamps_with_and_without_a_zone() -> None:
-    expected = moment(2024, 1, 1, 8, 0, 0, 123456)
+    expected = make_timestamp(2024, 1, 1, 8, 0, 0, 123456)
     assert (
         read(
             "timestamp",
@@ -94,8 +94,8 @@ def test_D5_timestamps_with_and_without_a_zone() -> None:
         == [expected] * 3
     )
     assert read("timestamp", "1969-01-01 00:00:00", "2021-10-01 08:09:20") == [
-        moment(1969, 1, 1),
-        moment(2021, 10, 1, 8, 9, 20),
+        make_timestamp(1969, 1, 1),
+        make_timestamp(2021, 10, 1, 8, 9, 20),
     ]
 
 
@@ -161,18 +161,18 @@ def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
         delta__columnMapping__mode="name",
         partitioned_by=["p"],
     )
-    # A column that was dropped had the name once.
+    # A dropped column had this name before.
     maps = pa.array([[("col-2", "2024-01-01"), ("p", "1999-01-01")]], TEXT_MAP)
     assert parse_partition_values(maps, None, table).values.to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
 
 
 def test_D5_strings_take_precedence_over_typed_values_of_a_checkpoint() -> None:
     table = table_metadata(field("p", "timestamp"), partitioned_by=["p"])
-    # Written on a machine in California, which parsed the string in its own zone.
-    parsed = pa.array([{"p": moment(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
+    # The writer was in California and parsed the string in its own zone.
+    parsed = pa.array([{"p": make_timestamp(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
     maps = pa.array([[("p", "2024-01-01 08:00:00")], None, []], TEXT_MAP)
     found = parse_partition_values(maps, parsed, table).values
-    assert found["p"].to_pylist() == [moment(2024, 1, 1, 8), moment(2024, 1, 1, 16), None]
+    assert found["p"].to_pylist() == [make_timestamp(2024, 1, 1, 8), make_timestamp(2024, 1, 1, 16), None]
 
 
 def test_typed_values_alone() -> None:
@@ -190,7 +190,7 @@ def test_typed_values_alone() -> None:
     assert parse_partition_values(None, parsed, table).values.to_pydict() == {
         "p": [1, None],
         "q": [None, "x"],
-        "t": [moment(1970, 1, 1, 0, 0, 0, 1), None],
+        "t": [make_timestamp(1970, 1, 1, 0, 0, 0, 1), None],
         "new": [None, None],
     }
     wrong = pa.StructArray.from_arrays([pa.array(["many"])], names=["p"])

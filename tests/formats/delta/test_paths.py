@@ -1,4 +1,4 @@
-"""Paths of a log: decoded once, relative to the table or absolute, and never out of it unless that is allowed."""
+"""Paths of a log: decoded once, relative or absolute, and outside the table only if that is allowed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_X7_no_path_contains_parent_directories(path: str, allow_outside: bool) 
         resolve_path(LOCAL, path, allow_outside=allow_outside)
 
 
-def test_X7_an_allowed_path_outside_has_no_parent_directories_either() -> None:
+def test_X7_an_allowed_outside_path_must_not_contain_parent_directories() -> None:
     with pytest.raises(UnsupportedFeature, match=r"a path with '\.\.' is never read"):
         resolve_path(LOCAL, "file:///data/x/../y", allow_outside=True)
 

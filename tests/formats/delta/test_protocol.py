@@ -10,7 +10,7 @@ from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.delta.protocol import READER_FEATURES, Protocol, parse_protocol
 
 
-def with_features(*features: str) -> Protocol:
+def make_protocol(*features: str) -> Protocol:
     return parse_protocol({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": list(features)})
 
 
@@ -22,23 +22,23 @@ def test_versions_without_features_are_readable(version: int) -> None:
 
 
 def test_every_known_feature_is_readable() -> None:
-    with_features(*READER_FEATURES).check_readable("t")
-    with_features().check_readable("t")
+    make_protocol(*READER_FEATURES).check_readable("t")
+    make_protocol().check_readable("t")
 
 
 @pytest.mark.parametrize(
     "feature", ["columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint"]
 )
 def test_the_features_of_todays_tables_are_known(feature: str) -> None:
-    with_features(feature).check_readable("t")
+    make_protocol(feature).check_readable("t")
 
 
 def test_D13_an_unknown_reader_feature_is_named() -> None:
     with pytest.raises(UnsupportedFeature, match=r"s3://lake/t requires 'catalogManaged', 'futureThing'"):
-        with_features("futureThing", "deletionVectors", "catalogManaged").check_readable("s3://lake/t")
+        make_protocol("futureThing", "deletionVectors", "catalogManaged").check_readable("s3://lake/t")
 
 
-def test_D13_an_unknown_writer_feature_does_not_matter() -> None:
+def test_D13_an_unknown_writer_feature_is_ignored() -> None:
     parse_protocol(
         {
             "minReaderVersion": 3,

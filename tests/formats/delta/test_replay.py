@@ -11,34 +11,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, file_key, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, get_file_key, remove
 from tamis.formats.delta.log.replay import make_action_keys, percent_decode
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
 
 
-def live(folder: Path, version: int | None = None) -> list[tuple[Any, ...]]:
-    """Key and size of each live file."""
+def list_live_files(folder: Path, version: int | None = None) -> list[tuple[Any, ...]]:
+    """Return the key and size of each live file."""
     snapshot = Snapshot.load(open_storage(folder), version)
-    return sorted(map(repr, (as_key(row) for row in rows_of(snapshot))))
+    return sorted(map(repr, (make_key(row) for row in read_rows(snapshot))))
 
 
-def rows_of(snapshot: Snapshot) -> list[dict[str, Any]]:
+def read_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     return [row for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()]
 
 
-def as_key(row: dict[str, Any]) -> tuple[Any, ...]:
+def make_key(row: dict[str, Any]) -> tuple[Any, ...]:
     vector = row["deletion_vector"]
     known = vector and {
         "storageType": vector["storage_type"],
         "pathOrInlineDv": vector["path_or_inline"],
         "offset": vector["offset"],
     }
-    return (*file_key({"path": row["path"], "deletionVector": known}), row["size"])
+    return (*get_file_key({"path": row["path"], "deletionVector": known}), row["size"])
 
 
-def expected(log: DeltaLog, version: int | None = None) -> list[str]:
-    return sorted(repr((*file_key(fields), fields["size"])) for fields in log.live(version))
+def compute_expected(log: DeltaLog, version: int | None = None) -> list[str]:
+    return sorted(repr((*get_file_key(fields), fields["size"])) for fields in log.list_live_files(version))
 
 
 @pytest.fixture
@@ -51,20 +51,20 @@ def test_a_file_that_is_added_again_has_the_newest_entry(log: DeltaLog) -> None:
     log.commit(remove("a"))
     log.commit(add("a", size=2))
     log.commit(add("b", size=3))
-    assert live(log.table) == expected(log)
-    assert sorted(row["size"] for row in rows_of(Snapshot.load(open_storage(log.table)))) == [2, 3]
+    assert list_live_files(log.table) == compute_expected(log)
+    assert sorted(row["size"] for row in read_rows(Snapshot.load(open_storage(log.table)))) == [2, 3]
 
 
-def test_a_removal_of_what_was_never_there_does_nothing(log: DeltaLog) -> None:
+def test_removing_an_unknown_file_does_nothing(log: DeltaLog) -> None:
     log.commit(remove("x"), add("a"))
     log.checkpoint()
     log.commit(remove("y"))
-    assert live(log.table) == expected(log)
+    assert list_live_files(log.table) == compute_expected(log)
 
 
 def test_in_one_commit_the_later_line_holds(log: DeltaLog) -> None:
     log.commit(add("a"), remove("a"), remove("b"), add("b"))
-    assert [row["path"] for row in rows_of(Snapshot.load(open_storage(log.table)))] == ["b"]
+    assert [row["path"] for row in read_rows(Snapshot.load(open_storage(log.table)))] == ["b"]
 
 
 @pytest.mark.parametrize("is_in_checkpoint", [True, False])
@@ -75,8 +75,8 @@ def test_D1_a_file_with_a_new_deletion_vector_is_another_file(log: DeltaLog, is_
         log.checkpoint()
     log.commit(remove("a"), add("a", deletionVector=first, size=2))
     log.commit(remove("b", deletionVector=first), add("b", deletionVector=second, size=2))
-    assert live(log.table) == expected(log)
-    found = {row["path"]: row["deletion_vector"]["offset"] for row in rows_of(Snapshot.load(open_storage(log.table)))}
+    assert list_live_files(log.table) == compute_expected(log)
+    found = {row["path"]: row["deletion_vector"]["offset"] for row in read_rows(Snapshot.load(open_storage(log.table)))}
     assert found == {"a": 1, "b": 2}
 
 
@@ -88,10 +88,10 @@ def test_D1_the_offset_distinguishes_vectors_of_one_file(log: DeltaLog, is_in_ch
         log.checkpoint()
     for number, vector in enumerate(vectors):
         log.commit(remove("a", deletionVector=vector))
-        assert live(log.table) == expected(log)
-        assert len(live(log.table)) == 4 - number
+        assert list_live_files(log.table) == compute_expected(log)
+        assert len(list_live_files(log.table)) == 4 - number
     log.commit(remove("a"))
-    assert live(log.table) == []
+    assert list_live_files(log.table) == []
 
 
 def test_D1_storage_type_and_path_are_distinguished(log: DeltaLog) -> None:
@@ -102,8 +102,8 @@ def test_D1_storage_type_and_path_are_distinguished(log: DeltaLog) -> None:
         add("a", deletionVector=deletion_vector("y" * 20, None)),
     )
     log.commit(remove("a", deletionVector=inline))
-    assert len(live(log.table)) == 2
-    assert live(log.table) == expected(log)
+    assert len(list_live_files(log.table)) == 2
+    assert list_live_files(log.table) == compute_expected(log)
 
 
 @pytest.mark.parametrize("is_in_checkpoint", [True, False])
@@ -127,27 +127,27 @@ def test_D1_storage_type_and_path_are_distinguished(log: DeltaLog) -> None:
         ("s3://bucket/a", "/a", False),
     ],
 )
-def test_D2_paths_are_compared_decoded_once(
+def test_D2_decoded_paths_are_compared(
     log: DeltaLog, added: str, removed: str, is_same: bool, is_in_checkpoint: bool
 ) -> None:
     log.commit(add(added), add("other"))
     if is_in_checkpoint:
         log.checkpoint()
     log.commit(remove(removed))
-    paths = [row["path"] for row in rows_of(Snapshot.load(open_storage(log.table)))]
+    paths = [row["path"] for row in read_rows(Snapshot.load(open_storage(log.table)))]
     assert sorted(paths) == sorted(["other"] if is_same else ["other", added])
 
 
 def test_D2_paths_are_returned_encoded_as_in_the_log(log: DeltaLog) -> None:
     log.commit(add("a%2525b/c%20d"))
-    assert [row["path"] for row in rows_of(Snapshot.load(open_storage(log.table)))] == ["a%2525b/c%20d"]
+    assert [row["path"] for row in read_rows(Snapshot.load(open_storage(log.table)))] == ["a%2525b/c%20d"]
 
 
 def test_more_keys_are_touched_than_a_row_group_has_files(log: DeltaLog) -> None:
     log.commit(*(add(f"{number}") for number in range(60)))
     log.checkpoint(row_group_size=7)
     log.commit(*(remove(f"{number}") for number in range(0, 60, 2)), *(add(f"new {number}") for number in range(200)))
-    assert live(log.table) == expected(log)
+    assert list_live_files(log.table) == compute_expected(log)
     _, checkpoint = Snapshot.load(open_storage(log.table)).list_parts()
     found = [row["path"] for batch in checkpoint.read(["path"]) for row in batch.to_pylist()]
     assert found == [str(number) for number in range(1, 60, 2)]
@@ -176,13 +176,13 @@ def test_keys_of_a_path_and_of_a_vector_cannot_be_confused() -> None:
     assert make_action_keys(pa.array(["a", "a"]), None).to_pylist() == [b"a", b"a"]
 
 
-def random_log(folder: Path, seed: int) -> DeltaLog:
-    """Commits, compactions and checkpoints of every form, at random."""
+def write_random_log(folder: Path, seed: int) -> DeltaLog:
+    """Write random commits, compactions and checkpoints of every form."""
     chance = random.Random(seed)
     log = DeltaLog(folder)
     names = ["a", "b", "c d", "é", "100%", "d/e"]
 
-    def an_action() -> dict[str, Any]:
+    def make_action() -> dict[str, Any]:
         name = chance.choice(names)
         path = quote(name) if chance.random() < 0.5 else name.replace("%", "%25")
         offset = chance.choice([None, 1, 2])
@@ -194,8 +194,8 @@ def random_log(folder: Path, seed: int) -> DeltaLog:
     for _ in range(chance.randrange(1, 12)):
         actions: dict[Any, dict[str, Any]] = {}
         for _ in range(chance.randrange(6)):
-            action = an_action()
-            actions[file_key(next(iter(action.values())))] = action
+            action = make_action()
+            actions[get_file_key(next(iter(action.values())))] = action
         version = log.commit(commit_info(), *actions.values())
         form = chance.randrange(8)
         options: dict[str, Any] = {"row_group_size": chance.choice([None, 1, 3])}
@@ -215,15 +215,15 @@ def random_log(folder: Path, seed: int) -> DeltaLog:
 @given(st.integers(0, 10**6))
 def test_random_logs_replay_as_plain_python_does(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        log = random_log(Path(folder), seed)
+        log = write_random_log(Path(folder), seed)
         for version in {0, seed % len(log.commits), log.version}:
-            assert live(Path(folder), version) == expected(log, version)
+            assert list_live_files(Path(folder), version) == compute_expected(log, version)
 
 
 @given(st.integers(0, 10**6))
-def test_random_logs_refreshed_now_and_then_equal_those_loaded(seed: int) -> None:
+def test_refreshed_random_logs_equal_loaded_ones(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        whole = random_log(Path(folder) / "whole", seed)
+        whole = write_random_log(Path(folder) / "whole", seed)
         log = DeltaLog(Path(folder) / "grown")
         log.commit(*whole.commits[0][2:])
         log.checkpoint()
@@ -234,4 +234,4 @@ def test_random_logs_refreshed_now_and_then_equal_those_loaded(seed: int) -> Non
                 snapshot = snapshot.refresh()
         snapshot = snapshot.refresh()
         assert snapshot.version == log.version
-        assert sorted(map(repr, (as_key(row) for row in rows_of(snapshot)))) == expected(log)
+        assert sorted(map(repr, (make_key(row) for row in read_rows(snapshot)))) == compute_expected(log)

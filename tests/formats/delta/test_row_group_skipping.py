@@ -21,7 +21,7 @@ PARSED_STATS = pa.struct([("numRecords", pa.int64()), ("minValues", VALUES), ("m
 PARSED_PARTITIONS = pa.struct([("day", pa.int32()), ("city", pa.string())])
 
 
-def action(number: int) -> dict[str, Any]:
+def make_action(number: int) -> dict[str, Any]:
     day, city = number // 10, None if number == 7 else f"c{number % 3}"
     bounds = [{"id": number * 100 + edge, "amount": float(number + edge)} for edge in (0, 99)]
     stats = {"numRecords": 100, "minValues": bounds[0], "maxValues": bounds[1], "nullCount": {"id": 0, "amount": 0}}
@@ -40,11 +40,11 @@ def _nothing_kept() -> None:
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     columns = {"day": "integer", "city": "string", "id": "long", "amount": "double"}
     log = DeltaLog(tmp_path, columns, partition_columns=["day", "city"])
-    held = [action(number) for number in range(FILES)]
+    held = [make_action(number) for number in range(FILES)]
     log.commit(*({"add": {k: v for k, v in each["add"].items() if "_parsed" not in k}} for each in held))
     log.commit(remove("f21"))
     extra = [("stats_parsed", PARSED_STATS), ("partitionValues_parsed", PARSED_PARTITIONS)]
-    start = [each for each in log.reconciled(0, 0) if "add" not in each]
+    start = [each for each in log.reconcile(0, 0) if "add" not in each]
     log.checkpoint(
         0, actions=[*start, *held], row_group_size=PER_GROUP, add_fields=extra if request.param == "parsed" else ()
     )
@@ -71,12 +71,12 @@ def test_row_groups_that_cannot_hold_a_wanted_file_are_not_read(
     read: list[tuple[int, bool]] = []
     plainly = checkpoint_rows.read_row_group
 
-    def counted(storage: Any, path: str, size: int, footer: Any, row_group: int, columns: Any, *rest: Any) -> Any:
+    def count_reads(storage: Any, path: str, size: int, footer: Any, row_group: int, columns: Any, *rest: Any) -> Any:
         read.append((row_group, any("stats" in name or "partitionValues" in name for _, name, *_ in columns)))
         return plainly(storage, path, size, footer, row_group, columns, *rest)
 
     opened = tamis.open(folder)
-    monkeypatch.setattr(checkpoint_rows, "read_row_group", counted)
+    monkeypatch.setattr(checkpoint_rows, "read_row_group", count_reads)
     plan = opened.scan(where).plan("files")
     assert [int(Path(path).name[1:]) for path in plan.files["path"].to_pylist()] == files
     in_full = {row_group for row_group, is_full in read if is_full}

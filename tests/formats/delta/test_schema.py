@@ -17,19 +17,19 @@ from tamis.formats.delta.protocol import parse_protocol
 from tamis.formats.delta.schema import VARIANT, TableMetadata, parse_metadata
 
 
-def struct(*fields: dict[str, Any]) -> dict[str, Any]:
+def make_struct(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "struct", "fields": list(fields)}
 
 
-def array(element: Any) -> dict[str, Any]:
+def make_array(element: Any) -> dict[str, Any]:
     return {"type": "array", "elementType": element, "containsNull": True}
 
 
-def mapped(key: Any, value: Any) -> dict[str, Any]:
+def make_map(key: Any, value: Any) -> dict[str, Any]:
     return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
 
 
-def from_text(text: Any) -> TableMetadata:
+def parse_schema_text(text: Any) -> TableMetadata:
     return parse_metadata({"schemaString": text, "partitionColumns": [], "configuration": {}}, "s3://lake/t")
 
 
@@ -54,10 +54,10 @@ def from_text(text: Any) -> TableMetadata:
         ("timestamp_ntz", pa.timestamp("us")),
         ("variant", VARIANT),
         ({"type": "variant"}, VARIANT),
-        (array("integer"), pa.list_(pa.field("element", pa.int32()))),
-        (mapped("string", array("date")), pa.map_(pa.string(), pa.list_(pa.field("element", pa.date32())))),
-        (struct(field("a", "long")), pa.struct([("a", pa.int64())])),
-        (struct(), pa.struct([])),
+        (make_array("integer"), pa.list_(pa.field("element", pa.int32()))),
+        (make_map("string", make_array("date")), pa.map_(pa.string(), pa.list_(pa.field("element", pa.date32())))),
+        (make_struct(field("a", "long")), pa.struct([("a", pa.int64())])),
+        (make_struct(), pa.struct([])),
     ],
     ids=str,
 )
@@ -68,19 +68,19 @@ def test_types(declared: Any, expected: pa.DataType) -> None:
 @pytest.mark.parametrize("name", ["interval day to second", "geometry(OGC:CRS84)", "decimal(10,-2)x", "LONG"])
 def test_an_unsupported_type_names_the_column(name: str) -> None:
     with pytest.raises(UnsupportedFeature, match=r"column s\.c of the Delta table t has the type '"):
-        table_metadata(field("s", struct(field("c", name))))
+        table_metadata(field("s", make_struct(field("c", name))))
 
 
 def test_columns_without_a_type_are_left_out_as_spark_does() -> None:
-    found = table_metadata(field("id", "long"), field("v", "void"), field("s", struct(field("n", "void"))))
+    found = table_metadata(field("id", "long"), field("v", "void"), field("s", make_struct(field("n", "void"))))
     assert found.schema.names == ["id", "s"]
     assert found.schema.field("s").type == pa.struct([])
     with pytest.raises(UnsupportedFeature, match="column l of the Delta table t is a list or a map of void"):
-        table_metadata(field("l", array("void")))
+        table_metadata(field("l", make_array("void")))
 
 
 def test_a_table_without_a_schema_has_no_columns() -> None:
-    assert from_text(None).schema == pa.schema([])
+    assert parse_schema_text(None).schema == pa.schema([])
 
 
 @pytest.mark.parametrize(
@@ -105,33 +105,33 @@ def test_a_table_without_a_schema_has_no_columns() -> None:
 )
 def test_an_invalid_schema_is_corrupt(text: Any) -> None:
     with pytest.raises(CorruptFile, match="s3://lake/t"):
-        from_text(text)
+        parse_schema_text(text)
 
 
-def test_a_schema_nested_without_end_is_refused() -> None:
+def test_a_schema_with_excessive_nesting_is_refused() -> None:
     deep: Any = "long"
     for _ in range(250):
-        deep = array(deep)
+        deep = make_array(deep)
     with pytest.raises(UnsupportedFeature, match="nested more than 200 levels deep at c"):
         table_metadata(field("c", deep))
 
 
-# --- Names -----------------------------------------------------------------------------------------------------------
+# --- Names ------------------------------------------------------------------------------------------------------------
 
 
 NESTED = (
     field("id", "long", **mapping(1, "col-1")),
     field(
         "s",
-        struct(
+        make_struct(
             field("a.b", "long", **mapping(3, "col-3")),
-            field("t", struct(field("id", "string", **mapping(5, "col-5"))), **mapping(4, "col-4")),
+            field("t", make_struct(field("id", "string", **mapping(5, "col-5"))), **mapping(4, "col-4")),
         ),
         **mapping(2, "col-2"),
     ),
     field(
         "l",
-        array(mapped("string", struct(field("x", "date", **mapping(7, "col-7"))))),
+        make_array(make_map("string", make_struct(field("x", "date", **mapping(7, "col-7"))))),
         **mapping(6, "col-6"),
         **{
             "delta.columnMapping.nested.ids": {
@@ -144,7 +144,7 @@ NESTED = (
 )
 
 
-def field_id(found: TableMetadata, *path: str) -> int | None:
+def find_field_id(found: TableMetadata, *path: str) -> int | None:
     field = found.find_field(path)
     assert field is not None
     return field.field_id
@@ -160,22 +160,22 @@ def test_D6_names_are_mapped_at_every_level(mode: str) -> None:
     assert found.to_physical_path(("s", "a.b")) == ("col-2", "col-3")
     assert found.to_physical_path(("s", "t", "id")) == ("col-2", "col-4", "col-5")
     assert found.to_physical_path(("l", "element", "value", "x")) == ("col-6", "element", "value", "col-7")
-    assert [field_id(found, *path) for path in [("id",), ("s", "t", "id"), ("l",)]] == [1, 5, 6]
-    assert field_id(found, "l", "element") == 100
-    assert field_id(found, "l", "element", "key") == 101
-    assert field_id(found, "l", "element", "value", "x") == 7
+    assert [find_field_id(found, *path) for path in [("id",), ("s", "t", "id"), ("l",)]] == [1, 5, 6]
+    assert find_field_id(found, "l", "element") == 100
+    assert find_field_id(found, "l", "element", "key") == 101
+    assert find_field_id(found, "l", "element", "value", "x") == 7
 
 
 def test_D6_without_a_mode_the_logical_names_are_the_physical_ones() -> None:
     for found in (table_metadata(*NESTED), table_metadata(*NESTED, delta__columnMapping__mode="none")):
         assert found.mapping_mode == "none"
         assert found.to_physical_path(("s", "t", "id")) == ("s", "t", "id")
-        assert field_id(found, "s") is None
+        assert find_field_id(found, "s") is None
 
 
 def test_D6_a_mapping_mode_without_the_protocol_feature_is_ignored() -> None:
     action = {
-        "schemaString": json.dumps(struct(*NESTED)),
+        "schemaString": json.dumps(make_struct(*NESTED)),
         "configuration": {"delta.columnMapping.mode": "name"},
         "partitionColumns": [],
     }
@@ -186,10 +186,12 @@ def test_D6_a_mapping_mode_without_the_protocol_feature_is_ignored() -> None:
 
 def test_a_mapped_column_without_a_physical_name_is_corrupt() -> None:
     with pytest.raises(CorruptFile, match=r"column s\.a of the Delta table t lacks delta.columnMapping.physicalName"):
-        table_metadata(field("s", struct(field("a", "long")), **mapping(1, "col-1")), delta__columnMapping__mode="name")
+        table_metadata(
+            field("s", make_struct(field("a", "long")), **mapping(1, "col-1")), delta__columnMapping__mode="name"
+        )
 
 
-def test_D6_two_columns_of_one_physical_name_are_corrupt() -> None:
+def test_D6_two_columns_with_one_physical_name_are_corrupt() -> None:
     with pytest.raises(CorruptFile, match="two fields named 'col-1'"):
         table_metadata(
             field("a", "long", **mapping(1, "col-1")),
@@ -203,7 +205,7 @@ def test_an_unknown_mode_is_refused() -> None:
         table_metadata(field("a", "long"), delta__columnMapping__mode="hash")
 
 
-def test_a_path_that_leads_nowhere() -> None:
+def test_a_path_without_a_field() -> None:
     found = table_metadata(field("a", "long"))
     assert found.find_field(("a", "b")) is None
     assert found.find_field(("b",)) is None
@@ -212,7 +214,7 @@ def test_a_path_that_leads_nowhere() -> None:
         found.to_physical_path(("b",))
 
 
-# --- What else is said of a field ------------------------------------------------------------------------------------
+# --- Metadata of fields -----------------------------------------------------------------------------------------------
 
 
 def test_metadata_of_fields() -> None:
@@ -223,7 +225,7 @@ def test_metadata_of_fields() -> None:
         field("name", "string", __COLLATIONS={"name": "ICU.de_DE"}),
         field("plain", "string", __COLLATIONS={"plain": "spark.UTF8_BINARY"}),
         field("x.value", "string", __COLLATIONS={"x.value": "UTF8_LCASE"}),
-        field("tags", array("string"), __COLLATIONS={"tags.element": "UTF8_LCASE"}),
+        field("tags", make_array("string"), __COLLATIONS={"tags.element": "UTF8_LCASE"}),
         field("spelled", "string collate UNICODE_CI"),
     )
     assert found.generated == {"day": "CAST(ts AS DATE)"}
@@ -249,7 +251,7 @@ def test_D19_former_types_belong_to_the_part_that_changed() -> None:
     inside = [{"fromType": "float", "toType": "double", "fieldPath": "value.element"}]
     found = table_metadata(
         field("a", "long", **{"delta.typeChanges": changes}),
-        field("m", mapped("string", array("double")), **{"delta.typeChanges": inside}),
+        field("m", make_map("string", make_array("double")), **{"delta.typeChanges": inside}),
     )
     assert found.fields_by_name["a"].former_types == {"byte", "integer"}
     assert found.fields_by_name["m"].former_types == frozenset()
@@ -264,10 +266,10 @@ def test_partition_columns_are_columns() -> None:
     with pytest.raises(CorruptFile, match="partitioned by 'b', which is not in its schema"):
         table_metadata(field("a", "long"), partitioned_by=["b"])
     with pytest.raises(CorruptFile, match="partitioned by 's', which is a struct"):
-        table_metadata(field("s", struct()), partitioned_by=["s"])
+        table_metadata(field("s", make_struct()), partitioned_by=["s"])
 
 
-def test_D3_partition_columns_in_another_case_are_an_error_where_values_go_by_these_names() -> None:
+def test_D3_partition_columns_in_another_case_are_an_error_if_values_use_these_names() -> None:
     columns = [field("a", "long"), field("Day", "date")]
     with pytest.raises(CorruptFile, match="partitioned by 'day', and its schema spells that column 'Day'"):
         table_metadata(*columns, partitioned_by=["day"])
@@ -278,7 +280,7 @@ def test_D3_partition_columns_in_another_case_are_an_error_where_values_go_by_th
 
 @pytest.mark.parametrize("given", [5, -1, "day", True, {"day": 1}, 1.5])
 def test_X8_metadata_of_other_types_is_an_error(given: Any) -> None:
-    action = {"schemaString": json.dumps(struct(field("day", "date")))}
+    action = {"schemaString": json.dumps(make_struct(field("day", "date")))}
     with pytest.raises(CorruptFile, match="the partitionColumns of the Delta table t are not a list"):
         parse_metadata(action | {"partitionColumns": given}, "t")
     if not isinstance(given, dict):
@@ -286,9 +288,9 @@ def test_X8_metadata_of_other_types_is_an_error(given: Any) -> None:
             parse_metadata(action | {"format": given}, "t")
 
 
-def test_D6_two_fields_of_one_id_are_an_error_where_files_are_read_by_ids() -> None:
+def test_D6_two_fields_with_one_id_are_an_error_if_files_are_read_by_ids() -> None:
     twice = [field("a", "long", **mapping(1, "x")), field("b", "long", **mapping(1, "y"))]
-    inside = field("s", struct(*twice), **mapping(2, "z"))
+    inside = field("s", make_struct(*twice), **mapping(2, "z"))
     by_id = {"delta.columnMapping.mode": "id"}
     with pytest.raises(CorruptFile, match=r"the schema of the Delta table .* has two fields with the id 1"):
         table_metadata(*twice, **by_id)
@@ -302,7 +304,7 @@ def test_X8_names_with_half_of_a_surrogate_pair_are_an_error() -> None:
     for columns in (
         [field("\ud800", "long", **mapping(1, "x"))],
         [field("a", "long", **mapping(1, "\ud800"))],
-        [field("s", struct(field("\ud800", "long", **mapping(2, "y"))), **mapping(1, "x"))],
+        [field("s", make_struct(field("\ud800", "long", **mapping(2, "y"))), **mapping(1, "x"))],
     ):
         with pytest.raises(
             CorruptFile, match=r"has the name '\\ud800', which contains half of a surrogate pair"
@@ -311,7 +313,7 @@ def test_X8_names_with_half_of_a_surrogate_pair_are_an_error() -> None:
         assert str(caught.value).encode()
 
 
-def test_X8_a_name_twice_among_very_many_is_found_at_once() -> None:
+def test_X8_a_duplicate_among_many_names_is_found_quickly() -> None:
     columns = [field(f"c{number}", "long") for number in range(10_000)]
     with pytest.raises(CorruptFile, match="has two fields named 'c9999'"):
         table_metadata(*columns, columns[-1])
@@ -324,7 +326,8 @@ def test_data_files_of_another_format_are_refused() -> None:
 
 def test_metadata_of_a_checkpoint_comes_as_pairs() -> None:
     found = parse_metadata(
-        {"schemaString": json.dumps(struct(field("a", "long"))), "configuration": [("delta.appendOnly", "true")]}, "t"
+        {"schemaString": json.dumps(make_struct(field("a", "long"))), "configuration": [("delta.appendOnly", "true")]},
+        "t",
     )
     assert found.configuration == {"delta.appendOnly": "true"}
     assert found.partition_columns == ()
@@ -332,7 +335,7 @@ def test_metadata_of_a_checkpoint_comes_as_pairs() -> None:
 
 def test_every_schema_of_the_golden_tables_is_read(golden: Path) -> None:
     count = 0
-    for action in _metadata_actions(golden):
+    for action in _read_metadata_actions(golden):
         found = parse_metadata(action, "golden")
         declared = json.loads(action["schemaString"])["fields"] if action["schemaString"] else []
         assert found.schema.names == [each["name"] for each in declared if each["type"] != "void"]
@@ -343,7 +346,7 @@ def test_every_schema_of_the_golden_tables_is_read(golden: Path) -> None:
     assert count > 50
 
 
-def _metadata_actions(golden: Path) -> list[dict[str, Any]]:
+def _read_metadata_actions(golden: Path) -> list[dict[str, Any]]:
     found = []
     for path in sorted(golden.glob("delta*/**/_delta_log/*.json")):
         for line in path.read_text().splitlines():

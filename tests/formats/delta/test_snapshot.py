@@ -1,4 +1,4 @@
-"""A snapshot is pinned, refreshes by the new commits alone, and agrees with tables that others wrote."""
+"""A snapshot is pinned, a refresh reads only new commits, and tables of other writers have the right files."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.delta.log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from builders.delta.tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta import snapshot as snapshots
@@ -38,7 +38,7 @@ def load(log: DeltaLog, version: int | None = None) -> Snapshot:
     return Snapshot.load(open_storage(log.table), version)
 
 
-def paths(snapshot: Snapshot) -> list[str]:
+def list_paths(snapshot: Snapshot) -> list[str]:
     return sorted(
         path for part in snapshot.list_parts() for batch in part.read(["path"]) for path in batch["path"].to_pylist()
     )
@@ -46,8 +46,8 @@ def paths(snapshot: Snapshot) -> list[str]:
 
 def test_every_version_can_be_loaded(log: DeltaLog) -> None:
     log.commit(remove("0"))
-    assert [paths(load(log, version)) for version in range(3)] == [["0"], ["0", "1"], ["0", "1", "2"]]
-    assert paths(load(log)) == ["1", "2", "3", "4"]
+    assert [list_paths(load(log, version)) for version in range(3)] == [["0"], ["0", "1"], ["0", "1", "2"]]
+    assert list_paths(load(log)) == ["1", "2", "3", "4"]
     assert load(log).version == 5
 
 
@@ -102,22 +102,22 @@ def test_E1_a_snapshot_is_pinned(log: DeltaLog, has_checkpoint: bool) -> None:
     if has_checkpoint:
         log.checkpoint()
     snapshot = load(log)
-    before = paths(snapshot)
+    before = list_paths(snapshot)
     log.commit(remove("0"), add("new"), metadata({"other": "string"}))
     log.checkpoint()
-    assert paths(snapshot) == before == ["0", "1", "2", "3", "4"]
+    assert list_paths(snapshot) == before == ["0", "1", "2", "3", "4"]
     assert (snapshot.version, snapshot.metadata.schema.names) == (4, ["id"])
     assert snapshot.history().num_rows == 5
 
 
-def test_E1_a_snapshot_is_pinned_before_its_files_were_ever_asked_for(log: DeltaLog) -> None:
+def test_E1_a_snapshot_is_pinned_before_its_files_are_read(log: DeltaLog) -> None:
     snapshot = load(log)
     for version in range(5):
         log.path(version).unlink()
-    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    assert list_paths(snapshot) == ["0", "1", "2", "3", "4"]
 
 
-def test_refresh_without_news_is_the_same_snapshot_and_costs_a_listing(log: DeltaLog) -> None:
+def test_refresh_without_new_commits_is_the_same_snapshot_and_costs_a_listing(log: DeltaLog) -> None:
     snapshot = load(log)
     before = snapshot.storage.counters.counts()
     assert snapshot.refresh() is snapshot
@@ -130,7 +130,7 @@ def test_refresh_reads_only_the_new_commits(log: DeltaLog, has_checkpoint: bool)
     if has_checkpoint:
         log.checkpoint()
     snapshot = load(log)
-    paths(snapshot)
+    list_paths(snapshot)
     log.commit(remove("0"), add("5"))
     log.commit(remove("5"), add("6"))
     before = snapshot.storage.counters.counts()
@@ -139,12 +139,12 @@ def test_refresh_reads_only_the_new_commits(log: DeltaLog, has_checkpoint: bool)
     assert (used.listing_calls, used.requests) == (1, 3)
     assert used.bytes_read == sum(log.path(version).stat().st_size for version in (5, 6))
     assert newer.version == 6
-    assert paths(newer) == ["1", "2", "3", "4", "6"]
-    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    assert list_paths(newer) == ["1", "2", "3", "4", "6"]
+    assert list_paths(snapshot) == ["0", "1", "2", "3", "4"]
     assert [file.first for file in newer.segment.deltas][-2:] == [5, 6]
 
 
-def test_refresh_takes_new_metadata_and_keeps_the_old_where_none_came(log: DeltaLog) -> None:
+def test_refresh_takes_new_metadata_and_otherwise_keeps_the_old(log: DeltaLog) -> None:
     snapshot = load(log)
     log.commit(add("5"))
     newer = snapshot.refresh()
@@ -171,7 +171,7 @@ def test_refresh_over_a_change_of_the_partition_columns_reads_the_older_commits_
     assert refreshed.scan("day = 'a'").plan("files").files.num_rows == 1
 
 
-def test_any_number_of_refreshes_may_come_before_the_first_plan(log: DeltaLog) -> None:
+def test_a_snapshot_may_be_refreshed_often_before_the_first_plan(log: DeltaLog) -> None:
     snapshot = load(log)
     for version in range(90):
         log.commit(add(f"more {version}"), remove("0") if version == 30 else commit_info())
@@ -198,11 +198,11 @@ def test_a_snapshot_with_many_commits_moves_on_to_a_newer_checkpoint(
     newest = snapshot.refresh()
     assert newest.segment.checkpoint is not None
     assert [file.first for file in newest.segment.deltas] == [12]
-    assert paths(newest) == sorted(map(str, range(13)))
+    assert list_paths(newest) == sorted(map(str, range(13)))
 
 
-def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that is written to while it is listed may show a later file and not an earlier one."""
+def test_E1_commits_missing_from_a_listing_are_looked_up(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing during a write may show a later file but not an earlier one."""
     whole = list_directory(open_storage(log.table), f"{log.table}/_delta_log")
     seen = pc.invert(pc.match_substring_regex(whole.file_paths, "00[13].json"))
     partial = replace(
@@ -214,7 +214,7 @@ def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypa
     monkeypatch.setattr(log_files, "list_directory", lambda storage, folder: partial)
     snapshot = load(log)
     assert [file.first for file in snapshot.segment.deltas] == [0, 1, 2, 3, 4]
-    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    assert list_paths(snapshot) == ["0", "1", "2", "3", "4"]
     log.path(3).unlink()
     with pytest.raises(CorruptFile, match="commit 3 is missing"):
         load(log)
@@ -225,7 +225,7 @@ def test_a_file_of_the_log_that_is_cleaned_up_after_it_was_listed(
 ) -> None:
     calls = []
 
-    def listed(storage: Storage) -> log_files.LogListing:
+    def list_then_checkpoint(storage: Storage) -> log_files.LogListing:
         found = log_files.list_log(storage)
         if not calls:
             log.checkpoint(4)
@@ -233,8 +233,8 @@ def test_a_file_of_the_log_that_is_cleaned_up_after_it_was_listed(
         calls.append(found)
         return found
 
-    monkeypatch.setattr(snapshots, "list_log", listed)
-    assert paths(load(log)) == ["0", "1", "2", "3", "4"]
+    monkeypatch.setattr(snapshots, "list_log", list_then_checkpoint)
+    assert list_paths(load(log)) == ["0", "1", "2", "3", "4"]
     assert len(calls) == 2
 
 
@@ -246,7 +246,7 @@ def test_overlapping_compactions_are_combined_to_reach_the_version(tmp_path: Pat
     log.compact(2, 5)
     for version in (2, 3, 4, 5):
         log.path(version).unlink()
-    assert paths(load(log)) == [str(version) for version in range(6)]
+    assert list_paths(load(log)) == [str(version) for version in range(6)]
     assert [(file.first, file.last) for file in load(log).segment.deltas] == [(0, 0), (1, 1), (2, 5)]
 
 
@@ -280,7 +280,7 @@ def test_refresh_over_a_log_that_was_cleaned_up_reloads(log: DeltaLog) -> None:
     newer = snapshot.refresh()
     assert newer.version == 7
     assert newer.segment.checkpoint is not None
-    assert paths(newer) == [str(version) for version in range(8)]
+    assert list_paths(newer) == [str(version) for version in range(8)]
 
 
 def test_refresh_of_a_table_that_was_replaced_reloads(log: DeltaLog) -> None:
@@ -292,10 +292,10 @@ def test_refresh_of_a_table_that_was_replaced_reloads(log: DeltaLog) -> None:
         other.commit(add(f"another {version}"), milliseconds=1_600_000_000_000)
     newer = snapshot.refresh()
     assert newer.metadata.schema.names == ["other"]
-    assert paths(newer) == [f"another {version}" for version in range(6)]
+    assert list_paths(newer) == [f"another {version}" for version in range(6)]
 
 
-def test_refresh_of_a_table_whose_newest_commits_are_gone_loads_what_is_there(log: DeltaLog) -> None:
+def test_refresh_of_a_table_whose_newest_commits_are_gone_loads_the_rest(log: DeltaLog) -> None:
     snapshot = load(log)
     log.path(4).unlink()
     assert snapshot.refresh().version == 3
@@ -309,7 +309,7 @@ def test_a_damaged_commit_stops_a_refresh_and_leaves_the_snapshot_as_it_is(log: 
     log.write(5, b"")
     with pytest.raises(CorruptFile, match=r"0005\.json' is empty"):
         snapshot.refresh()
-    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    assert list_paths(snapshot) == ["0", "1", "2", "3", "4"]
 
 
 def test_changes_after_a_checkpoint(log: DeltaLog) -> None:
@@ -323,7 +323,7 @@ def test_changes_after_a_checkpoint(log: DeltaLog) -> None:
 def test_many_threads_ask_for_the_files_at_once(log: DeltaLog) -> None:
     snapshot = load(log)
     found: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: found.append(paths(snapshot))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(list_paths(snapshot))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -331,8 +331,8 @@ def test_many_threads_ask_for_the_files_at_once(log: DeltaLog) -> None:
     assert found == [["0", "1", "2", "3", "4"]] * 8
 
 
-def live_by_hand(folder: Path) -> tuple[int, dict[Any, dict[str, Any]]]:
-    """A replay of all commits, line by line."""
+def replay_by_hand(folder: Path) -> tuple[int, dict[Any, dict[str, Any]]]:
+    """Replay all commits line by line; return the version and the live files."""
     live: dict[Any, dict[str, Any]] = {}
     commits = sorted((folder / "_delta_log").glob("0*.json"))
     commits = [path for path in commits if path.name[20:] == ".json"]
@@ -356,13 +356,13 @@ def live_by_hand(folder: Path) -> tuple[int, dict[Any, dict[str, Any]]]:
     return int(commits[-1].name[:20]), live
 
 
-def test_golden_tables_have_the_files_that_their_commits_say(golden: Path) -> None:
+def test_golden_tables_have_the_files_of_their_commits(golden: Path) -> None:
     logs = [*golden.glob("delta/**/_delta_log"), *golden.glob("delta-unlabelled/**/_delta_log")]
     checked = 0
     for folder in sorted(path.parent for path in logs):
         if "deltalog-state-reconstruction" in str(folder):
             continue
-        version, live = live_by_hand(folder)
+        version, live = replay_by_hand(folder)
         snapshot = Snapshot.load(open_storage(folder))
         rows = [row for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()]
         assert snapshot.version == version, folder
@@ -421,21 +421,21 @@ def test_D10_a_damaged_compaction_is_skipped_where_its_commits_exist(
     for version in (3, 4, None):
         caplog.clear()
         snapshot = load(log, version)
-        assert paths(snapshot) == [f"{number}" for number in range(4 if version == 3 else 5)]
+        assert list_paths(snapshot) == [f"{number}" for number in range(4 if version == 3 else 5)]
         assert not any(file.is_compaction for file in snapshot.segment.deltas)
         (warning,) = caplog.records
         assert warning.levelname == "WARNING"
         assert warning.getMessage().startswith("compaction 1 to 3 cannot be used: ")
         assert "\n" not in warning.getMessage()
     caplog.clear()
-    assert paths(load(log, 2)) == ["0", "1", "2"]
+    assert list_paths(load(log, 2)) == ["0", "1", "2"]
     assert not caplog.records
 
 
 def test_D10_a_compaction_with_damaged_metadata_is_skipped(log: DeltaLog, caplog: pytest.LogCaptureFixture) -> None:
     compaction = log.compact(0, 3)
     compaction.write_text(compaction.read_text().replace("struct", "heap", 1))
-    assert paths(load(log)) == ["0", "1", "2", "3", "4"]
+    assert list_paths(load(log)) == ["0", "1", "2", "3", "4"]
     assert "_delta_log' cannot be used: the schema of the Delta table" in caplog.text
 
 
@@ -450,7 +450,7 @@ NOT_RECONCILED: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 @pytest.mark.parametrize("order", NOT_RECONCILED)
 @pytest.mark.parametrize("is_last", [True, False])
-def test_D23_a_compaction_that_is_not_reconciled_gives_what_its_commits_give(
+def test_D23_a_compaction_that_is_not_reconciled_gives_the_files_of_its_commits(
     tmp_path: Path, order: str, is_last: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = DeltaLog(tmp_path, features=["deletionVectors"])
@@ -458,11 +458,11 @@ def test_D23_a_compaction_that_is_not_reconciled_gives_what_its_commits_give(
     log.commit(remove("1"), add("4"))
     log.commit(remove("2"), add("2", deletionVector=deletion_vector()))
     log.commit(remove("4"), add("1"))
-    expected = sorted(fields["path"] for fields in log.live())
+    expected = sorted(fields["path"] for fields in log.list_live_files())
     compaction = tmp_path / "_delta_log" / f"{0:020}.{3:020}.compacted.json"
     about_files = [each for commit in log.commits.values() for each in commit if each.keys() & {"add", "remove"}]
     actions = [*log.start, *NOT_RECONCILED[order](about_files)]
-    compaction.write_text("".join(f"{as_line(action)}\n" for action in actions))
+    compaction.write_text("".join(f"{format_action(action)}\n" for action in actions))
     if not is_last:
         log.commit(add("5"))
         expected.append("5")
@@ -481,24 +481,24 @@ def test_D10_a_damaged_compaction_whose_commits_are_gone_is_an_error(log: DeltaL
     log.path(2).unlink()
     with pytest.raises(CorruptFile, match=r"3\.compacted\.json' is truncated or damaged"):
         load(log)
-    assert paths(load(log, 1)) == ["0", "1"]
+    assert list_paths(load(log, 1)) == ["0", "1"]
 
 
-def test_D10_a_version_that_only_a_damaged_compaction_leads_to_is_an_error_and_no_older_one(log: DeltaLog) -> None:
+def test_D10_a_version_that_needs_a_damaged_compaction_is_an_error_and_not_an_older_version(log: DeltaLog) -> None:
     damage(log.compact(2, 4), "cut")
     for version in (2, 3, 4):
         log.path(version).unlink()
     with pytest.raises(CorruptFile, match=r"4\.compacted\.json' is truncated or damaged"):
         load(log)
-    assert paths(load(log, 1)) == ["0", "1"]
+    assert list_paths(load(log, 1)) == ["0", "1"]
 
 
-def test_D10_of_two_compactions_the_whole_one_is_used(log: DeltaLog) -> None:
+def test_D10_of_two_compactions_the_undamaged_one_is_used(log: DeltaLog) -> None:
     damage(log.compact(0, 1), "cut")
     log.compact(2, 3)
     log.path(2).unlink()
     snapshot = load(log)
-    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    assert list_paths(snapshot) == ["0", "1", "2", "3", "4"]
     assert [file.is_compaction for file in snapshot.segment.deltas] == [False, False, True, False]
 
 
@@ -507,7 +507,7 @@ def test_D10_a_refresh_skips_a_damaged_compaction_too(log: DeltaLog, kind: str) 
     before = load(log, 0)
     damage(log.compact(1, 3), kind)
     after = before.refresh()
-    assert (after.version, paths(after)) == (4, ["0", "1", "2", "3", "4"])
+    assert (after.version, list_paths(after)) == (4, ["0", "1", "2", "3", "4"])
 
 
 def test_D12_the_warning_about_a_damaged_checkpoint_is_one_line(

@@ -26,13 +26,13 @@ MINUTE = 60_000_000
 """How far bounds of long ago may be off: see `test_T8_an_offset_without_its_seconds_does_not_lose_the_row`."""
 
 
-def described(
+def describe_column(
     table: TableMetadata,
     stats: list[str | None] | None,
     *path: str,
     parsed: pa.StructArray | None = None,
 ) -> dict[str, list[Any]]:
-    """What is known of one column, by kind, in the physical form of values."""
+    """Return the metadata of one column by kind, with values in physical form."""
     data_type = table.schema.field(path[0]).type
     for name in path[1:]:
         data_type = data_type.field(name).type
@@ -47,62 +47,64 @@ def described(
     return {"row_count": found["row_count"].to_pylist(), **plain}
 
 
-def one(data_type: Any, smallest: Any, largest: Any, **metadata: Any) -> dict[str, Any]:
+def describe_file(data_type: Any, smallest: Any, largest: Any, **metadata: Any) -> dict[str, Any]:
     """Return the metadata of the column `x` of one file; values are JSON, so that they are not reformatted."""
     table = table_metadata(field("x", data_type, **metadata))
     text = f'{{"numRecords":10,"minValues":{{"x":{smallest}}},"maxValues":{{"x":{largest}}},"nullCount":{{"x":1}}}}'
-    found = described(table, [text], "x")
+    found = describe_column(table, [text], "x")
     return {kind: values[0] for kind, values in found.items()}
 
 
-def bounds(data_type: Any, smallest: Any, largest: Any, **metadata: Any) -> tuple[Any, Any, Any, Any]:
-    found = one(data_type, smallest, largest, **metadata)
+def read_bounds(data_type: Any, smallest: Any, largest: Any, **metadata: Any) -> tuple[Any, Any, Any, Any]:
+    found = describe_file(data_type, smallest, largest, **metadata)
     return found["lower"], found["upper"], found["lower_exact"], found["upper_exact"]
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     return json.dumps(text)
 
 
-# --- Types -----------------------------------------------------------------------------------------------------------
+# --- Types ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
 def test_integers_are_exact(data_type: pa.DataType) -> None:
     smallest, largest = types.integer_range(data_type)
-    assert bounds(data_type, smallest, largest) == (smallest, largest, True, True)
+    assert read_bounds(data_type, smallest, largest) == (smallest, largest, True, True)
 
 
 def test_integers_out_of_range_are_unknown() -> None:
-    assert bounds(pa.int8(), -129, 127) == (None, 127, None, True)
-    assert bounds(pa.int64(), 2**63, 2**64) == (None, None, None, None)
+    assert read_bounds(pa.int8(), -129, 127) == (None, 127, None, True)
+    assert read_bounds(pa.int64(), 2**63, 2**64) == (None, None, None, None)
 
 
 def test_integers_in_other_spellings() -> None:
-    assert bounds(pa.int32(), '"-5"', "1.2E1") == (-5, 12, True, True)
-    assert bounds(pa.int32(), "0.5", "true") == (None, None, None, None)
+    assert read_bounds(pa.int32(), '"-5"', "1.2E1") == (-5, 12, True, True)
+    assert read_bounds(pa.int32(), "0.5", "true") == (None, None, None, None)
 
 
 def test_T2_decimals_are_read_digit_by_digit() -> None:
     exact = (Decimal("123456789012.345"), Decimal("999999999999.999"), True, True)
-    assert bounds("decimal(18,3)", "123456789012.345", "999999999999.999") == exact
-    assert bounds("decimal(5,2)", "-0.05", '"1.5"') == (Decimal("-0.05"), Decimal("1.50"), True, True)
-    assert bounds("decimal(38,18)", "0E-18", "1E-7") == (Decimal(0), Decimal("1E-7"), True, True)
+    assert read_bounds("decimal(18,3)", "123456789012.345", "999999999999.999") == exact
+    assert read_bounds("decimal(5,2)", "-0.05", '"1.5"') == (Decimal("-0.05"), Decimal("1.50"), True, True)
+    assert read_bounds("decimal(38,18)", "0E-18", "1E-7") == (Decimal(0), Decimal("1E-7"), True, True)
 
 
 def test_T2_a_decimal_that_overflows_in_its_scale_is_unknown() -> None:
-    # Arrow's own reader would make a small number of it.
-    assert bounds("decimal(38,2)", "9" * 38, "9" * 38) == (None, None, None, None)
-    assert bounds("decimal(5,2)", "-1000", "1000.00") == (None, None, None, None)
+    # Arrow's own reader would overflow to a small number.
+    assert read_bounds("decimal(38,2)", "9" * 38, "9" * 38) == (None, None, None, None)
+    assert read_bounds("decimal(5,2)", "-1000", "1000.00") == (None, None, None, None)
 
 
 def test_T2_digits_beyond_the_scale_are_rounded_outwards() -> None:
-    assert bounds("decimal(5,2)", "1.205", "1.295") == (Decimal("1.20"), Decimal("1.30"), True, True)
+    assert read_bounds("decimal(5,2)", "1.205", "1.295") == (Decimal("1.20"), Decimal("1.30"), True, True)
 
 
 def test_long_decimals_may_have_been_doubles() -> None:
     # The largest value was 99999999999999999.99, and the smallest 12345678901234567.89.
-    lower, upper, lower_exact, upper_exact = bounds("decimal(20,2)", "1.2345678901234568e+16", "9.999999999999998e+16")
+    lower, upper, lower_exact, upper_exact = read_bounds(
+        "decimal(20,2)", "1.2345678901234568e+16", "9.999999999999998e+16"
+    )
     assert lower <= Decimal("12345678901234567.89")
     assert upper >= Decimal("99999999999999999.99")
     assert (lower_exact, upper_exact) == (False, False)
@@ -110,29 +112,29 @@ def test_long_decimals_may_have_been_doubles() -> None:
 
 
 def test_dates() -> None:
-    assert bounds("date", '"1970-01-01"', '"2024-03-01"') == (0, 19783, True, True)
-    assert bounds("date", '"-0001-12-31"', '"+12024-01-01"') == (None, 3_672_148, None, True)
-    # Before 1582-10-15 it is not known by which calendar, see D21.
-    assert bounds("date", '"0100-01-01"', '"1582-10-14"') == (-683_003 - 12, -141_428 + 12, False, False)
-    assert bounds("date", '"1582-10-15"', '"1582-10-15"') == (-141_427, -141_427, True, True)
-    assert bounds("date", '"yesterday"', "7") == (None, None, None, None)
+    assert read_bounds("date", '"1970-01-01"', '"2024-03-01"') == (0, 19783, True, True)
+    assert read_bounds("date", '"-0001-12-31"', '"+12024-01-01"') == (None, 3_672_148, None, True)
+    # Before 1582-10-15 the calendar is unknown, see D21.
+    assert read_bounds("date", '"0100-01-01"', '"1582-10-14"') == (-683_003 - 12, -141_428 + 12, False, False)
+    assert read_bounds("date", '"1582-10-15"', '"1582-10-15"') == (-141_427, -141_427, True, True)
+    assert read_bounds("date", '"yesterday"', "7") == (None, None, None, None)
 
 
 def test_F4_zeros_take_the_sign_further_out() -> None:
-    lower, upper, lower_exact, upper_exact = bounds("double", "0.0", "-0.0")
+    lower, upper, lower_exact, upper_exact = read_bounds("double", "0.0", "-0.0")
     assert (math.copysign(1, lower), math.copysign(1, upper)) == (-1.0, 1.0)
     assert (lower_exact, upper_exact) == (False, False)
 
 
-def test_F2_F3_nan_is_no_bound_and_never_counted() -> None:
+def test_F2_F3_nan_is_not_a_bound_and_never_counted() -> None:
     # Spark: NaN is the largest value, and Jackson quotes it.
-    found = one("double", "1.5", '"NaN"')
+    found = describe_file("double", "1.5", '"NaN"')
     assert (found["lower"], found["upper"], found["nan_count"]) == (1.5, None, None)
-    assert bounds("double", '"NaN"', "5.0") == (None, None, None, None)
-    assert bounds("float", '"-Infinity"', '"Infinity"') == (-math.inf, math.inf, True, True)
-    assert bounds("double", "NaN", "Infinity") == (None, None, None, None)
-    assert bounds("double", "-1e400", "1e400") == (None, None, None, None)
-    assert one("double", "1.0", "2.0")["nan_count"] is None
+    assert read_bounds("double", '"NaN"', "5.0") == (None, None, None, None)
+    assert read_bounds("float", '"-Infinity"', '"Infinity"') == (-math.inf, math.inf, True, True)
+    assert read_bounds("double", "NaN", "Infinity") == (None, None, None, None)
+    assert read_bounds("double", "-1e400", "1e400") == (None, None, None, None)
+    assert describe_file("double", "1.0", "2.0")["nan_count"] is None
 
 
 def test_a_text_named_like_nan_beside_floats() -> None:
@@ -151,7 +153,7 @@ def test_a_text_named_like_nan_beside_floats() -> None:
 
 @pytest.mark.parametrize("declared", ["boolean", "binary", "variant"])
 def test_types_without_bounds_have_null_counts_only(declared: str) -> None:
-    found = one(declared, "1", "2")
+    found = describe_file(declared, "1", "2")
     assert {kind for kind in found if kind != "row_count"} == {"null_count"}
     assert found["null_count"] == 1
 
@@ -159,42 +161,42 @@ def test_types_without_bounds_have_null_counts_only(declared: str) -> None:
 def test_N9_null_counts_of_lists_and_maps_only_say_that_there_is_none() -> None:
     table = table_metadata(field("l", pa.list_(pa.int64())), field("m", pa.map_(pa.string(), pa.int64())))
     stats = ['{"numRecords":2,"nullCount":{"l":2,"m":0}}', '{"numRecords":2,"nullCount":{"l":0,"m":1}}']
-    assert described(table, stats, "l")["null_count"] == [None, 0]  # type: ignore[comparison-overlap]
-    assert described(table, stats, "m")["null_count"] == [0, None]
+    assert describe_column(table, stats, "l")["null_count"] == [None, 0]  # type: ignore[comparison-overlap]
+    assert describe_column(table, stats, "m")["null_count"] == [0, None]
 
 
-# --- Texts -----------------------------------------------------------------------------------------------------------
+# --- Texts ------------------------------------------------------------------------------------------------------------
 
 
 def test_S1_strings_are_bounds_and_never_exact() -> None:
-    assert bounds("string", '"a"', '"b"') == ("a", "b", False, False)
+    assert read_bounds("string", '"a"', '"b"') == ("a", "b", False, False)
 
 
 def test_S1_the_largest_text_may_be_a_mere_prefix() -> None:
     prefix = "x" * 31 + "b"
     for largest in (prefix, prefix + "\x7f", prefix + "\U0010ffff", prefix + "b" * 20 + "\x7f"):
-        assert bounds("string", quoted("a" * 32), quoted(largest)) == ("a" * 32, "x" * 31 + "c", False, False)
-    assert bounds("string", '"a"', quoted("x" * 31))[1] == "x" * 31
+        assert read_bounds("string", quote("a" * 32), quote(largest)) == ("a" * 32, "x" * 31 + "c", False, False)
+    assert read_bounds("string", '"a"', quote("x" * 31))[1] == "x" * 31
 
 
 def test_S1_a_tie_breaker_that_is_not_above_every_character() -> None:
-    # Once U+FFFD was put behind, which is below 😀 in UTF-8; and 16 of those are 32 characters to Java.
-    assert bounds("string", '"a"', quoted("😀" * 16 + "\ufffd"))[1] == "😀" * 14 + "😁"
-    assert bounds("string", '"a"', quoted("x" * 32 + "\ufffd"))[1] == "x" * 30 + "y"
-    assert bounds("string", '"a"', quoted("\ufffd"))[1] is None
+    # Old writers appended U+FFFD, which is below 😀 in UTF-8. In Java 16 emoji are 32 characters.
+    assert read_bounds("string", '"a"', quote("😀" * 16 + "\ufffd"))[1] == "😀" * 14 + "😁"
+    assert read_bounds("string", '"a"', quote("x" * 32 + "\ufffd"))[1] == "x" * 30 + "y"
+    assert read_bounds("string", '"a"', quote("\ufffd"))[1] is None
 
 
 def test_S8_a_prefix_without_a_successor_is_unknown() -> None:
-    assert bounds("string", '"a"', quoted("\U0010ffff" * 32))[1] is None
+    assert read_bounds("string", '"a"', quote("\U0010ffff" * 32))[1] is None
 
 
 def test_S9_collated_texts_have_no_bounds() -> None:
-    found = one("string", '"a"', '"b"', __COLLATIONS={"x": "UTF8_LCASE"})
+    found = describe_file("string", '"a"', '"b"', __COLLATIONS={"x": "UTF8_LCASE"})
     assert {kind for kind in found if kind != "row_count"} == {"null_count"}
-    assert bounds("string", '"a"', '"b"', __COLLATIONS={"x": "UTF8_BINARY"})[:2] == ("a", "b")
+    assert read_bounds("string", '"a"', '"b"', __COLLATIONS={"x": "UTF8_BINARY"})[:2] == ("a", "b")
 
 
-def test_S3_texts_that_are_no_utf8_are_unknown() -> None:
+def test_S3_texts_that_are_not_utf8_are_unknown() -> None:
     table = table_metadata(field("x", "string"))
     raw = [b'{"numRecords":1,"minValues":{"x":"a"},"maxValues":{"x":"\xff\xfe"}}', b'{"numRecords":2}']
     offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, len(raw[0]), len(raw[0]) + len(raw[1]))))
@@ -204,7 +206,7 @@ def test_S3_texts_that_are_no_utf8_are_unknown() -> None:
     assert found["row_count"][1].as_py() == 2
 
 
-# --- Timestamps ------------------------------------------------------------------------------------------------------
+# --- Timestamps -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -219,8 +221,8 @@ def test_S3_texts_that_are_no_utf8_are_unknown() -> None:
     ],
 )
 def test_T7_T8_timestamps_are_instants_cut_to_milliseconds(text: str) -> None:
-    moment = 1_704_096_000_123_000
-    assert bounds("timestamp", quoted(text), quoted(text)) == (moment, moment + 999, False, False)
+    timestamp = 1_704_096_000_123_000
+    assert read_bounds("timestamp", quote(text), quote(text)) == (timestamp, timestamp + 999, False, False)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +236,8 @@ def test_T8_an_offset_without_its_seconds_does_not_lose_the_row(text: str, truth
     table = table_metadata(field("ts", "timestamp"))
     stats = f'{{"numRecords":1,"minValues":{{"ts":"{text}"}},"maxValues":{{"ts":"{text}"}}}}'
     for comparison in ("=", "<=", ">="):
-        assert kept(table, [stats], f"ts {comparison} TIMESTAMP '{truth}'") == [True]
-    assert kept(table, [stats], f"ts > TIMESTAMP '{truth}' + INTERVAL '15' DAY") == [False]
+        assert prune_files(table, [stats], f"ts {comparison} TIMESTAMP '{truth}'") == [True]
+    assert prune_files(table, [stats], f"ts > TIMESTAMP '{truth}' + INTERVAL '15' DAY") == [False]
 
 
 def test_T8_the_last_microseconds_of_a_millisecond_are_found() -> None:
@@ -246,76 +248,76 @@ def test_T8_the_last_microseconds_of_a_millisecond_are_found() -> None:
     )
     for column in ("ts", "s.ts"):
         literal = "TIMESTAMP" if column == "ts" else "TIMESTAMP_NTZ"
-        assert kept(table, [stats], f"{column} > {literal} '2024-01-01 00:00:00.123998'") == [True]
-        assert kept(table, [stats], f"{column} > {literal} '2024-01-01 00:00:00.123999'") == [False]
+        assert prune_files(table, [stats], f"{column} > {literal} '2024-01-01 00:00:00.123998'") == [True]
+        assert prune_files(table, [stats], f"{column} > {literal} '2024-01-01 00:00:00.123999'") == [False]
 
 
 def test_T7_timestamps_without_a_zone_never_shift() -> None:
-    moment = 1_704_096_000_123_000
+    timestamp = 1_704_096_000_123_000
     for text in ("2024-01-01T08:00:00.123", "2024-01-01 08:00:00.123", "2024-01-01T08:00:00.123Z"):
-        assert bounds("timestamp_ntz", quoted(text), quoted(text))[:2] == (moment, moment + 999)
-    assert bounds("timestamp_ntz", *[quoted("2024-01-01T08:00:00.123-08:00")] * 2)[:2] == (None, None)
+        assert read_bounds("timestamp_ntz", quote(text), quote(text))[:2] == (timestamp, timestamp + 999)
+    assert read_bounds("timestamp_ntz", *[quote("2024-01-01T08:00:00.123-08:00")] * 2)[:2] == (None, None)
 
 
 def test_T6_timestamps_before_1970_and_beyond_9999() -> None:
-    found = bounds("timestamp", quoted("1969-12-31T23:59:59.999Z"), quoted("+10000-01-01T00:00:00.000Z"))
+    found = read_bounds("timestamp", quote("1969-12-31T23:59:59.999Z"), quote("+10000-01-01T00:00:00.000Z"))
     assert found[:2] == (-1_000 - MINUTE, 253_402_300_800_000_999)
 
 
 def test_the_last_timestamp_does_not_overflow() -> None:
-    assert bounds("timestamp", quoted("1970-01-01T00:00:00Z"), quoted("+294247-01-10T04:00:54.775Z"))[1] == 2**63 - 1
+    assert read_bounds("timestamp", quote("1970-01-01T00:00:00Z"), quote("+294247-01-10T04:00:54.775Z"))[1] == 2**63 - 1
 
 
 def test_digits_beyond_the_microsecond() -> None:
-    found = bounds("timestamp", *[quoted("1973-01-01T00:00:00.123456789Z")] * 2)
+    found = read_bounds("timestamp", *[quote("1973-01-01T00:00:00.123456789Z")] * 2)
     assert found[:2] == (94_694_400_123_456, 94_694_400_124_455)
 
 
-# --- Types of before -------------------------------------------------------------------------------------------------
+# --- Former types -----------------------------------------------------------------------------------------------------
 
 
 def test_D19_statistics_of_a_narrower_type() -> None:
     changes = {"delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz"}]}
-    assert bounds("timestamp_ntz", '"2024-09-09"', '"2024-09-09"', **changes)[0] == 1_725_840_000_000_000
-    assert bounds("decimal(20,5)", "67.89", "67.89")[:2] == (Decimal("67.89"), Decimal("67.89"))
-    assert bounds("decimal(11,1)", "3", "3")[:2] == (Decimal(3), Decimal(3))
-    assert bounds("double", "5", "5")[:2] == (5.0, 5.0)
-    assert bounds("long", "-128", "127")[:2] == (-128, 127)
+    assert read_bounds("timestamp_ntz", '"2024-09-09"', '"2024-09-09"', **changes)[0] == 1_725_840_000_000_000
+    assert read_bounds("decimal(20,5)", "67.89", "67.89")[:2] == (Decimal("67.89"), Decimal("67.89"))
+    assert read_bounds("decimal(11,1)", "3", "3")[:2] == (Decimal(3), Decimal(3))
+    assert read_bounds("double", "5", "5")[:2] == (5.0, 5.0)
+    assert read_bounds("long", "-128", "127")[:2] == (-128, 127)
 
 
-def test_D19_a_single_is_not_the_double_that_is_spelled_alike() -> None:
+def test_D19_a_float_differs_from_the_double_of_the_same_text() -> None:
     changes = {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}
     single = 3.4000000953674316
-    lower, upper, lower_exact, upper_exact = bounds("double", "3.4", "3.4", **changes)
+    lower, upper, lower_exact, upper_exact = read_bounds("double", "3.4", "3.4", **changes)
     assert (lower, upper) == (3.4, single)
     assert (lower_exact, upper_exact) == (False, False)
-    assert bounds("double", "0.5", "2.5", **changes) == (0.5, 2.5, True, True)
+    assert read_bounds("double", "0.5", "2.5", **changes) == (0.5, 2.5, True, True)
     # In a column that always was a double it is exact.
-    assert bounds("double", "3.4", "3.4") == (3.4, 3.4, True, True)
+    assert read_bounds("double", "3.4", "3.4") == (3.4, 3.4, True, True)
 
 
-# --- Counts ----------------------------------------------------------------------------------------------------------
+# --- Counts -----------------------------------------------------------------------------------------------------------
 
 
-def test_D15_wide_bounds_are_no_values_and_count_nulls_only_if_none_or_all() -> None:
+def test_D15_wide_bounds_are_inexact_and_null_counts_hold_only_if_none_or_all() -> None:
     table = table_metadata(field("x", "long"))
     stats: list[str | None] = [
         f'{{"numRecords":10,"tightBounds":{tight},"minValues":{{"x":1}},"maxValues":{{"x":5}},"nullCount":{{"x":{nulls}}}}}'
         for tight in ("true", "false", "null")
         for nulls in (0, 3, 10)
     ]
-    found = described(table, stats, "x")
+    found = describe_column(table, stats, "x")
     assert found["null_count"] == [0, 3, 10, 0, None, 10, 0, 3, 10]
     assert found["lower_exact"] == [True, True, None, False, False, None, True, True, None]
     assert found["lower"] == [1, 1, None] * 3
     assert found["upper"] == [5, 5, None] * 3
 
 
-def test_null_counts_that_cannot_be_are_unknown() -> None:
+def test_impossible_null_counts_are_unknown() -> None:
     table = table_metadata(field("x", "double"))
     counts = ("-1", "11", "10", "1.5", '"a"', "{}", "null")
     stats = [f'{{"numRecords":10,"nullCount":{{"x":{count}}}}}' for count in counts]
-    found = described(table, [*stats, '{"nullCount":{"x":4}}'], "x")
+    found = describe_column(table, [*stats, '{"nullCount":{"x":4}}'], "x")
     assert found["null_count"] == [None, None, 10, None, None, None, None, 4]
     assert found["nan_count"] == [None, None, 0, None, None, None, None, None]
     assert found["row_count"] == [10] * 7 + [None]
@@ -333,7 +335,7 @@ def test_num_records() -> None:
     assert extract_num_records(pa.array([], pa.string()), None).to_pylist() == []
 
 
-# --- Which columns ---------------------------------------------------------------------------------------------------
+# --- Which columns ----------------------------------------------------------------------------------------------------
 
 
 def test_D6_statistics_are_found_under_physical_names_at_every_level() -> None:
@@ -346,9 +348,9 @@ def test_D6_statistics_are_found_under_physical_names_at_every_level() -> None:
         '{"numRecords":2,"minValues":{"col-1":{"col-2":1},"col-3":5,"b":7,"a":{"b":8}},'
         '"maxValues":{"col-1":{"col-2":2},"col-3":6},"nullCount":{"col-1":{"col-2":0},"col-3":1}}'
     ]
-    assert described(table, stats, "a", "b")["lower"] == [1]
-    assert described(table, stats, "a", "b")["null_count"] == [0]
-    assert described(table, stats, "b")["lower"] == [5]
+    assert describe_column(table, stats, "a", "b")["lower"] == [1]
+    assert describe_column(table, stats, "a", "b")["null_count"] == [0]
+    assert describe_column(table, stats, "b")["lower"] == [5]
 
 
 def test_columns_without_statistics_are_left_out() -> None:
@@ -365,11 +367,11 @@ def test_names_with_dots_quotes_and_other_scripts() -> None:
     for name in ("a.b", 'say "x"', "größe", "a`b", "\\", "日本"):
         table = table_metadata(field(name, "long"))
         text = json.dumps({"numRecords": 1, "minValues": {name: 1}, "maxValues": {name: 2}, "nullCount": {name: 0}})
-        found = described(table, [text], name)
+        found = describe_column(table, [text], name)
         assert (found["lower"], found["upper"], found["null_count"]) == ([1], [2], [0])
 
 
-# --- Whatever may be wrong with a text -------------------------------------------------------------------------------
+# --- Invalid statistics -----------------------------------------------------------------------------------------------
 
 
 GOOD = '{"numRecords":10,"minValues":{"x":1,"y":1.5},"maxValues":{"x":5,"y":2.5},"nullCount":{"x":0,"y":0}}'
@@ -385,19 +387,19 @@ def test_D14_an_invalid_string_is_unknown_and_affects_no_other(bad: str | None) 
     table = table_metadata(field("x", "long"), field("y", "double"))
     stats: list[str | None] = [GOOD, bad, *[GOOD] * 40, bad, GOOD]
     for column, smallest in (("x", 1), ("y", 1.5)):
-        found = described(table, stats, column)
+        found = describe_column(table, stats, column)
         wrong = {1, 42}
         assert [found["lower"][row] for row in range(len(stats)) if row not in wrong] == [smallest] * 42
         assert [found["row_count"][row] for row in range(len(stats)) if row not in wrong] == [10] * 42
         assert {found["lower"][row] for row in wrong} == {None}
 
 
-def test_D14_two_wrongs_do_not_shift_the_rows_between() -> None:
+def test_D14_two_invalid_strings_do_not_shift_the_rows_between() -> None:
     table = table_metadata(field("x", "long"))
     files = [f'{{"numRecords":{number},"minValues":{{"x":{number}}}}}' for number in range(1, 100)]
-    # As many objects as files, all in all.
+    # There are as many objects as files in total.
     stats = [*files[:10], files[10] + files[11], *files[12:20], "", *files[20:]]
-    found = described(table, stats, "x")
+    found = describe_column(table, stats, "x")
     assert found["row_count"] == [*range(1, 11), None, *range(13, 21), None, *range(21, 100)]
 
 
@@ -407,25 +409,25 @@ def test_only_values_of_the_wrong_type_are_unknown() -> None:
         '{"numRecords":10,"minValues":{"x":"abc","s":7,"n":5},"maxValues":{"x":9,"s":"z","n":{"a":3}},'
         '"nullCount":[],"tightBounds":"no"}'
     )
-    assert described(table, [text], "x")["upper"] == [9]
-    assert described(table, [text], "x")["lower"] == [None]
-    assert described(table, [text], "x")["upper_exact"] == [False]
-    assert described(table, [text], "s")["upper"] == ["z"]
-    assert described(table, [text], "s")["lower"] == [None]
-    assert described(table, [text], "n", "a")["upper"] == [3]
-    assert described(table, [text], "n", "a")["row_count"] == [10]
+    assert describe_column(table, [text], "x")["upper"] == [9]
+    assert describe_column(table, [text], "x")["lower"] == [None]
+    assert describe_column(table, [text], "x")["upper_exact"] == [False]
+    assert describe_column(table, [text], "s")["upper"] == ["z"]
+    assert describe_column(table, [text], "s")["lower"] == [None]
+    assert describe_column(table, [text], "n", "a")["upper"] == [3]
+    assert describe_column(table, [text], "n", "a")["row_count"] == [10]
 
 
 def test_T10_bounds_that_contradict_each_other_are_unknown() -> None:
-    assert bounds("long", "5", "1") == (None, None, None, None)
-    assert bounds("string", '"b"', '"a"') == (None, None, None, None)
-    assert bounds("double", "5.0", "1.0") == (None, None, None, None)
+    assert read_bounds("long", "5", "1") == (None, None, None, None)
+    assert read_bounds("string", '"b"', '"a"') == (None, None, None, None)
+    assert read_bounds("double", "5.0", "1.0") == (None, None, None, None)
 
 
 def test_statistics_with_blanks_and_newlines() -> None:
     table = table_metadata(field("x", "long"))
     pretty = json.dumps(json.loads(GOOD), indent=2)
-    assert described(table, [pretty, f"\n{pretty} ", GOOD], "x")["lower"] == [1, 1, 1]
+    assert describe_column(table, [pretty, f"\n{pretty} ", GOOD], "x")["lower"] == [1, 1, 1]
 
 
 def test_large_texts_and_slices() -> None:
@@ -437,10 +439,10 @@ def test_large_texts_and_slices() -> None:
     assert found["row_count"].to_pylist() == [6, None, None, 9]
 
 
-# --- Structs of checkpoints ------------------------------------------------------------------------------------------
+# --- Structs of checkpoints -------------------------------------------------------------------------------------------
 
 
-def parsed_statistics(smallest: pa.Array, largest: pa.Array, nulls: list[int | None]) -> pa.StructArray:
+def make_parsed_statistics(smallest: pa.Array, largest: pa.Array, nulls: list[int | None]) -> pa.StructArray:
     inner = [pa.StructArray.from_arrays([values], names=["x"]) for values in (smallest, largest)]
     counts = pa.StructArray.from_arrays([pa.array(nulls, pa.int64())], names=["x"])
     rows = pa.array([10] * len(nulls), pa.int64())
@@ -452,11 +454,11 @@ def parsed_statistics(smallest: pa.Array, largest: pa.Array, nulls: list[int | N
 def test_D14_structs_alone() -> None:
     table = table_metadata(field("x", "timestamp"), field("other", "long"))
     times = pa.array([1_500_000_999, -1, None], pa.timestamp("ns"))
-    found = described(table, None, "x", parsed=parsed_statistics(times, times, [0, 0, 10]))
+    found = describe_column(table, None, "x", parsed=make_parsed_statistics(times, times, [0, 0, 10]))
     assert found["lower"] == [1_500_000 - MINUTE, -1 - MINUTE, None]
     assert found["upper"] == [1_500_999 + MINUTE, 998 + MINUTE, None]
     assert found["null_count"] == [0, 0, 10]
-    unknown = described(table, None, "other", parsed=parsed_statistics(times, times, [0, 0, 10]))
+    unknown = describe_column(table, None, "other", parsed=make_parsed_statistics(times, times, [0, 0, 10]))
     assert unknown["lower"] == unknown["null_count"] == [None] * 3
 
 
@@ -484,24 +486,26 @@ def test_D14_structs_alone() -> None:
     ids=str,
 )
 def test_D19_structs_in_other_types(declared: str, values: pa.Array, expected: Any) -> None:
-    found = described(table_metadata(field("x", declared)), None, "x", parsed=parsed_statistics(values, values, [0]))
+    found = describe_column(
+        table_metadata(field("x", declared)), None, "x", parsed=make_parsed_statistics(values, values, [0])
+    )
     assert found["lower"] == [expected]
 
 
 def test_D14_texts_fill_what_structs_lack() -> None:
     table = table_metadata(field("x", "long"), field("y", "double"))
-    parsed = parsed_statistics(pa.array([7, None]), pa.array([8, None]), [0, None])
+    parsed = make_parsed_statistics(pa.array([7, None]), pa.array([8, None]), [0, None])
     parsed = pa.array([parsed[0].as_py(), None], parsed.type)
-    assert described(table, [GOOD, GOOD], "x", parsed=parsed)["lower"] == [7, 1]
-    # The struct does not have the column at all.
-    assert described(table, [GOOD, None], "y", parsed=parsed)["lower"] == [1.5, None]
-    assert described(table, [GOOD, None], "y", parsed=parsed)["row_count"] == [10, None]
+    assert describe_column(table, [GOOD, GOOD], "x", parsed=parsed)["lower"] == [7, 1]
+    # The struct lacks the column.
+    assert describe_column(table, [GOOD, None], "y", parsed=parsed)["lower"] == [1.5, None]
+    assert describe_column(table, [GOOD, None], "y", parsed=parsed)["row_count"] == [10, None]
 
 
-# --- Pruning ---------------------------------------------------------------------------------------------------------
+# --- Pruning ----------------------------------------------------------------------------------------------------------
 
 
-def kept(table: TableMetadata, stats: list[str | None], where: str) -> list[bool]:
+def prune_files(table: TableMetadata, stats: list[str | None], where: str) -> list[bool]:
     predicate = make_predicate(where, table.schema, "t")
     found = make_statistics_metadata(pa.array(stats, pa.string()), None, predicate.columns, table)
     return prune(pa.record_batch(found), predicate.conjuncts).selection.to_pylist()  # type: ignore[no-any-return]
@@ -516,20 +520,20 @@ def test_N10_one_missing_statistic_does_not_stop_the_others() -> None:
         '{"numRecords":10,"nullCount":{"y":0,"z":10}}',
         None,
     ]
-    assert kept(table, stats, "x > 5 AND y = 3 AND z = 'a'") == [False, False, False, False, True]
-    assert kept(table, stats, "x > 4 AND y = 3") == [True] * 5
-    assert kept(table, stats, "z IS NOT NULL") == [True, True, True, False, True]
+    assert prune_files(table, stats, "x > 5 AND y = 3 AND z = 'a'") == [False, False, False, False, True]
+    assert prune_files(table, stats, "x > 4 AND y = 3") == [True] * 5
+    assert prune_files(table, stats, "z IS NOT NULL") == [True, True, True, False, True]
 
 
-def test_D14_statistics_of_other_columns_than_todays_keep_the_file() -> None:
+def test_D14_statistics_of_former_columns_keep_the_file() -> None:
     table = table_metadata(field("new", "long"))
-    assert kept(table, ['{"numRecords":10,"minValues":{"old":1},"maxValues":{"old":5}}'], "new > 100") == [True]
+    assert prune_files(table, ['{"numRecords":10,"minValues":{"old":1},"maxValues":{"old":5}}'], "new > 100") == [True]
 
 
 def test_F1_floats_are_not_pruned_from_above() -> None:
     table = table_metadata(field("x", "double"))
     stats: list[str | None] = ['{"numRecords":2,"minValues":{"x":1.0},"maxValues":{"x":5.0},"nullCount":{"x":0}}']
     # A writer that leaves NaN out may have left one out here, and NaN is above 100.
-    assert kept(table, stats, "x > 100") == [True]
-    assert kept(table, stats, "x < 1") == [False]
-    assert kept(table, stats, "x BETWEEN 6 AND 7") == [False]
+    assert prune_files(table, stats, "x > 100") == [True]
+    assert prune_files(table, stats, "x < 1") == [False]
+    assert prune_files(table, stats, "x BETWEEN 6 AND 7") == [False]

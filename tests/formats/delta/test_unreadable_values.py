@@ -14,7 +14,7 @@ import tamis.delta
 from builders.delta.log import Action, DeltaLog, remove
 from builders.delta.statistics import field, mapping
 from builders.delta.tables import data_file
-from builders.engines.worker_engine import WorkerHere
+from builders.engines.worker_engine import InProcessEngine
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
@@ -32,8 +32,8 @@ KINDS = [
 ]
 
 
-def two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
-    """The first file has an invalid partition value."""
+def make_two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
+    """Return the add actions of two files; the first has an invalid partition value."""
     return [
         data_file(
             log,
@@ -46,9 +46,9 @@ def two_files(log: DeltaLog, wrong: str, right: str) -> list[Action]:
 
 
 def open_everywhere(folder: Path) -> list[tamis.Table]:
-    """The table as this process plans it, from the log and then from memory, and as workers do."""
+    """Open the table with local planning and with planning in workers."""
     FILE_BATCH_CACHE.clear()
-    return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(WorkerHere(), "spark")))]
+    return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(InProcessEngine(), "spark")))]
 
 
 def check(table: tamis.Table, wrong: str, literal: str) -> None:
@@ -100,7 +100,7 @@ def test_D5_an_invalid_value_fails_only_queries_that_need_the_column(
 ) -> None:
     features = ["timestampNtz"] if kind == "timestamp_ntz" else None
     log = DeltaLog(tmp_path, {"id": "long", "p": kind, "q": "integer"}, partition_columns=["p", "q"], features=features)
-    log.commit(*two_files(log, wrong, right))
+    log.commit(*make_two_files(log, wrong, right))
     check(tamis.open(tmp_path), wrong, literal)
     log.checkpoint(0)
     for table in open_everywhere(tmp_path):
@@ -118,7 +118,7 @@ def test_D6_a_mapped_column_with_an_invalid_value(tmp_path: Path) -> None:
     log = DeltaLog(
         tmp_path, columns, partition_columns=["p", "q"], reader=2, configuration={"delta.columnMapping.mode": "name"}
     )
-    adds = two_files(log, "abc", "7")
+    adds = make_two_files(log, "abc", "7")
     for each in adds:
         values = each["add"]["partitionValues"]
         values["col-2"] = values.pop("p")
@@ -141,7 +141,7 @@ def test_the_only_partition_column_may_be_unreadable(tmp_path: Path) -> None:
 
 def test_a_removed_file_with_an_invalid_value_has_no_effect(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long", "p": "integer", "q": "integer"}, partition_columns=["p", "q"])
-    log.commit(*two_files(log, "abc", "7"))
+    log.commit(*make_two_files(log, "abc", "7"))
     log.checkpoint(0)
     FILE_BATCH_CACHE.clear()
     first = tamis.open(tmp_path)
@@ -157,7 +157,7 @@ def test_a_removed_file_with_an_invalid_value_has_no_effect(tmp_path: Path) -> N
 
 def test_the_error_has_the_value_of_a_live_file(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long", "p": "integer", "q": "integer"}, partition_columns=["p", "q"])
-    log.commit(*two_files(log, "abc", "xyz"))
+    log.commit(*make_two_files(log, "abc", "xyz"))
     log.checkpoint(0)
     log.commit(remove("0.parquet"))
     for table in open_everywhere(tmp_path):

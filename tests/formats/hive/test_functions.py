@@ -1,4 +1,4 @@
-"""`table_info` and `list_partition_files`: plain functions over directories and the texts of their values."""
+"""`table_info` and `list_partition_files`: plain functions over directories and their partition values."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ ROWS = pa.table({"id": [1, 2, 3], "Region": ["x", "y", "z"]})
 
 
 class ListedPaths(pafs.FSSpecHandler):
-    """A local file system that remembers the directories that were listed."""
+    """A local file system that records the listed directories."""
 
     def __init__(self) -> None:
         super().__init__(fsspec.filesystem("file"))
@@ -100,7 +100,7 @@ def test_D24_a_filter_takes_partition_columns_without_regard_to_case(table: Path
     assert tamis.open(table).scan(F.eq("Region", "eu")).count() == tamis.open(table).scan("region = 'eu'").count() > 0
 
 
-def test_what_a_filter_rejects_at_one_level_is_not_listed_at_the_next(table: Path) -> None:
+def test_directories_that_a_filter_rejects_are_not_listed_at_the_next_level(table: Path) -> None:
     listed = ListedPaths()
     table_info(
         table,
@@ -175,12 +175,12 @@ def test_X7_absolute_paths_are_refused_even_below_the_root(table: Path) -> None:
 
 
 @pytest.mark.parametrize("directory", ["", ".", "region=eu"])
-def test_a_directory_that_is_no_leaf_is_refused_and_not_half_listed(table: Path, directory: str) -> None:
+def test_a_directory_above_the_leaves_is_refused_and_not_partly_listed(table: Path, directory: str) -> None:
     with pytest.raises(InvalidArgument, match="is not a leaf directory: it has"):
         list_partition_files(table, directory)
 
 
-def test_a_directory_that_is_not_there(table: Path) -> None:
+def test_a_missing_directory(table: Path) -> None:
     with pytest.raises(MissingFile, match="day=99"):
         list_partition_files(table, "region=eu/day=99")
     with pytest.raises(TableNotFound, match="nothing at"):
@@ -188,16 +188,16 @@ def test_a_directory_that_is_not_there(table: Path) -> None:
 
 
 def test_flat_folders_and_single_files_have_one_directory_without_a_name(table: Path) -> None:
-    for place in (table / "region=eu" / "day=01", table / "region=eu" / "day=01" / "part.parquet"):
-        info = table_info(place)
+    for path in (table / "region=eu" / "day=01", table / "region=eu" / "day=01" / "part.parquet"):
+        info = table_info(path)
         assert (info.partition_columns, info.directories.to_pylist()) == ((), [{"path": ""}])
         assert info.schema == ROWS.schema
-        files = list_partition_files(place, "")
+        files = list_partition_files(path, "")
         assert files["path"].to_pylist() == [f"{table}/region=eu/day=01/part.parquet"]
         assert files["partition_values"].to_pylist() == ["{}"]
         for wanted in (F.eq("day", "01"), F.is_null("day")):
             with pytest.raises(UnknownColumn, match="Partition columns: none"):
-                table_info(place, wanted)
+                table_info(path, wanted)
 
 
 def test_a_table_in_an_fsspec_file_system() -> None:
@@ -213,7 +213,7 @@ def test_a_table_in_an_fsspec_file_system() -> None:
         assert files["size"].to_pylist() == [buffer.getvalue().size]
 
 
-def test_a_table_without_data_or_with_something_else_is_told(tmp_path: Path) -> None:
+def test_a_table_without_data_or_with_other_files_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a=1").mkdir()
     with pytest.raises(TableNotFound, match="no data files"):
         table_info(tmp_path)
@@ -222,7 +222,7 @@ def test_a_table_without_data_or_with_something_else_is_told(tmp_path: Path) -> 
         table_info(tmp_path)
 
 
-def test_a_filter_that_is_no_partition_filter_is_refused(table: Path) -> None:
+def test_a_filter_of_another_type_is_refused(table: Path) -> None:
     with pytest.raises(
         InvalidArgument, match=r"filter must be a PartitionFilter, found a str: give tamis\.PartitionFilter\.eq"
     ):

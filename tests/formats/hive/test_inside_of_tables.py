@@ -1,4 +1,4 @@
-"""Directories inside Delta and Iceberg tables: their files are those of all versions, deleted rows included."""
+"""Directories inside Delta and Iceberg tables: they hold the files of all versions, with deleted rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_partition_directory_of_a_delta_table_is_rejected_unless_format_is_hiv
     (tmp_path / "events" / "day=a").mkdir()
     rows = pa.table({"id": pa.array([1, 2], pa.int64())})
     log.commit(data_file(log, "day=a/1.parquet", rows, {"day": "a"}))
-    # The log too: what is no Parquet file there is not to be taken away.
+    # This applies to the log too: the error must not advise to remove its other files.
     for folder in ("day=a", "_delta_log"):
         with pytest.raises(UnsupportedFeature, match=r"is inside the Delta table .*events.*format='hive'"):
             tamis.open(tmp_path / "events" / folder)

@@ -31,17 +31,17 @@ def discover(root: Path, tuning: Tuning = DEFAULT_TUNING, **partitioning: str) -
     return HiveLayout.discover(open_storage(root).with_tuning(tuning), partitioning or None)
 
 
-def values_of(layout: HiveLayout) -> list[dict[str, object]]:
+def list_values(layout: HiveLayout) -> list[dict[str, object]]:
     return layout.list_directories().values.to_pylist()
 
 
-def files_of(root: Path) -> pa.Table:
+def list_files(root: Path) -> pa.Table:
     layout = discover(root)
     return layout.list_files(layout.list_directories())
 
 
-def equal_at_every_level(**wanted: object):  # type: ignore[no-untyped-def]
-    """A `keep` for `column = value AND …` that knows only the columns it is given."""
+def make_equality_filter(**wanted: object):  # type: ignore[no-untyped-def]
+    """Return a `keep` for `column = value AND …` that ignores columns that are not there yet."""
 
     def keep(table: pa.Table) -> pa.BooleanArray:
         mask = pa.repeat(True, table.num_rows)
@@ -73,12 +73,12 @@ def three_thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_only_the_matching_directories_of_3000_are_listed(three_thousand: Path) -> None:
     storage = open_storage(three_thousand)
     layout = HiveLayout.discover(storage, {"region": "string", "day": "date"})
-    # The root, the first region and its first day: one branch, since every type is declared.
+    # One branch is listed, since every type is declared: the root, the first region and its first day.
     assert storage.counters.listing_calls == 3
-    directories = layout.list_directories(equal_at_every_level(region="eu", day=datetime.date(2024, 3, 3)))
+    directories = layout.list_directories(make_equality_filter(region="eu", day=datetime.date(2024, 3, 3)))
     files = layout.list_files(directories)
     assert files["path"].to_pylist() == [f"{three_thousand}/region=eu/day=2024-03-03/part-0.parquet"]
-    # Beyond those, region=eu and the one day in it.
+    # In addition: region=eu and its one day.
     assert storage.counters.listing_calls == 5
     assert directories.levels == (LevelCount("region", 3, 1), LevelCount("day", 1000, 1))
     assert directories.num_directories == 1
@@ -89,7 +89,7 @@ def test_inference_lists_no_leaf_but_the_first(three_thousand: Path) -> None:
     layout = HiveLayout.discover(storage)
     assert storage.counters.listing_calls == 1 + 3 + 1
     assert layout.partition_schema == pa.schema([("region", types.STRING), ("day", types.DATE)])
-    layout.list_files(layout.list_directories(equal_at_every_level(region="eu", day=datetime.date(2024, 3, 3))))
+    layout.list_files(layout.list_directories(make_equality_filter(region="eu", day=datetime.date(2024, 3, 3))))
     assert storage.counters.listing_calls == 6
 
 
@@ -139,7 +139,7 @@ def test_keep_is_called_once_per_level_with_all_columns_so_far(tmp_path: Path) -
 
     def keep(table: pa.Table) -> pa.BooleanArray:
         seen.append(table.to_pylist())
-        # Unknown keeps.
+        # NULL keeps a directory.
         return pa.array([row["a"] == 2 or None if "b" in row else row["a"] == 2 for row in table.to_pylist()])
 
     directories = discover(tmp_path).list_directories(keep)
@@ -163,7 +163,7 @@ def test_null_from_keep_keeps_and_a_wrong_length_is_an_error(tmp_path: Path) -> 
 def test_both_filters_must_keep_and_raw_strings_are_beside_the_values(tmp_path: Path) -> None:
     write(tmp_path, "hour=01/f", "hour=1/f", "hour=02/f")
     directories = discover(tmp_path).list_directories(
-        equal_at_every_level(hour=1), keep_raw=lambda raw: pc.not_equal(raw["hour"].combine_chunks(), "1")
+        make_equality_filter(hour=1), keep_raw=lambda raw: pc.not_equal(raw["hour"].combine_chunks(), "1")
     )
     assert (directories.values.to_pylist(), directories.raw.to_pylist()) == ([{"hour": 1}], [{"hour": "01"}])
 
@@ -171,7 +171,7 @@ def test_both_filters_must_keep_and_raw_strings_are_beside_the_values(tmp_path: 
 def test_nothing_kept(tmp_path: Path) -> None:
     write(tmp_path, "a=1/b=1/f")
     layout = discover(tmp_path)
-    directories = layout.list_directories(equal_at_every_level(a=7))
+    directories = layout.list_directories(make_equality_filter(a=7))
     assert directories.num_directories == 0
     files = layout.list_files(directories)
     assert (files.num_rows, files.column_names) == (0, ["path", "size", "modified_ns", "a", "b"])
@@ -205,13 +205,13 @@ def test_partition_columns_may_be_called_like_the_columns_of_a_file(tmp_path: Pa
 
 def test_H1_H2_H3_names_are_unescaped_once_split_at_the_first_equals_and_null_is_null(tmp_path: Path) -> None:
     write(tmp_path, "a%20b=x%2541/f", "a b=y=z/f", "a b=__HIVE_DEFAULT_PARTITION__/f", "a b=%C3%A9/f", "a b=100%/f")
-    assert {row["a b"] for row in values_of(discover(tmp_path))} == {"x%41", "y=z", None, "é", "100%"}
+    assert {row["a b"] for row in list_values(discover(tmp_path))} == {"x%41", "y=z", None, "é", "100%"}
 
 
 def test_H4_hour_01_is_the_string_01_and_the_number_1(tmp_path: Path) -> None:
     write(tmp_path, "hour=01/f", "hour=2/f")
-    assert values_of(discover(tmp_path)) == [{"hour": 1}, {"hour": 2}]
-    assert values_of(discover(tmp_path, hour="string")) == [{"hour": "01"}, {"hour": "2"}]
+    assert list_values(discover(tmp_path)) == [{"hour": 1}, {"hour": 2}]
+    assert list_values(discover(tmp_path, hour="string")) == [{"hour": "01"}, {"hour": "2"}]
     assert discover(tmp_path).list_directories().raw.to_pylist() == [{"hour": "01"}, {"hour": "2"}]
 
 
@@ -261,7 +261,7 @@ def test_H6_siblings_whose_column_differs_by_case_are_one_column(tmp_path: Path)
     write(tmp_path, "Day=1/f", "day=2/f")
     layout = discover(tmp_path)
     assert layout.partition_schema.names == ["Day"]
-    assert values_of(layout) == [{"Day": 1}, {"Day": 2}]
+    assert list_values(layout) == [{"Day": 1}, {"Day": 2}]
 
 
 def test_H8_column_names_with_dots_are_names(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_H7_hidden_and_empty_files_are_ignored(tmp_path: Path) -> None:
 
 def test_H7_a_directory_with_an_underscore_and_an_equals_is_a_partition(tmp_path: Path) -> None:
     write(tmp_path, "_a=1/part.parquet")
-    assert values_of(discover(tmp_path)) == [{"_a": 1}]
+    assert list_values(discover(tmp_path)) == [{"_a": 1}]
 
 
 CONFLICTS = {
@@ -308,7 +308,7 @@ def test_H7_layouts_that_spark_rejects_are_errors_that_name_both_paths(tmp_path:
     paths, problem, first, second = CONFLICTS[case]
     write(tmp_path, *paths)
     with pytest.raises(PartitionLayoutError) as caught:
-        files_of(tmp_path)
+        list_files(tmp_path)
     message = str(caught.value)
     assert problem in message
     assert f"'{tmp_path}/{first}'" in message
@@ -323,8 +323,8 @@ def test_H7_an_empty_column_name_is_rejected(tmp_path: Path) -> None:
 
 def test_H9_an_empty_value_is_the_empty_string_or_null(tmp_path: Path) -> None:
     write(tmp_path, "a=/f", "a=1/f")
-    assert values_of(discover(tmp_path)) == [{"a": ""}, {"a": "1"}]
-    assert values_of(discover(tmp_path, a="int")) == [{"a": None}, {"a": 1}]
+    assert list_values(discover(tmp_path)) == [{"a": ""}, {"a": "1"}]
+    assert list_values(discover(tmp_path, a="int")) == [{"a": None}, {"a": 1}]
     assert discover(tmp_path, a="date").list_directories().unreadable.keys() == {"a"}
 
 
@@ -367,16 +367,16 @@ def test_partitions_without_any_file_are_a_layout_without_a_sample(tmp_path: Pat
 
 
 @pytest.mark.parametrize("has_file", [True, False])
-def test_a_link_that_leads_back_up_is_an_error_and_not_the_same_rows_again(tmp_path: Path, has_file: bool) -> None:
+def test_a_link_to_a_parent_is_an_error_and_does_not_repeat_rows(tmp_path: Path, has_file: bool) -> None:
     (tmp_path / "a=1").mkdir()
     (tmp_path / "a=1" / "again").symlink_to(tmp_path / "a=1")
     if has_file:
         write(tmp_path, "a=1/f")
     with pytest.raises(PartitionLayoutError, match=r"more than 8 levels .*/again/again"):
-        files_of(tmp_path)
+        list_files(tmp_path)
 
 
-# --- Flat folders, single files, nothing ------------------------------------------------------------------------------
+# --- Flat folders, single files, no files -----------------------------------------------------------------------------
 
 
 def test_a_flat_folder_is_its_own_files_and_warns_of_directories(
@@ -417,7 +417,7 @@ def test_a_partition_directory_opened_alone_is_a_flat_folder(tmp_path: Path) -> 
     assert not layout.is_single_file
 
 
-def test_X14_links_out_of_the_table_are_followed_where_that_is_allowed(tmp_path: Path) -> None:
+def test_X14_links_out_of_the_table_are_followed_if_allowed(tmp_path: Path) -> None:
     write(tmp_path / "elsewhere", "part.parquet")
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "a=1").symlink_to(tmp_path / "elsewhere")
@@ -458,7 +458,7 @@ def test_tables_of_other_formats_are_rejected_by_name(tmp_path: Path) -> None:
         discover(tmp_path / "delta")
     with pytest.raises(UnsupportedFeature, match="is an Iceberg table"):
         discover(tmp_path / "iceberg")
-    assert values_of(discover(tmp_path / "hive")) == [{"a": 1}]
+    assert list_values(discover(tmp_path / "hive")) == [{"a": 1}]
     (tmp_path / "lake").mkdir()
     for name, kind in (("delta", "a Delta table"), ("iceberg", "an Iceberg table")):
         (tmp_path / name).rename(tmp_path / "lake" / name)

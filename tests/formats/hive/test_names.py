@@ -49,7 +49,7 @@ def test_H1_utf8_runs_are_utf8_other_escapes_one_character_and_a_malformed_perce
 
 
 @given(st.text())
-def test_H1_what_was_escaped_comes_back(text: str) -> None:
+def test_H1_escaped_names_round_trip(text: str) -> None:
     assert unescape(escape(text)) == text
 
 

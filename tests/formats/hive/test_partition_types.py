@@ -18,7 +18,7 @@ INT, LONG, DOUBLE, STRING, DATE, TIMESTAMP = (
 )  # fmt: skip
 
 
-def texts(*values: str | None) -> pa.StringArray:
+def make_texts(*values: str | None) -> pa.StringArray:
     return pa.array(values, pa.string())
 
 
@@ -43,8 +43,8 @@ ONE_VALUE = [
 
 @pytest.mark.parametrize(("text", "expected"), ONE_VALUE)
 def test_H5_one_value_has_the_type_that_spark_infers(text: str, expected: pa.DataType) -> None:
-    assert infer_type(texts(text)) == expected
-    assert infer_type(texts(None, text, text)) == expected
+    assert infer_type(make_texts(text)) == expected
+    assert infer_type(make_texts(None, text, text)) == expected
 
 
 BIG = "12345678901234567890"  # twenty digits
@@ -60,8 +60,8 @@ PAIRS = {
 @pytest.mark.parametrize(("left", "right"), list(itertools.combinations(SAMPLES, 2)))
 def test_H5_two_types_become_the_wider_one_or_string(left: str, right: str) -> None:
     expected = PAIRS.get((left, right), STRING)
-    assert infer_type(texts(SAMPLES[left], SAMPLES[right])) == expected
-    assert infer_type(texts(SAMPLES[right], None, SAMPLES[left])) == expected
+    assert infer_type(make_texts(SAMPLES[left], SAMPLES[right])) == expected
+    assert infer_type(make_texts(SAMPLES[right], None, SAMPLES[left])) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,21 +83,21 @@ def test_H5_two_types_become_the_wider_one_or_string(left: str, right: str) -> N
 )
 def test_H5_three_types_and_none(values: tuple[str | None, ...], expected: pa.DataType) -> None:
     for order in itertools.permutations(values):
-        assert infer_type(texts(*order)) == expected
+        assert infer_type(make_texts(*order)) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), ONE_VALUE)
 def test_H5_every_inferred_type_can_parse_what_it_was_inferred_from(text: str, expected: pa.DataType) -> None:
-    parsed = parse_values(texts(text, None), expected, "c")
+    parsed = parse_values(make_texts(text, None), expected, "c")
     assert parsed.type == expected
     assert (parsed.null_count, parsed[0].is_valid) == (1, True)
 
 
 def test_H4_leading_zeros_are_kept_for_a_string_and_dropped_for_a_number() -> None:
-    assert parse_values(texts("01", "1"), STRING, "hour").to_pylist() == ["01", "1"]
-    assert parse_values(texts("01", "1"), INT, "hour").to_pylist() == [1, 1]
+    assert parse_values(make_texts("01", "1"), STRING, "hour").to_pylist() == ["01", "1"]
+    assert parse_values(make_texts("01", "1"), INT, "hour").to_pylist() == [1, 1]
     # A conflict makes all of them strings, as they were written.
-    mixed = texts("-0", "00", "AA")
+    mixed = make_texts("-0", "00", "AA")
     assert parse_values(mixed, infer_type(mixed), "hour").to_pylist() == ["-0", "00", "AA"]
 
 
@@ -134,7 +134,7 @@ PARSED: list[tuple[str, pa.DataType, Any]] = [
 
 @pytest.mark.parametrize(("text", "data_type", "value"), PARSED)
 def test_H5_a_declared_type_wins_and_reads_what_spark_reads(text: str, data_type: pa.DataType, value: Any) -> None:
-    parsed = parse_values(texts(text), data_type, "c")
+    parsed = parse_values(make_texts(text), data_type, "c")
     assert parsed.type == data_type
     assert parsed[0].as_py() == value
 
@@ -158,7 +158,7 @@ def test_H5_the_error_for_an_invalid_value_names_column_value_and_remedy(
     values: tuple[str, ...], data_type: pa.DataType, wrong: str
 ) -> None:
     with pytest.raises(PartitionLayoutError) as caught:
-        parse_values(texts(None, *values), data_type, "hour")
+        parse_values(make_texts(None, *values), data_type, "hour")
     message = str(caught.value)
     assert f"the value {wrong!r} of partition column 'hour' is not a valid " in message
     assert 'partitioning={"hour": "string"}' in message
@@ -167,7 +167,7 @@ def test_H5_the_error_for_an_invalid_value_names_column_value_and_remedy(
 
 def test_a_type_that_cannot_be_parsed_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match="partition column 'a' cannot be array"):
-        parse_values(texts("1"), pa.list_(pa.int8()), "a")
+        parse_values(make_texts("1"), pa.list_(pa.int8()), "a")
 
 
 def test_H6_a_column_of_both_files_and_directories_is_the_partition_column_whatever_its_case() -> None:

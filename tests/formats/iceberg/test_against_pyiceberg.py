@@ -33,8 +33,8 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
 import tamis
-from builders.iceberg.values import arrow_type, primitive
-from builders.pyiceberg.tables import create_table, spec_of, transforms_by_value
+from builders.iceberg.values import parse_primitive_type, to_arrow_type
+from builders.pyiceberg.tables import create_table, make_spec, transform_by_value
 
 ISO = ("1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "1970-01-01T01:30:00", "1971-03-05T00:00:00")
 
@@ -67,13 +67,13 @@ AT_ONCE = [("string", "truncate[2]"), ("int", "bucket[3]"), ("timestamp", "hour"
 """The cases that are not left to the slower interop tests."""
 
 
-def column(kind: str, values: list[Any]) -> pa.Array:
+def make_column(kind: str, values: list[Any]) -> pa.Array:
     if kind in ("date", "timestamp", "timestamptz"):
         values = [None if each is None else datetime.datetime.fromisoformat(each) for each in values]
-    return pa.array(values, arrow_type(kind))
+    return pa.array(values, to_arrow_type(kind))
 
 
-def questions(kind: str, name: str) -> list[BooleanExpression]:
+def make_filters(kind: str, name: str) -> list[BooleanExpression]:
     one, other = VALUES[kind][:2]
     found: list[BooleanExpression] = [
         *(made(name, each) for made in (EqualTo, NotEqualTo) for each in (one, other)),
@@ -107,38 +107,41 @@ def check(table: Table, folder: Path, where: list[BooleanExpression]) -> None:
     [pytest.param(*each, marks=[] if each in AT_ONCE else pytest.mark.interop) for each in PARTITIONED],
 )
 def test_O3_I1_I11_plan_has_no_more_files_than_pyiceberg(tmp_path: Path, kind: str, transform: str) -> None:
-    fields = [NestedField(1, "id", primitive("long"), required=False), NestedField(2, "c", primitive(kind))]
+    fields = [
+        NestedField(1, "id", parse_primitive_type("long"), required=False),
+        NestedField(2, "c", parse_primitive_type(kind)),
+    ]
     schema = Schema(*(each.model_copy(update={"required": False}) for each in fields))
     values = VALUES[kind]
-    with transforms_by_value():
-        table = create_table(tmp_path, schema, spec_of(schema, ("c", transform)))
+    with transform_by_value():
+        table = create_table(tmp_path, schema, make_spec(schema, ("c", transform)))
         for first, some in ((0, values), (10, values[:2])):
-            rows = {"id": pa.array(range(first, first + len(some)), pa.int64()), "c": column(kind, some)}
+            rows = {"id": pa.array(range(first, first + len(some)), pa.int64()), "c": make_column(kind, some)}
             table.append(pa.table(rows))
-    check(table, tmp_path, questions(kind, "c"))
+    check(table, tmp_path, make_filters(kind, "c"))
 
 
 @pytest.mark.interop
 def test_I1_I5_plan_of_an_evolved_table_has_no_more_files_than_pyiceberg(tmp_path: Path) -> None:
-    fields = [NestedField(number, name, primitive(kind), required=False) for number, name, kind in
+    fields = [NestedField(number, name, parse_primitive_type(kind), required=False) for number, name, kind in
               ((1, "id", "long"), (2, "i", "int"), (3, "s", "string"))]  # fmt: skip
     schema = Schema(*fields)
 
-    def rows(first: int, **renamed: str) -> pa.Table:
-        columns = {"id": pa.array(range(first, first + 4), pa.int64()), "i": column("int", VALUES["int"][:4])}
-        columns["s"] = column("string", VALUES["string"][1:])
+    def make_rows(first: int, **renamed: str) -> pa.Table:
+        columns = {"id": pa.array(range(first, first + 4), pa.int64()), "i": make_column("int", VALUES["int"][:4])}
+        columns["s"] = make_column("string", VALUES["string"][1:])
         return pa.table({renamed.get(name, name): each for name, each in columns.items()})
 
-    with transforms_by_value():
-        table = create_table(tmp_path, schema, spec_of(schema, ("s", "truncate[2]")))
-        table.append(rows(0))
+    with transform_by_value():
+        table = create_table(tmp_path, schema, make_spec(schema, ("s", "truncate[2]")))
+        table.append(make_rows(0))
         with table.update_spec() as spec:
             spec.remove_field("p0")
             spec.add_field("i", parse_transform("bucket[3]"), "by_i")
-        table.append(rows(10))
+        table.append(make_rows(10))
         with table.update_schema() as update:
-            update.update_column("i", primitive("long"))
+            update.update_column("i", parse_primitive_type("long"))
             update.rename_column("s", "text")
-        table.append(rows(20, s="text").set_column(1, "i", rows(20)["i"].cast(pa.int64())))
+        table.append(make_rows(20, s="text").set_column(1, "i", make_rows(20)["i"].cast(pa.int64())))
         table.delete(In("id", {1, 11}))
-    check(table, tmp_path, [*questions("int", "i"), *questions("string", "text"), EqualTo("id", 11)])
+    check(table, tmp_path, [*make_filters("int", "i"), *make_filters("string", "text"), EqualTo("id", 11)])

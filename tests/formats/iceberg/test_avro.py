@@ -28,7 +28,7 @@ PAIR = {
 }
 
 
-def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+def make_record(*fields: tuple[str, Any]) -> dict[str, Any]:
     return {
         "type": "record",
         "name": "entry",
@@ -38,7 +38,7 @@ def record(*fields: tuple[str, Any]) -> dict[str, Any]:
     }
 
 
-SCHEMA = record(
+SCHEMA = make_record(
     ("status", "int"),
     ("path", "string"),
     ("bounds", ["null", {"type": "array", "items": PAIR, "logicalType": "map"}]),
@@ -59,7 +59,7 @@ ROWS = [
 ]
 
 
-def content_of(tmp_path: Path, schema: Any, rows: list[Any], **options: Any) -> bytes:
+def write_content(tmp_path: Path, schema: Any, rows: list[Any], **options: Any) -> bytes:
     path = tmp_path / "some.avro"
     write_avro(path, schema, rows, **options)
     return path.read_bytes()
@@ -68,25 +68,25 @@ def content_of(tmp_path: Path, schema: Any, rows: list[Any], **options: Any) -> 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("per_block", [1, 7, 1000])
 def test_every_codec_and_block_size(tmp_path: Path, codec: str, per_block: int) -> None:
-    content = content_of(tmp_path, SCHEMA, ROWS, codec=codec, per_block=per_block)
-    file = open_avro(content, "place")
+    content = write_content(tmp_path, SCHEMA, ROWS, codec=codec, per_block=per_block)
+    file = open_avro(content, "the-file")
     assert file.count == len(ROWS)
     assert file.read().to_pylist() == ROWS
 
 
 def test_records_equal_those_of_fastavro(tmp_path: Path) -> None:
-    content = content_of(tmp_path, SCHEMA, ROWS)
-    assert open_avro(content, "place").read().to_pylist() == list(fastavro.reader(io.BytesIO(content)))
+    content = write_content(tmp_path, SCHEMA, ROWS)
+    assert open_avro(content, "the-file").read().to_pylist() == list(fastavro.reader(io.BytesIO(content)))
 
 
 def test_record_decoder_equals_column_decoder(tmp_path: Path) -> None:
-    file = open_avro(content_of(tmp_path, SCHEMA, ROWS), "place")
-    slow = decode_rows(file.body, file.count, file.schema, "place")
+    file = open_avro(write_content(tmp_path, SCHEMA, ROWS), "the-file")
+    slow = decode_rows(file.body, file.count, file.schema, "the-file")
     assert slow.to_pylist() == file.read().to_pylist() == ROWS
 
 
 FIXED = {"type": "fixed", "size": 3, "name": "three"}
-LESS_KNOWN = [
+RARE_TYPES = [
     ("null", [None, None]),
     ({"type": "map", "values": "long"}, [{"a": 1, "b": -1}, {}]),
     (["null", {"type": "map", "values": FIXED}], [None, {"a": b"abc"}]),
@@ -99,10 +99,10 @@ LESS_KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "values"), LESS_KNOWN)
+@pytest.mark.parametrize(("kind", "values"), RARE_TYPES)
 def test_types_that_are_rare_in_manifests(tmp_path: Path, kind: Any, values: list[Any]) -> None:
-    schema = record(("number", "int"), ("x", kind))
-    file = open_avro(content_of(tmp_path, schema, [{"number": 1, "x": each} for each in values]), "place")
+    schema = make_record(("number", "int"), ("x", kind))
+    file = open_avro(write_content(tmp_path, schema, [{"number": 1, "x": each} for each in values]), "the-file")
     fast, slow = (
         file.read(),
         decode_enumerations(decode_rows(file.body, file.count, file.schema, "p"), file.schema, "p"),
@@ -123,9 +123,9 @@ def test_types_that_are_rare_in_manifests(tmp_path: Path, kind: Any, values: lis
 
 
 def test_references_to_named_types_are_resolved(tmp_path: Path) -> None:
-    schema = record(("a", FIXED), ("b", ["null", "three"]))
+    schema = make_record(("a", FIXED), ("b", ["null", "three"]))
     rows = [{"a": b"abc", "b": b"xyz"}, {"a": b"def", "b": None}]
-    assert open_avro(content_of(tmp_path, schema, rows), "place").read().to_pylist() == rows
+    assert open_avro(write_content(tmp_path, schema, rows), "the-file").read().to_pylist() == rows
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_unwanted_fields_are_skipped(
     tmp_path: Path, wanted: tuple[str, ...], is_decoded_one_by_one: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner = [each for each in SCHEMA["fields"] if each["name"] not in ("status", "size")]
-    inner[-1] = {**inner[-1], "type": {**record(("day", ["null", "int"]), ("region", "string")), "name": "tuple"}}
+    inner[-1] = {**inner[-1], "type": {**make_record(("day", ["null", "int"]), ("region", "string")), "name": "tuple"}}
     inner.append({"name": "empty", "type": {"type": "record", "name": "nothing", "fields": []}})
     file = {"name": "file", "type": {"type": "record", "name": "inner", "fields": inner}}
-    schema = record(("status", "int"), ("size", ["long", "null"]))
+    schema = make_record(("status", "int"), ("size", ["long", "null"]))
     schema["fields"].insert(1, file)
     rows = [
         {
@@ -151,7 +151,7 @@ def test_unwanted_fields_are_skipped(
         }
         for number, each in enumerate(ROWS)
     ]
-    opened = open_avro(content_of(tmp_path, schema, rows, per_block=7), "file")
+    opened = open_avro(write_content(tmp_path, schema, rows, per_block=7), "file")
     everything = opened.read()
     if is_decoded_one_by_one:
         monkeypatch.setattr(avro, "to_polars_schema", lambda schema: None)
@@ -162,8 +162,8 @@ def test_unwanted_fields_are_skipped(
     for name in set(found.column_names) - {"file"}:
         assert found[name].to_pylist() == everything[name].to_pylist()
     if "file" in found.column_names:
-        told = {field["name"]: field["type"] for field in left["fields"]}["file"]["fields"]
-        inside = [each["name"] for each in told]
+        fields = {field["name"]: field["type"] for field in left["fields"]}["file"]["fields"]
+        inside = [each["name"] for each in fields]
         assert inside == [each.name for each in found["file"].type]
         assert found["file"].to_pylist() == [
             {key: row[key] for key in inside} for row in everything["file"].to_pylist()
@@ -172,8 +172,8 @@ def test_unwanted_fields_are_skipped(
 
 
 def test_a_union_that_polars_does_not_support_is_decoded_by_record(tmp_path: Path) -> None:
-    schema = record(("x", ["null", "int", "string"]))
-    file = open_avro(content_of(tmp_path, schema, [{"x": 1}, {"x": "a"}, {"x": None}]), "place")
+    schema = make_record(("x", ["null", "int", "string"]))
+    file = open_avro(write_content(tmp_path, schema, [{"x": 1}, {"x": "a"}, {"x": None}]), "the-file")
     assert to_polars_schema(file.schema) is None
     found = file.read()["x"].to_pylist()
     assert found == [
@@ -184,23 +184,23 @@ def test_a_union_that_polars_does_not_support_is_decoded_by_record(tmp_path: Pat
 
 
 def test_logical_types_and_field_ids_in_the_arrow_schema(tmp_path: Path) -> None:
-    schema = record(
+    schema = make_record(
         ("d", {"type": "int", "logicalType": "date"}),
         ("t", ["null", {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}]),
         ("n", {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False}),
         ("p", {"type": "fixed", "size": 4, "name": "p4", "logicalType": "decimal", "precision": 9, "scale": 2}),
         ("m", {"type": "array", "items": PAIR, "logicalType": "map"}),
     )
-    found = open_avro(content_of(tmp_path, schema, []), "place").arrow_schema
+    found = open_avro(write_content(tmp_path, schema, []), "the-file").arrow_schema
     assert found.types[:4] == [pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.decimal128(9, 2)]
     assert pa.types.is_map(found.field("m").type)
     assert [field.metadata[b"PARQUET:field_id"] for field in found] == [b"1", b"2", b"3", b"4", b"5"]
     assert [field.nullable for field in found] == [False, True, False, False, False]
 
 
-def opened_or_error(content: bytes, wanted: Collection[str] | None = None) -> pa.Table | TamisError:
+def open_or_error(content: bytes, wanted: Collection[str] | None = None) -> pa.Table | TamisError:
     try:
-        file = open_avro(content, "place")
+        file = open_avro(content, "the-file")
         return file.read() if wanted is None else file.read_fields(lambda field: field["name"] in wanted)[0]
     except TamisError as error:
         return error
@@ -210,24 +210,24 @@ def opened_or_error(content: bytes, wanted: Collection[str] | None = None) -> pa
 
 
 def test_X6_a_file_that_is_not_avro(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFile, match="'place' is not an Avro file"):
-        open_avro(b"PAR1 and so on", "place")
+    with pytest.raises(CorruptFile, match="'the-file' is not an Avro file"):
+        open_avro(b"PAR1 and so on", "the-file")
 
 
 def test_an_unsupported_codec_is_named_in_the_error(tmp_path: Path) -> None:
-    content = content_of(tmp_path, SCHEMA, ROWS, codec="null").replace(b"\x08null", b"\x08lzma")
-    with pytest.raises(UnsupportedFeature, match="'place' is compressed with the unsupported codec 'lzma'"):
-        open_avro(content, "place")
+    content = write_content(tmp_path, SCHEMA, ROWS, codec="null").replace(b"\x08null", b"\x08lzma")
+    with pytest.raises(UnsupportedFeature, match="'the-file' is compressed with the unsupported codec 'lzma'"):
+        open_avro(content, "the-file")
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_X6_a_file_truncated_anywhere_is_an_error(tmp_path: Path, codec: str) -> None:
-    content = content_of(tmp_path, SCHEMA, ROWS, codec=codec, per_block=10)
+    content = write_content(tmp_path, SCHEMA, ROWS, codec=codec, per_block=10)
     whole_blocks = 0
     for length in range(0, len(content), 97):
-        found = opened_or_error(content[:length])
+        found = open_or_error(content[:length])
         if isinstance(found, TamisError):
-            assert "place" in str(found)
+            assert "the-file" in str(found)
         else:
             # A file that is truncated at the end of a block looks complete.
             assert len(found) % 10 == 0
@@ -236,63 +236,63 @@ def test_X6_a_file_truncated_anywhere_is_an_error(tmp_path: Path, codec: str) ->
 
 
 def test_X6_a_block_that_claims_more_records_than_it_has_bytes(tmp_path: Path) -> None:
-    schema = record(("x", {"type": "record", "name": "empty", "fields": []}))
+    schema = make_record(("x", {"type": "record", "name": "empty", "fields": []}))
     framed = avro._write_single_block(json.dumps(schema), 2**40, b"")
     with pytest.raises(CorruptFile, match="claims 1099511627776 records in 0 bytes"):
-        open_avro(framed, "place")
+        open_avro(framed, "the-file")
 
 
 def test_X5_a_block_that_decompresses_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"x": b"\0" * 5_000_000}]
     for codec in CODECS:
-        content = content_of(tmp_path, record(("x", "bytes")), rows, codec=codec)
+        content = write_content(tmp_path, make_record(("x", "bytes")), rows, codec=codec)
         monkeypatch.setattr(avro, "MOST_BYTES", 1_000_000)
-        with pytest.raises(CorruptFile, match="place"):
-            open_avro(content, "place")
+        with pytest.raises(CorruptFile, match="the-file"):
+            open_avro(content, "the-file")
         monkeypatch.undo()
-        assert open_avro(content, "place").count == 1
+        assert open_avro(content, "the-file").count == 1
 
 
 def test_a_recursive_type_is_rejected(tmp_path: Path) -> None:
-    schema = record(("next", ["null", "entry"]))
+    schema = make_record(("next", ["null", "entry"]))
     with pytest.raises(ValueError, match="contain themselves"):
         resolve(schema)
 
 
 def test_X6_a_string_that_claims_to_be_longer_than_the_file() -> None:
-    schema = resolve(record(("x", "string")))
+    schema = resolve(make_record(("x", "string")))
     claims = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
     with pytest.raises(CorruptFile, match="bytes are claimed"):
-        decode_rows(claims, 1, schema, "place")
+        decode_rows(claims, 1, schema, "the-file")
 
 
 def test_X6_an_array_that_claims_more_than_there_are_bytes() -> None:
-    schema = resolve(record(("x", {"type": "array", "items": "null"})))
+    schema = resolve(make_record(("x", {"type": "array", "items": "null"})))
     with pytest.raises(CorruptFile, match="elements are claimed"):
-        decode_rows(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0", 1, schema, "place")
+        decode_rows(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0", 1, schema, "the-file")
 
 
 def test_X6_an_array_of_empty_elements_is_checked(tmp_path: Path) -> None:
     for items in ("null", {"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}):
-        schema = record(("x", {"type": "array", "items": items}))
+        schema = make_record(("x", {"type": "array", "items": items}))
         claims = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0"
         with pytest.raises(CorruptFile, match="elements are claimed"):
-            open_avro(avro._write_single_block(json.dumps(schema), 1, claims), "place").read()
+            open_avro(avro._write_single_block(json.dumps(schema), 1, claims), "the-file").read()
 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_a_changed_byte_gives_rows_or_a_tamis_error(data: st.DataObject) -> None:
-    content = bytearray(avro._write_single_block(json.dumps(SCHEMA), len(ROWS), _body()))
-    start = content.index(b"null\x00") if data.draw(st.booleans()) else len(content) - len(_body())
+    content = bytearray(avro._write_single_block(json.dumps(SCHEMA), len(ROWS), _encode_body()))
+    start = content.index(b"null\x00") if data.draw(st.booleans()) else len(content) - len(_encode_body())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(start, len(content) - 1))] = data.draw(st.integers(0, 255))
     for wanted in (None, ("path", "size")):
-        found = opened_or_error(bytes(content), wanted)
-        assert not isinstance(found, TamisError) or "place" in str(found)
+        found = open_or_error(bytes(content), wanted)
+        assert not isinstance(found, TamisError) or "the-file" in str(found)
 
 
-def _body() -> bytes:
+def _encode_body() -> bytes:
     parsed = fastavro.parse_schema(json.loads(json.dumps(SCHEMA)))
     encoded = io.BytesIO()
     for row in ROWS:

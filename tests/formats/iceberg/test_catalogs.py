@@ -28,18 +28,18 @@ def catalog(tmp_path: Path) -> SqlCatalog:
     return made
 
 
-def registered(catalog: Catalog, folder: Path, **options: Any) -> IcebergFolder:
+def register_table(catalog: Catalog, folder: Path, **options: Any) -> IcebergFolder:
     table = IcebergFolder(folder, [field(1, "id", "long")], **options)
     table.commit(table.data_file("1.parquet", pa.table({"id": [1]})))
     catalog.register_table("ns.t", str(table.save()))
     return table
 
 
-def with_default(kind: Any, value: Any) -> Callable[[dict[str, Any]], None]:
-    def change(told: dict[str, Any]) -> None:
+def add_default(kind: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(metadata: dict[str, Any]) -> None:
         one = field(2, "x", kind, **{"initial-default": value, "write-default": value})
-        told["schemas"][-1]["fields"].append(one)
-        told["last-column-id"] = 9
+        metadata["schemas"][-1]["fields"].append(one)
+        metadata["last-column-id"] = 9
 
     return change
 
@@ -47,16 +47,16 @@ def with_default(kind: Any, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (with_default(list_of(3, "int"), [1, 2]), [1, 2]),
-        (with_default([field(3, "p", "int", **{"initial-default": 5})], {}), {"p": 5}),
-        (with_default("timestamp_ns", "2017-11-16T22:31:08.123456789"), None),
+        (add_default(list_of(3, "int"), [1, 2]), [1, 2]),
+        (add_default([field(3, "p", "int", **{"initial-default": 5})], {}), {"p": 5}),
+        (add_default("timestamp_ns", "2017-11-16T22:31:08.123456789"), None),
     ],
     ids=["list", "struct", "timestamp_ns"],
 )
 def test_I5_tables_with_defaults_that_pyiceberg_rejects_open_by_catalog(
     tmp_path: Path, catalog: SqlCatalog, change: Callable[[dict[str, Any]], None], expected: Any
 ) -> None:
-    registered(catalog, tmp_path / "t", version=3)
+    register_table(catalog, tmp_path / "t", version=3)
     edit_metadata(tmp_path / "t", change)
     opened = tamis.open("ns.t", catalog=catalog)
     rows = opened.scan().to_arrow()
@@ -67,7 +67,7 @@ def test_I5_tables_with_defaults_that_pyiceberg_rejects_open_by_catalog(
 
 
 def test_I9_a_table_whose_metadata_lists_manifests_opens_by_its_catalog(tmp_path: Path, catalog: SqlCatalog) -> None:
-    table = registered(catalog, tmp_path / "t", version=1)
+    table = register_table(catalog, tmp_path / "t", version=1)
     table.manifests_in_metadata = True
     table.commit(table.data_file("2.parquet", pa.table({"id": [2]})))
     # The catalog names the third.
@@ -76,7 +76,7 @@ def test_I9_a_table_whose_metadata_lists_manifests_opens_by_its_catalog(tmp_path
 
 
 def test_types_that_pyiceberg_rejects_do_not_prevent_opening(tmp_path: Path, catalog: SqlCatalog) -> None:
-    registered(catalog, tmp_path / "t", version=3)
+    register_table(catalog, tmp_path / "t", version=3)
     add_column(tmp_path / "t", 2, "v", "variant")
     assert tamis.open("ns.t", catalog=catalog).scan(columns=["id"]).to_arrow()["id"].to_pylist() == [1]
 
@@ -149,7 +149,7 @@ def test_invalid_table_identifiers(catalog: SqlCatalog, name: str) -> None:
 def test_a_mistyped_database_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for uri in ("sqlite:///nope.db", f"sqlite:///{tmp_path}/nope.db", "sqlite:///file:nope.db?uri=true"):
-        # Also for those who write with the same properties.
+        # This also holds for writers with the same properties.
         properties = {"name": "here", "type": "sql", "uri": uri, "init_catalog_tables": "true"}
         with pytest.raises(
             InvalidArgument, match=r"^the catalog 'here' cannot be opened: database file not found: '.*nope\.db'"
@@ -159,24 +159,24 @@ def test_a_mistyped_database_is_not_created(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_no_catalog_is_created_in_a_database_without_one(tmp_path: Path) -> None:
-    place = tmp_path / "other.db"
-    place.touch()
+    path = tmp_path / "other.db"
+    path.touch()
     with pytest.raises(InvalidArgument, match="its database has no table 'iceberg_tables', so it"):
-        tamis.open("ns.t", catalog={"uri": f"sqlite:///{place}"})
-    assert place.stat().st_size == 0
+        tamis.open("ns.t", catalog={"uri": f"sqlite:///{path}"})
+    assert path.stat().st_size == 0
 
 
 def test_a_catalog_database_is_not_changed(tmp_path: Path, catalog: SqlCatalog) -> None:
-    registered(catalog, tmp_path / "t")
-    place = tmp_path / "catalog.db"
-    before = place.read_bytes()
-    properties = {"name": "here", "type": "sql", "uri": f"sqlite:///{place}", "schema_version": "v1"}
+    register_table(catalog, tmp_path / "t")
+    path = tmp_path / "catalog.db"
+    before = path.read_bytes()
+    properties = {"name": "here", "type": "sql", "uri": f"sqlite:///{path}", "schema_version": "v1"}
     assert tamis.open("ns.t", catalog=properties).scan().count() == 1
-    assert place.read_bytes() == before
+    assert path.read_bytes() == before
 
 
 def test_a_forgotten_catalog_name_is_suggested(tmp_path: Path, catalog: SqlCatalog) -> None:
-    registered(catalog, tmp_path / "t")
+    register_table(catalog, tmp_path / "t")
     with pytest.raises(
         TableNotFound,
         match=r"^no table 'ns\.t' in the catalog 'tamis', whose database has the catalogs here: ",
@@ -187,7 +187,7 @@ def test_a_forgotten_catalog_name_is_suggested(tmp_path: Path, catalog: SqlCatal
 
 
 def test_a_configured_catalog_by_its_name(tmp_path: Path, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    registered(catalog, tmp_path / "t")
+    register_table(catalog, tmp_path / "t")
     with pytest.raises(InvalidArgument, match=r"^pyiceberg is not configured for the catalog 'nope': add it to \.py"):
         tamis.open("ns.t", catalog="nope")
     monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
@@ -209,7 +209,7 @@ def test_storage_properties_of_a_catalog() -> None:
 
 
 def test_I10_a_moved_and_reregistered_table_is_read_at_its_new_location(tmp_path: Path, catalog: SqlCatalog) -> None:
-    registered(catalog, tmp_path / "old")
+    register_table(catalog, tmp_path / "old")
     shutil.move(tmp_path / "old", tmp_path / "new")
     catalog.drop_table("ns.t")
     (newest,) = sorted((tmp_path / "new" / "metadata").glob("*.metadata.json"))[-1:]
@@ -227,7 +227,7 @@ def test_I10_a_moved_and_reregistered_table_is_read_at_its_new_location(tmp_path
 
 
 def test_I10_metadata_apart_from_its_table_does_not_mean_that_it_was_moved(tmp_path: Path, catalog: SqlCatalog) -> None:
-    table = registered(catalog, tmp_path / "t")
+    table = register_table(catalog, tmp_path / "t")
     catalog.drop_table("ns.t")
     (tmp_path / "apart" / "metadata").mkdir(parents=True)
     apart = shutil.copy(table.save(), tmp_path / "apart" / "metadata")
@@ -238,8 +238,8 @@ def test_I10_metadata_apart_from_its_table_does_not_mean_that_it_was_moved(tmp_p
 
 
 @pytest.mark.parametrize("name", ["ns.t", "NS.T", "here.ns.t", "t", "*.t"])
-def test_policies_know_a_table_by_its_name_in_the_catalog(tmp_path: Path, catalog: SqlCatalog, name: str) -> None:
-    registered(catalog, tmp_path / "some folder")
+def test_policies_find_a_table_by_its_name_in_the_catalog(tmp_path: Path, catalog: SqlCatalog, name: str) -> None:
+    register_table(catalog, tmp_path / "some folder")
     policies = {"default": "allow", "tables": {name: [{"principals": ["ana"], "rows": "id > 1"}]}}
     connection = tamis.connect(policies=policies).as_principal("ana")
     assert connection.open("ns.t", catalog=catalog).scan().count() == 0

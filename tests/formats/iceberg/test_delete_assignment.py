@@ -50,7 +50,7 @@ class Delete:
     gone: bytes | None = b""
 
     def is_for(self, data: Data) -> bool:
-        """As the format says it, for one file."""
+        """Return whether the delete applies to the file, by the rules of the specification."""
         same = (self.spec, self.key) == (data.spec, data.key)
         if self.content == 2:
             same = same and (self.gone == data.gone or self.gone is None or data.gone is None)
@@ -70,19 +70,19 @@ class Delete:
         return same and (low is None or low <= data.path) and (high is None or data.path <= high)
 
 
-def number(value: int | None) -> bytes | None:
+def encode_number(value: int | None) -> bytes | None:
     return None if value is None else value.to_bytes(4, "little", signed=True)
 
 
-def statistics(files: list[Any]) -> dict[str, pa.Array]:
+def make_statistics(files: list[Any]) -> dict[str, pa.Array]:
     return {
-        "lower:1": pa.array([number(each.x[0] if each.x else None) for each in files], pa.binary()),
-        "upper:1": pa.array([number(each.x[1] if each.x else None) for each in files], pa.binary()),
+        "lower:1": pa.array([encode_number(each.x[0] if each.x else None) for each in files], pa.binary()),
+        "upper:1": pa.array([encode_number(each.x[1] if each.x else None) for each in files], pa.binary()),
         "nulls:1": pa.array([each.nulls for each in files], pa.int64()),
     }
 
 
-def data_table(files: list[Data]) -> pa.Table:
+def make_data_table(files: list[Data]) -> pa.Table:
     return pa.table(
         {
             "location": pa.array([each.path for each in files], pa.string()),
@@ -90,12 +90,12 @@ def data_table(files: list[Data]) -> pa.Table:
             "spec_id": pa.array([each.spec for each in files], pa.int32()),
             "partition_key": pa.array([each.key for each in files], pa.binary()),
             "dropped_key": pa.array([each.gone for each in files], pa.binary()),
-            **statistics(files),
+            **make_statistics(files),
         }
     )
 
 
-def delete_table(deletes: list[Delete]) -> pa.Table:
+def make_delete_table(deletes: list[Delete]) -> pa.Table:
     return pa.table(
         {
             "location": pa.array([f"d{index}" for index in range(len(deletes))], pa.string()),
@@ -111,27 +111,27 @@ def delete_table(deletes: list[Delete]) -> pa.Table:
             "offset": pa.array([4 for _ in deletes], pa.int64()),
             "length": pa.array([40 for _ in deletes], pa.int64()),
             "equality_ids": pa.array([each.ids for each in deletes], pa.list_(pa.int32())),
-            f"lower:{PATH_ID}": pa.array([_bytes(each.paths[0]) for each in deletes], pa.binary()),
-            f"upper:{PATH_ID}": pa.array([_bytes(each.paths[1]) for each in deletes], pa.binary()),
-            **statistics(deletes),
+            f"lower:{PATH_ID}": pa.array([_encode(each.paths[0]) for each in deletes], pa.binary()),
+            f"upper:{PATH_ID}": pa.array([_encode(each.paths[1]) for each in deletes], pa.binary()),
+            **make_statistics(deletes),
         }
     )
 
 
-def _bytes(text: str | None) -> bytes | None:
+def _encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def assigned(data: list[Data], deletes: list[Delete]) -> tuple[list[set[str]], list[int | None]]:
-    table = delete_table(deletes)
-    found = assign_deletes(data_table(data), table, table["location"].combine_chunks(), COLUMNS, GLOBAL)
+def assign(data: list[Data], deletes: list[Delete]) -> tuple[list[set[str]], list[int | None]]:
+    table = make_delete_table(deletes)
+    found = assign_deletes(make_data_table(data), table, table["location"].combine_chunks(), COLUMNS, GLOBAL)
     found.deletes.validate(full=True)
     paths = [{each["path"] for each in own or ()} for own in found.deletes.to_pylist()]
     assert all(own is None or own for own in found.deletes.to_pylist())
     return paths, found.deleted.to_pylist()
 
 
-def expected(data: list[Data], deletes: list[Delete]) -> list[set[str]]:
+def assign_naively(data: list[Data], deletes: list[Delete]) -> list[set[str]]:
     names = []
     for file in data:
         own = [index for index, each in enumerate(deletes) if each.is_for(file)]
@@ -144,7 +144,7 @@ def expected(data: list[Data], deletes: list[Delete]) -> list[set[str]]:
 
 
 BOUNDS = st.none() | st.tuples(st.integers(-5, 5), st.integers(0, 4)).map(lambda each: (each[0], each[0] + each[1]))
-PLACES = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([b"", b"1:a", b"1:b"]))
+PARTITIONS = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([b"", b"1:a", b"1:b"]))
 COUNTS = st.sampled_from([None, 0, 2])
 GONE = st.sampled_from([b"", None, b"1:a"])
 SEQUENCES = st.integers(0, 4)
@@ -152,13 +152,13 @@ SEQUENCES = st.integers(0, 4)
 
 @st.composite
 def data_files(draw: st.DrawFn) -> Data:
-    spec, key = draw(PLACES)
+    spec, key = draw(PARTITIONS)
     return Data(draw(st.sampled_from(PATHS)), draw(SEQUENCES), spec, key, draw(BOUNDS), draw(COUNTS), draw(GONE))
 
 
 @st.composite
 def delete_files(draw: st.DrawFn) -> Delete:
-    spec, key = draw(PLACES)
+    spec, key = draw(PARTITIONS)
     match draw(st.sampled_from(["position", "named", "one", "equality"])):
         case "equality":
             ids = draw(st.sampled_from([(1,), (2,), (1, 2), (7,)]))
@@ -185,10 +185,10 @@ def test_I6_deletes_apply_to_the_files_that_the_specification_names(
     before = deletes_index.MAX_PAIRS_AT_ONCE
     deletes_index.MAX_PAIRS_AT_ONCE = 3 if few_pairs else before
     try:
-        found, counts = assigned(data, deletes)
+        found, counts = assign(data, deletes)
     finally:
         deletes_index.MAX_PAIRS_AT_ONCE = before
-    assert found == expected(data, deletes)
+    assert found == assign_naively(data, deletes)
     assert counts == [0 if not own else None for own in found]
 
 
@@ -207,8 +207,8 @@ def test_I6_a_deletion_vector_supersedes_position_deletes(
         if more.draw(st.booleans())
     ]
     everything = deletes + vectors
-    found, counts = assigned(data, everything)
-    assert found == expected(data, everything)
+    found, counts = assign(data, everything)
+    assert found == assign_naively(data, everything)
     for own, count in zip(found, counts, strict=True):
         kinds = [everything[int(name[1:])] for name in own]
         only_vector = [each for each in kinds if each.file_format == "puffin"] if len(kinds) == 1 else []
@@ -217,31 +217,31 @@ def test_I6_a_deletion_vector_supersedes_position_deletes(
 
 def test_a_file_that_is_listed_twice_gets_its_deletes_twice() -> None:
     data = [Data("a", 1), Data("b", 1), Data("a", 2)]
-    found, _ = assigned(data, [Delete(1, 2, referenced="a")])
+    found, _ = assign(data, [Delete(1, 2, referenced="a")])
     assert found == [{"d0"}, set(), {"d0"}]
 
 
 def test_I6_equality_deletes_apply_to_strictly_older_files_and_position_deletes_to_the_same_age() -> None:
     data = [Data("a", 1), Data("b", 2)]
-    found, _ = assigned(data, [Delete(2, 2, ids=(1,)), Delete(1, 2)])
+    found, _ = assign(data, [Delete(2, 2, ids=(1,)), Delete(1, 2)])
     assert found == [{"d0", "d1"}, {"d1"}]
 
 
 def test_I6_equality_deletes_of_an_unpartitioned_spec_are_global_and_position_deletes_are_not() -> None:
     data = [Data("a", 1, 1, b"1:a"), Data("b", 1, 0)]
-    found, _ = assigned(data, [Delete(2, 2, 0, ids=(1,)), Delete(1, 2, 0)])
+    found, _ = assign(data, [Delete(2, 2, 0, ids=(1,)), Delete(1, 2, 0)])
     assert found == [{"d0"}, {"d0", "d1"}]
 
 
 @pytest.mark.parametrize(("nulls", "kept"), [(0, False), (1, True), (None, True)])
 def test_I6_nulls_are_equal_whatever_the_bounds_say(nulls: int | None, kept: bool) -> None:
-    found, _ = assigned([Data("a", 1, x=(1, 2), nulls=nulls)], [Delete(2, 2, ids=(1,), x=(5, 6), nulls=None)])
+    found, _ = assign([Data("a", 1, x=(1, 2), nulls=nulls)], [Delete(2, 2, ids=(1,), x=(5, 6), nulls=None)])
     assert found == [{"d0"} if kept else set()]
 
 
 def test_only_deletion_vectors_have_an_offset_and_a_length() -> None:
-    data = data_table([Data("a", 1), Data("b", 1)])
-    table = delete_table([Delete(1, 1, file_format="puffin", referenced="a"), Delete(1, 1, paths=("b", "b"))])
+    data = make_data_table([Data("a", 1), Data("b", 1)])
+    table = make_delete_table([Delete(1, 1, file_format="puffin", referenced="a"), Delete(1, 1, paths=("b", "b"))])
     found = assign_deletes(data, table, pa.array(["/d/0", "/d/1"]), COLUMNS, GLOBAL).deletes.to_pylist()
     assert [(own[0]["path"], own[0]["offset"], own[0]["length"]) for own in found] == [
         ("/d/0", 4, 40),
@@ -251,21 +251,21 @@ def test_only_deletion_vectors_have_an_offset_and_a_length() -> None:
 
 def test_I6_deletes_that_reference_a_file_may_have_another_partition() -> None:
     data = [Data("a", 1, key=b"1:a"), Data("b", 1, key=b"1:a")]
-    found, _ = assigned(data, [Delete(1, 2, key=b"-", referenced="a"), Delete(1, 2, key=b"-", paths=("b", "b"))])
+    found, _ = assign(data, [Delete(1, 2, key=b"-", referenced="a"), Delete(1, 2, key=b"-", paths=("b", "b"))])
     assert found == [{"d0"}, {"d1"}]
 
 
 def test_I6_row_counts_with_a_vector_of_unknown_cardinality_are_unknown() -> None:
     deletes = [Delete(1, 1, file_format="puffin", referenced="a", count=None)]
-    assert assigned([Data("a", 1), Data("b", 1)], deletes) == ([{"d0"}, set()], [None, 0])
+    assert assign([Data("a", 1), Data("b", 1)], deletes) == ([{"d0"}, set()], [None, 0])
 
 
 def test_an_upsert_stream_has_each_delete_described_once() -> None:
     count = 300
     data = [Data(f"{'x' * 500}/{number}", number) for number in range(count)]
-    table = delete_table([Delete(2, number, ids=(1,)) for number in range(count)])
+    table = make_delete_table([Delete(2, number, ids=(1,)) for number in range(count)])
     paths = pa.array([f"{'y' * 500}/{number}" for number in range(count)])
-    found = assign_deletes(data_table(data), table, paths, COLUMNS, GLOBAL).deletes
+    found = assign_deletes(make_data_table(data), table, paths, COLUMNS, GLOBAL).deletes
     assert pc.list_value_length(found).to_pylist() == [*range(count - 1, 0, -1), None]
     pairs = count * (count - 1) // 2
     assert found.values.indices.nbytes == 4 * pairs

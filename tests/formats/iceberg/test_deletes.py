@@ -20,7 +20,7 @@ import tamis
 from builders.iceberg.deletes import deletion_vectors, equality_deletes, position_deletes
 from builders.iceberg.tables import IcebergFolder, write_rows
 from builders.iceberg.values import field
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import CorruptFile
 from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys
 from tamis.formats.source import LEVELS
@@ -29,11 +29,11 @@ FIELDS = [field(1, "id", "long"), field(2, "name", "string")]
 FORMATS = ("parquet", "orc", "avro")
 
 
-def rows_of(*numbers: int) -> pa.Table:
+def make_rows(*numbers: int) -> pa.Table:
     return pa.table({"id": pa.array(numbers, pa.int64()), "name": [f"n{number}" for number in numbers]})
 
 
-def ids(folder: Path, where: str | None = None, **options: Any) -> list[int]:
+def find_ids(folder: Path, where: str | None = None, **options: Any) -> list[int]:
     return sorted(tamis.open(folder).scan(where, **options).to_arrow()["id"].to_pylist())
 
 
@@ -45,22 +45,22 @@ def test_I6_position_deletes_of_every_format_delete_from_files_of_every_format(
     tmp_path: Path, data: str, deletes: str
 ) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    files = [table.data_file(f"{start}.{data}", rows_of(*range(start, start + 5))) for start in (0, 10)]
+    files = [table.data_file(f"{start}.{data}", make_rows(*range(start, start + 5))) for start in (0, 10)]
     table.commit(*files)
     table.commit(position_deletes(table, f"d.{deletes}", [(files[0].path, 1), (files[1].path, 0), (files[1].path, 4)]))
-    assert ids(tmp_path) == [0, 2, 3, 4, 11, 12, 13]
-    assert ids(tmp_path, "id > 3 AND name <> 'n12'") == [4, 11, 13]
+    assert find_ids(tmp_path) == [0, 2, 3, 4, 11, 12, 13]
+    assert find_ids(tmp_path, "id > 3 AND name <> 'n12'") == [4, 11, 13]
     assert tamis.open(tmp_path).scan("id > 3").count() == 4
     assert tamis.open(tmp_path).scan().count() == 7
 
 
 def test_I6_position_deletes_do_not_touch_files_of_later_commits(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    first, second = (table.data_file(f"{start}.parquet", rows_of(start, start + 1)) for start in (0, 10))
+    first, second = (table.data_file(f"{start}.parquet", make_rows(start, start + 1)) for start in (0, 10))
     table.commit(first)
     table.commit(position_deletes(table, "d.parquet", [(first.path, 0), (second.path, 0)]))
     table.commit(second)
-    assert ids(tmp_path) == [1, 10, 11]
+    assert find_ids(tmp_path) == [1, 10, 11]
 
 
 @pytest.mark.parametrize("levels", [(), ("row_groups",), LEVELS], ids=str)
@@ -69,8 +69,8 @@ def test_I6_P5_vectors_delete_by_position_in_the_file_whatever_is_skipped(
 ) -> None:
     table = IcebergFolder(tmp_path, FIELDS, version=3)
     pages = {"row_group_size": 100, "max_rows_per_page": 10, "write_page_index": True}
-    file = table.data_file("a.parquet", rows_of(*range(1000)), options=pages)
-    other = table.data_file("b.parquet", rows_of(*range(1000, 1010)))
+    file = table.data_file("a.parquet", make_rows(*range(1000)), options=pages)
+    other = table.data_file("b.parquet", make_rows(*range(1000, 1010)))
     table.commit(file, other)
     gone = [0, 99, 100, 543, 545, *range(700, 800), 999]
     table.commit(
@@ -78,43 +78,43 @@ def test_I6_P5_vectors_delete_by_position_in_the_file_whatever_is_skipped(
     )
     left = sorted({*range(1009)} - set(gone))
     options = {"levels": levels, "tuning": PRUNE_PAGES}
-    assert ids(tmp_path, **options) == left
-    assert ids(tmp_path, "id BETWEEN 540 AND 547", **options) == [540, 541, 542, 544, 546, 547]
-    assert ids(tmp_path, "id BETWEEN 690 AND 805", **options) == [*range(690, 700), *range(800, 806)]
+    assert find_ids(tmp_path, **options) == left
+    assert find_ids(tmp_path, "id BETWEEN 540 AND 547", **options) == [540, 541, 542, 544, 546, 547]
+    assert find_ids(tmp_path, "id BETWEEN 690 AND 805", **options) == [*range(690, 700), *range(800, 806)]
     assert tamis.open(tmp_path).scan("id >= 99", **options).count() == len([each for each in left if each >= 99])
 
 
 def test_I10_position_deletes_of_a_moved_table_use_old_locations(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, location="s3://bucket/warehouse/t")
-    file = table.data_file("a.parquet", rows_of(1, 2, 3))
+    file = table.data_file("a.parquet", make_rows(1, 2, 3))
     table.commit(file)
     assert file.path.startswith("s3://bucket")
     table.commit(position_deletes(table, "d.parquet", [(file.path, 1)]))
-    assert ids(tmp_path) == [1, 3]
+    assert find_ids(tmp_path) == [1, 3]
 
 
 def test_a_position_beyond_the_end_of_a_file_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    file = table.data_file("a.parquet", rows_of(1, 2, 3))
+    file = table.data_file("a.parquet", make_rows(1, 2, 3))
     table.commit(file)
     table.commit(position_deletes(table, "d.parquet", [(file.path, 3)]))
     with pytest.raises(CorruptFile, match=r"row 3 of '.*a\.parquet' is recorded as deleted, but the file has 3 rows"):
-        ids(tmp_path)
+        find_ids(tmp_path)
 
 
 def test_position_deletes_without_field_ids_are_matched_by_name(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    file = table.data_file("a.parquet", rows_of(1, 2, 3))
+    file = table.data_file("a.parquet", make_rows(1, 2, 3))
     table.commit(file)
     deletes = position_deletes(table, "d.parquet", [(file.path, 1)])
     plain = pa.table({"file_path": [file.path], "pos": pa.array([1], pa.int64()), "row": [None]})
-    place = tmp_path / "data" / "d.parquet"
-    pq.write_table(plain, place)
-    table.commit(deletes.__class__(**{**vars_of(deletes), "size": place.stat().st_size}))
-    assert ids(tmp_path) == [1, 3]
+    path = tmp_path / "data" / "d.parquet"
+    pq.write_table(plain, path)
+    table.commit(deletes.__class__(**{**get_fields(deletes), "size": path.stat().st_size}))
+    assert find_ids(tmp_path) == [1, 3]
 
 
-def vars_of(file: Any) -> dict[str, Any]:
+def get_fields(file: Any) -> dict[str, Any]:
     return {name: getattr(file, name) for name in file.__dataclass_fields__}
 
 
@@ -129,14 +129,14 @@ def vars_of(file: Any) -> dict[str, Any]:
 )
 def test_damaged_position_deletes_are_errors(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    file = table.data_file("a.parquet", rows_of(1, 2, 3))
+    file = table.data_file("a.parquet", make_rows(1, 2, 3))
     table.commit(file)
     deletes = position_deletes(table, "d.parquet", [(file.path, 1)])
-    place = tmp_path / "data" / "d.parquet"
-    pq.write_table(pa.table(columns), place)
-    table.commit(deletes.__class__(**{**vars_of(deletes), "size": place.stat().st_size}))
+    path = tmp_path / "data" / "d.parquet"
+    pq.write_table(pa.table(columns), path)
+    table.commit(deletes.__class__(**{**get_fields(deletes), "size": path.stat().st_size}))
     with pytest.raises(CorruptFile, match=message):
-        ids(tmp_path)
+        find_ids(tmp_path)
 
 
 # --- Equality ---------------------------------------------------------------------------------------------------------
@@ -147,9 +147,9 @@ def test_I6_equality_deletes_of_every_format_delete_from_files_of_every_format(
     tmp_path: Path, data: str, deletes: str
 ) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    table.commit(table.data_file(f"a.{data}", rows_of(*range(6))))
+    table.commit(table.data_file(f"a.{data}", make_rows(*range(6))))
     table.commit(equality_deletes(table, f"d.{deletes}", pa.table({"id": pa.array([1, 4, 77], pa.int64())})))
-    assert ids(tmp_path) == [0, 2, 3, 5]
+    assert find_ids(tmp_path) == [0, 2, 3, 5]
     assert tamis.open(tmp_path).scan("name <> 'n5'", columns=["name"]).to_arrow()["name"].to_pylist() == [
         "n0",
         "n2",
@@ -160,18 +160,18 @@ def test_I6_equality_deletes_of_every_format_delete_from_files_of_every_format(
 
 def test_I6_equality_deletes_apply_to_strictly_earlier_rows(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    table.commit(table.data_file("a.parquet", rows_of(1, 2)))
+    table.commit(table.data_file("a.parquet", make_rows(1, 2)))
     table.commit(
-        table.data_file("b.parquet", rows_of(1, 3)),
+        table.data_file("b.parquet", make_rows(1, 3)),
         equality_deletes(table, "d.parquet", pa.table({"id": pa.array([1, 3], pa.int64())})),
     )
-    assert ids(tmp_path) == [1, 2, 3]
+    assert find_ids(tmp_path) == [1, 2, 3]
 
 
 def test_I6_each_file_has_the_equality_deletes_that_came_after_it(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     for number in range(6):
-        rows = rows_of(*range(10)).set_column(1, "name", pa.array([f"v{number}"] * 10))
+        rows = make_rows(*range(10)).set_column(1, "name", pa.array([f"v{number}"] * 10))
         deleted = pa.table({"id": pa.array([number, 9], pa.int64())})
         table.commit(table.data_file(f"{number}.parquet", rows), equality_deletes(table, f"d{number}.parquet", deleted))
     found = tamis.open(tmp_path).scan().to_arrow()
@@ -187,35 +187,35 @@ def test_I6_each_file_has_the_equality_deletes_that_came_after_it(tmp_path: Path
 
 def test_I6_equality_deletes_with_several_column_sets_all_apply(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    table.commit(table.data_file("a.parquet", rows_of(*range(8))))
+    table.commit(table.data_file("a.parquet", make_rows(*range(8))))
     one = equality_deletes(table, "d1.parquet", pa.table({"id": pa.array([1], pa.int64())}))
     other = equality_deletes(table, "d2.parquet", pa.table({"name": ["n2", "n3"]}))
     both = equality_deletes(
-        table, "d3.parquet", rows_of(5).append_column("extra", pa.array(["x"])).select(["id", "name"])
+        table, "d3.parquet", make_rows(5).append_column("extra", pa.array(["x"])).select(["id", "name"])
     )
     unlike = equality_deletes(table, "d4.parquet", pa.table({"id": pa.array([6], pa.int64()), "name": ["n7"]}))
     table.commit(one, other, both, unlike)
-    assert ids(tmp_path) == [0, 4, 6, 7]
+    assert find_ids(tmp_path) == [0, 4, 6, 7]
 
 
 def test_I6_columns_of_a_delete_file_beyond_its_equality_ids_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    table.commit(table.data_file("a.parquet", rows_of(1, 2, 3)))
+    table.commit(table.data_file("a.parquet", make_rows(1, 2, 3)))
     table.commit(
         equality_deletes(table, "d.parquet", pa.table({"id": pa.array([2], pa.int64()), "name": ["other"]}), ids=[1])
     )
-    assert ids(tmp_path) == [1, 3]
+    assert find_ids(tmp_path) == [1, 3]
 
 
 def test_I6_positions_vectors_and_equality_deletes_combine(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    first = table.data_file("a.parquet", rows_of(*range(6)))
+    first = table.data_file("a.parquet", make_rows(*range(6)))
     table.commit(first)
     table.commit(
         position_deletes(table, "p.parquet", [(first.path, 0), (first.path, 3)]),
         equality_deletes(table, "d.parquet", pa.table({"id": pa.array([3, 5], pa.int64())})),
     )
-    assert ids(tmp_path) == [1, 2, 4]
+    assert find_ids(tmp_path) == [1, 2, 4]
 
 
 def test_I6_null_and_nan_equal_themselves_and_signed_zeros_differ(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_I6_null_and_nan_equal_themselves_and_signed_zeros_differ(tmp_path: Path
     values = [None, math.nan, 0.0, -0.0, 1.5]
     table.commit(table.data_file("a.parquet", pa.table({"id": pa.array(range(5), pa.int64()), "x": values})))
     table.commit(equality_deletes(table, "d.parquet", pa.table({"x": pa.array([None, math.nan, -0.0], pa.float64())})))
-    assert ids(tmp_path) == [2, 4]
+    assert find_ids(tmp_path) == [2, 4]
 
 
 def test_I6_equality_deletes_by_renamed_promoted_and_dropped_columns(tmp_path: Path) -> None:
@@ -250,36 +250,36 @@ def test_I6_equality_deletes_by_a_struct_field(tmp_path: Path) -> None:
     table.commit(table.data_file("a.parquet", rows))
     deleted = pa.table({"s": pa.array([{"x": 2, "y": "other"}], stored)})
     table.commit(equality_deletes(table, "d1.parquet", deleted, ids=[3]))
-    assert ids(tmp_path) == [0, 2, 3]
-    # NULL is equal to NULL, also where the struct is.
+    assert find_ids(tmp_path) == [0, 2, 3]
+    # NULL is equal to NULL, also where the struct is NULL.
     table.commit(equality_deletes(table, "d2.parquet", pa.table({"s": pa.array([None], stored)}), ids=[3]))
-    assert ids(tmp_path) == [0]
+    assert find_ids(tmp_path) == [0]
 
 
 def test_I5_I6_an_initial_default_is_compared_by_equality_deletes(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, version=3)
-    table.commit(table.data_file("a.parquet", rows_of(1, 2)))
+    table.commit(table.data_file("a.parquet", make_rows(1, 2)))
     added = field(3, "kind", "string") | {"initial-default": "old", "write-default": "new"}
     table.evolve([*FIELDS, added])
-    table.commit(table.data_file("b.parquet", rows_of(3, 4).append_column("kind", pa.array(["new", "old"]))))
+    table.commit(table.data_file("b.parquet", make_rows(3, 4).append_column("kind", pa.array(["new", "old"]))))
     table.commit(equality_deletes(table, "d.parquet", pa.table({"kind": ["old"]})))
-    assert ids(tmp_path) == [3]
+    assert find_ids(tmp_path) == [3]
 
 
 def test_a_delete_file_without_its_column_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    table.commit(table.data_file("a.parquet", rows_of(1, 2)))
-    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[1], noted={}))
+    table.commit(table.data_file("a.parquet", make_rows(1, 2)))
+    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[1], metrics={}))
     with pytest.raises(CorruptFile, match=r"d\.parquet' lacks the required column"):
-        ids(tmp_path)
+        find_ids(tmp_path)
 
 
 def test_a_field_that_no_schema_has_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    table.commit(table.data_file("a.parquet", rows_of(1, 2)))
-    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[99], noted={}))
+    table.commit(table.data_file("a.parquet", make_rows(1, 2)))
+    table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[99], metrics={}))
     with pytest.raises(CorruptFile, match="compare the field 99, which no schema of the table has"):
-        ids(tmp_path)
+        find_ids(tmp_path)
 
 
 VALUES: dict[pa.DataType, Sequence[Any]] = {
@@ -302,20 +302,20 @@ VALUES: dict[pa.DataType, Sequence[Any]] = {
 def test_I6_deleted_rows_equal_those_of_a_row_by_row_comparison(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
 
-    def rows(most: int) -> list[tuple[Any, ...]]:
+    def draw_rows(most: int) -> list[tuple[Any, ...]]:
         return data.draw(st.lists(st.tuples(*(st.sampled_from(VALUES[kind]) for kind in kinds)), max_size=most))
 
-    deleted, given_rows = [rows(4), rows(4), rows(4)], rows(30)
-    keys = DeletedKeys([table_of(kinds, each) for each in deleted])
+    deleted, given_rows = [draw_rows(4), draw_rows(4), draw_rows(4)], draw_rows(30)
+    keys = DeletedKeys([make_table(kinds, each) for each in deleted])
     for files in (None, [0], [2, 0], [0, 1, 2], []):
         looked = [row for number in (range(3) if files is None else files) for row in deleted[number]]
         expected = [
             index for index, row in enumerate(given_rows) if any(all(map(is_same, row, other)) for other in looked)
         ]
-        assert keys.find(table_of(kinds, given_rows), files).tolist() == expected
+        assert keys.find(make_table(kinds, given_rows), files).tolist() == expected
 
 
-def table_of(kinds: list[pa.DataType], rows: list[tuple[Any, ...]]) -> pa.Table:
+def make_table(kinds: list[pa.DataType], rows: list[tuple[Any, ...]]) -> pa.Table:
     arrays = [pa.array([row[index] for row in rows], kind) for index, kind in enumerate(kinds)]
     return pa.table(arrays, names=[str(index) for index in range(len(kinds))])
 
@@ -328,7 +328,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 def test_deletes_are_read_once_for_all_data_files(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    files = [table.data_file(f"{number}.parquet", rows_of(number, 1000 + number)) for number in range(100)]
+    files = [table.data_file(f"{number}.parquet", make_rows(number, 1000 + number)) for number in range(100)]
     table.commit(*files)
     table.commit(
         position_deletes(table, "p.parquet", [(file.path, 1) for file in files]),
@@ -337,21 +337,21 @@ def test_deletes_are_read_once_for_all_data_files(tmp_path: Path) -> None:
     scan = tamis.open(tmp_path).scan()
     assert sorted(scan.to_arrow()["id"].to_pylist()) == [number for number in range(100) if number not in (5, 7)]
     assert scan.report is not None
-    # Files are planned in several parts, each of which needs the deletes.
+    # Files are planned in several parts, and each part needs the deletes.
     assert scan.report.requests is not None
     assert scan.report.requests < 4 * len(files)
 
 
 def test_write_rows_is_used_for_other_formats(tmp_path: Path) -> None:
-    """The builder writes what its name says: otherwise the tests above would test Parquet nine times."""
+    """The builder must write the named format: otherwise the tests above would test Parquet nine times."""
     for ending, magic in (("parquet", b"PAR1"), ("orc", b"ORC"), ("avro", b"Obj")):
-        write_rows(tmp_path / f"a.{ending}", rows_of(1), FIELDS)
+        write_rows(tmp_path / f"a.{ending}", make_rows(1), FIELDS)
         assert (tmp_path / f"a.{ending}").read_bytes().startswith(magic)
 
 
 def test_equality_deletes_are_evaluated_in_kept_row_groups_only(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
-    file = table.data_file("a.parquet", rows_of(*range(10_000)), options={"row_group_size": 1000})
+    file = table.data_file("a.parquet", make_rows(*range(10_000)), options={"row_group_size": 1000})
     table.commit(file)
     table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n5005", "n7"]})))
     everything, few = tamis.open(tmp_path).scan(), tamis.open(tmp_path).scan("id BETWEEN 5003 AND 5006")

@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> IcebergFolder:
     return made
 
 
-def names(batch: pa.RecordBatch) -> list[str]:
+def list_names(batch: pa.RecordBatch) -> list[str]:
     return sorted(Path(path).name for path in batch["path"].to_pylist())
 
 
@@ -82,10 +82,10 @@ def test_deletes_are_files_too(table: IcebergFolder) -> None:
     ],
 )
 def test_a_filter_keeps_files_of_some_partitions(table: IcebergFolder, where: PartitionFilter, kept: list[str]) -> None:
-    assert names(iceberg.list_files(table.folder, filter=where)) == kept
+    assert list_names(iceberg.list_files(table.folder, filter=where)) == kept
     info = iceberg.snapshot_info(table.folder)
     each = [iceberg.read_manifest_file(table.folder, path, where) for path in info.manifests]
-    assert sorted(name for batch in each for name in names(batch)) == kept
+    assert sorted(name for batch in each for name in list_names(batch)) == kept
 
 
 @pytest.mark.parametrize("name", ["nope", "id", "ts"])
@@ -112,12 +112,12 @@ def test_D24_a_filter_finds_files_after_the_column_or_its_partition_field_was_re
     manifests = iceberg.snapshot_info(made.folder).manifests
     for name in ("town", "Town"):
         wanted = PartitionFilter.eq(name, "Bern")
-        assert names(iceberg.list_files(made.folder, filter=wanted)) == ["0.parquet", "1.parquet"]
-        found = [names(iceberg.read_manifest_file(made.folder, each, wanted)) for each in manifests]
+        assert list_names(iceberg.list_files(made.folder, filter=wanted)) == ["0.parquet", "1.parquet"]
+        found = [list_names(iceberg.read_manifest_file(made.folder, each, wanted)) for each in manifests]
         assert sorted(each for some in found for each in some) == ["0.parquet", "1.parquet"]
         assert sorted(tamis.open(made.folder).scan(wanted).to_arrow()["id"].to_pylist()) == [0, 1]
-    # The name of a partition field is of the files that were written under its spec.
-    assert names(iceberg.list_files(made.folder, filter=PartitionFilter.eq("city", "Bern"))) == ["0.parquet"]
+    # The name of a partition field applies to the files that were written under its spec.
+    assert list_names(iceberg.list_files(made.folder, filter=PartitionFilter.eq("city", "Bern"))) == ["0.parquet"]
 
 
 def test_D24_a_name_of_a_partition_field_and_of_another_column_is_ambiguous(tmp_path: Path) -> None:
@@ -141,9 +141,12 @@ def test_manifests_together_are_the_snapshot(table: IcebergFolder) -> None:
 
 def test_removed_files_are_not_listed(table: IcebergFolder) -> None:
     table.commit(removed=[table.path_of("1.parquet")], operation="delete")
-    assert names(iceberg.list_files(table.folder)) == ["0.parquet", "2.parquet"]
-    assert names(iceberg.list_files(table.folder, snapshot_id=table.snapshots[1].number)) == ["0.parquet", "1.parquet"]
-    assert names(iceberg.list_files(table.folder, ref="main")) == ["0.parquet", "2.parquet"]
+    assert list_names(iceberg.list_files(table.folder)) == ["0.parquet", "2.parquet"]
+    assert list_names(iceberg.list_files(table.folder, snapshot_id=table.snapshots[1].number)) == [
+        "0.parquet",
+        "1.parquet",
+    ]
+    assert list_names(iceberg.list_files(table.folder, ref="main")) == ["0.parquet", "2.parquet"]
 
 
 def test_I10_paths_of_a_moved_table_are_its_new_locations(tmp_path: Path) -> None:
@@ -152,14 +155,14 @@ def test_I10_paths_of_a_moved_table_are_its_new_locations(tmp_path: Path) -> Non
     assert iceberg.list_files(tmp_path)["path"].to_pylist() == [str(tmp_path / "data/0.parquet")]
     named = made.snapshots[0].manifests[0].listed["manifest_path"]
     assert named.startswith("s3://bucket/t/metadata/")
-    assert names(iceberg.read_manifest_file(tmp_path, named)) == ["0.parquet"]
+    assert list_names(iceberg.read_manifest_file(tmp_path, named)) == ["0.parquet"]
 
 
 def test_a_manifest_of_an_older_snapshot_describes_itself(table: IcebergFolder) -> None:
     older = table.snapshots[0].manifests[0].listed["manifest_path"]
     table.commit(removed=[table.path_of("0.parquet")], operation="delete")
     found = iceberg.read_manifest_file(table.folder, older)
-    assert names(found) == ["0.parquet"]
+    assert list_names(found) == ["0.parquet"]
 
 
 def test_an_invalid_manifest_path_is_an_error(table: IcebergFolder) -> None:

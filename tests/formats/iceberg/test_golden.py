@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.iceberg.slow_reader import TableByHand
+from builders.iceberg.reference_reader import ReferenceTable
 from tamis.errors import TamisError
 
 ROWS = {
@@ -36,17 +36,17 @@ ROWS = {
 """The row count of each table, so that a common mistake of both readers is found."""
 
 
-def tables(golden: Path) -> Iterator[tuple[str, Path]]:
+def list_tables(golden: Path) -> Iterator[tuple[str, Path]]:
     for name in ROWS:
         yield name, golden / "iceberg" / "data" / "persistent" / name
 
 
 @cache
-def by_hand(folder: Path, snapshot: int | None = None) -> pa.Table:
-    return TableByHand(folder).rows(snapshot)
+def read_by_hand(folder: Path, snapshot: int | None = None) -> pa.Table:
+    return ReferenceTable(folder).rows(snapshot)
 
 
-def are_the_same(found: pa.Table, expected: pa.Table) -> bool:
+def has_same_rows(found: pa.Table, expected: pa.Table) -> bool:
     """Compare rows in any order: row by row if there are few, and with nested columns."""
     if len(expected) < 1_000:
         return Counter(map(repr, found.to_pylist())) == Counter(map(repr, expected.to_pylist()))
@@ -62,47 +62,47 @@ def test_every_golden_table_is_tested(golden: Path) -> None:
 
 
 def test_I6_I10_every_table_equals_the_reference_reader(golden: Path) -> None:
-    for name, folder in tables(golden):
-        expected = by_hand(folder)
+    for name, folder in list_tables(golden):
+        expected = read_by_hand(folder)
         opened = tamis.open(folder)
         rows = opened.scan().to_arrow()
         assert opened.format == "iceberg"
         assert rows.schema.names == opened.schema.names == expected.schema.names, name
         assert rows.schema.types == expected.schema.types, name
-        assert are_the_same(rows, expected), name
+        assert has_same_rows(rows, expected), name
         assert opened.scan().count() == rows.num_rows == ROWS[name], name
 
 
 def test_I8_every_snapshot_has_its_rows(golden: Path) -> None:
     seen = 0
-    for name, folder in tables(golden):
-        slow = TableByHand(folder)
+    for name, folder in list_tables(golden):
+        slow = ReferenceTable(folder)
         for number, snapshot in slow.snapshots.items():
-            if not slow.place(snapshot["manifest-list"]).exists():
+            if not slow.resolve_path(snapshot["manifest-list"]).exists():
                 with pytest.raises(TamisError, match=Path(snapshot["manifest-list"]).name):
                     tamis.open(folder, snapshot_id=number).scan().to_arrow()
                 continue
             seen += 1
             opened = tamis.open(folder, snapshot_id=number)
             assert opened.version == number
-            assert are_the_same(opened.scan().to_arrow(), by_hand(folder, number)), (name, number)
+            assert has_same_rows(opened.scan().to_arrow(), read_by_hand(folder, number)), (name, number)
     assert seen > 20
 
 
 def test_rows_are_the_same_by_every_column_alone(golden: Path) -> None:
-    for name, folder in tables(golden):
-        expected = by_hand(folder)
+    for name, folder in list_tables(golden):
+        expected = read_by_hand(folder)
         opened = tamis.open(folder)
         for column in expected.column_names:
             rows = opened.scan(columns=[f"`{column}`"]).to_arrow()
-            assert are_the_same(rows, expected.select([column])), (name, column)
+            assert has_same_rows(rows, expected.select([column])), (name, column)
 
 
 def test_every_value_finds_its_rows(golden: Path) -> None:
     """Partition values and bounds of every type: a wrong one would skip the file of an existing value."""
-    for name, folder in tables(golden):
+    for name, folder in list_tables(golden):
         opened = tamis.open(folder)
-        expected = by_hand(folder)
+        expected = read_by_hand(folder)
         for field in opened.schema:
             if pa.types.is_nested(field.type):
                 continue

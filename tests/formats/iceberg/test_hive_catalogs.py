@@ -26,46 +26,46 @@ def metastore() -> Iterator[Metastore]:
         yield made
 
 
-def table_at(folder: Path) -> IcebergFolder:
+def write_table(folder: Path) -> IcebergFolder:
     table = IcebergFolder(folder, [field(1, "id", "long")])
     table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2, 3]})))
     return table
 
 
-def of(metastore: Metastore) -> dict[str, str]:
+def make_properties(metastore: Metastore) -> dict[str, str]:
     return {"name": "hms", "type": "hive", "uri": metastore.uri}
 
 
 def test_a_table_opens_by_properties_and_by_the_catalog_and_follows_its_commits(
     tmp_path: Path, metastore: Metastore
 ) -> None:
-    table = table_at(tmp_path / "t")
+    table = write_table(tmp_path / "t")
     metastore.add("shop", "orders", metadata_location=str(table.save()))
-    for by in (of(metastore), load_catalog(**of(metastore))):
+    for by in (make_properties(metastore), load_catalog(**make_properties(metastore))):
         opened = tamis.open("shop.orders", catalog=by)
         assert opened.scan("id > 1").to_arrow()["id"].to_pylist() == [2, 3]
     table.commit(table.data_file("2.parquet", pa.table({"id": [4]})))
     metastore.add("shop", "orders", metadata_location=str(table.save()))
     assert (opened.scan().count(), opened.refresh().scan().count()) == (3, 4)
-    options = [part for name, value in of(metastore).items() for part in ("--catalog", f"{name}={value}")]
+    options = [part for name, value in make_properties(metastore).items() for part in ("--catalog", f"{name}={value}")]
     assert CliRunner().invoke(program, ["count", "shop.orders", *options]).output == "4\n"
 
 
 def test_missing_and_foreign_tables_are_errors(tmp_path: Path, metastore: Metastore) -> None:
-    metastore.add("shop", "orders", metadata_location=str(table_at(tmp_path / "t").save()))
+    metastore.add("shop", "orders", metadata_location=str(write_table(tmp_path / "t").save()))
     metastore.add("shop", "plain", table_type="EXTERNAL_TABLE")
     metastore.add("shop", "broken")
     metastore.add("shop", "moved", metadata_location=str(tmp_path / "gone" / "v1.metadata.json"))
     with pytest.raises(TableNotFound, match=r"^no table 'shop\.order' in the catalog 'hms'\. Did you mean 'shop\."):
-        tamis.open("shop.order", catalog=of(metastore))
+        tamis.open("shop.order", catalog=make_properties(metastore))
     for name, said in (("plain", "EXTERNAL_TABLE"), ("broken", "metadata_location"), ("moved", "gone")):
         with pytest.raises(TamisError, match=said) as found:
-            tamis.open(f"shop.{name}", catalog=of(metastore))
+            tamis.open(f"shop.{name}", catalog=make_properties(metastore))
         assert "\n" not in str(found.value)
 
 
 def test_an_unreachable_metastore() -> None:
     with Metastore() as metastore:
-        properties = of(metastore)
+        properties = make_properties(metastore)
     with pytest.raises(StorageError, match=r"the catalog 'hms'.*127\.0\.0\.1"):
         tamis.open("ns.t", catalog=properties)

@@ -18,7 +18,7 @@ import pytest
 
 import tamis
 from builders.iceberg.edits import edit_manifest_list, edit_metadata
-from builders.iceberg.tables import FIRST_MOMENT, IcebergFolder
+from builders.iceberg.tables import FIRST_TIMESTAMP, IcebergFolder
 from builders.iceberg.values import field
 from builders.servers.iceberg_rest import RestServer
 from tamis.errors import (
@@ -37,11 +37,11 @@ from tamis.io.location import Location
 from tamis.io.storage import open_storage
 
 
-def ids(table: tamis.Table) -> list[int]:
+def find_ids(table: tamis.Table) -> list[int]:
     return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
-def folder_of(tmp_path: Path, commits: int = 2, **options: Any) -> IcebergFolder:
+def write_folder(tmp_path: Path, commits: int = 2, **options: Any) -> IcebergFolder:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], **options)
     for number in range(commits):
         table.commit(table.data_file(f"{number}.parquet", pa.table({"id": [number]})))
@@ -52,36 +52,36 @@ def folder_of(tmp_path: Path, commits: int = 2, **options: Any) -> IcebergFolder
 
 
 def test_the_hint_names_the_newest_metadata(tmp_path: Path) -> None:
-    folder_of(tmp_path)
-    assert ids(tamis.open(tmp_path)) == [0, 1]
+    write_folder(tmp_path)
+    assert find_ids(tamis.open(tmp_path)) == [0, 1]
 
 
 def test_an_outdated_hint_leads_to_later_versions(tmp_path: Path) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     (tmp_path / "metadata/version-hint.text").write_text("1\n")
-    assert ids(tamis.open(tmp_path)) == [0, 1]
+    assert find_ids(tamis.open(tmp_path)) == [0, 1]
 
 
 @pytest.mark.parametrize("hint", ["99", "nonsense", "", "../../v1", "9" * 5_000])
 def test_a_hint_to_a_missing_file_is_ignored(tmp_path: Path, hint: str) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     (tmp_path / "metadata/version-hint.text").write_text(hint)
-    assert ids(tamis.open(tmp_path)) == [0, 1]
+    assert find_ids(tamis.open(tmp_path)) == [0, 1]
 
 
 def test_a_hint_may_be_the_name_of_a_file(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     table.save("00001-abc.metadata.json")
     table.commit(table.data_file("2.parquet", pa.table({"id": [2]})))
     (tmp_path / "metadata/version-hint.text").write_text("00001-abc")
-    assert ids(tamis.open(tmp_path)) == [0, 1]
+    assert find_ids(tamis.open(tmp_path)) == [0, 1]
 
 
 def test_without_a_hint_the_highest_number_is_the_newest(tmp_path: Path) -> None:
-    table = folder_of(tmp_path, 9)
+    table = write_folder(tmp_path, 9)
     (tmp_path / "metadata/version-hint.text").unlink()
     assert table.save("v10.metadata.json", hint=False).exists()
-    assert len(ids(tamis.open(tmp_path))) == 9
+    assert len(find_ids(tamis.open(tmp_path))) == 9
 
 
 def test_of_two_files_with_one_version_the_last_written_is_the_newest(tmp_path: Path) -> None:
@@ -93,25 +93,25 @@ def test_of_two_files_with_one_version_the_last_written_is_the_newest(tmp_path: 
         path.unlink()
     os.utime(first, ns=(1, 10**18))
     os.utime(second, ns=(1, 2 * 10**18))
-    assert ids(tamis.open(tmp_path)) == [0]
+    assert find_ids(tamis.open(tmp_path)) == [0]
     os.utime(second, ns=(1, 10**17))
-    assert ids(tamis.open(tmp_path)) == []
+    assert find_ids(tamis.open(tmp_path)) == []
 
 
 @pytest.mark.parametrize("name", ["v9.gz.metadata.json", "v9.metadata.json.gz"])
 def test_compressed_metadata(tmp_path: Path, name: str) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     path = table.save(name)
     (tmp_path / "metadata/version-hint.text").write_text("9")
     assert path.read_bytes().startswith(b"\x1f\x8b")
-    assert ids(tamis.open(tmp_path)) == [0, 1]
-    assert ids(tamis.open(path)) == [0, 1]
+    assert find_ids(tamis.open(tmp_path)) == [0, 1]
+    assert find_ids(tamis.open(path)) == [0, 1]
 
 
 def test_a_metadata_file_is_opened_directly(tmp_path: Path) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     table = tamis.open(tmp_path / "metadata/v2.metadata.json")
-    assert ids(table) == [0]
+    assert find_ids(table) == [0]
     assert table.format == "iceberg"
     assert table.uri == str(tmp_path)
     assert is_metadata_file("v2.metadata.json.gz")
@@ -152,9 +152,11 @@ def test_X8_invalid_metadata(tmp_path: Path, content: bytes, message: str) -> No
 
 
 def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder_of(tmp_path)
-    monkeypatch.setattr(dependencies, "_PACKAGES", ("pyiceberg", "a_package_that_nobody_has"))
-    with pytest.raises(MissingDependency, match=r"a_package_that_nobody_has: pip install a_package_that_nobody_has"):
+    write_folder(tmp_path)
+    monkeypatch.setattr(dependencies, "_PACKAGES", ("pyiceberg", "a_package_that_does_not_exist"))
+    with pytest.raises(
+        MissingDependency, match=r"a_package_that_does_not_exist: pip install a_package_that_does_not_exist"
+    ):
         tamis.open(tmp_path)
 
 
@@ -182,9 +184,9 @@ def test_equivalent_spellings_of_locations_are_equal(location: str, other: str, 
     "location", ["s3://bucket/wh/t", "/nowhere/t", "warehouse/t", "./t", "file://data/t", "hdfs://host:80/t"]
 )
 def test_I10_a_moved_table_is_read_at_its_new_location(tmp_path: Path, location: str) -> None:
-    folder_of(tmp_path, location=location)
+    write_folder(tmp_path, location=location)
     table = tamis.open(tmp_path)
-    assert ids(table) == [0, 1]
+    assert find_ids(table) == [0, 1]
     (level,) = [each for each in table.scan().plan("files").report.levels if each.level == "manifests"]
     assert level.note == f"moved: the metadata records '{location}', files are read from '{tmp_path}'"
     with pytest.raises(UnsupportedFeature) as refused:
@@ -194,19 +196,19 @@ def test_I10_a_moved_table_is_read_at_its_new_location(tmp_path: Path, location:
 
 
 def test_a_table_that_was_not_moved_has_no_note(tmp_path: Path) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     table = tamis.open(tmp_path, relocate=False)
     assert [level.note for level in table.scan().plan("files").report.levels if level.level == "manifests"] == [None]
 
 
 def test_I10_a_copied_table_does_not_read_the_original(tmp_path: Path) -> None:
-    folder_of(tmp_path / "first")
+    write_folder(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "second")
     shutil.rmtree(tmp_path / "first")
-    assert ids(tamis.open(tmp_path / "second")) == [0, 1]
+    assert find_ids(tamis.open(tmp_path / "second")) == [0, 1]
 
 
-def relocation(written: str, **options: Any) -> Relocation:
+def make_relocation(written: str, **options: Any) -> Relocation:
     return Relocation(open_storage("/data/t"), written, **options)
 
 
@@ -215,14 +217,14 @@ def relocation(written: str, **options: Any) -> Relocation:
 )
 def test_X7_locations_with_parent_segments_are_rejected(location: str) -> None:
     with pytest.raises(CorruptFile, match="must not contain"):
-        relocation("s3://b/t").resolve_all(pa.array(["s3://b/t/data/1", location]))
+        make_relocation("s3://b/t").resolve_all(pa.array(["s3://b/t/data/1", location]))
 
 
 def test_I14_X7_files_of_another_store_are_rejected_unless_allowed() -> None:
-    assert relocation("/data/t").resolve("/data/t2/a.parquet") == "/data/t2/a.parquet"
+    assert make_relocation("/data/t").resolve("/data/t2/a.parquet") == "/data/t2/a.parquet"
     with pytest.raises(UnsupportedFeature, match=r"in another store.*allow_outside=True"):
-        relocation("/data/t").resolve("s3://b/a.parquet")
-    assert relocation("/data/t", allow_outside=True).resolve("s3://b/a.parquet") == "s3://b/a.parquet"
+        make_relocation("/data/t").resolve("s3://b/a.parquet")
+    assert make_relocation("/data/t", allow_outside=True).resolve("s3://b/a.parquet") == "s3://b/a.parquet"
 
 
 def test_I14_X7_the_same_store_is_the_same_bucket() -> None:
@@ -236,8 +238,8 @@ def test_I14_X7_the_same_store_is_the_same_bucket() -> None:
     assert allowed.resolve("s3://c/t/a.parquet") == "c/t/a.parquet"
 
 
-def with_data_elsewhere(folder: Path, data: Path, spelled: str, location: str | None = None) -> IcebergFolder:
-    """A table of two files; the metadata locates the second at `spelled`."""
+def write_with_data_elsewhere(folder: Path, data: Path, spelled: str, location: str | None = None) -> IcebergFolder:
+    """Write a table of two files; the metadata locates the second at `spelled`."""
     table = IcebergFolder(folder, [field(1, "id", "long")], location=location)
     table.commit(table.data_file("0.parquet", pa.table({"id": [0]})))
     file = table.data_file("1.parquet", pa.table({"id": [1]}))
@@ -248,7 +250,7 @@ def with_data_elsewhere(folder: Path, data: Path, spelled: str, location: str | 
     return table
 
 
-def note_of(table: tamis.Table) -> str:
+def read_notes(table: tamis.Table) -> str:
     report = table.scan().plan("files").report.to_dict()
     return "; ".join(level["note"] or "" for level in report["levels"])
 
@@ -256,54 +258,54 @@ def note_of(table: tamis.Table) -> str:
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
 def test_I14_data_files_outside_the_folder_are_read_and_reported(tmp_path: Path, prefix: str) -> None:
     data = tmp_path / "raw" / "1.parquet"
-    with_data_elsewhere(tmp_path / "t", data, f"{prefix}{data}")
+    write_with_data_elsewhere(tmp_path / "t", data, f"{prefix}{data}")
     for options in ({}, {"allow_outside": True}):
         opened = tamis.open(tmp_path / "t", **options)
-        assert ids(opened) == [0, 1]
+        assert find_ids(opened) == [0, 1]
         assert opened.scan("id = 1").to_arrow()["id"].to_pylist() == [1]
-        assert f"1 file outside the table's folder, such as '{data}'" in note_of(opened)
+        assert f"1 file outside the table's folder, such as '{data}'" in read_notes(opened)
     paths = tamis.iceberg.list_files(tmp_path / "t")["path"].to_pylist()
     assert any(path.endswith("/raw/1.parquet") for path in paths)
 
 
 def test_I14_data_beside_a_table_that_was_moved_with_it(tmp_path: Path) -> None:
     data = tmp_path / "old/raw/1.parquet"
-    with_data_elsewhere(tmp_path / "old/wh/t", data, str(data))
+    write_with_data_elsewhere(tmp_path / "old/wh/t", data, str(data))
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     data.write_bytes(b"what is here now does not matter")
-    assert ids(tamis.open(tmp_path / "new/wh/t")) == [0, 1]
-    # Without what was around it, files stay where they were.
+    assert find_ids(tamis.open(tmp_path / "new/wh/t")) == [0, 1]
+    # If the folders around it were not moved, files are read at their old locations.
     shutil.copytree(tmp_path / "new/wh/t", tmp_path / "alone/wh/t")
     shutil.copy(tmp_path / "new/raw/1.parquet", data)
-    assert ids(tamis.open(tmp_path / "alone/wh/t")) == [0, 1]
+    assert find_ids(tamis.open(tmp_path / "alone/wh/t")) == [0, 1]
 
 
-@pytest.mark.parametrize("place", ["here/data/persistent/t", "elsewhere/persistent/t", "elsewhere/t"])
-def test_I14_relative_paths_are_beside_the_table(tmp_path: Path, place: str) -> None:
-    folder = tmp_path / place
-    around = place.removesuffix("/t").removesuffix("persistent").rstrip("/")
+@pytest.mark.parametrize("location", ["here/data/persistent/t", "elsewhere/persistent/t", "elsewhere/t"])
+def test_I14_relative_paths_are_beside_the_table(tmp_path: Path, location: str) -> None:
+    folder = tmp_path / location
+    around = location.removesuffix("/t").removesuffix("persistent").rstrip("/")
     raw = {"here/data": "here/data/raw", "elsewhere": "elsewhere/raw"}[around]
     spelled = "data/raw/1.parquet"
-    if place == "elsewhere/t":
+    if location == "elsewhere/t":
         raw, spelled = "elsewhere/raw", "data/persistent/raw/1.parquet"
-    with_data_elsewhere(folder, tmp_path / raw / "1.parquet", spelled, location="data/persistent/t")
+    write_with_data_elsewhere(folder, tmp_path / raw / "1.parquet", spelled, location="data/persistent/t")
     for options in ({}, {"allow_outside": True}):
         opened = tamis.open(folder, **options)
-        assert ids(opened) == [0, 1]
-        assert "1 file outside the table's folder" in note_of(opened)
+        assert find_ids(opened) == [0, 1]
+        assert "1 file outside the table's folder" in read_notes(opened)
 
 
 def test_I14_relative_paths_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_data_elsewhere(tmp_path / "t", tmp_path / "work/raw/1.parquet", "raw/1.parquet")
+    write_with_data_elsewhere(tmp_path / "t", tmp_path / "work/raw/1.parquet", "raw/1.parquet")
     with pytest.raises(MissingFile, match=r"'raw/1\.parquet'.*working directory"):
         tamis.open(tmp_path / "t").scan().to_arrow()
     monkeypatch.chdir(tmp_path / "work")
-    assert ids(tamis.open(tmp_path / "t")) == [0, 1]
+    assert find_ids(tamis.open(tmp_path / "t")) == [0, 1]
 
 
 def test_I14_a_file_of_another_store_is_read_if_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with_data_elsewhere(tmp_path / "t", tmp_path / "bucket/raw/1.parquet", "s3://bucket/raw/1.parquet")
+    write_with_data_elsewhere(tmp_path / "t", tmp_path / "bucket/raw/1.parquet", "s3://bucket/raw/1.parquet")
     with RestServer() as server:
         server.buckets["bucket"] = tmp_path / "bucket"
         options = {
@@ -314,29 +316,29 @@ def test_I14_a_file_of_another_store_is_read_if_allowed(tmp_path: Path, monkeypa
         }
         with pytest.raises(UnsupportedFeature, match="allow_outside=True"):
             tamis.open(tmp_path / "t", storage_options=options).scan().to_arrow()
-        assert ids(tamis.open(tmp_path / "t", storage_options=options, allow_outside=True)) == [0, 1]
+        assert find_ids(tamis.open(tmp_path / "t", storage_options=options, allow_outside=True)) == [0, 1]
 
 
-# --- What only bookkeeping says wrong ---------------------------------------------------------------------------------
+# --- Wrong values that are not needed ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["metadata.json", "abc.metadata.json", "abc.gz.metadata.json", "metadata.json.gz"])
 def test_I13_metadata_under_another_name_is_found_and_reported(tmp_path: Path, name: str) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     path = table.save("v9.metadata.json")
     content = path.read_bytes()
     for each in path.parent.glob("*metadata.json*"):
         each.unlink()
     (path.parent / "version-hint.text").unlink(missing_ok=True)
     (path.parent / name).write_bytes(gzip.compress(content) if "gz" in name else content)
-    for place in (tmp_path, path.parent / name):
-        opened = tamis.open(place)
-        assert (opened.format, ids(opened)) == ("iceberg", [0, 1])
-    assert f"the metadata file '{name}' was found by its suffix" in note_of(tamis.open(tmp_path))
+    for location in (tmp_path, path.parent / name):
+        opened = tamis.open(location)
+        assert (opened.format, find_ids(opened)) == ("iceberg", [0, 1])
+    assert f"the metadata file '{name}' was found by its suffix" in read_notes(tamis.open(tmp_path))
 
 
 def test_I13_of_several_names_without_a_version_the_last_updated_is_the_newest(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     older = json.loads(table.save("v9.metadata.json").read_bytes())
     folder = tmp_path / "metadata"
     for each in folder.glob("*metadata.json*"):
@@ -344,13 +346,13 @@ def test_I13_of_several_names_without_a_version_the_last_updated_is_the_newest(t
     (folder / "version-hint.text").unlink(missing_ok=True)
     (folder / "z.metadata.json").write_text(json.dumps(older | {"current-snapshot-id": -1, "refs": {}}))
     (folder / "a.metadata.json").write_text(json.dumps(older | {"last-updated-ms": older["last-updated-ms"] + 1}))
-    assert ids(tamis.open(tmp_path)) == [0, 1]
-    assert "'a.metadata.json' was found by its suffix, and is the most recently updated of 2" in note_of(
+    assert find_ids(tamis.open(tmp_path)) == [0, 1]
+    assert "'a.metadata.json' was found by its suffix, and is the most recently updated of 2" in read_notes(
         tamis.open(tmp_path)
     )
-    # Also beside one with a number, which may be older.
+    # This also holds beside a file with a version number, which may be older.
     (folder / "v3.metadata.json").write_text(json.dumps(older | {"current-snapshot-id": -1, "refs": {}}))
-    assert ids(tamis.open(tmp_path)) == [0, 1]
+    assert find_ids(tamis.open(tmp_path)) == [0, 1]
     (folder / "a.metadata.json").write_text(json.dumps(older))
     with pytest.raises(CorruptFile, match="updated at the same time"):
         tamis.open(tmp_path)
@@ -368,17 +370,17 @@ def test_I13_a_folder_with_unrelated_metadata_is_not_an_iceberg_table(tmp_path: 
 
 @pytest.mark.parametrize("length", [0, 1, -1, 10**9])
 def test_I13_wrong_lengths_in_the_manifest_list_are_reported(tmp_path: Path, length: int) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     path = table.save("v9.metadata.json")
     edit_manifest_list(path, lambda row: row | {"manifest_length": length})
     opened = tamis.open(tmp_path)
-    assert ids(opened) == [0, 1]
-    assert "the manifest list has a wrong length for 2 manifests" in note_of(opened)
+    assert find_ids(opened) == [0, 1]
+    assert "the manifest list has a wrong length for 2 manifests" in read_notes(opened)
     assert tamis.iceberg.list_files(tmp_path).num_rows == 2
 
 
 def test_I13_a_wrong_length_with_a_wrong_file_count_is_an_error(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     path = table.save("v9.metadata.json")
     edit_manifest_list(path, lambda row: row | {"manifest_length": 7, "added_files_count": 3})
     with pytest.raises(CorruptFile, match="3 files: the manifest was replaced or truncated"):
@@ -387,17 +389,17 @@ def test_I13_a_wrong_length_with_a_wrong_file_count_is_an_error(tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [2**63, 2**63 + 5, 2**64 - 2])
 def test_I13_snapshot_ids_beyond_63_bits(tmp_path: Path, number: int) -> None:
-    folder_of(tmp_path)
-    path = edit_metadata(tmp_path, lambda told: told)
+    write_folder(tmp_path)
+    path = edit_metadata(tmp_path, lambda metadata: metadata)
     was = json.loads(path.read_bytes())["current-snapshot-id"]
-    # The name of the manifest list has it as well.
+    # The name of the manifest list contains the id as well.
     path.write_text(path.read_text().replace(str(was), str(number)).replace(f"snap-{number}", f"snap-{was}"))
     opened = tamis.open(tmp_path)
-    assert (opened.version, ids(opened)) == (number, [0, 1])
-    assert f"the snapshot id {number} has more than 63 bits" in note_of(opened)
+    assert (opened.version, find_ids(opened)) == (number, [0, 1])
+    assert f"the snapshot id {number} has more than 63 bits" in read_notes(opened)
     assert opened.history()["snapshot_id"].to_pylist()[0] == number - 2**64
     for known in (number, number - 2**64):
-        assert ids(tamis.open(tmp_path, snapshot_id=known)) == [0, 1]
+        assert find_ids(tamis.open(tmp_path, snapshot_id=known)) == [0, 1]
 
 
 @pytest.mark.parametrize("size", [0, -1])
@@ -405,12 +407,12 @@ def test_I13_data_files_without_a_size_are_looked_up(tmp_path: Path, size: int) 
     table = IcebergFolder(tmp_path, [field(1, "id", "long")])
     table.commit(replace(table.data_file("0.parquet", pa.table({"id": [0]})), size=size))
     table.save()
-    assert ids(tamis.open(tmp_path)) == [0]
+    assert find_ids(tamis.open(tmp_path)) == [0]
 
 
 def test_locations_of_one_table_in_several_spellings() -> None:
     given = ["s3://b/t/data/1", "s3a://b/t/data/2", "s3://b/t/data/a..b", "/data/t/data/3", "s3://b/t/x%20y/é"]
-    found = relocation("s3a://b/t/").resolve_all(pa.chunked_array([given]))
+    found = make_relocation("s3a://b/t/").resolve_all(pa.chunked_array([given]))
     assert found.to_pylist() == [
         "/data/t/data/1",
         "/data/t/data/2",
@@ -418,26 +420,26 @@ def test_locations_of_one_table_in_several_spellings() -> None:
         "/data/t/data/3",
         "/data/t/x%20y/é",
     ]
-    assert relocation("s3://b/t").resolve_all(pa.array([], pa.string())).to_pylist() == []
+    assert make_relocation("s3://b/t").resolve_all(pa.array([], pa.string())).to_pylist() == []
 
 
 def test_metadata_in_another_folder_does_not_mean_a_moved_table(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere/metadata"
-    table = folder_of(tmp_path / "t", properties={"write.metadata.path": str(elsewhere)})
+    table = write_folder(tmp_path / "t", properties={"write.metadata.path": str(elsewhere)})
     elsewhere.mkdir(parents=True)
     path = shutil.copy(table.save("v9.metadata.json"), elsewhere)
     opened = tamis.open(path)
-    assert ids(opened) == [0, 1]
+    assert find_ids(opened) == [0, 1]
     assert opened.uri == str(tmp_path / "t")
 
 
 def test_a_metadata_file_elsewhere_in_its_table_folder(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     (tmp_path / "a/b").mkdir(parents=True)
     path = shutil.copy(table.save("v9.metadata.json"), tmp_path / "a/b")
     opened = tamis.open(path, relocate=False)
     assert opened.uri == str(tmp_path)
-    assert ids(opened) == [0, 1]
+    assert find_ids(opened) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -459,23 +461,23 @@ def test_paths_in_an_object_store_begin_with_the_bucket(uri: str, location: str,
 
 
 def test_I8_a_snapshot_by_id_by_ref_and_by_timestamp(tmp_path: Path) -> None:
-    table = folder_of(tmp_path, 3)
+    table = write_folder(tmp_path, 3)
     first, second, _ = (each.number for each in table.snapshots)
     table.tag("release", first)
     table.refs["audit"] = {"snapshot-id": second, "type": "branch"}
     table.save()
-    assert ids(tamis.open(tmp_path, snapshot_id=first)) == [0]
-    assert ids(tamis.open(tmp_path, ref="release")) == [0]
-    assert ids(tamis.open(tmp_path, ref="audit")) == [0, 1]
-    assert ids(tamis.open(tmp_path, ref="main")) == [0, 1, 2]
-    moment = datetime.fromtimestamp((FIRST_MOMENT + 1500) / 1000, UTC)
-    assert ids(tamis.open(tmp_path, timestamp=moment)) == [0, 1]
-    assert ids(tamis.open(tmp_path, timestamp=moment.isoformat())) == [0, 1]
+    assert find_ids(tamis.open(tmp_path, snapshot_id=first)) == [0]
+    assert find_ids(tamis.open(tmp_path, ref="release")) == [0]
+    assert find_ids(tamis.open(tmp_path, ref="audit")) == [0, 1]
+    assert find_ids(tamis.open(tmp_path, ref="main")) == [0, 1, 2]
+    timestamp = datetime.fromtimestamp((FIRST_TIMESTAMP + 1500) / 1000, UTC)
+    assert find_ids(tamis.open(tmp_path, timestamp=timestamp)) == [0, 1]
+    assert find_ids(tamis.open(tmp_path, timestamp=timestamp.isoformat())) == [0, 1]
     assert tamis.open(tmp_path, ref="audit").version == second
 
 
 def test_I8_a_missing_snapshot_is_an_error_that_names_it(tmp_path: Path) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     with pytest.raises(VersionNotFound, match="has no snapshot 17"):
         tamis.open(tmp_path, snapshot_id=17)
     with pytest.raises(VersionNotFound, match=r"no branch or tag 'other'\. Branches and tags: main"):
@@ -495,28 +497,28 @@ def test_I8_a_missing_snapshot_is_an_error_that_names_it(tmp_path: Path) -> None
 
 
 def test_I8_in_an_unordered_log_the_last_entry_not_after_the_timestamp_applies(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     first, second = (each.number for each in table.snapshots)
-    table.log = [(FIRST_MOMENT + 5000, first), (FIRST_MOMENT + 4000, second)]
+    table.log = [(FIRST_TIMESTAMP + 5000, first), (FIRST_TIMESTAMP + 4000, second)]
     table.save()
     for after, version in ((6000, second), (5000, second), (4500, second)):
-        moment = datetime.fromtimestamp((FIRST_MOMENT + after) / 1000, UTC)
-        assert tamis.open(tmp_path, timestamp=moment).version == version
+        timestamp = datetime.fromtimestamp((FIRST_TIMESTAMP + after) / 1000, UTC)
+        assert tamis.open(tmp_path, timestamp=timestamp).version == version
     with pytest.raises(VersionNotFound, match="the first known one is from 2023-11-14T22:13:24Z"):
-        tamis.open(tmp_path, timestamp=datetime.fromtimestamp((FIRST_MOMENT + 3000) / 1000, UTC))
+        tamis.open(tmp_path, timestamp=datetime.fromtimestamp((FIRST_TIMESTAMP + 3000) / 1000, UTC))
 
 
 def test_I8_without_a_log_the_timestamps_of_snapshots_apply(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     table.log = []
     table.save()
-    edit_metadata(tmp_path, lambda told: told["snapshots"].reverse())
-    moment = datetime.fromtimestamp((FIRST_MOMENT + 1500) / 1000, UTC)
-    assert tamis.open(tmp_path, timestamp=moment).version == table.snapshots[1].number
+    edit_metadata(tmp_path, lambda metadata: metadata["snapshots"].reverse())
+    timestamp = datetime.fromtimestamp((FIRST_TIMESTAMP + 1500) / 1000, UTC)
+    assert tamis.open(tmp_path, timestamp=timestamp).version == table.snapshots[1].number
 
 
 def test_an_empty_table(tmp_path: Path) -> None:
-    folder_of(tmp_path, 0)
+    write_folder(tmp_path, 0)
     table = tamis.open(tmp_path)
     assert table.version is None
     assert table.scan("id > 3").count() == 0
@@ -526,7 +528,7 @@ def test_an_empty_table(tmp_path: Path) -> None:
 
 
 def test_an_old_snapshot_is_read_with_its_schema_and_a_branch_with_the_current_one(tmp_path: Path) -> None:
-    table = folder_of(tmp_path, 1)
+    table = write_folder(tmp_path, 1)
     first = table.snapshots[0].number
     table.evolve([field(1, "number", "long"), field(2, "name", "string")])
     table.commit(table.data_file("1.parquet", pa.table({"number": [7], "name": ["x"]})))
@@ -540,25 +542,25 @@ def test_an_old_snapshot_is_read_with_its_schema_and_a_branch_with_the_current_o
 
 
 def test_E1_a_table_stays_at_its_snapshot_until_it_is_refreshed(tmp_path: Path) -> None:
-    table = folder_of(tmp_path, 1)
+    table = write_folder(tmp_path, 1)
     opened = tamis.open(tmp_path)
     assert opened.refresh() is not None
     table.commit(table.data_file("1.parquet", pa.table({"id": [1]})))
-    assert ids(opened) == [0]
-    assert ids(opened.refresh()) == [0, 1]
+    assert find_ids(opened) == [0]
+    assert find_ids(opened.refresh()) == [0, 1]
     pinned = tamis.open(tmp_path, snapshot_id=table.snapshots[0].number)
-    assert ids(pinned) == [0]
-    assert ids(pinned.refresh()) == [0, 1]
+    assert find_ids(pinned) == [0]
+    assert find_ids(pinned.refresh()) == [0, 1]
 
 
 def test_the_history_goes_back_from_the_snapshot(tmp_path: Path) -> None:
-    table = folder_of(tmp_path, 3)
+    table = write_folder(tmp_path, 3)
     numbers = [each.number for each in table.snapshots]
     history = tamis.open(tmp_path).history()
     assert history["snapshot_id"].to_pylist() == numbers[::-1]
     assert history["parent_id"].to_pylist() == [numbers[1], numbers[0], None]
     assert history["operation"].to_pylist() == ["append"] * 3
-    assert history["timestamp"][2].as_py() == datetime.fromtimestamp(FIRST_MOMENT / 1000, UTC)
+    assert history["timestamp"][2].as_py() == datetime.fromtimestamp(FIRST_TIMESTAMP / 1000, UTC)
     assert tamis.open(tmp_path).history(1)["snapshot_id"].to_pylist() == numbers[2:]
     assert tamis.open(tmp_path, snapshot_id=numbers[1]).history()["snapshot_id"].to_pylist() == numbers[1::-1]
     assert json.loads(history["summary"][0].as_py()) == {}
@@ -578,11 +580,11 @@ def test_a_catalog_by_object_by_properties_and_invalid_ones(tmp_path: Path) -> N
     created.append(rows)
     for given in (catalog, {**properties, "name": "here"}):
         opened = tamis.open("ns.t", catalog=given)
-        assert ids(opened) == [1, 2, 3]
+        assert find_ids(opened) == [1, 2, 3]
         assert opened.name == "t"
         created.append(rows.slice(0, 1))
-        assert ids(opened) == [1, 2, 3]
-        assert len(ids(opened.refresh())) > 3
+        assert find_ids(opened) == [1, 2, 3]
+        assert len(find_ids(opened.refresh())) > 3
         created.overwrite(rows)
     with pytest.raises(TableNotFound, match=r"no table 'ns.other' in the catalog 'here'"):
         tamis.open("ns.other", catalog=catalog)
@@ -593,7 +595,7 @@ def test_a_catalog_by_object_by_properties_and_invalid_ones(tmp_path: Path) -> N
 
 
 def test_the_folder_of_a_location_uses_its_storage(tmp_path: Path) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     opened = open_location(open_storage(tmp_path))
     assert opened.storage.root == str(tmp_path)
     assert not opened.relocation.is_moved

@@ -72,56 +72,58 @@ SCHEMA = {
 }
 
 
-def field(number: int, name: str, kind: Any) -> dict[str, Any]:
+def make_field(number: int, name: str, kind: Any) -> dict[str, Any]:
     return {"id": number, "name": name, "required": False, "type": kind}
 
 
-STRUCT = {"type": "struct", "fields": [field(11, "at", "timestamptz"), field(12, "price", "decimal(20,3)")]}
+STRUCT = {"type": "struct", "fields": [make_field(11, "at", "timestamptz"), make_field(12, "price", "decimal(20,3)")]}
 FIELDS = [
-    field(6, "small", "decimal(12,2)"),
-    field(1, "id", "long"),
-    field(2, "numbers", {"type": "list", "element-id": 21, "element": "long", "element-required": False}),
-    field(
+    make_field(6, "small", "decimal(12,2)"),
+    make_field(1, "id", "long"),
+    make_field(2, "numbers", {"type": "list", "element-id": 21, "element": "long", "element-required": False}),
+    make_field(
         3,
         "words",
         {"type": "map", "key-id": 22, "key": "string", "value-id": 23, "value": "long", "value-required": True},
     ),
-    field(
+    make_field(
         4,
         "days",
         {"type": "map", "key-id": 24, "key": "date", "value-id": 25, "value": STRUCT, "value-required": False},
     ),
-    field(5, "inners", {"type": "list", "element-id": 26, "element": STRUCT, "element-required": True}),
+    make_field(5, "inners", {"type": "list", "element-id": 26, "element": STRUCT, "element-required": True}),
 ]
 
 
-def inner(number: int) -> dict[str, Any]:
+def make_inner(number: int) -> dict[str, Any]:
     return {"at": number * 1_000_000, "price": (number * 7).to_bytes(9, "big", signed=True)}
 
 
-def record(number: int) -> dict[str, Any]:
+def make_record(number: int) -> dict[str, Any]:
     return {
         "id": number,
         "numbers": None if number % 5 == 0 else [number, None],
         "words": None if number % 7 == 0 else {"a": number, "b": -number},
-        "by_number": [] if number % 3 == 0 else [{"key": number, "value": inner(number)}, {"key": 1, "value": None}],
-        "inners": [inner(number), inner(-number)] if number % 2 else [],
+        "by_number": []
+        if number % 3 == 0
+        else [{"key": number, "value": make_inner(number)}, {"key": 1, "value": None}],
+        "inners": [make_inner(number), make_inner(-number)] if number % 2 else [],
         "tiny": None if number % 4 == 0 else (-number).to_bytes(1 + number % 3, "big", signed=True),
     }
 
 
-def expected_inner(number: int) -> dict[str, Any]:
+def make_expected_inner(number: int) -> dict[str, Any]:
     return {"at": number * 1_000_000, "price": Decimal(number * 7) / 1000}
 
 
-def expected(number: int) -> dict[str, Any]:
+def make_expected(number: int) -> dict[str, Any]:
     return {
         "small": None if number % 4 == 0 else Decimal(-number) / 100,
         "id": number,
-        "numbers": record(number)["numbers"],
+        "numbers": make_record(number)["numbers"],
         "words": None if number % 7 == 0 else [("a", number), ("b", -number)],
-        "days": [] if number % 3 == 0 else [(number, expected_inner(number)), (1, None)],
-        "inners": [expected_inner(number), expected_inner(-number)] if number % 2 else [],
+        "days": [] if number % 3 == 0 else [(number, make_expected_inner(number)), (1, None)],
+        "inners": [make_expected_inner(number), make_expected_inner(-number)] if number % 2 else [],
     }
 
 
@@ -130,11 +132,11 @@ def expected(number: int) -> dict[str, Any]:
 def test_nested_values_of_avro_files_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, per_block: int
 ) -> None:
-    place = tmp_path / "a.avro"
-    size = write_avro(place, SCHEMA, map(record, range(100)), codec=codec, per_block=per_block)
+    path = tmp_path / "a.avro"
+    size = write_avro(path, SCHEMA, map(make_record, range(100)), codec=codec, per_block=per_block)
     schema = {"fields": FIELDS}
-    file = DataFile(open_storage(tmp_path), str(place), size, "AVRO", 100)
-    wanted = pa.Table.from_pylist(list(map(expected, range(100))), arrow_schema(schema))
+    file = DataFile(open_storage(tmp_path), str(path), size, "AVRO", 100)
+    wanted = pa.Table.from_pylist(list(map(make_expected, range(100))), arrow_schema(schema))
     names = make_field_names(schema)
     for part_bytes in (2**26, 500):
         monkeypatch.setattr("tamis.formats.files.avro.PART_BYTES", part_bytes)
@@ -147,10 +149,10 @@ def test_nested_values_of_avro_files_are_read(
 
 
 def test_only_the_wanted_columns_are_converted(tmp_path: Path) -> None:
-    place = tmp_path / "a.avro"
-    size = write_avro(place, SCHEMA, map(record, range(10)))
-    schema = {"fields": [field(99, "later", "string"), FIELDS[1]]}
-    file = DataFile(open_storage(tmp_path), str(place), size, "avro", 10)
+    path = tmp_path / "a.avro"
+    size = write_avro(path, SCHEMA, map(make_record, range(10)))
+    schema = {"fields": [make_field(99, "later", "string"), FIELDS[1]]}
+    file = DataFile(open_storage(tmp_path), str(path), size, "avro", 10)
     (batch,) = file.read(arrow_schema(schema), make_field_names(schema), {"later": pa.scalar("now")})
     assert batch.to_pydict() == {"later": ["now"] * 10, "id": list(range(10))}
 
@@ -182,11 +184,11 @@ COLOURS = {"type": "enum", "name": "colour", "symbols": ["RED", "GREEN", "BLUE"]
 
 
 def read_column(kind: Any, iceberg: Any, values: list[Any], folder: Path) -> list[Any]:
-    place = folder / "a.avro"
+    path = folder / "a.avro"
     schema = {"type": "record", "name": "r", "fields": [{"name": "c", "type": kind, "field-id": 1}]}
-    size = write_avro(place, schema, [{"c": value} for value in values])
-    table = {"fields": [field(1, "c", iceberg)]}
-    file = DataFile(open_storage(folder), str(place), size, "avro", len(values))
+    size = write_avro(path, schema, [{"c": value} for value in values])
+    table = {"fields": [make_field(1, "c", iceberg)]}
+    file = DataFile(open_storage(folder), str(path), size, "avro", len(values))
     found = pa.Table.from_batches(file.read(arrow_schema(table), make_field_names(table)))
     return found["c"].to_pylist()
 
@@ -213,7 +215,7 @@ MAP = {"type": "map", "key-id": 2, "key": "string", "value-id": 3, "value": "str
                 "name": "inner",
                 "fields": [{"name": "a", "type": "int", "field-id": 2}, {"name": "b", "type": COLOURS, "field-id": 3}],
             },
-            {"type": "struct", "fields": [field(3, "b", "string"), field(2, "a", "long")]},
+            {"type": "struct", "fields": [make_field(3, "b", "string"), make_field(2, "a", "long")]},
             [{"b": "GREEN", "a": 1}],
         ),
     ],
@@ -229,16 +231,16 @@ def test_enumerations_within_maps_are_read_as_their_symbols(tmp_path: Path) -> N
 
 def test_an_enumeration_value_out_of_range_is_an_error(tmp_path: Path) -> None:
     fewer = {**COLOURS, "symbols": ["RED"]}
-    place = tmp_path / "a.avro"
+    path = tmp_path / "a.avro"
     schema = {"type": "record", "name": "r", "fields": [{"name": "c", "type": COLOURS, "field-id": 1}]}
-    write_avro(place, schema, [{"c": "RED"}, {"c": "BLUE"}], codec="null")
-    told = json.dumps(COLOURS["symbols"]).encode()
-    content = place.read_bytes()
-    assert told in content
+    write_avro(path, schema, [{"c": "RED"}, {"c": "BLUE"}], codec="null")
+    symbols = json.dumps(COLOURS["symbols"]).encode()
+    content = path.read_bytes()
+    assert symbols in content
     # The schema is as long as before.
-    place.write_bytes(content.replace(told, json.dumps(fewer["symbols"]).encode().ljust(len(told))))
-    table = {"fields": [field(1, "c", "string")]}
-    file = DataFile(open_storage(tmp_path), str(place), len(content), "avro", 2)
+    path.write_bytes(content.replace(symbols, json.dumps(fewer["symbols"]).encode().ljust(len(symbols))))
+    table = {"fields": [make_field(1, "c", "string")]}
+    file = DataFile(open_storage(tmp_path), str(path), len(content), "avro", 2)
     with pytest.raises(CorruptFile, match="an enumeration value outside its 1 symbol"):
         list(file.read(arrow_schema(table), make_field_names(table)))
 
@@ -264,8 +266,8 @@ def test_a_union_of_several_types_is_an_error_that_names_the_file(tmp_path: Path
         read_column(["null", "int", "long"], "long", [5], tmp_path)
 
 
-def _pair(name: str, first: int) -> dict[str, Any]:
-    """A record of `a` and `b`, with ids from `first` on."""
+def _make_pair(name: str, first: int) -> dict[str, Any]:
+    """Return a record of `a` and `b`, with ids from `first` on."""
     kinds = {"a": "int", "b": "string"}
     fields = [
         {"name": each, "type": ["null", kind], "field-id": first + number}
@@ -280,12 +282,12 @@ def test_I5_structs_inside_lists_and_maps_evolve_by_id(tmp_path: Path) -> None:
         "name": "entry",
         "fields": [
             {"name": "key", "type": "int", "field-id": 31},
-            {"name": "value", "type": ["null", _pair("third", 40)], "field-id": 32},
+            {"name": "value", "type": ["null", _make_pair("third", 40)], "field-id": 32},
         ],
     }
     kinds = {
-        "l": {"type": "array", "element-id": 4, "items": ["null", _pair("first", 10)]},
-        "m": {"type": "map", "key-id": 5, "value-id": 6, "values": ["null", _pair("second", 20)]},
+        "l": {"type": "array", "element-id": 4, "items": ["null", _make_pair("first", 10)]},
+        "m": {"type": "map", "key-id": 5, "value-id": 6, "values": ["null", _make_pair("second", 20)]},
         "n": {"type": "array", "logicalType": "map", "items": entry},
     }
     fields = [
@@ -299,15 +301,24 @@ def test_I5_structs_inside_lists_and_maps_evolve_by_id(tmp_path: Path) -> None:
     ]
     size = write_avro(tmp_path / "1.avro", {"type": "record", "name": "t", "fields": fields}, rows)
 
-    def struct(first: int) -> dict[str, Any]:
-        # The names have changed places, one is wider, and one is new.
+    def make_struct(first: int) -> dict[str, Any]:
+        # The names have changed positions, one is wider, and one is new.
         return {
             "type": "struct",
-            "fields": [field(first + 1, "a", "string"), field(first + 5, "c", "date"), field(first, "b", "long")],
+            "fields": [
+                make_field(first + 1, "a", "string"),
+                make_field(first + 5, "c", "date"),
+                make_field(first, "b", "long"),
+            ],
         }
 
-    schema = {"fields": [field(1, "l", list_of(4, struct(10))), field(2, "m", map_of(5, 6, "string", struct(20))),
-                         field(3, "n", map_of(31, 32, "int", struct(40)))]}  # fmt: skip
+    schema = {
+        "fields": [
+            make_field(1, "l", list_of(4, make_struct(10))),
+            make_field(2, "m", map_of(5, 6, "string", make_struct(20))),
+            make_field(3, "n", map_of(31, 32, "int", make_struct(40))),
+        ]
+    }
     file = DataFile(open_storage(tmp_path), str(tmp_path / "1.avro"), size, "avro", 2)
     (batch,) = file.read(arrow_schema(schema), make_field_names(schema, None))
     changed = {"a": "x", "c": None, "b": 1}

@@ -84,21 +84,21 @@ def test_unsupported_types_keep_their_names(kind: str) -> None:
     assert find_unsupported_field(sent) == find_unsupported_field(pickle.loads(pickle.dumps(schema))) == ("c", kind)
 
 
-def with_default(number: int, name: str, kind: Any, value: Any) -> dict[str, Any]:
+def make_field_with_default(number: int, name: str, kind: Any, value: Any) -> dict[str, Any]:
     return field(number, name, kind) | {"initial-default": value, "write-default": value}
 
 
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
 def test_I5_missing_fields_have_their_defaults_also_inside_structs_lists_and_maps(tmp_path: Path, ending: str) -> None:
-    def nested(*fields: dict[str, Any]) -> list[dict[str, Any]]:
+    def make_nested(*fields: dict[str, Any]) -> list[dict[str, Any]]:
         struct = {"type": "struct", "fields": list(fields)}
         found = [field(1, "id", "long"), field(2, "s", struct)]
         if ending != "avro":  # the builder writes no lists there
-            found.append(field(3, "l", {**LIST, "element-id": 20, "element": renumbered(struct, 30)}))
-            found.append(field(4, "m", {**MAP, "key-id": 21, "value-id": 22, "value": renumbered(struct, 40)}))
+            found.append(field(3, "l", {**LIST, "element-id": 20, "element": renumber(struct, 30)}))
+            found.append(field(4, "m", {**MAP, "key-id": 21, "value-id": 22, "value": renumber(struct, 40)}))
         return found
 
-    table = IcebergFolder(tmp_path, nested(field(10, "x", "int")), version=3)
+    table = IcebergFolder(tmp_path, make_nested(field(10, "x", "int")), version=3)
     kind = pa.struct([("x", pa.int32())])
     one, two = {"x": 1}, {"x": 2}
     rows = {"id": pa.array([1, 2, 3], pa.int64()), "s": pa.array([one, None, two], kind)}
@@ -106,14 +106,14 @@ def test_I5_missing_fields_have_their_defaults_also_inside_structs_lists_and_map
     if ending != "avro":
         rows["l"] = pa.array([[one, None], None, []], pa.list_(pa.field("element", kind)))
         rows["m"] = pa.array([[("k", one)], [], [("k", None)]], pa.map_(pa.string(), kind))
-    table.commit(table.data_file(f"a.{ending}", pa.table(rows), noted={}))
-    empty = {"type": "struct", "fields": [with_default(51, "p", "int", 5), field(52, "q", "string")]}
+    table.commit(table.data_file(f"a.{ending}", pa.table(rows), metrics={}))
+    empty = {"type": "struct", "fields": [make_field_with_default(51, "p", "int", 5), field(52, "q", "string")]}
     table.evolve(
         [
-            *nested(with_default(11, "a", "string", "new"), field(10, "x", "long")),
-            with_default(50, "there", empty, {}),
-            field(53, "absent", {"type": "struct", "fields": [with_default(54, "p", "int", 5)]}),
-            with_default(55, "day", "date", "2020-02-29"),
+            *make_nested(make_field_with_default(11, "a", "string", "new"), field(10, "x", "long")),
+            make_field_with_default(50, "there", empty, {}),
+            field(53, "absent", {"type": "struct", "fields": [make_field_with_default(54, "p", "int", 5)]}),
+            make_field_with_default(55, "day", "date", "2020-02-29"),
         ]
     )
     found = tamis.open(tmp_path).scan().to_arrow()
@@ -133,15 +133,15 @@ def test_I5_missing_fields_have_their_defaults_also_inside_structs_lists_and_map
         assert (scan.count(), scan.to_arrow().num_rows) == (count, count), where
 
 
-def renumbered(kind: dict[str, Any], start: int) -> dict[str, Any]:
+def renumber(kind: dict[str, Any], start: int) -> dict[str, Any]:
     return {**kind, "fields": [{**each, "id": start + each["id"] - 10} for each in kind["fields"]]}
 
 
 def test_I5_T11_pruning_uses_defaults_and_promotions(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "int"), field(2, "x", "float")], version=3)
     rows = pa.table({"a": pa.array(range(100), pa.int32()), "x": pa.array([0.1] * 100, pa.float32())})
-    table.commit(table.data_file("a.parquet", rows, noted={}, options={"row_group_size": 10}))
-    table.evolve([field(1, "a", "long"), field(2, "x", "double"), with_default(3, "c", "int", 7)])
+    table.commit(table.data_file("a.parquet", rows, metrics={}, options={"row_group_size": 10}))
+    table.evolve([field(1, "a", "long"), field(2, "x", "double"), make_field_with_default(3, "c", "int", 7)])
     opened = tamis.open(tmp_path)
     assert opened.scan("c <> 7").plan().tasks == []
     assert opened.scan("c IS NULL").plan().tasks == []
@@ -154,9 +154,12 @@ def test_I5_T11_pruning_uses_defaults_and_promotions(tmp_path: Path) -> None:
 
 
 def test_field_names_are_serializable() -> None:
-    struct = {"type": "struct", "fields": [with_default(5, "d", "decimal(9,2)", "1.50"), field(6, "e", "string")]}
-    fields = [with_default(1, "ts", "timestamp_ns", "2017-11-16T22:31:08.123456789"), field(2, "s", struct),
-              field(3, "l", {**LIST, "element": struct}), with_default(4, "l2", LIST, [1, 2])]  # fmt: skip
+    struct = {
+        "type": "struct",
+        "fields": [make_field_with_default(5, "d", "decimal(9,2)", "1.50"), field(6, "e", "string")],
+    }
+    fields = [make_field_with_default(1, "ts", "timestamp_ns", "2017-11-16T22:31:08.123456789"), field(2, "s", struct),
+              field(3, "l", {**LIST, "element": struct}), make_field_with_default(4, "l2", LIST, [1, 2])]  # fmt: skip
     mapping = '[{"field-id": 1, "names": ["old", "older"]}, {"field-id": 2, "names": ["s"], "fields": []}]'
     names = make_field_names({"fields": fields}, mapping)
     again = ColumnMapping.from_json(names.to_json())

@@ -15,7 +15,7 @@ import pytest
 import tamis
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from builders.parquet.by_pages import PRUNE_PAGES
+from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.source import LEVELS
 
@@ -42,13 +42,13 @@ COLUMNS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
 }
 
 
-def table_of(names: list[str]) -> tuple[list[dict[str, Any]], pa.Table]:
+def make_table(names: list[str]) -> tuple[list[dict[str, Any]], pa.Table]:
     fields = [field(number, name, COLUMNS[name][0]) for number, name in enumerate(names, 1)]
     return fields, pa.table({name: pa.array(COLUMNS[name][2], COLUMNS[name][1]) for name in names})
 
 
-def stored_in(ending: str, rows: pa.Table) -> pa.Table:
-    """Rows as Iceberg's writers hand them to the writer of a format that does not have all types."""
+def convert_for_format(ending: str, rows: pa.Table) -> pa.Table:
+    """Return rows in types that the file format supports, converted as Iceberg writers do."""
     if ending != "orc":
         return rows
     plain = {pa.time64("us"): pa.int64(), pa.binary(3): pa.binary(), pa.binary(16): pa.binary()}
@@ -62,9 +62,9 @@ def stored_in(ending: str, rows: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_every_type_is_read_from_every_format(tmp_path: Path, ending: str) -> None:
-    fields, rows = table_of(list(COLUMNS))
+    fields, rows = make_table(list(COLUMNS))
     table = IcebergFolder(tmp_path, fields, version=3)
-    table.commit(table.data_file(f"a.{ending}", stored_in(ending, rows), noted={}))
+    table.commit(table.data_file(f"a.{ending}", convert_for_format(ending, rows), metrics={}))
     opened = tamis.open(tmp_path)
     assert opened.schema.equals(rows.schema)
     assert opened.scan().to_arrow().equals(rows)
@@ -102,7 +102,7 @@ def test_S6_uuids_with_their_own_type_in_parquet_are_read_and_pruned(tmp_path: P
     table = IcebergFolder(tmp_path, [field(1, "u", "uuid"), field(2, "n", "int")])
     rows = pa.table({"u": pa.array(values, pa.uuid()), "n": pa.array(range(1000), pa.int32())})
     options = {"row_group_size": 200, "max_rows_per_page": 20, "write_page_index": True}
-    table.commit(table.data_file("a.parquet", rows, noted={}, options=options))
+    table.commit(table.data_file("a.parquet", rows, metrics={}, options=options))
     assert pq.read_schema(tmp_path / "data" / "a.parquet").field("u").type == pa.uuid()
     opened = tamis.open(tmp_path, tuning=PRUNE_PAGES)
     scan = opened.scan(f"u = X'{values[777].hex()}'")
@@ -154,7 +154,7 @@ def test_I5_columns_that_differ_by_case_alone_are_not_mixed_up(tmp_path: Path) -
     assert found.to_pydict() == {"A": [1, 2], "a": [None, None]}
 
 
-def mapped(*entries: tuple[int | None, list[str]], **inner: list[Any]) -> str:
+def make_name_mapping(*entries: tuple[int | None, list[str]], **inner: list[Any]) -> str:
     found = []
     for number, names in entries:
         entry: dict[str, Any] = {"names": names}
@@ -170,7 +170,7 @@ def mapped(*entries: tuple[int | None, list[str]], **inner: list[Any]) -> str:
 def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path, ending: str) -> None:
     struct = {"type": "struct", "fields": [field(4, "x", "long"), field(5, "new", "int") | {"initial-default": 3}]}
     fields = [field(1, "key", "long"), field(2, "value", "string"), field(3, "s", struct), field(6, "later", "int")]
-    mapping = mapped(
+    mapping = make_name_mapping(
         (1, ["id", "number"]), (2, ["value", "v"]), (None, ["key"]), (3, ["st"]),
         st=[{"field-id": 4, "names": ["ex"]}],
     )  # fmt: skip
@@ -183,7 +183,7 @@ def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path, endin
             "v": ["a", "b", "c"],
         }
     )
-    file = table.data_file(f"a.{ending}", rows, with_ids=False, noted={})
+    file = table.data_file(f"a.{ending}", rows, with_ids=False, metrics={})
     table.commit(file)
     expected = {
         "key": [1, 2, 3], "value": ["a", "b", "c"], "s": [{"x": 1, "new": 3}, None, {"x": 3, "new": 3}],
@@ -197,7 +197,7 @@ def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path, endin
 def test_I5_files_without_ids_and_without_a_mapping_are_an_error(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "a", "long")])
     rows = pa.table({"a": pa.array([1], pa.int64())})
-    table.commit(table.data_file(f"a.{ending}", rows, with_ids=False, noted={}))
+    table.commit(table.data_file(f"a.{ending}", rows, with_ids=False, metrics={}))
     with pytest.raises(CorruptFile, match="has no field ids"):
         tamis.open(tmp_path).scan().to_arrow()
 
@@ -268,9 +268,9 @@ def test_building_an_index_of_an_iceberg_table_is_unsupported(tmp_path: Path) ->
 def test_damaged_files_are_errors(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")])
     table.commit(table.data_file(f"a.{ending}", pa.table({"id": pa.array(range(1000), pa.int64())})))
-    place = tmp_path / "data" / f"a.{ending}"
-    content = place.read_bytes()
+    path = tmp_path / "data" / f"a.{ending}"
+    content = path.read_bytes()
     for damaged in (b"\0" * len(content), content[: len(content) // 2] + bytes(len(content) - len(content) // 2)):
-        place.write_bytes(damaged)
+        path.write_bytes(damaged)
         with pytest.raises(CorruptFile, match=rf"a\.{ending}'"):
             tamis.open(tmp_path).scan().to_arrow()

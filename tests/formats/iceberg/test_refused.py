@@ -13,7 +13,7 @@ import pytest
 import tamis
 from builders.iceberg.edits import add_column, edit_metadata
 from builders.iceberg.tables import IcebergFolder
-from builders.iceberg.values import arrow_type, field, list_of
+from builders.iceberg.values import field, list_of, to_arrow_type
 from tamis.errors import CorruptFile, UnsupportedFeature
 
 KINDS = [
@@ -26,7 +26,7 @@ KINDS = [
 ]
 
 
-def folder_of(folder: Path, **options: Any) -> IcebergFolder:
+def write_folder(folder: Path, **options: Any) -> IcebergFolder:
     table = IcebergFolder(folder, [field(1, "id", "long")], version=3, **options)
     table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2]})))
     return table
@@ -37,7 +37,7 @@ def folder_of(folder: Path, **options: Any) -> IcebergFolder:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_column_of_an_unsupported_type_is_rejected_only_if_needed(tmp_path: Path, kind: str) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     add_column(tmp_path, 2, "g", kind)
     opened = tamis.open(tmp_path)
     assert opened.schema.names == ["id", "g"]
@@ -60,7 +60,7 @@ def test_a_column_of_an_unsupported_type_is_rejected_only_if_needed(tmp_path: Pa
     "kind", [[field(3, "a", "int"), field(4, "v", "variant")], list_of(3, "variant")], ids=["struct", "list"]
 )
 def test_an_unsupported_type_inside_nested_types(tmp_path: Path, kind: Any) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     add_column(tmp_path, 2, "g", field(0, "", kind)["type"])
     opened = tamis.open(tmp_path)
     assert opened.scan(columns=["id"]).to_arrow().num_rows == 2
@@ -74,7 +74,7 @@ def test_an_unsupported_type_inside_nested_types(tmp_path: Path, kind: Any) -> N
 def test_files_with_a_column_of_an_unsupported_type(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "g", "binary")], version=3)
     table.commit(table.data_file(f"1.{ending}", pa.table({"id": [1, 2], "g": [b"\x01", None]})))
-    edit_metadata(tmp_path, lambda told: told["schemas"][0]["fields"][1].update({"type": "geometry"}))
+    edit_metadata(tmp_path, lambda metadata: metadata["schemas"][0]["fields"][1].update({"type": "geometry"}))
     opened = tamis.open(tmp_path)
     assert opened.scan("id = 2", columns=["id"]).to_arrow()["id"].to_pylist() == [2]
     with pytest.raises(UnsupportedFeature, match="column 'g' has the unsupported type 'geometry'"):
@@ -90,8 +90,8 @@ def test_variants_in_files_do_not_prevent_reading_other_columns(tmp_path: Path) 
     schema = pa.schema(
         [each.with_metadata({"PARQUET:field_id": str(number + 1)}) for number, each in enumerate(rows.schema)]
     )
-    table.commit(table.data_file("1.parquet", rows.cast(schema), with_ids=False, noted={}))
-    edit_metadata(tmp_path, lambda told: told["schemas"][0]["fields"][1].update({"type": "variant"}))
+    table.commit(table.data_file("1.parquet", rows.cast(schema), with_ids=False, metrics={}))
+    edit_metadata(tmp_path, lambda metadata: metadata["schemas"][0]["fields"][1].update({"type": "variant"}))
     opened = tamis.open(tmp_path)
     assert opened.scan("id = 2", columns=["id"]).to_arrow()["id"].to_pylist() == [2]
     with pytest.raises(UnsupportedFeature, match="column 'v' has the unsupported type 'variant'"):
@@ -99,15 +99,15 @@ def test_variants_in_files_do_not_prevent_reading_other_columns(tmp_path: Path) 
 
 
 def test_an_unsupported_type_in_an_old_schema_is_ignored(tmp_path: Path) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     old = {"type": "struct", "schema-id": 7, "fields": [field(1, "id", "long"), field(2, "v", "variant")]}
-    edit_metadata(tmp_path, lambda told: told["schemas"].append(old))
+    edit_metadata(tmp_path, lambda metadata: metadata["schemas"].append(old))
     assert tamis.open(tmp_path).scan().to_arrow()["id"].to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize("kind", ["nonsense", {"type": "vector", "of": "float"}])
 def test_an_invalid_type_is_an_error_that_names_the_column(tmp_path: Path, kind: Any) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     add_column(tmp_path, 2, "g", kind)
     with pytest.raises(
         UnsupportedFeature, match=r"column 'g' of the table has the (type 'nonsense'|unsupported type 'vector')"
@@ -116,22 +116,22 @@ def test_an_invalid_type_is_an_error_that_names_the_column(tmp_path: Path, kind:
 
 
 def test_X1_absent_fixed_values_do_not_allocate_much_memory(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     table.evolve([field(1, "id", "long"), field(2, "g", "fixed[1048576]")])
-    table.commit(table.data_file("2.parquet", pa.table({"id": range(5_000)}), noted={}))
+    table.commit(table.data_file("2.parquet", pa.table({"id": range(5_000)}), metrics={}))
     opened = tamis.open(tmp_path)
     assert opened.scan("id = 1", columns=["id"]).to_arrow().num_rows == 2
     with pytest.raises(UnsupportedFeature, match=r"column 'g' of '.*2\.parquet' .* 4\.9 GiB"):
         opened.scan().to_arrow()
 
 
-def junk_for(told: Any, path: tuple[Any, ...], junk: Any) -> None:
+def put_junk(metadata: Any, path: tuple[Any, ...], junk: Any) -> None:
     for part in path[:-1]:
-        told = told[part]
-    told[path[-1]] = junk
+        metadata = metadata[part]
+    metadata[path[-1]] = junk
 
 
-def deep(levels: int) -> Any:
+def make_deep_type(levels: int) -> Any:
     kind: Any = "int"
     for number in range(levels):
         kind = {"type": "struct", "fields": [field(100 + number, "a", kind)]}
@@ -153,7 +153,7 @@ FIELDS = ("schemas", 0, "fields")
         ((*FIELDS, 0, "id"), True),
         ((*FIELDS, 0, "id"), "1"),
         ((*FIELDS, 0, "name"), 5),
-        ((*FIELDS, 0, "type"), deep(150)),
+        ((*FIELDS, 0, "type"), make_deep_type(150)),
         ((*FIELDS, 0, "type"), {"type": "struct"}),
         ((*FIELDS, 0, "type"), True),
         ((*FIELDS, 0, "type"), {"type": "list", "element": 5}),
@@ -167,21 +167,21 @@ FIELDS = ("schemas", 0, "fields")
     ids=str,
 )
 def test_X8_metadata_with_invalid_values_is_an_error(tmp_path: Path, path: tuple[Any, ...], junk: Any) -> None:
-    folder_of(tmp_path)
-    edit_metadata(tmp_path, lambda told: junk_for(told, path, junk))
+    write_folder(tmp_path)
+    edit_metadata(tmp_path, lambda metadata: put_junk(metadata, path, junk))
     with pytest.raises(CorruptFile):
         tamis.open(tmp_path)
 
 
 def test_X2_nested_structs_are_read(tmp_path: Path) -> None:
-    folder_of(tmp_path)
-    add_column(tmp_path, 2, "g", deep(80))
+    write_folder(tmp_path)
+    add_column(tmp_path, 2, "g", make_deep_type(80))
     assert tamis.open(tmp_path).scan("g IS NULL").to_arrow()["id"].to_pylist() == [1, 2]
 
 
 def test_statistics_files_of_any_shape_are_ignored(tmp_path: Path) -> None:
-    folder_of(tmp_path)
-    edit_metadata(tmp_path, lambda told: told.update({"statistics": [{"a": 1}], "partition-statistics": 5}))
+    write_folder(tmp_path)
+    edit_metadata(tmp_path, lambda metadata: metadata.update({"statistics": [{"a": 1}], "partition-statistics": 5}))
     assert tamis.open(tmp_path).scan().count() == 2
 
 
@@ -203,15 +203,15 @@ def test_I2_unknown_partition_fields_keep_all_files(tmp_path: Path, spec: dict[s
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], specs=[[(1, "identity", "p")]], version=3)
     table.commit(table.data_file("1.parquet", pa.table({"id": [1]})))
     one = {"field-id": 1000, "name": "p", **spec}
-    edit_metadata(tmp_path, lambda told: told["partition-specs"][0].update({"fields": [one]}))
+    edit_metadata(tmp_path, lambda metadata: metadata["partition-specs"][0].update({"fields": [one]}))
     assert tamis.open(tmp_path).scan("id = 1").to_arrow()["id"].to_pylist() == [1]
     assert tamis.open(tmp_path).scan("id = 2", levels=["partitions", "manifests"]).to_arrow().num_rows == 0
 
 
 def test_sort_orders_are_ignored(tmp_path: Path) -> None:
-    folder_of(tmp_path)
+    write_folder(tmp_path)
     order = {"order-id": 3, "fields": [{"source-ids": [1, 2], "transform": "hilbert", "direction": "up"}]}
-    edit_metadata(tmp_path, lambda told: told.update({"sort-orders": [order], "default-sort-order-id": 3}))
+    edit_metadata(tmp_path, lambda metadata: metadata.update({"sort-orders": [order], "default-sort-order-id": 3}))
     assert tamis.open(tmp_path).scan().count() == 2
 
 
@@ -221,7 +221,7 @@ def test_sort_orders_are_ignored(tmp_path: Path) -> None:
 def test_encrypted_data_files_are_rejected(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
     plain = table.data_file("0.parquet", pa.table({"id": [0]}))
-    table.commit(plain, table.data_file("1.parquet", pa.table({"id": [1]})).with_less(key_metadata=b"key"))
+    table.commit(plain, table.data_file("1.parquet", pa.table({"id": [1]})).with_metrics(key_metadata=b"key"))
     with pytest.raises(UnsupportedFeature, match=r"1\.parquet', listed in '.*avro', is encrypted"):
         tamis.open(tmp_path).scan().to_arrow()
     table.commit(removed=[table.path_of("1.parquet")], operation="delete")
@@ -229,7 +229,7 @@ def test_encrypted_data_files_are_rejected(tmp_path: Path) -> None:
 
 
 def test_encrypted_manifests_are_rejected(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
+    table = write_folder(tmp_path)
     table.snapshots[0].manifests[0].listed["key_metadata"] = b"key"
     table.commit(table.data_file("2.parquet", pa.table({"id": [3]})))
     with pytest.raises(UnsupportedFeature, match=r"m1\.avro', listed in '.*snap-.*', is encrypted"):
@@ -237,12 +237,12 @@ def test_encrypted_manifests_are_rejected(tmp_path: Path) -> None:
 
 
 def test_encrypted_manifest_lists_are_rejected(tmp_path: Path) -> None:
-    table = folder_of(tmp_path)
-    place = next((tmp_path / "metadata").glob("snap-*.avro"))
-    place.write_bytes(os.urandom(1000))
+    table = write_folder(tmp_path)
+    path = next((tmp_path / "metadata").glob("snap-*.avro"))
+    path.write_bytes(os.urandom(1000))
     with pytest.raises(CorruptFile, match="is not an Avro file"):
         tamis.open(tmp_path).scan().count()
-    edit_metadata(tmp_path, lambda told: told["snapshots"][0].update({"key-id": "k1"}))
+    edit_metadata(tmp_path, lambda metadata: metadata["snapshots"][0].update({"key-id": "k1"}))
     with pytest.raises(UnsupportedFeature, match=r"snap-.*, the manifest list of a snapshot, is encrypted"):
         tamis.open(tmp_path).scan().count()
     assert table.snapshots
@@ -256,10 +256,10 @@ def test_T5_orc_timestamps_beyond_nanoseconds_are_rejected_with_their_column(tmp
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "near", kind), field(3, "far", kind)])
     near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)
     columns = {
-        name: pa.array([value], pa.timestamp("us")).cast(arrow_type(kind))
+        name: pa.array([value], pa.timestamp("us")).cast(to_arrow_type(kind))
         for name, value in {"near": near, "far": far}.items()
     }
-    table.commit(table.data_file("1.orc", pa.table({"id": [1], **columns}), noted={}))
+    table.commit(table.data_file("1.orc", pa.table({"id": [1], **columns}), metrics={}))
     opened = tamis.open(tmp_path)
     assert opened.scan(columns=["id", "near"]).to_arrow()["near"].combine_chunks().equals(columns["near"])
     with pytest.raises(UnsupportedFeature, match=r"column 'far' of '.*1\.orc' has timestamps outside 1677 to 2262"):

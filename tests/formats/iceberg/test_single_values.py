@@ -15,8 +15,8 @@ from pyiceberg.conversions import to_bytes
 from tamis.formats.iceberg.manifests.single_values import decode_values
 
 
-def decimal(unscaled: int, scale: int) -> Decimal:
-    """Without the rounding of Python's decimal context."""
+def make_decimal(unscaled: int, scale: int) -> Decimal:
+    """Return a decimal without the rounding of Python's decimal context."""
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
@@ -50,7 +50,7 @@ def test_values_encoded_by_pyiceberg_are_decoded(
     @settings(max_examples=40, deadline=None)
     def check(drawn: list[Any], start: int) -> None:
         if pa.types.is_decimal(data_type):
-            drawn = [None if each is None else decimal(each, data_type.scale) for each in drawn]
+            drawn = [None if each is None else make_decimal(each, data_type.scale) for each in drawn]
         encoded = [None if each is None else to_bytes(kind, each) for each in drawn]
         found = decode_values(pa.array(encoded, pa.binary()).slice(start), data_type)
         found.validate(full=True)

@@ -13,10 +13,10 @@ import pytest
 
 import tamis
 from builders.iceberg.tables import File, IcebergFolder
-from builders.iceberg.values import arrow_type, field, list_of, map_of
+from builders.iceberg.values import field, list_of, map_of, to_arrow_type
 
 
-def planned(table: tamis.Table, where: object) -> set[str]:
+def plan_files(table: tamis.Table, where: object) -> set[str]:
     return {Path(path).stem for path in table.scan(where).plan("files").files["path"].to_pylist()}
 
 
@@ -37,11 +37,11 @@ def test_I5_rename_reorder_and_drop_and_add_again(tmp_path: Path) -> None:
     ]
     assert opened.scan("b = 'first b'").count() == 0
     assert opened.scan("`was b` = 'first b'").to_arrow()["id"].to_pylist() == [1]
-    assert planned(opened, "a IS NULL") == planned(opened, "b IS NULL") == {"old"}
+    assert plan_files(opened, "a IS NULL") == plan_files(opened, "b IS NULL") == {"old"}
     assert opened.scan("a IS NULL AND b IS NULL").count() == 1
 
 
-def mapped(folder: Path, **properties: str) -> IcebergFolder:
+def make_mapped_folder(folder: Path, **properties: str) -> IcebergFolder:
     return IcebergFolder(
         folder,
         [field(1, "id", "long"), field(2, "name", "string"), field(3, "st", [field(4, "x", "int")])],
@@ -57,7 +57,7 @@ MAPPING = [
 
 
 def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path) -> None:
-    table = mapped(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING)})
+    table = make_mapped_folder(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING)})
     fields = [field(1, "number", "long"), field(2, "called", "string"), field(3, "st", [field(4, "was x", "int")])]
     inner = pa.array([{"was x": 1}, None], pa.struct([("was x", pa.int32())]))
     rows = pa.table({"number": [1, 2], "called": ["a", "b"], "st": inner, "name": ["no", "no"]})
@@ -72,14 +72,14 @@ def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path) -> No
 
 
 def test_I5_a_column_missing_from_the_name_mapping_is_null(tmp_path: Path) -> None:
-    table = mapped(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING[:1])})
+    table = make_mapped_folder(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING[:1])})
     rows = pa.table({"id": [1], "name": ["a"]})
-    table.commit(table.data_file("1.parquet", rows, with_ids=False, noted={}))
+    table.commit(table.data_file("1.parquet", rows, with_ids=False, metrics={}))
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [{"id": 1, "name": None, "st": None}]
 
 
 def test_I5_field_ids_take_precedence_over_the_name_mapping(tmp_path: Path) -> None:
-    table = mapped(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING)})
+    table = make_mapped_folder(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING)})
     fields = [field(2, "id", "string"), field(1, "called", "long")]
     table.commit(table.data_file("1.parquet", pa.table({"id": ["a"], "called": [1]}), fields=fields))
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [{"id": 1, "name": "a", "st": None}]
@@ -113,9 +113,9 @@ def test_I5_a_missing_column_has_its_initial_default(
     table.evolve(
         [field(1, "id", "long"), field(2, "x", kind, **{"initial-default": default, "write-default": default})]
     )
-    table.commit(table.data_file("new.parquet", pa.table({"id": [3], "x": pa.nulls(1, arrow_type(kind))})))
+    table.commit(table.data_file("new.parquet", pa.table({"id": [3], "x": pa.nulls(1, to_arrow_type(kind))})))
     opened = tamis.open(tmp_path)
-    expected = pa.scalar(value).cast(arrow_type(kind)).as_py() if isinstance(value, str) else value
+    expected = pa.scalar(value).cast(to_arrow_type(kind)).as_py() if isinstance(value, str) else value
     rows = sorted(opened.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
     assert [row["x"] for row in rows] == [expected, expected, None]
     assert opened.scan("x IS NULL").to_arrow()["id"].to_pylist() == [3]
@@ -139,17 +139,17 @@ def test_I5_defaults_of_struct_fields_do_not_apply_to_null_structs(tmp_path: Pat
 
 
 def test_I5_fields_inside_lists_and_maps_evolve_by_id(tmp_path: Path) -> None:
-    def fields(inner: list[Any]) -> list[Any]:
+    def make_fields(inner: list[Any]) -> list[Any]:
         kind = {"type": "struct", "fields": inner}
         return [field(1, "id", "long"), field(2, "l", list_of(3, kind)), field(6, "m", map_of(7, 8, "string", "int"))]
 
-    table = IcebergFolder(tmp_path, fields([field(4, "a", "int"), field(5, "b", "string")]))
+    table = IcebergFolder(tmp_path, make_fields([field(4, "a", "int"), field(5, "b", "string")]))
     rows = pa.Table.from_pylist(
         [{"id": 1, "l": [{"a": 1, "b": "x"}, None], "m": [("k", 1)]}, {"id": 2, "l": None, "m": []}],
         schema=table.arrow_schema,
     )
     table.commit(table.data_file("1.parquet", rows))
-    table.evolve(fields([field(9, "a", "string"), field(5, "was b", "string"), field(4, "was a", "long")]))
+    table.evolve(make_fields([field(9, "a", "string"), field(5, "was b", "string"), field(4, "was a", "long")]))
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [
         {"id": 1, "l": [{"a": None, "was b": "x", "was a": 1}, None], "m": [("k", 1)]},
         {"id": 2, "l": None, "m": []},
@@ -164,18 +164,18 @@ A, B, C = field(10, "a", "int"), field(11, "b", "string"), field(12, "c", "date"
 def test_I5_structs_inside_lists_and_maps_are_reordered_and_replaced(
     tmp_path: Path, inner: list[Any], ending: str
 ) -> None:
-    def fields(inner: list[Any]) -> list[Any]:
+    def make_fields(inner: list[Any]) -> list[Any]:
         kind = {"type": "struct", "fields": inner}
         other = {"type": "struct", "fields": [{**each, "id": each["id"] + 20} for each in inner]}
         return [field(1, "id", "long"), field(2, "l", list_of(3, kind)), field(6, "m", map_of(7, 8, "string", other))]
 
-    table = IcebergFolder(tmp_path, fields([A, B]))
+    table = IcebergFolder(tmp_path, make_fields([A, B]))
     one = {"a": 1, "b": "x"}
     rows = pa.Table.from_pylist(
         [{"id": 1, "l": [one, None], "m": [("k", one)]}, {"id": 2, "l": None, "m": []}], schema=table.arrow_schema
     )
-    table.commit(table.data_file(f"1.{ending}", rows, noted={}))
-    table.evolve(fields(inner))
+    table.commit(table.data_file(f"1.{ending}", rows, metrics={}))
+    table.evolve(make_fields(inner))
     was = {10: 1, 11: "x"}
     expected = {each["name"]: was.get(each["id"]) for each in inner}
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [
@@ -196,12 +196,12 @@ def test_I5_structs_inside_lists_and_maps_are_reordered_and_replaced(
 )
 def test_T11_promoted_columns(tmp_path: Path, older: str, newer: str, value: Any) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x", older)], version=3)
-    column = pa.array([value, None]).cast(arrow_type(older))
+    column = pa.array([value, None]).cast(to_arrow_type(older))
     table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2], "x": column})))
     table.evolve([field(1, "id", "long"), field(2, "x", newer)])
     opened = tamis.open(tmp_path)
     rows = opened.scan().to_arrow()
-    assert rows["x"].combine_chunks().equals(column.cast(arrow_type(newer)))
+    assert rows["x"].combine_chunks().equals(column.cast(to_arrow_type(newer)))
     assert opened.scan(tamis.col("x") == rows["x"][0].as_py()).to_arrow()["id"].to_pylist() == [1]
     assert opened.scan("x IS NULL").to_arrow()["id"].to_pylist() == [2]
 
@@ -212,7 +212,7 @@ def test_identity_partition_values_fill_missing_columns(tmp_path: Path) -> None:
         tmp_path, fields, specs=[[(2, "identity", "region"), (3, "day", "d")], [(3, "identity", "day")]]
     )
 
-    def file(number: int, spec: int, partition: tuple[Any, ...], **columns: Any) -> File:
+    def make_file(number: int, spec: int, partition: tuple[Any, ...], **columns: Any) -> File:
         return table.data_file(
             f"{number}.parquet", pa.table({"id": [number], **columns}), spec=spec, partition=partition
         )
@@ -220,10 +220,10 @@ def test_identity_partition_values_fill_missing_columns(tmp_path: Path) -> None:
     date = datetime.date(2024, 3, 1)
     days = (date - datetime.date(1970, 1, 1)).days
     table.commit(
-        file(1, 0, ("eu", days)),
-        file(2, 0, (None, days)),
-        file(3, 0, ("eu", days), region=["from the file"]),
-        file(4, 1, (days,), region=["us"]),
+        make_file(1, 0, ("eu", days)),
+        make_file(2, 0, (None, days)),
+        make_file(3, 0, ("eu", days), region=["from the file"]),
+        make_file(4, 1, (days,), region=["us"]),
     )
     opened = tamis.open(tmp_path)
     rows = {row["id"]: (row["region"], row["day"]) for row in opened.scan().to_arrow().to_pylist()}
@@ -249,7 +249,7 @@ def test_values_of_rare_types_are_read(tmp_path: Path) -> None:
     )
     table.commit(table.data_file("1.parquet", rows))
     opened = tamis.open(tmp_path)
-    assert opened.schema.types == [arrow_type(each["type"]) for each in fields]
+    assert opened.schema.types == [to_arrow_type(each["type"]) for each in fields]
     assert opened.scan().to_arrow().equals(rows)
 
 
@@ -264,10 +264,10 @@ def test_data_files_of_other_formats(tmp_path: Path, ending: str) -> None:
         for each in fields
     ]
     table = IcebergFolder(tmp_path, fields, properties={"schema.name-mapping.default": json.dumps(mapping)})
-    moment = datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)
+    instant = datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)
     rows = pa.Table.from_pylist(
         [
-            {"id": 1, "s": "a", "d": "1.50", "day": moment.date(), "ts": moment, "tz": moment, "x": 0.5, "b": True,
+            {"id": 1, "s": "a", "d": "1.50", "day": instant.date(), "ts": instant, "tz": instant, "x": 0.5, "b": True,
              "st": {"y": 1}},
             {"id": 2},
             {"id": 3, "s": "", "x": float("nan"), "st": {"y": None}},
@@ -289,7 +289,7 @@ def test_data_files_of_other_formats(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
 def test_rows_of_files_without_any_needed_column(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "x", "long"), field(2, "y", "long")])
-    table.commit(table.data_file(f"1.{ending}", pa.table({"x": [1, 2, 3]}), noted={}))
+    table.commit(table.data_file(f"1.{ending}", pa.table({"x": [1, 2, 3]}), metrics={}))
     opened = tamis.open(tmp_path)
     for where, count in (("rand() < 2", 3), ("NULL", 0), ("coalesce(y, 5) = 5", 3), ("y = 1", 0)):
         assert opened.scan(where, levels=[]).count() == count, where

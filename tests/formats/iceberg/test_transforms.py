@@ -21,7 +21,7 @@ SOME_INTS = st.integers(-(2**31) + 10, 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
 SOME_LONGS = st.integers(-(2**63) + 10, 2**63 - 1)
 SOME_UNSCALED = st.integers(-(10**9) + 100, 10**9 - 1)
-MOMENTS = st.integers(-(10**16), 10**16)
+TIMESTAMPS = st.integers(-(10**16), 10**16)
 NANOSECONDS = st.integers(-(9 * 10**18), 9 * 10**18)
 DAYS = st.integers(-700_000, 2_000_000)
 TEXTS = st.text(st.sampled_from("ab\u00e9\uffff\U0010ffff\0"), max_size=6)
@@ -36,28 +36,28 @@ CASES: list[Case] = [
     (iceberg.DecimalType(9, 2), pa.decimal128(9, 2), theirs.TruncateTransform(50), "truncate[50]", SOME_UNSCALED),
     *((iceberg.DateType(), pa.date32(), each, str(each), DAYS) for each in
       (theirs.YearTransform(), theirs.MonthTransform(), theirs.DayTransform())),
-    *((iceberg.TimestampType(), pa.timestamp("us"), each, str(each), MOMENTS) for each in
+    *((iceberg.TimestampType(), pa.timestamp("us"), each, str(each), TIMESTAMPS) for each in
       (theirs.YearTransform(), theirs.MonthTransform(), theirs.DayTransform(), theirs.HourTransform())),
     *((iceberg.TimestamptzNanoType(), pa.timestamp("ns", "UTC"), each, str(each), NANOSECONDS) for each in
       (theirs.YearTransform(), theirs.MonthTransform(), theirs.DayTransform(), theirs.HourTransform())),
 ]  # fmt: skip
 
 
-def decimal(unscaled: int, scale: int) -> Decimal:
-    """Without the rounding of Python's decimal context."""
+def make_decimal(unscaled: int, scale: int) -> Decimal:
+    """Return a decimal without the rounding of Python's decimal context."""
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
-def array(values: list[Any], data_type: pa.DataType) -> pa.Array:
+def make_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
     if pa.types.is_temporal(data_type):
         plain = pa.int32() if data_type.bit_width == 32 else pa.int64()
         return pa.array(values, plain).view(data_type)
     if pa.types.is_decimal(data_type):
-        return pa.array([None if each is None else decimal(each, data_type.scale) for each in values], data_type)
+        return pa.array([None if each is None else make_decimal(each, data_type.scale) for each in values], data_type)
     return pa.array(values, data_type)
 
 
-def plain(values: pa.Array) -> list[Any]:
+def to_plain(values: pa.Array) -> list[Any]:
     if pa.types.is_temporal(values.type):
         return list(values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()).to_pylist())
     return list(values.to_pylist())
@@ -76,10 +76,10 @@ def test_T6_a_value_is_within_the_bounds_of_its_partition(
     @settings(max_examples=80, deadline=None)
     def check(drawn: list[Any]) -> None:
         if pa.types.is_decimal(data_type):
-            drawn = [decimal(each, data_type.scale) for each in drawn]
+            drawn = [make_decimal(each, data_type.scale) for each in drawn]
             source = pa.array(drawn, data_type)
         else:
-            source = array(drawn, data_type)
+            source = make_array(drawn, data_type)
         partitions = pa.array([function(each) for each in drawn], result if not pa.types.is_temporal(result) else None)
         if pa.types.is_temporal(result):
             partitions = partitions.cast(pa.int32()).view(result)
@@ -87,7 +87,7 @@ def test_T6_a_value_is_within_the_bounds_of_its_partition(
         assert lower is not None
         assert upper is not None
         assert lower.type == upper.type == data_type
-        for value, low, high in zip(plain(source), plain(lower), plain(upper), strict=True):
+        for value, low, high in zip(to_plain(source), to_plain(lower), to_plain(upper), strict=True):
             assert low is None or low <= value
             assert high is None or value <= high
 
@@ -103,7 +103,7 @@ def test_bounds_of_a_period_after_1970_are_its_first_and_last_instant(unit: str,
     lower, upper = ours.lower(periods, source), ours.upper(periods, source)
     assert lower is not None
     assert upper is not None
-    for period, low, high in zip(periods.to_pylist(), plain(lower), plain(upper), strict=True):
+    for period, low, high in zip(periods.to_pylist(), to_plain(lower), to_plain(upper), strict=True):
         assert (their(low), their(high)) == (period, period)
         assert (their(low - 1), their(high + 1)) == (period - 1, period + 1)
 
@@ -113,23 +113,23 @@ def test_T6_periods_up_to_1970_may_contain_values_rounded_towards_it() -> None:
     source = pa.timestamp("us")
     lower = day.lower(pa.array([0, -1, 1], pa.int32()), source)
     assert lower is not None
-    assert plain(lower) == [-86_400_000_000, -2 * 86_400_000_000, 86_400_000_000]
+    assert to_plain(lower) == [-86_400_000_000, -2 * 86_400_000_000, 86_400_000_000]
     upper = hour.upper(pa.array([0, -1], pa.int32()), source)
     assert upper is not None
-    assert plain(upper) == [3_600_000_000 - 1, -1]
+    assert to_plain(upper) == [3_600_000_000 - 1, -1]
     # A day of a date is the date itself.
     dates = day.lower(pa.array([0, -1], pa.int32()), pa.date32())
     assert dates is not None
-    assert plain(dates) == [0, -1]
+    assert to_plain(dates) == [0, -1]
 
 
 def test_periods_out_of_range_of_a_type_are_unknown() -> None:
     hours = Transform("hour").upper(pa.array([2**31 - 2, None], pa.int32()), pa.timestamp("ns"))
     assert hours is not None
-    assert plain(hours) == [None, None]
+    assert to_plain(hours) == [None, None]
     years = Transform("year").lower(pa.array([2**31 - 2], pa.int32()), pa.date32())
     assert years is not None
-    assert plain(years) == [None]
+    assert to_plain(years) == [None]
 
 
 def test_bounds_of_truncated_numbers_stay_in_range() -> None:
@@ -152,7 +152,7 @@ def test_T4_the_smallest_numbers_overflow_when_truncated() -> None:
     lower = Transform("truncate", 10).lower(pa.array([2**63 - 4, 2**63 - 18, -20], pa.int64()), pa.int64())
     assert lower is not None
     assert lower.to_pylist() == [None, 2**63 - 18, -20]
-    # A column that is a long now may have been written as an int.
+    # A column of type long may have been written as an int.
     for source in (pa.int32(), pa.int64()):
         lower = Transform("truncate", 10).lower(pa.array([2**31 - 2, 2**31 - 18], source), source)
         assert lower is not None
@@ -254,10 +254,10 @@ def test_buckets_equal_those_of_pyiceberg(kind: Any, data_type: pa.DataType, val
     @settings(max_examples=60, deadline=None)
     def check(drawn: list[Any], count: int, start: int) -> None:
         function = theirs.BucketTransform(count).transform(kind)
-        found = compute_buckets(array(drawn, data_type).slice(start), count)
+        found = compute_buckets(make_array(drawn, data_type).slice(start), count)
         assert found is not None
         if pa.types.is_decimal(data_type):
-            drawn = [decimal(each, data_type.scale) for each in drawn]
+            drawn = [make_decimal(each, data_type.scale) for each in drawn]
         assert found.tolist() == [function(each) for each in drawn[start:]]
 
     check()

@@ -9,7 +9,7 @@ import pytest
 
 import tamis
 import tamis.iceberg
-from builders.engines.worker_engine import WorkerHere
+from builders.engines.worker_engine import InProcessEngine
 from builders.iceberg.deletes import equality_deletes
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
@@ -19,13 +19,13 @@ from tamis.formats.jobs import Planning
 from tamis.formats.open_source import open_source
 
 
-def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int, int]) -> IcebergFolder:
+def write_two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int, int]) -> IcebergFolder:
     fields = [field(1, "id", "long"), field(2, "p", kind)]
     table = IcebergFolder(folder, fields, specs=[[(2, "identity", "p")]], version=3)
     for number, value in enumerate(values):
         own = pa.array([value], pa.int32() if data_type.bit_width == 32 else pa.int64()).view(data_type)
         rows = pa.table({"id": pa.array([number]), "p": own})
-        table.commit(table.data_file(f"{number}.parquet", rows, partition=(value,), noted={}))
+        table.commit(table.data_file(f"{number}.parquet", rows, partition=(value,), metrics={}))
     return table
 
 
@@ -41,7 +41,7 @@ def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int
 def test_years_beyond_9999_are_supported(
     tmp_path: Path, kind: str, data_type: pa.DataType, value: int, where: str
 ) -> None:
-    two_files(tmp_path, kind, data_type, (value, 1000))
+    write_two_files(tmp_path, kind, data_type, (value, 1000))
     table = tamis.open(tmp_path)
     assert table.scan(where).to_arrow()["id"].to_pylist() == [0]
     assert table.scan(where).count() == table.scan(where).plan("files").num_files == 1
@@ -70,11 +70,11 @@ def check(table: tamis.Table, literal: str) -> None:
 
 
 def open_everywhere(folder: Path) -> list[tamis.Table]:
-    return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(WorkerHere(), "spark")))]
+    return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(InProcessEngine(), "spark")))]
 
 
 def test_I1_a_date_out_of_range_after_promotion_to_timestamp_loses_no_row(tmp_path: Path) -> None:
-    table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
+    table = write_two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
     table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
     for opened in open_everywhere(tmp_path):
         check(opened, "TIMESTAMP_NTZ '2000-01-01 00:00:00'")
@@ -87,14 +87,14 @@ def test_I1_a_missing_column_with_an_invalid_partition_value(tmp_path: Path) -> 
     table = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "p")]], version=3)
     for number, value in enumerate((2**31 - 1, 1000)):
         rows = pa.table({"id": pa.array([number])})
-        table.commit(table.data_file(f"{number}.parquet", rows, fields=fields[:1], partition=(value,), noted={}))
+        table.commit(table.data_file(f"{number}.parquet", rows, fields=fields[:1], partition=(value,), metrics={}))
     table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
     for opened in open_everywhere(tmp_path):
         check(opened, "TIMESTAMP_NTZ '2000-01-01 00:00:00'")
 
 
 def test_I3_invalid_partition_values_are_distinct_partitions(tmp_path: Path) -> None:
-    table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
+    table = write_two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
     rows = pa.table({"id": pa.array([0, 1])})
     table.commit(equality_deletes(table, "d.parquet", rows, fields=table.fields[:1], partition=(None,)))
     table.commit(equality_deletes(table, "e.parquet", rows, fields=table.fields[:1], partition=(2**31 - 1,)))

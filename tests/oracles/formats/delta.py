@@ -1,4 +1,4 @@
-"""Delta tables for the oracles: whole histories written by hand, and tables that deltalake wrote."""
+"""Delta tables for the oracles: histories written by hand, and tables that deltalake wrote."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.answers.same_rows import same_rows
-from builders.delta.cases import random_delta_case
-from builders.delta.deltalake_cases import random_deltalake_case
-from builders.delta.less_known import know_less
-from builders.parquet.by_pages import BY_PAGES
+from builders.answers.same_rows import has_same_rows
+from builders.delta.cases import draw_delta_case
+from builders.delta.deltalake_cases import draw_deltalake_case
+from builders.delta.weaken_statistics import weaken_statistics
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices, SeededChoices
 from oracles.frame import ROW, FileUnits, Format, RowTable, VersionedTable
 from tamis.expr.nodes import Expr
@@ -28,7 +28,7 @@ from tamis.tuning import Tuning
 
 @contextmanager
 def vary_planning(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
-    """Files of a log one by one or together, with much room in memory or little, or out of memory."""
+    """Yield a tuning that reads files of a log one by one or together, with much memory, little or none."""
     varied = replace(
         tuning,
         max_files_while_reading=choices.one_of([tuning.max_files_while_reading, 1, 3]),
@@ -43,7 +43,7 @@ def vary_planning(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
 
 
 def is_same(found: pa.Table, expected: pa.Table) -> bool:
-    return same_rows(found.sort_by(ROW), expected)
+    return has_same_rows(found.sort_by(ROW), expected)
 
 
 @dataclass
@@ -65,50 +65,52 @@ class DeltaRows(RowTable):
 
 
 def write_rows(choices: Choices, folder: Path, predicates: int) -> DeltaRows:
-    case = random_delta_case(choices, folder, predicates)
-    return DeltaRows(case.rows(), case.said, "", tamis.open(folder))
+    case = draw_delta_case(choices, folder, predicates)
+    return DeltaRows(case.rows(), case.predicates, "", tamis.open(folder))
 
 
 def write_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
-    case = random_delta_case(choices, folder, predicates)
+    case = draw_delta_case(choices, folder, predicates)
     rows_of_files = {path: stored.live_rows[ROW].to_pylist() for path, stored in case.versions[-1].items()}
     return FileUnits(
-        case.rows(), case.said, "", lambda: tamis.open(folder), rows_of_files, _make_forget(folder), f"{folder}/"
+        case.rows(), case.predicates, "", lambda: tamis.open(folder), rows_of_files, _make_weaken(folder), f"{folder}/"
     )
 
 
 def write_versions(choices: Choices, folder: Path, predicates: int) -> VersionedTable:
-    case = random_delta_case(choices, folder, predicates)
+    case = draw_delta_case(choices, folder, predicates)
     versions = [(version, case.rows(version)) for version in range(len(case.versions))]
-    return VersionedTable(folder, case.said, "", versions, "version", is_same)
+    return VersionedTable(folder, case.predicates, "", versions, "version", is_same)
 
 
-def _make_forget(folder: Path, *, by_seed: bool = False) -> Any:
-    def forget(choices: Choices) -> None:
-        know_less(folder, SeededChoices(choices.number(0, 1_000_000)) if by_seed else choices)
+def _make_weaken(folder: Path, *, by_seed: bool = False) -> Any:
+    def weaken(choices: Choices) -> None:
+        weaken_statistics(folder, SeededChoices(choices.number(0, 1_000_000)) if by_seed else choices)
         file_batches.FILE_BATCH_CACHE.clear()
 
-    return forget
+    return weaken
 
 
 # --- Written by deltalake ---------------------------------------------------------------------------------------------
 
 
 def write_deltalake_rows(choices: Choices, folder: Path, predicates: int) -> DeltaRows:
-    case = random_deltalake_case(choices, folder, predicates)
+    case = draw_deltalake_case(choices, folder, predicates)
     table = tamis.open(folder)
     assert set(table.schema.names) == set(case.rows.column_names)
-    return DeltaRows(case.rows, case.said, case.done, table, [f"`{name}`" for name in case.rows.column_names])
+    return DeltaRows(case.rows, case.predicates, case.done, table, [f"`{name}`" for name in case.rows.column_names])
 
 
 def write_deltalake_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
-    case = random_deltalake_case(choices, folder, predicates)
+    case = draw_deltalake_case(choices, folder, predicates)
     rows_of_files = _read_rows_of_files(tamis.open(folder))
     live = sorted(row for rows in rows_of_files.values() for row in rows)
     assert live == sorted(case.rows[ROW].to_pylist()), case.done
-    # What deltalake writes has no order that is the same each time, and Hypothesis would see other choices.
-    forget = _make_forget(folder, by_seed=True)
-    return FileUnits(case.rows, case.said, case.done, lambda: tamis.open(folder), rows_of_files, forget, f"{folder}/")
+    # Deltalake writes files in no fixed order, so that Hypothesis would see other choices each time.
+    weaken = _make_weaken(folder, by_seed=True)
+    return FileUnits(
+        case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken, f"{folder}/"
+    )
 
 
 def _read_rows_of_files(table: tamis.Table) -> dict[str, list[int]]:
@@ -121,7 +123,7 @@ def _read_rows_of_files(table: tamis.Table) -> dict[str, list[int]]:
     }
 
 
-# A whole table is written for each example.
+# Each example writes a table.
 _SHARED: dict[str, Any] = {"one_in": 4, "tuning": BY_PAGES}
 
 DELTA = Format("delta D1 D6 D15 D16 D19", write_rows, vary=vary_planning, **_SHARED)

@@ -1,5 +1,5 @@
-"""Files older than what their table is now: renamed, promoted and added fields, defaults, ids or names in files, values
-that are known only of whole files."""
+"""Files from before schema evolution: renamed, promoted and added fields, defaults, ids or names in files, and values
+that are constant for a file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from builders.parquet.by_pages import PRUNE_PAGES
-from builders.parquet.evolved_files import StoredFiles, random_evolved_case
+from builders.parquet.evolved_files import StoredFiles, draw_evolved_case
+from builders.parquet.tuning import PRUNE_PAGES
 from builders.values.choices import Choices
 from oracles.frame import ROW, Format, RowTable, make_column_texts
 from tamis.expr.nodes import Expr
@@ -40,8 +40,8 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def write_evolved(choices: Choices, folder: Path, predicates: int) -> EvolvedTable:
-    case = random_evolved_case(choices, predicates)
-    return EvolvedTable(case.rows, case.said, "", case.write(folder))
+    case = draw_evolved_case(choices, predicates)
+    return EvolvedTable(case.rows, case.predicates, "", case.write(folder))
 
 
 EVOLVED = Format("evolved files I5 T11", write_evolved, one_in=2, fewest=10, tuning=PRUNE_PAGES)

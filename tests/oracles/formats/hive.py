@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 import tamis
-from builders.hive.scan_cases import random_scan_case
-from builders.values.by_type import judge_column
+from builders.hive.scan_cases import draw_scan_case
+from builders.values.by_type import to_oracle_column
 from builders.values.choices import Choices
 from oracles.frame import ROW, Format, RowTable, make_column_texts
 from tamis.expr.nodes import Expr
@@ -28,18 +28,18 @@ class HiveTable(RowTable):
         return self.rows.column_names, self.rows
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
-        # The first file says what the types are, and timestamps of files may have other units.
+        # The first file defines the types, and timestamps of other files may have other units.
         return make_column_texts(found.sort_by(ROW), _plain) == make_column_texts(expected, _plain)
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    return judge_column(values) if pa.types.is_timestamp(values.type) else values
+    return to_oracle_column(values) if pa.types.is_timestamp(values.type) else values
 
 
 def write_hive(choices: Choices, folder: Path, predicates: int) -> HiveTable:
-    case = random_scan_case(choices, predicates)
+    case = draw_scan_case(choices, predicates)
     case.write(folder / "t")
-    return HiveTable(case.rows, case.said, "", tamis.open(folder / "t", partitioning=case.partitioning))
+    return HiveTable(case.rows, case.predicates, "", tamis.open(folder / "t", partitioning=case.partitioning))
 
 
 HIVE = Format("hive", write_hive)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tamis
-from builders.iceberg.cases import random_iceberg_case
-from builders.iceberg.less_known import know_less
-from builders.parquet.by_pages import BY_PAGES
-from builders.pyiceberg.cases import random_pyiceberg_case
+from builders.iceberg.cases import draw_iceberg_case
+from builders.iceberg.weaken_statistics import weaken_statistics
+from builders.parquet.tuning import BY_PAGES
+from builders.pyiceberg.cases import draw_pyiceberg_case
 from builders.values.choices import Choices, SeededChoices
 from oracles.frame import ROW, FileUnits, Format, RowTable, VersionedTable, make_column_texts
 from tamis.expr.nodes import Expr
@@ -40,42 +40,42 @@ class IcebergRows(RowTable):
 
 
 def write_rows(choices: Choices, folder: Path, predicates: int) -> IcebergRows:
-    case = random_iceberg_case(choices, folder, predicates)
-    return IcebergRows(case.rows(), case.said, case.done, tamis.open(folder))
+    case = draw_iceberg_case(choices, folder, predicates)
+    return IcebergRows(case.rows(), case.predicates, case.done, tamis.open(folder))
 
 
 def write_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
-    case = random_iceberg_case(choices, folder, predicates)
+    case = draw_iceberg_case(choices, folder, predicates)
     kinds = {each["id"]: each["type"] for each in case.table.fields if isinstance(each["type"], str)}
 
-    def forget(choices: Choices) -> None:
+    def weaken(choices: Choices) -> None:
         if not case.table.manifests_in_metadata:
-            know_less(folder, choices, kinds)
+            weaken_statistics(folder, choices, kinds)
 
-    # Paths are those in the folder, whatever location metadata names.
+    # Paths are those in the folder. Metadata may name another location.
     rows_of_files = {
         stored.file.path.replace(case.table.location, str(case.table.folder), 1): stored.live_rows[ROW].to_pylist()
         for stored in case.live
     }
-    return FileUnits(case.rows(), case.said, case.done, lambda: tamis.open(folder), rows_of_files, forget)
+    return FileUnits(case.rows(), case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken)
 
 
 def write_versions(choices: Choices, folder: Path, predicates: int) -> VersionedTable:
-    case = random_iceberg_case(choices, folder, predicates)
+    case = draw_iceberg_case(choices, folder, predicates)
     versions = [(snapshot, case.rows(state)) for state, (snapshot, _) in enumerate(case.states)]
-    return VersionedTable(folder, case.said, case.done, versions, "snapshot_id", is_same)
+    return VersionedTable(folder, case.predicates, case.done, versions, "snapshot_id", is_same)
 
 
 # --- Written by pyiceberg ---------------------------------------------------------------------------------------------
 
 
 def write_pyiceberg_rows(choices: Choices, folder: Path, predicates: int) -> IcebergRows:
-    case = random_pyiceberg_case(choices, folder, predicates)
-    return IcebergRows(case.rows, case.said, case.done, tamis.open(case.metadata))
+    case = draw_pyiceberg_case(choices, folder, predicates)
+    return IcebergRows(case.rows, case.predicates, case.done, tamis.open(case.metadata))
 
 
 def write_pyiceberg_units(choices: Choices, folder: Path, predicates: int) -> FileUnits:
-    case = random_pyiceberg_case(choices, folder, predicates)
+    case = draw_pyiceberg_case(choices, folder, predicates)
     live = set(case.rows[ROW].to_pylist())
     rows_of_files = {
         path: [row for row in pq.ParquetFile(path).read(columns=[ROW])[ROW].to_pylist() if row in live]
@@ -83,14 +83,14 @@ def write_pyiceberg_units(choices: Choices, folder: Path, predicates: int) -> Fi
     }
     assert sorted(row for rows in rows_of_files.values() for row in rows) == sorted(live), case.done
 
-    def forget(choices: Choices) -> None:
-        # Names of files are other ones each time, and Hypothesis would see other choices.
-        know_less(folder, SeededChoices(choices.number(0, 1_000_000)), {1: "long"})
+    def weaken(choices: Choices) -> None:
+        # File names differ each time, so that Hypothesis would see other choices.
+        weaken_statistics(folder, SeededChoices(choices.number(0, 1_000_000)), {1: "long"})
 
-    return FileUnits(case.rows, case.said, case.done, lambda: tamis.open(folder), rows_of_files, forget)
+    return FileUnits(case.rows, case.predicates, case.done, lambda: tamis.open(folder), rows_of_files, weaken)
 
 
-# A whole table is written for each example, and pyiceberg takes its time for each commit.
+# Each example writes a table, and a commit of pyiceberg is slow.
 _BY_HAND: dict[str, Any] = {"one_in": 6, "tuning": BY_PAGES}
 _BY_PYICEBERG: dict[str, Any] = {"one_in": 12, "tuning": BY_PAGES}
 

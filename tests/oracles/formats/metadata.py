@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from builders.values.by_type import array_of, neighbours, values_of
+from builders.values.by_type import list_neighbours, list_values, make_array
 from builders.values.choices import Choices
-from builders.values.predicates import Said
-from builders.values.random_rows import random_column, random_predicates, random_schema, random_values, subject_of
+from builders.values.predicates import OraclePredicate
+from builders.values.random_rows import draw_column, draw_predicates, draw_schema, draw_values, make_subject
 from oracles.frame import Format, Kept, Unit
 from tamis.expr.bind import bind
 from tamis.expr.normalise import normalise, sort_key
@@ -27,15 +27,15 @@ Metadata = dict[str, pa.Array]
 
 
 def describe_units(schema: pa.Schema, units: list[Rows]) -> Metadata:
-    """Return what a perfect writer would note of the units."""
+    """Return the statistics that a perfect writer would write for the units."""
     columns: Metadata = {"row_count": pa.array([len(next(iter(unit.values()))) for unit in units], pa.int64())}
     for field in schema:
         path = (field.name,)
         plain = [
             sorted((v for v in unit[field.name] if v is not None and not _is_nan(v)), key=sort_key) for unit in units
         ]
-        columns[metadata_name("lower", path)] = array_of(field.type, [each[0] if each else None for each in plain])
-        columns[metadata_name("upper", path)] = array_of(field.type, [each[-1] if each else None for each in plain])
+        columns[metadata_name("lower", path)] = make_array(field.type, [each[0] if each else None for each in plain])
+        columns[metadata_name("upper", path)] = make_array(field.type, [each[-1] if each else None for each in plain])
         columns[metadata_name("null_count", path)] = pa.array(
             [sum(v is None for v in unit[field.name]) for unit in units], pa.int64()
         )
@@ -51,7 +51,7 @@ def remove_some(metadata: Metadata, choices: Choices) -> Metadata:
     found = {}
     for name, array in metadata.items():
         if name.startswith("nan_count:") and choices.flag():
-            continue  # as nearly all writers do
+            continue  # like nearly all writers
         match choices.number(0, 3):
             case 0:
                 found[name] = array
@@ -66,7 +66,7 @@ def remove_some(metadata: Metadata, choices: Choices) -> Metadata:
 
 
 def widen_bounds(schema: pa.Schema, units: list[Rows], choices: Choices) -> Metadata:
-    """Return metadata with bounds further out than the values, as cut texts have, or files after deletes."""
+    """Return metadata with wider bounds, like those of truncated texts, or of files after deletes."""
     found = describe_units(schema, units)
     for field in schema:
         present = [[v for v in unit[field.name] if v is not None and not _is_nan(v)] for unit in units]
@@ -76,11 +76,11 @@ def widen_bounds(schema: pa.Schema, units: list[Rows], choices: Choices) -> Meta
                 own = sorted(values, key=sort_key)[0 if sign < 0 else -1] if values else None
                 outside = [
                     each
-                    for each in (*values_of(field.type), *([] if own is None else neighbours(own, field.type)))
+                    for each in (*list_values(field.type), *([] if own is None else list_neighbours(own, field.type)))
                     if not _is_nan(each) and (own is None or (each <= own if sign < 0 else each >= own))
                 ]
                 bounds.append(own if own is None else choices.one_of([own, own, *outside]))
-            found[metadata_name(kind, (field.name,))] = array_of(field.type, bounds)
+            found[metadata_name(kind, (field.name,))] = make_array(field.type, bounds)
     return found
 
 
@@ -92,24 +92,26 @@ def _is_nan(value: Any) -> bool:
 class DescribedUnits:
     schema: pa.Schema
     units: list[Rows]
-    said: Sequence[Said]
+    predicates: Sequence[OraclePredicate]
     less: Callable[[DescribedUnits, Choices], Metadata]
-    """What `forget` leaves of the metadata."""
+    """Returns the metadata after `weaken`."""
     notes: object = ""
 
     def __post_init__(self) -> None:
         self.metadata = describe_units(self.schema, self.units)
 
     @property
-    def judged(self) -> pa.Table:
-        columns = [array_of(field.type, [v for unit in self.units for v in unit[field.name]]) for field in self.schema]
+    def oracle_rows(self) -> pa.Table:
+        columns = [
+            make_array(field.type, [v for unit in self.units for v in unit[field.name]]) for field in self.schema
+        ]
         return pa.table(columns, schema=self.schema)
 
     @property
     def union(self) -> DescribedUnits:
-        """All units as one."""
+        """All units, merged into one."""
         one = {name: [v for unit in self.units for v in unit[name]] for name in self.schema.names}
-        return DescribedUnits(self.schema, [one], self.said, self.less)
+        return DescribedUnits(self.schema, [one], self.predicates, self.less)
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
         found, start = {}, 0
@@ -119,38 +121,38 @@ class DescribedUnits:
             start = end
         return found
 
-    def prune(self, said: Said, levels: Sequence[str] = (), tuning: Tuning = DEFAULT_TUNING) -> Kept:
-        pruned = prune(pa.record_batch(self.metadata), rewrite(normalise(bind(said.expr, self.schema))))
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str] = (), tuning: Tuning = DEFAULT_TUNING) -> Kept:
+        pruned = prune(pa.record_batch(self.metadata), rewrite(normalise(bind(predicate.expr, self.schema))))
         kept = [number for number, is_kept in enumerate(pruned.selection.to_pylist()) if is_kept]
         return {
             number: all(matched[index].as_py() for matched in pruned.fully_matched) for index, number in enumerate(kept)
         }
 
-    def forget(self, choices: Choices) -> None:
+    def weaken(self, choices: Choices) -> None:
         self.metadata = self.less(self, choices)
 
 
-def random_units(choices: Choices, less: Callable[[DescribedUnits, Choices], Metadata]) -> DescribedUnits:
-    schema = random_schema(choices)
-    values = {field.name: random_values(choices, field.type) for field in schema}
+def draw_units(choices: Choices, less: Callable[[DescribedUnits, Choices], Metadata]) -> DescribedUnits:
+    schema = draw_schema(choices)
+    values = {field.name: draw_values(choices, field.type) for field in schema}
     units = []
     for _ in range(choices.number(1, 4)):
         count = choices.one_of([1, 2, 3, 4, 0])
-        units.append({field.name: random_column(choices, values[field.name], count) for field in schema})
+        units.append({field.name: draw_column(choices, values[field.name], count) for field in schema})
     subjects = [
-        subject_of((field.name,), field.type, (row for unit in units for row in unit[field.name])) for field in schema
+        make_subject((field.name,), field.type, (row for unit in units for row in unit[field.name])) for field in schema
     ]
-    return DescribedUnits(schema, units, random_predicates(choices, subjects), less)
+    return DescribedUnits(schema, units, draw_predicates(choices, subjects), less)
 
 
 def write_some_removed(choices: Choices, folder: Path, predicates: int) -> DescribedUnits:
-    return random_units(choices, lambda units, choices: remove_some(units.metadata, choices))
+    return draw_units(choices, lambda units, choices: remove_some(units.metadata, choices))
 
 
 def write_widened(choices: Choices, folder: Path, predicates: int) -> DescribedUnits:
-    return random_units(choices, lambda units, choices: widen_bounds(units.schema, units.units, choices))
+    return draw_units(choices, lambda units, choices: widen_bounds(units.schema, units.units, choices))
 
 
-# Units cost little beside whole scans, so there can be more of them.
-METADATA = Format("metadata, some of it removed", write_some_removed, times=3, whole_is_monotone=False)
-WIDENED_METADATA = Format("metadata, bounds widened", write_widened, times=3, whole_is_monotone=False)
+# Units cost little beside scans, so there are more examples.
+METADATA = Format("metadata, some of it removed", write_some_removed, times=3, fully_matched_is_monotone=False)
+WIDENED_METADATA = Format("metadata, bounds widened", write_widened, times=3, fully_matched_is_monotone=False)

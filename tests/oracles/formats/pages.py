@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.answers.same_rows import same_rows
-from builders.parquet.by_pages import BY_PAGES
-from builders.parquet.page_cases import PageCase, random_page_case, random_table_case
+from builders.answers.same_rows import has_same_rows
+from builders.parquet.page_cases import PageCase, draw_page_case, draw_table_case
+from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
-from builders.values.predicates import Said
+from builders.values.predicates import OraclePredicate
 from oracles.frame import Format, Kept, RowTable, Unit
 from tamis.expr.nodes import Expr
 from tamis.formats.source import LEVELS
@@ -50,7 +50,7 @@ Bits = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 @contextmanager
 def vary_reading(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
-    """All columns at once or those of the filter first, in batches of a few rows or as a whole."""
+    """Yield a tuning that reads all columns at once or filter columns first, in small batches or in one."""
     yield replace(
         tuning,
         max_batch_rows=choices.one_of([tuning.max_batch_rows, 1, 3, 7]),
@@ -61,8 +61,8 @@ def vary_reading(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
     )
 
 
-def random_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.Table]:
-    """Some columns, or fields of structs, and the rows as they are then."""
+def draw_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.Table]:
+    """Return some columns, or fields of structs, and the rows with just these."""
     names: list[str] = []
     columns: dict[str, pa.ChunkedArray] = {}
     for name in dict.fromkeys(choices.some_of(rows.column_names, 1, 4)):
@@ -81,15 +81,15 @@ def random_projection(choices: Choices, rows: pa.Table) -> tuple[list[str], pa.T
 
 @dataclass
 class PageRows(RowTable):
-    """The rows of a file, or of several, in their order; without ids."""
+    """The rows of one or several files in their order, without ids."""
 
     table: tamis.Table = None  # type: ignore[assignment]
     case: PageCase | None = None
-    """The single file, of which columns and fields are scanned at random."""
+    """The single file. A scan reads random columns and fields of it."""
 
     @property
-    def judged(self) -> pa.Table:
-        return self.rows if self.case is None else self.case.judged
+    def oracle_rows(self) -> pa.Table:
+        return self.rows if self.case is None else self.case.oracle_rows
 
     def scan(self, where: Expr | None = None, **options: Any) -> Scan:
         return self.table.scan(where, **options)
@@ -97,27 +97,27 @@ class PageRows(RowTable):
     def project(self, choices: Choices) -> tuple[list[str] | None, pa.Table]:
         if self.case is None:
             return [f"`{name}`" for name in self.rows.column_names], self.rows
-        return random_projection(choices, self.rows)
+        return draw_projection(choices, self.rows)
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
-        return same_rows(found, expected)
+        return has_same_rows(found, expected)
 
     def identify(self, rows: pa.Table) -> list[Hashable]:
-        return list(_row_texts(rows))
+        return list(_format_rows(rows))
 
     def check_plan(self, scan: Scan) -> None:
         _check_bytes(scan.plan())
 
 
 def _check_bytes(plan: tamis.ScanPlan) -> None:
-    """Each level starts with what the one before left, and the last one leaves what is read."""
+    """Check that each level starts with the bytes that the one before kept, and the last keeps what is read."""
     levels = [level for level in plan.report.levels if level.level not in ("partitions", "files")]
     for one, next_one in itertools.pairwise(levels):
         assert one.bytes_kept == next_one.bytes_total, (one, next_one)
     assert levels[-1].bytes_kept == plan.bytes
 
 
-def _row_texts(rows: pa.Table) -> list[str]:
+def _format_rows(rows: pa.Table) -> list[str]:
     columns = [
         [column.slice(index, 1).combine_chunks().to_string(container_window=10**6) for index in range(rows.num_rows)]
         for column in rows.columns
@@ -126,17 +126,17 @@ def _row_texts(rows: pa.Table) -> list[str]:
 
 
 def write_file(choices: Choices, folder: Path, predicates: int) -> PageRows:
-    case = random_page_case(choices, predicates)
+    case = draw_page_case(choices, predicates)
     (folder / "f.parquet").write_bytes(case.content)
-    return PageRows(case.rows, case.said, case.written_by, tamis.open(folder / "f.parquet"), case)
+    return PageRows(case.rows, case.predicates, case.written_by, tamis.open(folder / "f.parquet"), case)
 
 
 def write_files(choices: Choices, folder: Path, predicates: int) -> PageRows:
-    case = random_table_case(choices, predicates)
+    case = draw_table_case(choices, predicates)
     for name, content in case.contents.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-    return PageRows(case.rows, case.said, "", tamis.open(folder))
+    return PageRows(case.rows, case.predicates, "", tamis.open(folder))
 
 
 # --- Units: every row of a file ---------------------------------------------------------------------------------------
@@ -144,21 +144,21 @@ def write_files(choices: Choices, folder: Path, predicates: int) -> PageRows:
 
 @dataclass(frozen=True)
 class Narrowing:
-    """One predicate and one file, narrowed by any levels."""
+    """One predicate and one file, pruned by any levels."""
 
     source: ParquetFile
-    said: Said
+    oracle_predicate: OraclePredicate
 
     @cached_property
     def before(self) -> Remaining:
-        """All row groups, of which nothing was asked yet."""
+        """All row groups, before any pruning."""
         units = read_row_group_metadata(self.source.footer.metadata, self.predicate.columns, names=self._names)
         shape = (units.num_rows, len(self.predicate.conjuncts))
         return Remaining.from_row_groups(range(units.num_rows), units, np.ones(shape, bool))
 
     @cached_property
     def predicate(self) -> Predicate:
-        return make_predicate(self.said.expr, self.source.schema, "the file")
+        return make_predicate(self.oracle_predicate.expr, self.source.schema, "the file")
 
     @property
     def _names(self) -> dict[tuple[str, ...], tuple[str, ...]]:
@@ -174,53 +174,53 @@ class Narrowing:
             return narrower.narrow(self.before, levels)[0]
 
     def rows(self, remaining: Remaining) -> tuple[Bits, Bits]:
-        """Which rows of the file are left, and which of those are known to match."""
+        """Return which rows of the file are kept, and which of these are fully matched."""
         starts = np.cumsum([0, *self.before.ends[:-1]])
-        kept, whole = (np.zeros(int(self.before.ends.sum()), bool) for _ in range(2))
+        kept, fully_matched = (np.zeros(int(self.before.ends.sum()), bool) for _ in range(2))
         for index, group in enumerate(remaining.row_groups.tolist()):
             at = slice(starts[group] + remaining.starts[index], starts[group] + remaining.ends[index])
             assert not kept[at].any(), "stretches overlap"
             kept[at] = True
-            whole[at] = not remaining.residual[index].any()
-        return kept, whole
+            fully_matched[at] = not remaining.residual[index].any()
+        return kept, fully_matched
 
 
 @dataclass
 class PageUnits:
-    """The rows of a file as units: each is left, or skipped with the stretch of rows that it lies in."""
+    """The rows of a file as units. Each is kept, or skipped with the range of rows around it."""
 
-    judged: pa.Table
-    said: Sequence[Said]
+    oracle_rows: pa.Table
+    predicates: Sequence[OraclePredicate]
     notes: object
     source: ParquetFile
     spoiled_by: Choices | None = None
 
     def list_units(self) -> Mapping[Unit, Sequence[int]]:
-        return {row: [row] for row in range(self.judged.num_rows)}
+        return {row: [row] for row in range(self.oracle_rows.num_rows)}
 
-    def prune(self, said: Said, levels: Sequence[str], tuning: Tuning) -> Kept:
-        narrowing = Narrowing(replace(self.source, storage=self.source.storage.with_tuning(tuning)), said)
+    def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
+        narrowing = Narrowing(replace(self.source, storage=self.source.storage.with_tuning(tuning)), predicate)
         plainly = narrow.read_page_indexes
         with pytest.MonkeyPatch.context() as patch:
             if self.spoiled_by is not None:
                 patch.setattr(narrow, "read_page_indexes", lambda *given: self._spoil(plainly(*given)))
-            kept, whole = narrowing.rows(narrowing.after(levels))
-        return {row: bool(whole[row]) for row in np.flatnonzero(kept).tolist()}
+            kept, fully_matched = narrowing.rows(narrowing.after(levels))
+        return {row: bool(fully_matched[row]) for row in np.flatnonzero(kept).tolist()}
 
-    def forget(self, choices: Choices) -> None:
+    def weaken(self, choices: Choices) -> None:
         self.spoiled_by = choices
 
     def _spoil(self, indexes: PageIndexes) -> PageIndexes:
         assert self.spoiled_by is not None
         columns = {
-            key: None if pages is None else replace(pages, metadata=_less_known(self.spoiled_by, pages))
+            key: None if pages is None else replace(pages, metadata=_weaken_pages(self.spoiled_by, pages))
             for key, pages in indexes.columns.items()
         }
         return PageIndexes(indexes.locations, columns)
 
 
-def _less_known(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
-    """The metadata of pages with bounds widened, or unknown for some of them, or absent."""
+def _weaken_pages(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
+    """Return the metadata of pages with wider, unknown or missing bounds."""
     found = {}
     forgotten = set()
     for name, values in pages.metadata.items():
@@ -234,23 +234,23 @@ def _less_known(choices: Choices, pages: ColumnPages) -> dict[str, pa.Array]:
             found[name] = pc.if_else(pc.is_valid(values), pa.scalar(False), values)
         elif kind == 3 and name.startswith(("lower:", "upper:")):
             side = name.split(":")[0]
-            found[name] = pc.if_else(pc.is_valid(values), _widest(values, is_lower=side == "lower"), values)
-            # What is no longer the value of some row must not be called so.
+            found[name] = pc.if_else(pc.is_valid(values), _find_widest(values, is_lower=side == "lower"), values)
+            # A bound that is no longer the value of some row is not exact.
             forgotten.add(f"{side}_exact:{name.split(':', 1)[1]}")
     return {name: values for name, values in found.items() if name not in forgotten}
 
 
-def _widest(values: pa.Array, *, is_lower: bool) -> pa.Scalar:
+def _find_widest(values: pa.Array, *, is_lower: bool) -> pa.Scalar:
     return pc.min_max(values)["min" if is_lower else "max"]
 
 
 def write_units(choices: Choices, folder: Path, predicates: int) -> PageUnits:
-    case = random_page_case(choices, predicates)
+    case = draw_page_case(choices, predicates)
     path = folder / "f.parquet"
     path.write_bytes(case.content)
     storage = open_storage(path)
     source = ParquetFile.load(storage, storage.root, path.stat().st_size, None)
-    return PageUnits(case.judged, case.said, case.written_by, source)
+    return PageUnits(case.oracle_rows, case.predicates, case.written_by, source)
 
 
 def choose_levels(choices: Choices) -> Iterable[Sequence[str]]:
@@ -269,5 +269,5 @@ PAGES_OF_TABLES = Format(
     "pages of several files B2 T11 H6", write_files, one_in=2, fewest=10, tuning=BY_PAGES, vary=vary_reading
 )
 PAGE_ROWS = Format(
-    "rows of pages F7", write_units, tuning=BY_PAGES, unit_levels=choose_levels, less_known_levels=("pages",)
+    "rows of pages F7", write_units, tuning=BY_PAGES, unit_levels=choose_levels, weaker_levels=("pages",)
 )

@@ -1,4 +1,4 @@
-"""One question, asked in every way that counts rows: all ways have the same answer."""
+"""Count the rows of one scan with every interface that can count: all counts must be equal."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tamis.scan.scan import Scan, get_planner
 from tamis.table import Table
 
 ONE_IN = 6
-"""Of so many scans one is asked in SQL too, which takes as long as several scans."""
+"""One in so many scans is counted in SQL too. That takes as long as several scans."""
 
-_asked = count()
+_scans = count()
 _to_arrow = Scan.to_arrow
 
 
-def check_two_answers(scan: Scan) -> pa.Table:
-    """The rows of a scan; an error where another way to count them finds more or fewer."""
+def check_counts(scan: Scan) -> pa.Table:
+    """Return the rows of a scan. Fail if another interface counts more or fewer rows."""
     rows = _to_arrow(scan)
     planner = get_planner(scan)
     what = (planner.predicate.text, sorted(planner.levels), planner.limit)
     assert scan.count() == rows.num_rows, ("count()", what)
     assert sum(batch.num_rows for batch in scan.to_batches()) == rows.num_rows, ("to_batches()", what)
     is_plain = planner.limit is None and planner.predicate.partition_filter is None and type(scan) is Scan
-    if is_plain and next(_asked) % ONE_IN == 0:
-        assert _counted_in_sql(scan) == rows.num_rows, ("SELECT count(*)", what)
+    if is_plain and next(_scans) % ONE_IN == 0:
+        assert _count_in_sql(scan) == rows.num_rows, ("SELECT count(*)", what)
     return rows
 
 
-def _counted_in_sql(scan: Scan) -> Any:
+def _count_in_sql(scan: Scan) -> Any:
     predicate = get_planner(scan).predicate.expr
     where = "" if predicate == TRUE else f" WHERE {to_sql(predicate)}"
     session = tamis.connect().register("t", Table(get_planner(scan).source))

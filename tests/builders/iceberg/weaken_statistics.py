@@ -1,4 +1,4 @@
-"""Iceberg metadata that tells less than it did: counts and bounds gone or wider, summaries gone."""
+"""Weaken the statistics of an Iceberg table: remove counts, bounds and summaries, and widen bounds."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from builders.values.choices import Choices
 _MAPS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
-def know_less(folder: Path, choices: Choices, kinds: dict[int, str]) -> None:
-    """Change what the manifests and the manifest lists of a table say, each in its place.
+def weaken_statistics(folder: Path, choices: Choices, kinds: dict[int, str]) -> None:
+    """Change the manifests and the manifest lists of a table in place.
 
-    `kinds` are the types of columns by id, for those bounds that are made wider.
+    `kinds` are the column types by field id, for bounds that are widened.
     """
     lists = sorted((folder / "metadata").glob("snap-*.avro"))
     manifests = {
         Path(record["manifest_path"]).name
-        for place in lists
-        for record in read_avro(place)
+        for path in lists
+        for record in read_avro(path)
         if record.get("content", 0) == 0
     }
     sizes = {
         name: edit_avro(
-            folder / "metadata" / name, lambda records: [_less_of(each, choices, kinds) for each in records]
+            folder / "metadata" / name, lambda records: [_weaken_entry(each, choices, kinds) for each in records]
         )
         for name in sorted(manifests)
     }
-    for place in lists:
-        edit_avro(place, lambda records: [_listed(each, choices, sizes) for each in records])
+    for path in lists:
+        edit_avro(path, lambda records: [_weaken_list_record(each, choices, sizes) for each in records])
 
 
-def _less_of(entry: dict[str, Any], choices: Choices, kinds: dict[int, str]) -> dict[str, Any]:
+def _weaken_entry(entry: dict[str, Any], choices: Choices, kinds: dict[int, str]) -> dict[str, Any]:
     file = entry["data_file"]
     for name in _MAPS:
         if file.get(name) is None:
@@ -46,11 +46,13 @@ def _less_of(entry: dict[str, Any], choices: Choices, kinds: dict[int, str]) -> 
         if name.endswith("bounds"):
             for each in file[name]:
                 if choices.flag(4):
-                    each["value"] = _wider(each["value"], kinds.get(each["key"], ""), is_lower=name.startswith("lower"))
+                    each["value"] = _widen_bound(
+                        each["value"], kinds.get(each["key"], ""), is_lower=name.startswith("lower")
+                    )
     return entry
 
 
-def _wider(bound: bytes, kind: str, *, is_lower: bool) -> bytes:
+def _widen_bound(bound: bytes, kind: str, *, is_lower: bool) -> bytes:
     step = -1 if is_lower else 1
     match kind:
         case "long" | "timestamp" | "timestamptz" if len(bound) == 8:
@@ -61,7 +63,7 @@ def _wider(bound: bytes, kind: str, *, is_lower: bool) -> bytes:
     return bound
 
 
-def _listed(record: dict[str, Any], choices: Choices, sizes: dict[str, int]) -> dict[str, Any]:
+def _weaken_list_record(record: dict[str, Any], choices: Choices, sizes: dict[str, int]) -> dict[str, Any]:
     name = Path(record["manifest_path"]).name
     record["manifest_length"] = sizes.get(name, record["manifest_length"])
     if choices.flag(3):
@@ -70,6 +72,6 @@ def _listed(record: dict[str, Any], choices: Choices, sizes: dict[str, int]) -> 
         if choices.flag(3):
             each["contains_nan"] = None
         if choices.flag(3) and each["lower_bound"] is not None:
-            # Without bounds it would say that there is nothing but NULL.
+            # A summary without bounds would mean that all values are NULL.
             each["contains_null"] = True
     return record

@@ -1,7 +1,7 @@
-"""Iceberg tables read the slow way, file by file and row by row, for what the reader under test should find.
+"""A reference reader of Iceberg tables: slow and simple, file by file and row by row.
 
 Metadata is read as JSON, manifests by fastavro, rows by pyarrow and deletes by comparing values in Python; nothing is
-passed over. Version 2 tables of Parquet files, moved or not.
+skipped. Version 2 tables of Parquet files, moved or not.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.iceberg.avro_files import read_avro
-from builders.iceberg.values import Field, arrow_type
+from builders.iceberg.values import Field, to_arrow_type
 
 
-class TableByHand:
+class ReferenceTable:
     def __init__(self, folder: Path, metadata: Path | None = None) -> None:
         self.folder = folder
         self.metadata = json.loads((metadata or _newest(folder)).read_text())
@@ -28,7 +28,7 @@ class TableByHand:
         self._mapping = {name: each["field-id"] for each in names for name in each["names"]}
 
     def fields(self, snapshot: int | None = None) -> list[Field]:
-        """Those of today; those of a snapshot, where it is asked for."""
+        """Return the fields of the current schema, or those of a snapshot."""
         number = self.metadata["current-schema-id"]
         if snapshot is not None:
             number = self.snapshots[snapshot].get("schema-id", number)
@@ -36,15 +36,15 @@ class TableByHand:
         assert isinstance(found, list)
         return found
 
-    def place(self, path: str) -> Path:
-        """Where a file lies that metadata names: in the folder, whatever comes before `data` and `metadata`."""
+    def resolve_path(self, path: str) -> Path:
+        """Return the path of a file that metadata names, below the folder, with any prefix removed."""
         part = next(each for each in ("/metadata/", "/data/") if each in path)
         return self.folder / part.strip("/") / path.rpartition(part)[2]
 
     def entries(self, snapshot: int) -> Iterator[tuple[dict[str, Any], int, int]]:
-        """What is live: files, their sequence numbers and their specs."""
-        for manifest in read_avro(self.place(self.snapshots[snapshot]["manifest-list"])):
-            for entry in read_avro(self.place(manifest["manifest_path"])):
+        """Yield the live files, their sequence numbers and their specs."""
+        for manifest in read_avro(self.resolve_path(self.snapshots[snapshot]["manifest-list"])):
+            for entry in read_avro(self.resolve_path(manifest["manifest_path"])):
                 if entry["status"] != 2:
                     sequence = entry.get("sequence_number")
                     inherited = manifest.get("sequence_number", 0)
@@ -52,7 +52,7 @@ class TableByHand:
 
     def rows(self, snapshot: int | None = None) -> pa.Table:
         fields = self.fields(snapshot)
-        schema = pa.schema([(each["name"], arrow_type(each["type"])) for each in fields])
+        schema = pa.schema([(each["name"], to_arrow_type(each["type"])) for each in fields])
         number = self.metadata.get("current-snapshot-id") if snapshot is None else snapshot
         if number in (None, -1):
             return schema.empty_table()
@@ -71,7 +71,7 @@ class TableByHand:
             is_near = (own_spec, delete["partition"]) == (spec, file["partition"])
             match delete.get("content", 0):
                 case 1 if is_near and sequence <= own:
-                    stored = pq.read_table(self.place(delete["file_path"])).to_pylist()
+                    stored = pq.read_table(self.resolve_path(delete["file_path"])).to_pylist()
                     gone |= {each["pos"] for each in stored if each["file_path"] == file["file_path"]}
                 case 2 if (is_near or not self.specs[own_spec]) and sequence < own:
                     names = [each["name"] for each in fields if each["id"] in delete["equality_ids"]]
@@ -81,8 +81,8 @@ class TableByHand:
         return rows.take(pa.array(kept, pa.int64()))
 
     def _read(self, fields: list[Field], file: Any, spec: int) -> pa.Table:
-        """The rows of a file by the names of today."""
-        table = pq.ParquetFile(self.place(file["file_path"])).read()
+        """Return the rows of a file with the current column names."""
+        table = pq.ParquetFile(self.resolve_path(file["file_path"])).read()
         numbers = [int(each.metadata[b"PARQUET:field_id"]) if each.metadata else None for each in table.schema]
         if None in numbers:
             numbers = [self._mapping.get(each.name) for each in table.schema]
@@ -93,7 +93,7 @@ class TableByHand:
         }
         columns = {}
         for each in fields:
-            kind = arrow_type(each["type"])
+            kind = to_arrow_type(each["type"])
             if each["id"] in numbers:
                 columns[each["name"]] = table.column(numbers.index(each["id"])).cast(kind)
             else:

@@ -1,4 +1,4 @@
-"""Dates and timestamps before 1582 of older runtimes, whose log and files name one day by two calendars."""
+"""Datetime rebase: dates and timestamps before 1582, for which the log and the files use different calendars."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def check(table: tamis.Table, name: str, wheres: list[str]) -> None:
         assert top == ([low.as_py()] if unpruned.num_rows else []), where
 
 
-def wheres_of(values: pa.ChunkedArray, name: str, kind: str) -> list[str]:
-    """Comparisons with each value, and with what is days away from it."""
+def make_wheres(values: pa.ChunkedArray, name: str, kind: str) -> list[str]:
+    """Return comparisons with each value, and with days near it."""
     days = values.cast(pa.date32()).cast(pa.int32()).to_pylist()
     around = {day + step for day in days for step in (-10, -1, 0, 2)}
     named = pa.array(sorted(around), pa.int32()).cast(pa.date32()).cast(pa.string()).to_pylist()
@@ -55,20 +55,20 @@ def test_D21_filters_on_old_dates_find_what_an_unpruned_scan_finds(
     golden: Path, folder: str, name: str, kind: str
 ) -> None:
     table = tamis.open(golden / "delta-unlabelled" / folder)
-    check(table, name, wheres_of(table.scan().to_arrow()[name], name, kind))
+    check(table, name, make_wheres(table.scan().to_arrow()[name], name, kind))
 
 
 def test_D21_a_day_in_the_other_calendar_is_found(golden: Path) -> None:
     table = tamis.open(golden / "delta-unlabelled" / "trino-old_dates")
     assert table.scan("d = DATE '0099-12-30'").to_arrow()["d"].to_pylist() == [datetime.date(99, 12, 30)]
     assert table.scan("d > DATE '0099-12-31'").count() == table.scan("d > DATE '0099-12-31'").to_arrow().num_rows == 3
-    # Days that both calendars have are pruned by as ever, and old files by them too.
+    # Days that exist in both calendars still prune files, old files included.
     (files,) = (each for each in table.scan("d >= DATE '1960-01-01'").plan().report.levels if each.level == "files")
     assert (files.total, files.kept) == (4, 2)
 
 
-def test_D21_old_days_differ_by_less_than_bounds_are_moved() -> None:
-    # The derivation of `detect_legacy_calendar`: every stored day from the year 1 on, under either name.
+def test_D21_old_days_differ_by_less_than_bounds_are_widened() -> None:
+    # This checks the derivation of `detect_legacy_calendar` for every stored day from year 1 on, in both calendars.
     stored = np.arange(-719_162, FIRST_GREGORIAN_DAY + 5)
     named = rebase_days(stored)
     for given, meant in ((stored, named), (named, stored)):
@@ -82,8 +82,8 @@ def test_D21_old_days_differ_by_less_than_bounds_are_moved() -> None:
     ].to_pylist() == [False]
 
 
-def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
-    """A table whose log names days as its writer did, and whose files hold them as the old calendar counts them."""
+def write_rebased_log(folder: Path, *, is_recorded: bool) -> tamis.Table:
+    """Return a table whose log has Julian dates, and whose files have the same days without a datetime rebase."""
     log = DeltaLog(folder, {"d": "date", "ts": "timestamp", "n": "long"})
     stored = [-682_941, -354_285, FIRST_GREGORIAN_DAY - 1, FIRST_GREGORIAN_DAY, 18_262]
     for number, day in enumerate(stored):
@@ -97,7 +97,7 @@ def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
         path = folder / f"{number}.parquet"
         with pq.ParquetWriter(path, rows.schema, store_schema=False) as writer:
             writer.write_table(rows)
-            if is_noted:
+            if is_recorded:
                 writer.add_key_value_metadata({"org.apache.spark.version": "2.4.8", "org.apache.spark.timeZone": "UTC"})
         name = pa.array(rebase_days(np.array([day])), pa.int32()).cast(pa.date32()).cast(pa.string())[0].as_py()
         values = {"d": name, "ts": f"{name}T00:00:00.000Z", "n": number}
@@ -106,24 +106,24 @@ def log_of_two_calendars(folder: Path, *, is_noted: bool) -> tamis.Table:
     return tamis.open(folder)
 
 
-@pytest.mark.parametrize("is_noted", [True, False], ids=["noted in the footer", "not noted"])
-def test_D21_whether_or_not_the_footer_names_the_writer(tmp_path: Path, is_noted: bool) -> None:
-    table = log_of_two_calendars(tmp_path, is_noted=is_noted)
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded in the footer", "not recorded"])
+def test_D21_whether_or_not_the_footer_names_the_writer(tmp_path: Path, is_recorded: bool) -> None:
+    table = write_rebased_log(tmp_path, is_recorded=is_recorded)
     rows = table.scan(levels=()).to_arrow()
-    check(table, "d", wheres_of(rows["d"], "d", "DATE"))
-    check(table, "ts", [each.replace("01:02:03Z", "00:00:00Z") for each in wheres_of(rows["ts"], "ts", "TIMESTAMP")])
+    check(table, "d", make_wheres(rows["d"], "d", "DATE"))
+    check(table, "ts", [each.replace("01:02:03Z", "00:00:00Z") for each in make_wheres(rows["ts"], "ts", "TIMESTAMP")])
 
 
-@pytest.mark.parametrize("is_noted", [True, False], ids=["noted in the footer", "not noted"])
-def test_D21_with_an_index_and_after_a_checkpoint(tmp_path: Path, is_noted: bool) -> None:
-    log_of_two_calendars(tmp_path, is_noted=is_noted)
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded in the footer", "not recorded"])
+def test_D21_with_an_index_and_after_a_checkpoint(tmp_path: Path, is_recorded: bool) -> None:
+    write_rebased_log(tmp_path, is_recorded=is_recorded)
     tamis.index.build(tmp_path, bloom=["d"])
     table = tamis.open(tmp_path)
-    check(table, "d", wheres_of(table.scan(levels=()).to_arrow()["d"], "d", "DATE")[::3])
+    check(table, "d", make_wheres(table.scan(levels=()).to_arrow()["d"], "d", "DATE")[::3])
 
 
 def test_D21_D18_partitions_derived_from_old_dates_are_kept(tmp_path: Path) -> None:
-    # The writer called the day 1 January 100, so that its year is 100; a reader finds 30 December 99.
+    # For the writer the day was 1 January 100, so its year is 100. A reader finds 30 December 99.
     field = {
         "name": "y",
         "type": "integer",

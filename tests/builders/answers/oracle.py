@@ -1,4 +1,4 @@
-"""The judge: DuckDB says for each row whether a predicate is TRUE, FALSE or NULL."""
+"""The oracle: DuckDB evaluates a predicate for each row to TRUE, FALSE or NULL."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.values.by_type import judge_column
+from builders.values.by_type import to_oracle_column
 
 _AT_ONCE = 200
 
 
-def truth(rows: pa.Table, sql: str) -> list[bool | None]:
-    """The value of a predicate for every row, in order."""
-    (answers,) = truths(rows, [sql])
+def evaluate_predicate(rows: pa.Table, sql: str) -> list[bool | None]:
+    """Return the value of a predicate for every row, in order."""
+    (answers,) = evaluate_predicates(rows, [sql])
     return answers
 
 
-def truths(rows: pa.Table, predicates: Sequence[str]) -> list[list[bool | None]]:
-    """The values of each predicate for every row, in order."""
+def evaluate_predicates(rows: pa.Table, predicates: Sequence[str]) -> list[list[bool | None]]:
+    """Return the values of each predicate for every row, in order."""
     if not rows.num_rows:
         return [[] for _ in predicates]
     seen = pa.table(
@@ -57,6 +57,6 @@ def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
         children = [_plain(child) for child in values.flatten()]
         return pa.StructArray.from_arrays(children, names=[field.name for field in values.type], mask=values.is_null())
     if pa.types.is_nested(values.type):
-        # Of lists and maps it is asked only whether they are there.
+        # Predicates only test whether lists and maps are NULL.
         return pc.if_else(values.is_valid(), True, None)
-    return judge_column(values)
+    return to_oracle_column(values)

@@ -1,4 +1,4 @@
-"""Thresholds with which small files are pruned and read like large ones."""
+"""Thresholds that make Tamis prune and read small files like large ones."""
 
 from __future__ import annotations
 
