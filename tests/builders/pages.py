@@ -131,10 +131,10 @@ def run_page(page: Path, folder: Path) -> list[Mismatch]:
                     exec(_compile(block, page), vars(module))
                 printed = output.getvalue()
             elif block.language == "sh":
-                next_text = _next_text(page, block)
-                printed = "".join(_run_command(line, next_text) for line in _commands(block))
+                next_text = _find_next_text(page, block)
+                printed = "".join(_run_command(line, next_text) for line in _list_commands(block))
             elif block.language == "console":
-                for line, command, expected in _examples(block):
+                for line, command, expected in _list_examples(block):
                     found += _compare(line, expected, _run_command(command, expected), folder)
             elif block.language == "text" and block.is_exact:
                 found += _compare(block.line, block.code, printed, folder)
@@ -159,19 +159,19 @@ def _compile(block: Block, page: Path) -> object:
     return compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True)
 
 
-def _next_text(page: Path, block: Block) -> str:
+def _find_next_text(page: Path, block: Block) -> str:
     """Return the exact output that follows a block, or nothing."""
     after = [each for each in read_blocks(page) if each.line > block.line]
     return after[0].code if after and after[0].language == "text" and after[0].is_exact else ""
 
 
-def _commands(block: Block) -> Iterator[str]:
+def _list_commands(block: Block) -> Iterator[str]:
     for line in block.code.replace("\\\n", " ").splitlines():
         if _PROGRAM.match(line):
             yield line
 
 
-def _examples(block: Block) -> Iterator[tuple[int, str, str]]:
+def _list_examples(block: Block) -> Iterator[tuple[int, str, str]]:
     """Yield the line, the command and the output of each `$ command` in a console block."""
     lines = block.code.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]

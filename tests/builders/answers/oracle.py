@@ -25,10 +25,10 @@ def evaluate_predicates(rows: pa.Table, predicates: Sequence[str]) -> list[list[
     if not rows.num_rows:
         return [[] for _ in predicates]
     seen = pa.table(
-        {name: _plain(rows[name].combine_chunks()) for name in rows.column_names}
+        {name: _to_plain(rows[name].combine_chunks()) for name in rows.column_names}
         | {"__row": pa.array(range(len(rows)), pa.int64())}
     )
-    connection = _connection()
+    connection = _connect()
     connection.register("rows", seen)
     found: list[list[bool | None]] = []
     try:
@@ -42,7 +42,7 @@ def evaluate_predicates(rows: pa.Table, predicates: Sequence[str]) -> list[list[
 
 
 @cache
-def _connection() -> duckdb.DuckDBPyConnection:
+def _connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     # DuckDB 2.0 turns -x < NaN into FALSE when it optimises.
@@ -50,11 +50,11 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _to_plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     if pa.types.is_struct(values.type):
-        children = [_plain(child) for child in values.flatten()]
+        children = [_to_plain(child) for child in values.flatten()]
         return pa.StructArray.from_arrays(children, names=[field.name for field in values.type], mask=values.is_null())
     if pa.types.is_nested(values.type):
         # Predicates only test whether lists and maps are NULL.

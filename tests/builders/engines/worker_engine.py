@@ -42,10 +42,10 @@ def assert_same_plans(one: tamis.ScanPlan, other: tamis.ScanPlan) -> None:
     """Check that two plans have the same tasks in the same order, and the same reports."""
     assert one.files.schema.equals(other.files.schema, check_metadata=True)
     assert one.files.equals(other.files)
-    assert [_comparable(task) for task in one.tasks] == [_comparable(task) for task in other.tasks]
+    assert [_make_comparable(task) for task in one.tasks] == [_make_comparable(task) for task in other.tasks]
     assert one.report.to_dict() == other.report.to_dict()
 
 
-def _comparable(task: ScanTask) -> ScanTask:
+def _make_comparable(task: ScanTask) -> ScanTask:
     """Return a task in which NaN is replaced by a value that equals itself."""
     return replace(task, where_absent={key: pa.scalar(repr(value)) for key, value in task.where_absent.items()})

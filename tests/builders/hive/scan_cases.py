@@ -47,24 +47,24 @@ def draw_scan_case(choices: Choices, predicates: int) -> HiveCase:
     if choices.flag(4):
         fields.append(pa.field("li", pa.list_(pa.int32())))
     names = ["region", "day"][: choices.one_of([0, 0, 1, 2])]
-    values = {field.name: _leaf_values(choices, field.type) for field in fields}
+    values = {field.name: _draw_values(choices, field.type) for field in fields}
     parts: list[tuple[dict[str, str | None], pa.Table]] = []
-    whole: list[pa.Table] = []
+    expected_parts: list[pa.Table] = []
     for index in range(choices.number(1, 3)):
         count = choices.one_of([*range(1, 13), 0])
         texts = {"region": choices.one_of(PARTITION_TEXTS), "day": choices.one_of(["1", "2", "10", None])}
         used = {name: texts[name] for name in names}
-        numbers = pa.array(range(sum(map(len, whole)), sum(map(len, whole)) + count), pa.int64())
-        stored = {field.name: _column(choices, field.type, values[field.name], count) for field in fields}
+        numbers = pa.array(range(sum(map(len, expected_parts)), sum(map(len, expected_parts)) + count), pa.int64())
+        stored = {field.name: _draw_column(choices, field.type, values[field.name], count) for field in fields}
         expected = dict(stored)
         if index and not names:
             # The first file defines the types; the others may have narrower ones, or lack the column.
             _vary(choices, fields, stored, expected, count)
         parts.append((used, pa.table(stored | {ROW: numbers})))
-        partition = {name: _partition_column(name, texts[name] or None, count) for name in names}
-        whole.append(pa.table(expected | {ROW: numbers} | partition))
-    rows = pa.concat_tables(whole)
-    subjects = list(_subjects(rows))
+        partition = {name: _make_partition_column(name, texts[name] or None, count) for name in names}
+        expected_parts.append(pa.table(expected | {ROW: numbers} | partition))
+    rows = pa.concat_tables(expected_parts)
+    subjects = list(_list_subjects(rows))
     options = {
         "row_group_size": choices.number(1, 6),
         "data_page_version": choices.one_of(["1.0", "2.0"]),
@@ -81,17 +81,17 @@ def draw_scan_case(choices: Choices, predicates: int) -> HiveCase:
     return HiveCase(parts, rows, drawn, options, choices)
 
 
-def _leaf_values(choices: Choices, data_type: pa.DataType) -> list[Any]:
+def _draw_values(choices: Choices, data_type: pa.DataType) -> list[Any]:
     if pa.types.is_struct(data_type):
-        return [_leaf_values(choices, child.type) for child in data_type]
+        return [_draw_values(choices, child.type) for child in data_type]
     if pa.types.is_list(data_type):
         return [[], [1], [None, -3], [2, 2, 2]]
     return draw_values(choices, data_type)
 
 
-def _column(choices: Choices, data_type: pa.DataType, values: list[Any], count: int) -> pa.Array:
+def _draw_column(choices: Choices, data_type: pa.DataType, values: list[Any], count: int) -> pa.Array:
     if pa.types.is_struct(data_type):
-        children = [_column(choices, child.type, own, count) for child, own in zip(data_type, values, strict=True)]
+        children = [_draw_column(choices, child.type, own, count) for child, own in zip(data_type, values, strict=True)]
         absent = pa.array([choices.flag(4) for _ in range(count)], pa.bool_())
         return pa.StructArray.from_arrays(children, fields=list(data_type), mask=absent)
     if pa.types.is_list(data_type):
@@ -114,13 +114,13 @@ def _vary(
             expected[field.name] = stored[field.name].cast(field.type)
 
 
-def _partition_column(name: str, text: str | None, count: int) -> pa.Array:
+def _make_partition_column(name: str, text: str | None, count: int) -> pa.Array:
     # In Hive an empty text is NULL.
     value = text if text is None or name == "region" else int(text)
     return pa.array([value] * count, PARTITION_TYPES[name])
 
 
-def _subjects(rows: pa.Table) -> list[Subject]:
+def _list_subjects(rows: pa.Table) -> list[Subject]:
     found = []
     for field in rows.schema:
         if pa.types.is_struct(field.type):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from builders.delta.cases import LONG_TEXTS, ROW, list_subjects
 from builders.iceberg import values as iceberg_values
 from builders.iceberg.case_deletes import Deletion, StoredFile, draw_deletes
-from builders.iceberg.tables import Field, File, IcebergFolder, SpecField
+from builders.iceberg.tables import Field, IcebergFolder, SpecField
 from builders.iceberg.values import (
     Leaf,
     apply_transform,
@@ -32,7 +32,6 @@ from builders.values.by_type import is_extreme, list_special_values, list_values
 from builders.values.choices import Choices
 from builders.values.predicates import OraclePredicate, draw_predicate
 from builders.values.random_rows import draw_column
-from tamis.expr.evaluate import to_physical_value
 
 KINDS = (
     "double", "string", "timestamptz", "timestamp", "decimal(5, 2)", "decimal(19, 2)", "float", "int", "long", "date",
@@ -386,12 +385,3 @@ def _draw_options(choices: Choices) -> dict[str, Any]:
         "max_rows_per_page": choices.one_of([1, 2, 1000]),
         "write_batch_size": 1,
     }
-
-
-def rows_in(stored: StoredFile) -> list[int]:
-    """Return the ids of the rows of a file that are not deleted."""
-    return [to_physical_value(value) for value in stored.live_rows[ROW]]
-
-
-def file_of(stored: StoredFile) -> File:
-    return stored.file

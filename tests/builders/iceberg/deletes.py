@@ -45,7 +45,7 @@ def position_deletes(
         metrics = compute_metrics(list_leaves(POSITION_FIELDS, columns), truncate)
     if referenced is not None:
         metrics = {**metrics, "referenced_data_file": referenced}
-    return _delete_file(table, name, POSITIONS, spec, partition, rows.num_rows, size, metrics)
+    return _make_delete_file(table, name, POSITIONS, spec, partition, rows.num_rows, size, metrics)
 
 
 def equality_deletes(
@@ -68,7 +68,7 @@ def equality_deletes(
         metrics = compute_metrics(list_leaves(fields, columns))
     numbers = [known[each] for each in rows.column_names] if ids is None else list(ids)
     metrics = {**metrics, "equality_ids": numbers}
-    return _delete_file(table, name, EQUALITY, spec, partition, rows.num_rows, size, metrics)
+    return _make_delete_file(table, name, EQUALITY, spec, partition, rows.num_rows, size, metrics)
 
 
 def deletion_vectors(
@@ -78,7 +78,7 @@ def deletion_vectors(
     content = PUFFIN_MAGIC
     blobs, found = [], []
     for path, positions in deleted.items():
-        vector = vector_blob(positions)
+        vector = encode_vector(positions)
         blobs.append(
             {
                 "type": "deletion-vector-v1",
@@ -98,7 +98,7 @@ def deletion_vectors(
     file_path.parent.mkdir(parents=True, exist_ok=True)
     file_path.write_bytes(content)
     return [
-        _delete_file(
+        _make_delete_file(
             table, name, POSITIONS, files[path].spec, files[path].partition, cardinality, len(content),
             {"referenced_data_file": path, "content_offset": offset, "content_size_in_bytes": length},
         )
@@ -106,13 +106,13 @@ def deletion_vectors(
     ]  # fmt: skip
 
 
-def vector_blob(positions: Sequence[int]) -> bytes:
+def encode_vector(positions: Sequence[int]) -> bytes:
     """Return a deletion vector blob: length, magic, bitmap, checksum."""
     body = DV_MAGIC + BitMap64(positions).serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
-def _delete_file(
+def _make_delete_file(
     table: IcebergFolder,
     name: str,
     content: int,

@@ -49,13 +49,13 @@ class TableQueries:
         self._files = 0
 
     def query_table(self, name: str, filters: list[str]) -> dict[str, Any]:
-        whole = self._spark.table(name).localCheckpoint()
+        table_rows = self._spark.table(name).localCheckpoint()
         table = self._spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._spark._jsparkSession, name)
         return {
             "location": table.location(),
             "filters": {
                 where: {
-                    "rows": self._write_rows(whole.where(where)),
+                    "rows": self._write_rows(table_rows.where(where)),
                     "files": self._count_planned_files(name, table, where),
                 }
                 for where in filters

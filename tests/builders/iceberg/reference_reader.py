@@ -21,7 +21,7 @@ from builders.iceberg.values import Field, to_arrow_type
 class ReferenceTable:
     def __init__(self, folder: Path, metadata: Path | None = None) -> None:
         self.folder = folder
-        self.metadata = json.loads((metadata or _newest(folder)).read_text())
+        self.metadata = json.loads((metadata or _find_newest(folder)).read_text())
         self.snapshots = {each["snapshot-id"]: each for each in self.metadata.get("snapshots", [])}
         self.specs = {each["spec-id"]: each["fields"] for each in self.metadata["partition-specs"]}
         names = json.loads(self.metadata.get("properties", {}).get("schema.name-mapping.default", "[]"))
@@ -58,13 +58,13 @@ class ReferenceTable:
             return schema.empty_table()
         entries = list(self.entries(number))
         live = [
-            self._live(fields, file, sequence, spec, entries)
+            self._read_live_rows(fields, file, sequence, spec, entries)
             for file, sequence, spec in entries
             if file.get("content", 0) == 0
         ]
         return pa.concat_tables([schema.empty_table(), *live])
 
-    def _live(self, fields: list[Field], file: Any, sequence: int, spec: int, entries: list[Any]) -> pa.Table:
+    def _read_live_rows(self, fields: list[Field], file: Any, sequence: int, spec: int, entries: list[Any]) -> pa.Table:
         rows = self._read(fields, file, spec)
         gone: set[int] = set()
         for delete, own, own_spec in entries:
@@ -102,7 +102,7 @@ class ReferenceTable:
         return pa.table(columns)
 
 
-def _newest(folder: Path) -> Path:
+def _find_newest(folder: Path) -> Path:
     hint = folder / "metadata" / "version-hint.text"
     version = hint.read_text().strip() if hint.exists() else None
     names = {each.name: each for each in (folder / "metadata").glob("*.metadata.json")}

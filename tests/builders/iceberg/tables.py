@@ -152,14 +152,14 @@ class IcebergFolder:
 
     def partition_columns(self, spec: int) -> list[PartitionColumn]:
         before = 0 if self.counts_anew else sum(len(each) for each in self.specs[:spec])
-        kinds = {each["id"]: each["type"] for each in self._every_field()}
+        kinds = {each["id"]: each["type"] for each in self._list_all_fields()}
         forgotten = kinds.keys() - {each["id"] for each in self.fields} if self.forgets_types else set()
         return [
             (1000 + before + index, name, UNKNOWN if source in forgotten else get_result_type(transform, kinds[source]))
             for index, (source, transform, name) in enumerate(self.specs[spec])
         ]
 
-    def _every_field(self) -> list[Field]:
+    def _list_all_fields(self) -> list[Field]:
         """Return the fields of all schemas, those in structs too, the newest last."""
         found, left = [], [each for schema in self.schemas for each in schema]
         while left:
@@ -281,11 +281,11 @@ class IcebergFolder:
         size = write_avro(
             self.folder / "metadata" / name,
             make_entry_schema(self.version, partition, dates_as_ints=self.dates_as_ints),
-            [self._record(each, partition) for each in entries],
+            [self._make_record(each, partition) for each in entries],
             {
-                "schema": json.dumps(self._schema(len(self.schemas) - 1)),
+                "schema": json.dumps(self._make_schema_json(len(self.schemas) - 1)),
                 "schema-id": str(len(self.schemas) - 1),
-                "partition-spec": json.dumps(self._spec(spec)["fields"]),
+                "partition-spec": json.dumps(self._make_spec_json(spec)["fields"]),
                 "partition-spec-id": str(spec),
                 "format-version": str(self.version),
                 "content": "deletes" if content else "data",
@@ -313,7 +313,7 @@ class IcebergFolder:
         }
         return Manifest(record | listed, tuple(entries))
 
-    def _record(self, entry: Entry, partition: list[PartitionColumn]) -> dict[str, Any]:
+    def _make_record(self, entry: Entry, partition: list[PartitionColumn]) -> dict[str, Any]:
         file = entry.file
         metrics = {name: make_pairs(file.metrics.get(name)) for name in METRICS}
         others = {name: value for name, value in file.metrics.items() if name not in METRICS}
@@ -322,7 +322,7 @@ class IcebergFolder:
             for (_, name, kind), value in zip(partition, file.partition, strict=True)
         }
         record = {
-            "content": file.content, "file_path": file.path, "file_format": _format_name(file.format),
+            "content": file.content, "file_path": file.path, "file_format": _get_format_name(file.format),
             "partition": stored, "record_count": file.rows, "file_size_in_bytes": file.size, "block_size_in_bytes": 1,
         }  # fmt: skip
         return {
@@ -362,23 +362,23 @@ class IcebergFolder:
         return file_path
 
     def metadata(self) -> dict[str, Any]:
-        numbers = [each["id"] for each in self._every_field()]
+        numbers = [each["id"] for each in self._list_all_fields()]
         record: dict[str, Any] = {
             "format-version": self.version,
             "table-uuid": str(uuid.UUID(int=1)),
             "location": self.location,
             "last-updated-ms": FIRST_TIMESTAMP + 1000 * len(self.snapshots),
             "last-column-id": max(numbers),
-            "schemas": [self._schema(number) for number in range(len(self.schemas))],
+            "schemas": [self._make_schema_json(number) for number in range(len(self.schemas))],
             "current-schema-id": len(self.schemas) - 1,
-            "partition-specs": [self._spec(number) for number in range(len(self.specs))],
+            "partition-specs": [self._make_spec_json(number) for number in range(len(self.specs))],
             "default-spec-id": len(self.specs) - 1,
             "last-partition-id": 999 + sum(map(len, self.specs)),
             "sort-orders": [{"order-id": 0, "fields": []}],
             "default-sort-order-id": 0,
             "properties": self.properties,
-            "snapshots": [self._snapshot_json(each) for each in self.snapshots],
-            "snapshot-log": [{"timestamp-ms": moment, "snapshot-id": number} for moment, number in self.log],
+            "snapshots": [self._make_snapshot_json(each) for each in self.snapshots],
+            "snapshot-log": [{"timestamp-ms": timestamp, "snapshot-id": number} for timestamp, number in self.log],
             "metadata-log": [],
         }
         if "main" in self.refs:
@@ -392,7 +392,7 @@ class IcebergFolder:
             record["next-row-id"] = 0
         return record
 
-    def _snapshot_json(self, snapshot: Snapshot) -> dict[str, Any]:
+    def _make_snapshot_json(self, snapshot: Snapshot) -> dict[str, Any]:
         record: dict[str, Any] = {
             "snapshot-id": snapshot.number,
             "timestamp-ms": snapshot.timestamp,
@@ -405,10 +405,10 @@ class IcebergFolder:
             record |= {"first-row-id": 0, "added-rows": 0}
         return record
 
-    def _schema(self, number: int) -> dict[str, Any]:
+    def _make_schema_json(self, number: int) -> dict[str, Any]:
         return {"type": "struct", "schema-id": number, "fields": self.schemas[number]}
 
-    def _spec(self, number: int) -> dict[str, Any]:
+    def _make_spec_json(self, number: int) -> dict[str, Any]:
         before = 0 if self.counts_anew else sum(len(each) for each in self.specs[:number])
         fields = [
             {"source-id": source, "field-id": 1000 + before + index, "name": name, "transform": transform}
@@ -417,7 +417,7 @@ class IcebergFolder:
         return {"spec-id": number, "fields": fields}
 
 
-def _format_name(ending: str) -> str:
+def _get_format_name(ending: str) -> str:
     return "PUFFIN" if ending == "puffin" else ending.upper()
 
 

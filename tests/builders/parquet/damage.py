@@ -169,7 +169,7 @@ def check(target: Target, region: str, path: Path, where: str | None) -> str | N
     """Return what is wrong with a scan of a damaged file or with its pruning, or None."""
     if region == "bodies" and not target.has_checksums:
         region = "headers"
-    whole = target.expected[None]
+    all_rows = target.expected[None]
     expected = target.expected[where]
     given = None if where is None else FILTERS[where]
     pruned = target.pruners[where].prune(path)
@@ -182,14 +182,14 @@ def check(target: Target, region: str, path: Path, where: str | None) -> str | N
         if pruned.row_selection.row_count < expected.num_rows:
             return "rows were pruned"
     elif where is None and region in ("column_index", "bloom"):
-        if not has_same_rows(found, whole):
+        if not has_same_rows(found, all_rows):
             return "other rows without a filter"
     elif region in ("column_index", "bloom"):
-        known = {str(row) for row in (whole if region == "column_index" else expected).to_pylist()}
+        known = {str(row) for row in (all_rows if region == "column_index" else expected).to_pylist()}
         if not known.issuperset(map(str, found.to_pylist())):
             return "rows that the file does not have"
     elif region == "headers" and where is None:
-        if found.num_rows != whole.num_rows:
+        if found.num_rows != all_rows.num_rows:
             return "another number of rows"
     elif table.scan(given).count() != found.num_rows:
         return "a count that is not that of the rows"

@@ -124,16 +124,18 @@ class EvolvedField:
             pa.scalar({}, pa.struct([])) if pa.types.is_struct(self.type) else make_array(self.type, [self.default])[0]
         )
 
-    def absent(self, count: int) -> pa.Array:
+    def make_default_column(self, count: int) -> pa.Array:
         """Return the column for a file that lacks it."""
         if self.default is None:
             return pa.nulls(count, self.type)
         if pa.types.is_struct(self.type):
-            return pa.StructArray.from_arrays([each.absent(count) for each in self.inner], fields=list(self.type))
+            return pa.StructArray.from_arrays(
+                [each.make_default_column(count) for each in self.inner], fields=list(self.type)
+            )
         return make_array(self.type, [self.default] * count)
 
-    def known(self, *, by_id: bool) -> tuple[Hashable, MappedField]:
-        inner = dict(each.known(by_id=by_id) for each in self.inner)
+    def map_field(self, *, by_id: bool) -> tuple[Hashable, MappedField]:
+        inner = dict(each.map_field(by_id=by_id) for each in self.inner)
         if pa.types.is_list(self.type):
             inner = {ELEMENT: MappedField("", inner)}
         return self.id if by_id else get_old_name(self), MappedField(self.name, inner, self.default_scalar)
@@ -160,16 +162,16 @@ class EvolvedCase:
         paths = []
         for index, table in enumerate(self.stored):
             paths.append(f"{index}.parquet")
-            pq.write_table(table, folder / paths[-1], **self.options, **self._filters(table))
+            pq.write_table(table, folder / paths[-1], **self.options, **self._draw_bloom_filters(table))
         names = ColumnMapping(
-            dict(each.known(by_id=True) for each in self.fields),
+            dict(each.map_field(by_id=True) for each in self.fields),
             by_id=True,
-            without_ids=ColumnMapping(dict(each.known(by_id=False) for each in self.fields), by_id=False),
+            without_ids=ColumnMapping(dict(each.map_field(by_id=False) for each in self.fields), by_id=False),
         )
         schema = pa.schema([each.arrow for each in self.fields])
         return StoredFiles(folder, schema, names, paths, identity_values=self.identity)
 
-    def _filters(self, table: pa.Table) -> dict[str, Any]:
+    def _draw_bloom_filters(self, table: pa.Table) -> dict[str, Any]:
         """Return options for Bloom filters so small that they have many false positives."""
         first = get_old_name(self.fields[0])
         has_filter = self.has_filters and first in table.column_names
@@ -180,9 +182,11 @@ class EvolvedCase:
 
 def draw_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
     """Return one to three files of different ages, with names or ids, defaults and promoted types."""
-    fields = [_field(choices, f"c{index}", index + 1, choices.one_of(TYPES)) for index in range(choices.number(1, 3))]
+    fields = [
+        _draw_field(choices, f"c{index}", index + 1, choices.one_of(TYPES)) for index in range(choices.number(1, 3))
+    ]
     if choices.flag():
-        inner = tuple(_field(choices, name, 10 + at, choices.one_of(TYPES)) for at, name in enumerate("xy"))
+        inner = tuple(_draw_field(choices, name, 10 + at, choices.one_of(TYPES)) for at, name in enumerate("xy"))
         kind = pa.struct([each.arrow for each in inner])
         fields.append(EvolvedField("st", 9, kind, {} if choices.flag() else None, inner))
     if choices.flag(4):
@@ -190,12 +194,12 @@ def draw_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
         kind = pa.list_(pa.struct([each.arrow for each in inner]))
         fields.append(EvolvedField("li", 20, kind, None, inner))
     row_id = EvolvedField(ROW, 99, pa.int64())
-    values = {each.id: draw_values(choices, each.type) for each in _leaves(fields)}
+    values = {each.id: draw_values(choices, each.type) for each in _list_leaves(fields)}
     identity_type = fields[0].type
-    stored, whole, known = [], [], []
+    stored, expected_parts, known = [], [], []
     for _ in range(choices.number(1, 3)):
         count = choices.number(1, 10)
-        start = sum(map(len, whole))
+        start = sum(map(len, expected_parts))
         numbers = pa.array(range(start, start + count), pa.int64())
         is_known = choices.flag()
         value = choices.one_of([*values[fields[0].id], None])
@@ -203,7 +207,7 @@ def draw_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
         has_ids = choices.flag(4) or choices.flag()
         columns, expected = {}, {}
         for each in fields:
-            own, table_values = _column(choices, each, values, count, has_ids=has_ids)
+            own, table_values = _draw_column(choices, each, values, count, has_ids=has_ids)
             if each is fields[0] and is_known and (own is None or choices.flag()):
                 own, table_values = None, make_array(each.type, [value] * count)
             if own is not None:
@@ -215,11 +219,11 @@ def draw_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
         first = choices.number(0, len(columns) - 1)
         order = [*list(columns)[first:], *list(columns)[:first]]
         stored.append(pa.table([columns[key] for key in order], schema=pa.schema(order)))
-        whole.append(pa.table(expected | {ROW: numbers}))
-    rows = pa.concat_tables(whole)
+        expected_parts.append(pa.table(expected | {ROW: numbers}))
+    rows = pa.concat_tables(expected_parts)
     identity = None
     if any(each is not None for each in known) or choices.flag():
-        identity = _identity(fields[0].name, identity_type, known)
+        identity = _make_identity_values(fields[0].name, identity_type, known)
     options = {
         "row_group_size": choices.number(1, 6),
         "use_dictionary": choices.flag(),
@@ -227,38 +231,38 @@ def draw_evolved_case(choices: Choices, predicates: int) -> EvolvedCase:
         "max_rows_per_page": choices.one_of([1, 2, 1000]),
         "write_batch_size": 1,
     }
-    drawn = [draw_predicate(choices, list(_subjects(rows))) for _ in range(predicates)]
+    drawn = [draw_predicate(choices, list(_list_subjects(rows))) for _ in range(predicates)]
     return EvolvedCase([*fields, row_id], stored, identity, rows, drawn, options, choices.flag(), choices)
 
 
-def _field(choices: Choices, name: str, number: int, data_type: pa.DataType) -> EvolvedField:
+def _draw_field(choices: Choices, name: str, number: int, data_type: pa.DataType) -> EvolvedField:
     default = choices.one_of([None, *draw_values(choices, data_type)])
     return EvolvedField(name, number, data_type, default)
 
 
-def _leaves(fields: Sequence[EvolvedField]) -> list[EvolvedField]:
-    return [leaf for each in fields for leaf in (_leaves(each.inner) if each.inner else [each])]
+def _list_leaves(fields: Sequence[EvolvedField]) -> list[EvolvedField]:
+    return [leaf for each in fields for leaf in (_list_leaves(each.inner) if each.inner else [each])]
 
 
-def _column(
+def _draw_column(
     choices: Choices, field: EvolvedField, values: Mapping[int, list[Any]], count: int, *, has_ids: bool
 ) -> tuple[tuple[pa.Field, pa.Array] | None, pa.Array]:
     """Return the column of a file for a field, or None, and the column that the table returns for it."""
     if choices.flag(3):
-        return None, field.absent(count)
+        return None, field.make_default_column(count)
     number = field.id if has_ids else None
     if field.inner:
-        found = [_column(choices, each, values, count, has_ids=has_ids) for each in field.inner]
+        found = [_draw_column(choices, each, values, count, has_ids=has_ids) for each in field.inner]
         own = [each for each, _ in found if each is not None]
         if not own:
-            return None, field.absent(count)
+            return None, field.make_default_column(count)
         mask = pa.array([choices.flag(4) for _ in range(count)], pa.bool_())
         inner = pa.StructArray.from_arrays([each[1] for each in own], fields=[each[0] for each in own], mask=mask)
         children = [values for _, values in found]
         fields = [each.arrow for each in field.inner]
         table = pa.StructArray.from_arrays(children, fields=fields, mask=mask)
         if pa.types.is_list(field.type):
-            inner, table = (_in_lists(each) for each in (inner, table))
+            inner, table = (_wrap_in_lists(each) for each in (inner, table))
         return (set_field_id(pa.field(get_old_name(field), inner.type), number), inner), table
     narrower = PROMOTED.get(field.type)
     if narrower and choices.flag():
@@ -270,7 +274,7 @@ def _column(
     return (set_field_id(pa.field(get_old_name(field), array.type), number), array), array.cast(field.type)
 
 
-def _in_lists(values: pa.Array) -> pa.Array:
+def _wrap_in_lists(values: pa.Array) -> pa.Array:
     """Return each value in its own list, except the last, which joins the list before it."""
     ends = np.minimum(np.arange(1, len(values) + 1), len(values))
     ends[-2:] = len(values)
@@ -278,14 +282,14 @@ def _in_lists(values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, values, type=pa.list_(values.type))
 
 
-def _identity(name: str, data_type: pa.DataType, known: list[list[Any] | None]) -> pa.Array:
+def _make_identity_values(name: str, data_type: pa.DataType, known: list[list[Any] | None]) -> pa.Array:
     values = make_array(data_type, [None if each is None else each[0] for each in known])
     mask = pa.array([each is None for each in known])
     child = pa.StructArray.from_arrays([values], names=["value"], mask=mask)
     return pa.StructArray.from_arrays([child], names=[name])
 
 
-def _subjects(rows: pa.Table) -> list[Subject]:
+def _list_subjects(rows: pa.Table) -> list[Subject]:
     found = []
     for each in rows.schema:
         if pa.types.is_struct(each.type):

@@ -55,7 +55,17 @@ class PageCase:
 
 def draw_page_case(choices: Choices, predicates: int) -> PageCase:
     rows = draw_rows(choices)
-    writer = choices.one_of([_by_pyarrow, _by_pyarrow, _by_pyarrow, _by_arro3, _by_arro3, _by_polars, _by_duckdb])
+    writer = choices.one_of(
+        [
+            _write_with_pyarrow,
+            _write_with_pyarrow,
+            _write_with_pyarrow,
+            _write_with_arro3,
+            _write_with_arro3,
+            _write_with_polars,
+            _write_with_duckdb,
+        ]
+    )
     try:
         content, described = writer(choices, rows)
         read = _read(content)
@@ -88,14 +98,18 @@ def draw_table_case(choices: Choices, predicates: int) -> TableCase:
     first = draw_rows(choices, nested=False)
     is_partitioned = choices.flag()
     hidden = {PARTITION: pa.array([7] * len(first), pa.int32())} if is_partitioned and choices.flag() else {}
-    contents = [_by_pyarrow(choices, pa.table(dict(zip(first.column_names, first.columns, strict=True)) | hidden))[0]]
+    contents = [
+        _write_with_pyarrow(choices, pa.table(dict(zip(first.column_names, first.columns, strict=True)) | hidden))[0]
+    ]
     parts = [_read(contents[0]).select(first.column_names)]
     for _ in range(choices.number(1, 2)):
         count = choices.number(1, 20)
-        stored = {field.name: _varied(choices, field.type, count) for field in parts[0].schema if not choices.flag(6)}
+        stored = {
+            field.name: _vary_column(choices, field.type, count) for field in parts[0].schema if not choices.flag(6)
+        }
         # A file without columns has no rows.
         stored = stored or {"other": pa.nulls(count, pa.int8())}
-        contents.append(_by_pyarrow(choices, pa.table(stored))[0])
+        contents.append(_write_with_pyarrow(choices, pa.table(stored))[0])
         read = _read(contents[-1])
         parts.append(
             pa.table(
@@ -123,12 +137,12 @@ def draw_table_case(choices: Choices, predicates: int) -> TableCase:
     )
 
 
-def _varied(choices: Choices, data_type: pa.DataType, count: int) -> pa.Array:
+def _vary_column(choices: Choices, data_type: pa.DataType, count: int) -> pa.Array:
     narrower = list_narrower_types(data_type)
     if not narrower or choices.flag(3):
-        return _column(choices, data_type, count)
+        return _draw_column(choices, data_type, count)
     narrow = choices.one_of(narrower)
-    return _column(choices, narrow, count, choices.some_of(list_values_that_fit(narrow, data_type), 1, 3))
+    return _draw_column(choices, narrow, count, choices.some_of(list_values_that_fit(narrow, data_type), 1, 3))
 
 
 def _read(content: bytes) -> pa.Table:
@@ -141,10 +155,10 @@ def draw_rows(choices: Choices, *, nested: bool = True) -> pa.Table:
     types = [draw_type(choices)]
     for _ in range(choices.number(0, 2)):
         types.append(types[0] if choices.flag() else draw_type(choices))
-    columns = {f"c{index}": _column(choices, each, count) for index, each in enumerate(types)}
+    columns = {f"c{index}": _draw_column(choices, each, count) for index, each in enumerate(types)}
     if nested and choices.flag():
-        children = [_column(choices, each, count) for each in (draw_type(choices), pa.string())]
-        absent = _column(choices, pa.bool_(), count).fill_null(False)
+        children = [_draw_column(choices, each, count) for each in (draw_type(choices), pa.string())]
+        absent = _draw_column(choices, pa.bool_(), count).fill_null(False)
         columns["st"] = pa.StructArray.from_arrays(children, names=["x", "y"], mask=absent)
     if nested and choices.flag():
         data_type = choices.one_of(list(LISTS))
@@ -152,7 +166,7 @@ def draw_rows(choices: Choices, *, nested: bool = True) -> pa.Table:
     return pa.table(columns)
 
 
-def _column(choices: Choices, data_type: pa.DataType, count: int, values: list[Any] | None = None) -> pa.Array:
+def _draw_column(choices: Choices, data_type: pa.DataType, count: int, values: list[Any] | None = None) -> pa.Array:
     """Return a few runs of rows. Each run is NULL, of one value, sorted or mixed."""
     values = list(values or draw_values(choices, data_type))
     if pa.types.is_floating(data_type) and choices.flag():
@@ -195,7 +209,7 @@ _ENCODINGS = {
 }
 
 
-def _encodings(choices: Choices, rows: pa.Table) -> dict[str, str]:
+def _draw_encodings(choices: Choices, rows: pa.Table) -> dict[str, str]:
     found = {}
     for field in rows.schema:
         if pa.types.is_integer(field.type):
@@ -212,7 +226,7 @@ def _encodings(choices: Choices, rows: pa.Table) -> dict[str, str]:
     return found
 
 
-def _by_pyarrow(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
+def _write_with_pyarrow(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     flat = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
     hashed = [name for name in flat if not pa.types.is_boolean(rows.schema.field(name).type)]
     options: dict[str, Any] = {
@@ -233,7 +247,7 @@ def _by_pyarrow(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     if options["use_dictionary"] is True and choices.flag(3):
         options["dictionary_pagesize_limit"] = choices.one_of([1, 9, 20])
     if options["use_dictionary"] is False and choices.flag():
-        options["column_encoding"] = _encodings(choices, rows)
+        options["column_encoding"] = _draw_encodings(choices, rows)
     if hashed and choices.flag():
         options["bloom_filter_options"] = {
             name: {"ndv": choices.one_of([1, 10]), "fpp": 0.01} for name in choices.some_of(hashed, 1, 3)
@@ -243,7 +257,7 @@ def _by_pyarrow(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     return out.getvalue(), f"pyarrow {options}"
 
 
-def _by_arro3(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
+def _write_with_arro3(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     options: dict[str, Any] = {
         "max_row_group_size": choices.number(1, 25),
         "data_page_row_count_limit": choices.one_of([1, 2, 3, 5, 100]),
@@ -263,7 +277,7 @@ def _by_arro3(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     return out.getvalue(), f"arro3 {options}"
 
 
-def _by_polars(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
+def _write_with_polars(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     options: dict[str, Any] = {
         "row_group_size": choices.number(1, 25),
         "data_page_size": choices.one_of([1, 8, 30, 2**20]),
@@ -277,7 +291,7 @@ def _by_polars(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     return out.getvalue(), f"polars {options}"
 
 
-def _by_duckdb(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
+def _write_with_duckdb(choices: Choices, rows: pa.Table) -> tuple[bytes, str]:
     version = choices.one_of(["V1", "V2"])
     compression = choices.one_of(["uncompressed", "snappy", "zstd"])
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:

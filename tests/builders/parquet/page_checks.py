@@ -55,12 +55,12 @@ def make_probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> 
     for path, data_type in list_leaf_paths(rows.schema):
         if pa.types.is_nested(data_type) or (names is not None and path[0] not in names):
             continue
-        found = _values(rows, path)
+        found = _list_values(rows, path)
         if not found:
             continue
         column, name = Column(path), ".".join(f'"{part}"' for part in path)
         middle = found[len(found) // 2]
-        absent = _absent(found, data_type)
+        absent = _make_absent_values(found, data_type)
         for value in absent:
             literal, text = Literal(value, data_type), to_oracle_literal(value, data_type)
             yield OraclePredicate(Call("=", (column, literal)), f"{name} = {text}")
@@ -79,7 +79,7 @@ def make_probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> 
                 yield OraclePredicate(not_(starts), f"NOT starts_with({name}, {text})")
 
 
-def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
+def _list_values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
     """Return the distinct values of a column in order, if absent values of its type can be made."""
     values = rows[path[0]].combine_chunks()
     for part in path[1:]:
@@ -97,7 +97,7 @@ def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
     return sorted({to_physical_value(value) for value in values.drop_null()})
 
 
-def _absent(found: list[Any], data_type: pa.DataType) -> list[Any]:
+def _make_absent_values(found: list[Any], data_type: pa.DataType) -> list[Any]:
     """Return an absent value between those of a column, and one above them."""
     seen = set(found)
     middle, largest = found[len(found) // 2], found[-1]

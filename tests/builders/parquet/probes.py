@@ -45,7 +45,7 @@ def make_probes(rows: pa.Table, names: Collection[str] | None = None) -> Iterato
         name = ".".join(f'"{part}"' for part in path)
         yield OraclePredicate(Call("is_null", (column,)), f"{name} IS NULL")
         yield OraclePredicate(Call("is_not_null", (column,)), f"{name} IS NOT NULL")
-        pivots = _pivots(rows, path) if any(holds(data_type) for holds in _ORACLE_TYPES) else []
+        pivots = _choose_pivots(rows, path) if any(holds(data_type) for holds in _ORACLE_TYPES) else []
         if not pivots:
             continue
         literals = [Literal(value, data_type) for value in pivots]
@@ -61,7 +61,7 @@ def make_probes(rows: pa.Table, names: Collection[str] | None = None) -> Iterato
         )
 
 
-def _pivots(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
+def _choose_pivots(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
     values = rows[path[0]].combine_chunks()
     for part in path[1:]:
         values = pc.struct_field(values, part)

@@ -59,8 +59,8 @@ def _has_exact_sum(data_type: pa.DataType | None) -> bool:
 
 def aggregate_with_duckdb(rows: pa.Table, query: AggregateQuery) -> list[str]:
     """Return the result of the oracle, as sorted texts."""
-    connection = _connection()
-    connection.register("rows", pa.table({name: _plain(rows[name]) for name in rows.column_names}))
+    connection = _connect()
+    connection.register("rows", pa.table({name: _to_plain(rows[name]) for name in rows.column_names}))
     try:
         return format_rows(connection.sql(query.sql).to_arrow_table())
     finally:
@@ -68,7 +68,7 @@ def aggregate_with_duckdb(rows: pa.Table, query: AggregateQuery) -> list[str]:
 
 
 @cache
-def _connection() -> duckdb.DuckDBPyConnection:
+def _connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     return connection
@@ -78,7 +78,7 @@ def format_rows(table: pa.Table) -> list[str]:
     """Return rows as sorted texts. Equal rows have equal texts: the zeros are equal, and so are NaNs."""
     columns = []
     for column in table.columns:
-        values = _plain(column)
+        values = _to_plain(column)
         if pa.types.is_floating(values.type):
             values = pc.if_else(pc.equal(values, 0.0), pa.scalar(0.0, values.type), values)
         if pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
@@ -92,10 +92,10 @@ def _has_value(value: pa.Scalar) -> bool:
     return bool(value.is_valid)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.Array:
+def _to_plain(column: pa.ChunkedArray) -> pa.Array:
     values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     if pa.types.is_struct(values.type):
-        children = [_plain(pa.chunked_array([child])) for child in values.flatten()]
+        children = [_to_plain(pa.chunked_array([child])) for child in values.flatten()]
         return pa.StructArray.from_arrays(children, names=[field.name for field in values.type], mask=values.is_null())
     if pa.types.is_date(values.type):
         return values.cast(pa.int32())

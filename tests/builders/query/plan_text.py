@@ -95,7 +95,7 @@ def parse_plan(text: str) -> Node:
 
 
 def _parse_siblings(depth: int, lines: list[str]) -> list[Node]:
-    starts = [index for index, line in enumerate(lines) if _depth_of(line) == depth]
+    starts = [index for index, line in enumerate(lines) if _get_depth(line) == depth]
     ends = [*starts[1:], len(lines)][: len(starts)]
     return [
         _parse_node(lines[start].strip(), _parse_siblings(depth + 1, lines[start + 1 : end]))
@@ -103,7 +103,7 @@ def _parse_siblings(depth: int, lines: list[str]) -> list[Node]:
     ]
 
 
-def _depth_of(line: str) -> int:
+def _get_depth(line: str) -> int:
     return (len(line) - len(line.lstrip(" "))) // 2
 
 

@@ -190,8 +190,8 @@ def scan(table: str, *, protects: bool = False, rows: int | None = 1000) -> Tabl
     return TableScan("fake", FakeHandle(table, rows=rows), columns, protects)
 
 
-def column(symbol: str) -> Column:
-    name, *fields = symbol.split("/")
+def column(column_id: str) -> Column:
+    name, *fields = column_id.split("/")
     data_type = COLUMNS.get(name.split(".")[-1], types.LONG)
     for each in fields:
         data_type = data_type.field(each).type
@@ -215,9 +215,9 @@ def select(source: Node, *, protects: bool = False, **outputs: str) -> Project:
     return Project(source, tuple(named), protects)
 
 
-def keep(source: Node, *symbols: str) -> Project:
+def keep(source: Node, *column_ids: str) -> Project:
     """Return a projection to some of the outputs."""
-    return Project(source, tuple(Named(symbol, column(symbol)) for symbol in symbols))
+    return Project(source, tuple(Named(column_id, column(column_id)) for column_id in column_ids))
 
 
 def context(connector: FakeConnector | None = None) -> Context:

@@ -56,7 +56,7 @@ def write_orders(folder: Path, kind: str, rows: pa.Table = ROWS) -> Path:
             row = rows.slice(index, 1).drop_columns(["region"])
             pq.write_table(row, path / f"region={region}" / f"part-{index}.parquet")
     elif kind == "iceberg":
-        table = pyiceberg_tables.create_table(path, _iceberg_schema(rows.schema))
+        table = pyiceberg_tables.create_table(path, _make_iceberg_schema(rows.schema))
         for index in range(0, rows.num_rows, 4):
             table.append(rows.slice(index, 4).cast(table.schema().as_arrow()))
     else:
@@ -65,7 +65,7 @@ def write_orders(folder: Path, kind: str, rows: pa.Table = ROWS) -> Path:
     return path
 
 
-def _iceberg_schema(schema: pa.Schema) -> Schema:
+def _make_iceberg_schema(schema: pa.Schema) -> Schema:
     kinds = {pa.int64(): LongType(), pa.string(): StringType(), pa.float64(): DoubleType()}
     fields = enumerate(schema, 1)
     return Schema(*(NestedField(number, field.name, kinds[field.type], required=False) for number, field in fields))

@@ -116,8 +116,8 @@ def derived_tables(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
             kinds = [next(name for name, kind in source.columns.items() if kind == each) for each in ("int", "text")]
             more = draw(st.lists(st.sampled_from(list(source.columns)), max_size=2, unique=True))
             names = list(dict.fromkeys((*kinds, *more)))
-            columns = {f"c{place}": source.columns[name] for place, name in enumerate(names)}
-            outputs = ", ".join(f"{name} AS c{place}" for place, name in enumerate(names))
+            columns = {f"c{position}": source.columns[name] for position, name in enumerate(names)}
+            outputs = ", ".join(f"{name} AS c{position}" for position, name in enumerate(names))
             text = f"SELECT {'DISTINCT ' if word == 'distinct' else ''}{outputs} FROM {source.text}{where}"
     if draw(st.booleans()):
         text = _order_query(draw, text, len(columns)) + draw(_limits)
@@ -132,7 +132,7 @@ _limits = st.sampled_from(
 
 def _order_query(draw: st.DrawFn, text: str, width: int) -> str:
     """Return a query sorted by all of its columns, so that its first rows are deterministic."""
-    return f"{text} ORDER BY {', '.join(f'{place + 1} {draw(_order)}' for place in range(width))}"
+    return f"{text} ORDER BY {', '.join(f'{position + 1} {draw(_order)}' for position in range(width))}"
 
 
 @st.composite

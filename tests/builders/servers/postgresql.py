@@ -29,7 +29,7 @@ def run_server() -> Iterator[str]:
     assert programs is not None
     # The path of a socket must be short.
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    as_user = _another_user(folder)
+    as_user = _find_another_user(folder)
     data = folder / "data"
     try:
         _run(
@@ -50,7 +50,7 @@ def run_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _another_user(folder: Path) -> list[str]:
+def _find_another_user(folder: Path) -> list[str]:
     """Return the command prefix that runs as another user if this is root, as PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return []

@@ -59,8 +59,8 @@ def find_outcomes(where: str, columns: dict[str, tuple[pa.DataType, list[Unit]]]
     ]
     for index in range(batch.num_rows):
         kept = all(keeps[index] for keeps, _ in answers)
-        whole = all(matches[index] for _, matches in answers)
-        found.append(SKIPPED if not kept else FULLY_MATCHED if whole else KEPT)
+        fully_matched = all(matches[index] for _, matches in answers)
+        found.append(SKIPPED if not kept else FULLY_MATCHED if fully_matched else KEPT)
     assert prune(batch, conjuncts).selection.to_pylist() == [each != SKIPPED for each in found]
     return found
 

@@ -48,7 +48,7 @@ def list_values(data_type: pa.DataType) -> tuple[Any, ...]:
     if pa.types.is_floating(data_type):
         tiny = 1e-45 if pa.types.is_float32(data_type) else 5e-324
         plain = (0.0, 1.0, -0.0, math.nan, -1.0, math.inf, -math.inf, 2.5, 3.0, 0.5, tiny, 1e30, -1e30, 16777216.0)
-        return tuple(_float_of(each, data_type) for each in plain)
+        return tuple(_round_float(each, data_type) for each in plain)
     if pa.types.is_decimal(data_type):
         limit = 10**data_type.precision - 1
         unscaled = (*range(-3, 4), 100, 150, 200, -150, 10**data_type.scale, limit, -limit, limit - 1)
@@ -80,7 +80,7 @@ def list_neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
                 return [float(np.nextafter(single, np.float32(end))) for end in (math.inf, -math.inf)]
         return [math.nextafter(value, end) for end in (math.inf, -math.inf)]
     if pa.types.is_decimal(data_type):
-        unscaled = _unscaled(value, data_type.scale)
+        unscaled = _get_unscaled(value, data_type.scale)
         limit = 10**data_type.precision
         return [make_decimal(each, data_type.scale) for each in (unscaled + 1, unscaled - 1) if -limit < each < limit]
     if types.is_bytes(data_type):
@@ -144,7 +144,7 @@ def list_values_that_fit(narrow: pa.DataType, wide: pa.DataType) -> tuple[Any, .
     return tuple(found)
 
 
-def _float_of(value: float, data_type: pa.DataType) -> float:
+def _round_float(value: float, data_type: pa.DataType) -> float:
     return float(np.float32(value)) if pa.types.is_float32(data_type) else value
 
 
@@ -152,7 +152,7 @@ def make_decimal(unscaled: int, scale: int) -> Decimal:
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
-def _unscaled(value: Decimal, scale: int) -> int:
+def _get_unscaled(value: Decimal, scale: int) -> int:
     sign, digits, exponent = value.as_tuple()
     assert exponent == -scale
     return (-1 if sign else 1) * int("".join(map(str, digits)))

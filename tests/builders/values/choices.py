@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @cache
-def _up_to(largest: int) -> st.SearchStrategy[int]:
+def _make_strategy(largest: int) -> st.SearchStrategy[int]:
     return st.integers(0, largest)
 
 
@@ -29,7 +29,7 @@ class Choices:
         self._draw = draw
 
     def number(self, smallest: int, largest: int) -> int:
-        return smallest + self._draw(_up_to(largest - smallest))
+        return smallest + self._draw(_make_strategy(largest - smallest))
 
     def one_of(self, options: Sequence[T]) -> T:
         return options[self.number(0, len(options) - 1)]

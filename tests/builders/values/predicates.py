@@ -313,7 +313,7 @@ def draw_function(choices: Choices, subject: Subject) -> OraclePredicate:
     return draw_comparison(choices, subject)
 
 
-def _integer_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+def _draw_integer_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
     column, name = Column(subject.path), f"{to_sql_name(subject.path)}::HUGEINT"
     number = choices.number(-3, 3)
     constant = Literal(number, types.LONG)
@@ -337,7 +337,7 @@ def _integer_function(choices: Choices, subject: Subject, operator: str) -> Orac
     return OraclePredicate(Call(operator, (expr, Literal(value, types.LONG))), f"({sql}) {OPERATORS[operator]} {value}")
 
 
-def _float_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+def _draw_float_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
     column, name = Column(subject.path), to_sql_name(subject.path)
     number = choices.one_of([0.5, -2.0, 3.0, -0.0])
     constant, theirs = Literal(number, types.DOUBLE), f"CAST('{number}' AS DOUBLE)"
@@ -355,7 +355,7 @@ def _float_function(choices: Choices, subject: Subject, operator: str) -> Oracle
     )
 
 
-def _date_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+def _draw_date_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
     column, name = Column(subject.path), to_sql_name(subject.path)
     if choices.flag():
         unit = choices.one_of(["year", "quarter", "month", "week"])
@@ -367,10 +367,10 @@ def _date_function(choices: Choices, subject: Subject, operator: str) -> OracleP
             f"CAST(date_trunc('{unit}', {name} + {moved}) AS DATE) "
             f"{OPERATORS[operator]} {to_oracle_literal(day, types.DATE)}",
         )
-    return _calendar_part(choices, [(part, column, name) for part in ("year", "month", "day")], operator)
+    return _compare_calendar_part(choices, [(part, column, name) for part in ("year", "month", "day")], operator)
 
 
-def _timestamp_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+def _draw_timestamp_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
     column, name = Column(subject.path), to_sql_name(subject.path)
     if choices.flag():
         days, sign = choices.one_of([0, 1, -3]), choices.one_of(["+", "-"])
@@ -386,10 +386,10 @@ def _timestamp_function(choices: Choices, subject: Subject, operator: str) -> Or
     as_date = Call("cast", (column, Literal("date", types.STRING)))
     of_month = Call("date_trunc", (Literal("month", types.STRING), column))
     parts = [("year", column, date), ("month", column, date), ("year", as_date, date), ("year", of_month, date)]
-    return _calendar_part(choices, parts, operator)
+    return _compare_calendar_part(choices, parts, operator)
 
 
-def _calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]], operator: str) -> OraclePredicate:
+def _compare_calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]], operator: str) -> OraclePredicate:
     part, value, date = choices.one_of(parts)
     number = choices.one_of([1968, 1969, 1970, 1971, 2024, 1, 2, 12, 31])
     return OraclePredicate(
@@ -398,7 +398,7 @@ def _calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]], operato
     )
 
 
-def _text_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
+def _draw_text_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
     column, name = Column(subject.path), to_sql_name(subject.path)
     length = choices.number(0, 3)
     made: list[tuple[Expr, str]] = [
@@ -417,11 +417,11 @@ def _text_function(choices: Choices, subject: Subject, operator: str) -> OracleP
 
 
 _FUNCTIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Choices, Subject, str], OraclePredicate]], ...] = (
-    (pa.types.is_integer, _integer_function),
-    (pa.types.is_floating, _float_function),
-    (pa.types.is_date, _date_function),
-    (pa.types.is_timestamp, _timestamp_function),
-    (types.is_text, _text_function),
+    (pa.types.is_integer, _draw_integer_function),
+    (pa.types.is_floating, _draw_float_function),
+    (pa.types.is_date, _draw_date_function),
+    (pa.types.is_timestamp, _draw_timestamp_function),
+    (types.is_text, _draw_text_function),
 )
 
 

@@ -27,7 +27,7 @@ class EvolvedTable(RowTable):
         return Scan(self.table.with_tuning(tuning), where, **options)
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
-        return make_column_texts(found.sort_by(ROW), _plain) == make_column_texts(expected, _plain)
+        return make_column_texts(found.sort_by(ROW), _to_plain) == make_column_texts(expected, _to_plain)
 
     def check_more(self, where: Expr, levels: Sequence[str], expected: pa.Table, tuning: Tuning) -> None:
         planned = self.scan(where, levels=levels, tuning=tuning)
@@ -35,7 +35,7 @@ class EvolvedTable(RowTable):
         assert planned.to_arrow().num_rows == expected.num_rows
 
 
-def _plain(values: pa.Array) -> pa.Array:
+def _to_plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
 
 

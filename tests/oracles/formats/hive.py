@@ -29,10 +29,10 @@ class HiveTable(RowTable):
 
     def is_same(self, found: pa.Table, expected: pa.Table) -> bool:
         # The first file defines the types, and timestamps of other files may have other units.
-        return make_column_texts(found.sort_by(ROW), _plain) == make_column_texts(expected, _plain)
+        return make_column_texts(found.sort_by(ROW), _to_plain) == make_column_texts(expected, _to_plain)
 
 
-def _plain(values: pa.Array) -> pa.Array:
+def _to_plain(values: pa.Array) -> pa.Array:
     return to_oracle_column(values) if pa.types.is_timestamp(values.type) else values
 
 
