@@ -88,7 +88,7 @@ def test_a_pruning_predicate_drops_no_row_that_satisfies_it(
 # --- What is read -----------------------------------------------------------------------------------------------------
 
 
-def star(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
+def write_star(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
     """A hundred files of facts, clustered by the key of a dimension of a thousand rows."""
     log = DeltaLog(folder / "fact", {"key": "long", "value": "long"})
     parts = [
@@ -109,7 +109,7 @@ def star(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
     [("name = 'n427'", {"42"}, 5), ("name IN ('n0', 'n999')", {"0", "99"}, 10), ("name = 'nobody'", set(), 0)],
 )
 def test_files_without_a_key_are_not_opened(tmp_path: Path, condition: str, kept: set[str], rows: int) -> None:
-    session = star(tmp_path)
+    session = write_star(tmp_path)
     for path in (tmp_path / "fact").glob("*.parquet"):
         if path.stem not in kept:
             path.unlink()
@@ -118,7 +118,7 @@ def test_files_without_a_key_are_not_opened(tmp_path: Path, condition: str, kept
 
 
 def test_many_keys_prune_by_ranges(tmp_path: Path) -> None:
-    session = star(tmp_path, Tuning(max_listed_keys=5))
+    session = write_star(tmp_path, Tuning(max_listed_keys=5))
     for path in (tmp_path / "fact").glob("*.parquet"):
         if path.stem not in {"42", "7", "8"}:
             path.unlink()
@@ -128,7 +128,7 @@ def test_many_keys_prune_by_ranges(tmp_path: Path) -> None:
 
 
 def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
-    star(tmp_path)
+    write_star(tmp_path)
     source = tamis.open(tmp_path / "fact")._source
     lake = LakeConnector("lake")
     lake.add(("fact",), source)
@@ -144,7 +144,7 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
 
 
 def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path) -> None:
-    star(tmp_path)
+    write_star(tmp_path)
     lake = LakeConnector("lake")
     lake.add(("fact",), tamis.open(tmp_path / "fact")._source)
     handle = lake.table(("fact",))

@@ -44,20 +44,20 @@ def ana(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return session(tmp_path_factory.mktemp(request.param), request.param).as_principal("ana")
 
 
-def answer(connection: Session, query: str) -> tuple[type[TamisError] | None, list[str]]:
+def run_query(connection: Session, query: str) -> tuple[type[TamisError] | None, list[str]]:
     """What somebody learns from a query: its rows, or how it fails."""
     try:
         return None, sorted(map(repr, connection.sql(query).to_arrow().to_pylist()))
     except TamisError as error:
-        return type(error), [str(error), *map(str, _causes(error))]
+        return type(error), [str(error), *map(str, _list_causes(error))]
 
 
 @cache
-def expected(query: str) -> tuple[type[TamisError] | None, list[str]]:
+def run_on_visible_rows(query: str) -> tuple[type[TamisError] | None, list[str]]:
     """What a session says in which there is nothing but what ana sees."""
     connection = tamis.connect()
     connection.register("orders", VISIBLE)
-    return answer(connection, query)
+    return run_query(connection, query)
 
 
 # Each fails, or answers otherwise, if a hidden row or a raw value is looked at.
@@ -141,15 +141,15 @@ PROBES = [
 
 @pytest.mark.parametrize("query", PROBES)
 def test_a_query_answers_as_if_there_were_nothing_else_and_names_nothing_hidden(ana: Session, query: str) -> None:
-    failure, said = answer(ana, query)
-    assert failure is expected(query)[0]
+    failure, said = run_query(ana, query)
+    assert failure is run_on_visible_rows(query)[0]
     if failure is None:
-        assert said == expected(query)[1]
+        assert said == run_on_visible_rows(query)[1]
         said.append(ana.explain(query))
     for text in said:
         # What stands in the query itself is no secret to who wrote it.
         others = text.replace(query, "").replace(" ".join(query.split()), "")
-        for secret in _secrets() - set(re.findall(r"[\w-]+", query)):
+        for secret in _list_secrets() - set(re.findall(r"[\w-]+", query)):
             assert not re.search(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", others), (secret, text)
 
 
@@ -175,7 +175,7 @@ def test_A1_a_condition_never_meets_a_hidden_row(shared: Path, rows: str, condit
     with_visible = tamis.connect()
     with_visible.register("orders", ROWS.take(EU))
     query = form.format(condition)
-    assert answer(connection.as_principal("ana"), query) == answer(with_visible, query)
+    assert run_query(connection.as_principal("ana"), query) == run_query(with_visible, query)
 
 
 @pytest.fixture(scope="module")
@@ -183,13 +183,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_orders(tmp_path_factory.mktemp("shared"), "delta")
 
 
-def _secrets() -> set[str]:
+def _list_secrets() -> set[str]:
     hidden = [row for row in ROWS.to_pylist() if row["region"] != "eu"]
     secrets = {str(row[name]) for row in hidden for name in ("region", "card")}
     return secrets | {row["card"] for row in ROWS.to_pylist()} | {"parquet", "region=us", "part-0"}
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
     while (cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
         yield cause
         error = cause
@@ -317,7 +317,7 @@ def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp
         try:
             attempt()
         except TamisError as error:
-            said += [str(error), *map(str, _causes(error))]
+            said += [str(error), *map(str, _list_causes(error))]
     assert said
     assert all("reason is not shown" in text for text in said)
     # Whoever sees all of it is told.
@@ -417,7 +417,7 @@ def test_a_table_under_two_names_is_under_the_policies_of_both(tmp_path: Path) -
     place = write_orders(tmp_path, "delta")
     policies = {"default": "allow", "tables": {"a": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     connection = tamis.connect(policies=policies).register("b", place).register("a", place)
-    assert answer(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
+    assert run_query(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
 
     asked: list[str] = []
 
@@ -426,7 +426,7 @@ def test_a_table_under_two_names_is_under_the_policies_of_both(tmp_path: Path) -
         return {"rows": "region = 'eu'"} if table == "a" else {"rows": "TRUE"}
 
     connection = tamis.connect(policies=policy).register("b", place).register("a", place)
-    assert answer(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
+    assert run_query(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
     assert set(asked) == {"a", "b"}
 
 
@@ -439,7 +439,7 @@ def test_what_a_database_notes_of_its_tables_is_not_read(tmp_path: Path) -> None
         )
     policies = {"default": "allow", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     ana = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}").as_principal("ana")
-    assert answer(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
+    assert run_query(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
     with pytest.raises(AccessDenied, match="is a system table"):
         ana.sql("SELECT * FROM s.sqlite_stat1")
     assert tamis.connect().attach("s", f"sqlite:///{place}").sql("SELECT * FROM s.sqlite_stat1").to_arrow().num_rows
@@ -456,19 +456,19 @@ def test_values_of_hidden_rows_are_not_told_where_a_database_has_no_types(tmp_pa
     session = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}")
     ana, nobody = session.as_principal("ana"), session.as_principal("nobody")
     # The column in which hidden rows have values of another type is an error only for those who need all of it.
-    assert answer(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
-    assert answer(ana, "SELECT * FROM s.orders") == (None, ["{'id': 1, 'region': 'eu', 'z': 1}"])
+    assert run_query(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
+    assert run_query(ana, "SELECT * FROM s.orders") == (None, ["{'id': 1, 'region': 'eu', 'z': 1}"])
     for principal, query in (
         (nobody, "SELECT id FROM s.orders"),
         (nobody, "SELECT id FROM s.orders WHERE z > 0"),
         (ana, "SELECT id FROM s.orders WHERE z > 0"),
         (ana, "SELECT id FROM s.orders WHERE z = 1"),
     ):
-        kind, said = answer(principal, query)
+        kind, said = run_query(principal, query)
         assert kind is not None
         assert not any("z" in text.split() or "'z'" in text or str(tmp_path) in text for text in said)
         assert not any("SECRET" in text for text in said)
-    assert answer(ana, "SELECT max(z) AS m FROM s.orders WHERE CAST(z AS STRING) > 'A'") == (None, ["{'m': None}"])
+    assert run_query(ana, "SELECT max(z) AS m FROM s.orders WHERE CAST(z AS STRING) > 'A'") == (None, ["{'m': None}"])
 
 
 def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
@@ -528,6 +528,6 @@ def test_a_policy_that_fails_does_not_tell_which_rows_were_asked_for(tmp_path: P
         ana.register("keys", pa.table({"salary": [10]}))
         asked = [f"SELECT level FROM t WHERE salary {test}" for test in ("= 10", "<= 80000", "> 80000", "= 73421")]
         asked.append("SELECT t.level FROM t JOIN keys ON t.salary = keys.salary")
-        learned = {answer(ana, query)[0] for query in asked}
+        learned = {run_query(ana, query)[0] for query in asked}
         assert len(learned) == 1
         assert None not in learned

@@ -25,7 +25,7 @@ SHUFFLED = np.random.default_rng(3).permutation(2000)
 ANY_SIZE = Tuning(min_bytes_to_check_clustering=0)
 
 
-def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
+def write_delta_table(folder: Path, parts: Sequence[pa.Table]) -> Path:
     log = DeltaLog(folder, {"key": "long"})
     log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(parts)))
     return folder
@@ -39,9 +39,9 @@ def is_clustered(place: Path, column: str, tuning: Tuning = ANY_SIZE) -> bool | 
 
 def test_clustering_by_the_bounds_of_files(tmp_path: Path) -> None:
     parts = [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(8)]
-    assert is_clustered(delta(tmp_path / "sorted", parts), "key") is True
+    assert is_clustered(write_delta_table(tmp_path / "sorted", parts), "key") is True
     parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
-    assert is_clustered(delta(tmp_path / "shuffled", parts), "key") is False
+    assert is_clustered(write_delta_table(tmp_path / "shuffled", parts), "key") is False
 
 
 def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_small_files_are_not_inspected(tmp_path: Path) -> None:
 
 
 def test_clustering_of_a_missing_file_is_unknown(tmp_path: Path) -> None:
-    place = delta(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
+    place = write_delta_table(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
     for path in place.glob("*.parquet"):
         path.unlink()
     assert is_clustered(place, "key") is None
@@ -144,7 +144,7 @@ def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
     }
     session = tamis.connect(tuning=ANY_SIZE)
     for name, parts in facts.items():
-        session.register(name, session.open(delta(tmp_path / name, parts)))
+        session.register(name, session.open(write_delta_table(tmp_path / name, parts)))
     pq.write_table(pa.table({"id": range(10), "name": [f"n{each}" for each in range(10)]}), tmp_path / "d.parquet")
     session.register("d", session.open(tmp_path / "d.parquet"))
     query = "SELECT count(*) FROM {} JOIN d ON key = id WHERE name IN ('n3', 'n4')"
@@ -157,7 +157,7 @@ def test_keys_do_not_prune_a_small_table_beside_a_large_one(tmp_path: Path) -> N
     """Keys of a dimension of a dimension come to the latter alone, however many facts it is joined with."""
     session = tamis.connect(tuning=ANY_SIZE)
     facts = [pa.table({"key": range(number * 1000, number * 1000 + 1000)}) for number in range(4)]
-    session.register("facts", session.open(delta(tmp_path / "facts", facts)))
+    session.register("facts", session.open(write_delta_table(tmp_path / "facts", facts)))
     for name, count in {"middle": 12, "far": 4}.items():
         rows = pa.table({f"{name}_id": range(count), "place": [each % 4 for each in range(count)]})
         pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=2)

@@ -20,13 +20,13 @@ from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.connectors.lake_handle import LakeHandle
 
 
-def rows(first: int, count: int = 10) -> pa.Table:
+def make_rows(first: int, count: int = 10) -> pa.Table:
     return pa.table({"id": range(first, first + count), "value": range(count)})
 
 
-def delta(folder: Path, files: int) -> DeltaLog:
+def write_delta_table(folder: Path, files: int) -> DeltaLog:
     log = DeltaLog(folder, {"id": "long", "value": "long"})
-    log.commit(*(data_file(log, f"{number}.parquet", rows(10 * number)) for number in range(files)))
+    log.commit(*(data_file(log, f"{number}.parquet", make_rows(10 * number)) for number in range(files)))
     return log
 
 
@@ -50,8 +50,8 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_files_of_a_join_with_a_dynamic_filter_are_listed_once_for_each_filter(
     tmp_path: Path, listed: list[str]
 ) -> None:
-    delta(tmp_path / "facts", 20)
-    delta(tmp_path / "names", 1)
+    write_delta_table(tmp_path / "facts", 20)
+    write_delta_table(tmp_path / "names", 1)
     session = tamis.connect()
     for name in ("facts", "names"):
         session.register(name, tamis.open(tmp_path / name))
@@ -65,30 +65,30 @@ def test_files_of_a_join_with_a_dynamic_filter_are_listed_once_for_each_filter(
 
 
 def test_a_newer_version_under_the_same_name_is_listed_again(tmp_path: Path) -> None:
-    log = delta(tmp_path, 2)
+    log = write_delta_table(tmp_path, 2)
     session = tamis.connect()
     session.register("t", tamis.open(tmp_path))
     query = "SELECT count(id), sum(value) FROM t WHERE id >= 5"
     assert session.sql(query).to_arrow().to_pylist()[0]["count(id)"] == 15
-    log.commit(remove("1.parquet"), data_file(log, "2.parquet", rows(100, 3)))
+    log.commit(remove("1.parquet"), data_file(log, "2.parquet", make_rows(100, 3)))
     session.register("t", tamis.open(tmp_path))
     assert session.sql(query).to_arrow().to_pylist()[0]["count(id)"] == 8
 
 
 def test_a_reopened_directory_is_listed_again_while_an_older_query_still_runs(tmp_path: Path) -> None:
-    place = write_hive_table(tmp_path / "t", [({"day": "1"}, rows(0))])
+    place = write_hive_table(tmp_path / "t", [({"day": "1"}, make_rows(0))])
     session = tamis.connect()
     session.register("t", tamis.open(place))
     older = session.sql("SELECT id, value FROM t WHERE id >= 5")
     assert len(older.to_arrow()) == 5
-    pq.write_table(rows(10, 4), place / "day=1" / "another.parquet")
+    pq.write_table(make_rows(10, 4), place / "day=1" / "another.parquet")
     session.register("t", tamis.open(place))
     assert len(older.to_arrow()) == 5
     assert len(session.sql("SELECT id, value FROM t WHERE id >= 5").to_arrow()) == 9
 
 
 def test_limits_and_pruning_predicates_have_separate_listings(tmp_path: Path) -> None:
-    delta(tmp_path, 3)
+    write_delta_table(tmp_path, 3)
     lake = LakeConnector("lake")
     lake.add(("t",), tamis.open(tmp_path)._source)
     handle = lake.table(("t",))

@@ -34,23 +34,23 @@ COUNT = 300
 SOME = random.Random(7)
 
 
-def numbers(bits: int) -> list[int | None]:
+def make_numbers(bits: int) -> list[int | None]:
     """Numbers of all that bits hold, the outermost ones among them, and NULL."""
     most = 2 ** (bits - 1)
     return [None if n % 9 == 0 else (most - 1, -most, SOME.randint(-most, most - 1))[n % 3] for n in range(COUNT)]
 
 
-def decimals(digits: int, scale: int) -> list[Decimal]:
+def make_decimals(digits: int, scale: int) -> list[Decimal]:
     most = 10**digits - 1
     return [Decimal((most, most, -SOME.randint(0, most))[n % 3]).scaleb(-scale) for n in range(COUNT)]
 
 
 VALUES: dict[str, pa.Array] = {
-    **{f"int{bits}": pa.array(numbers(bits), f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": pa.array(make_numbers(bits), f"int{bits}") for bits in (8, 16, 32, 64)},
     "large": pa.array([2**63 - 1] * COUNT, pa.int64()),
-    "decimal4": pa.array(decimals(4, 2), pa.decimal128(4, 2)),
-    "decimal15": pa.array(decimals(15, 2), pa.decimal128(15, 2)),
-    "decimal19": pa.array(decimals(19, 19), pa.decimal128(19, 19)),
+    "decimal4": pa.array(make_decimals(4, 2), pa.decimal128(4, 2)),
+    "decimal15": pa.array(make_decimals(15, 2), pa.decimal128(15, 2)),
+    "decimal19": pa.array(make_decimals(19, 19), pa.decimal128(19, 19)),
     "float": pa.array([n * 0.25 for n in range(COUNT)], pa.float32()),
     "double": pa.array([None if n % 7 == 0 else n * 1.25 for n in range(COUNT)], pa.float64()),
     "nan": pa.array([math.nan if n == 5 else 1.0 for n in range(COUNT)], pa.float64()),
@@ -92,12 +92,12 @@ def peer(place: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def asked(session: Session, query: str) -> tuple[pa.Table, str]:
+def run_and_explain(session: Session, query: str) -> tuple[pa.Table, str]:
     """The answer, and how the query will run."""
     return session.sql(query).to_arrow(), session.explain(query).split("Optimized plan")[1]
 
 
-def repeated(table: pa.Table) -> list[str]:
+def format_rows(table: pa.Table) -> list[str]:
     """Rows as texts, to the last bit."""
     return sorted(map(repr, (tuple(row.values()) for row in table.to_pylist())))
 
@@ -112,7 +112,7 @@ def test_sums_and_averages_of_every_type_equal_the_engines(
 ) -> None:
     session = connect(place, tuning)
     calls = [f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS]
-    found, plan = asked(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
+    found, plan = run_and_explain(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
     # Spark's average of decimals has four digits more after the point than they have.
     judged = [
         call.replace(f"avg({name})", f"round(avg({name}), {VALUES[name].type.scale + 4})")
@@ -138,14 +138,14 @@ def test_groups_by_partitions_are_summed_while_reading(
         f"SELECT {sums}, key FROM t WHERE int64 > 0 GROUP BY key HAVING sum(int32) <> 0 AND key > 'k0'",
         "SELECT key, sum(int64) FROM t WHERE int8 > 200 GROUP BY key",
     ):
-        found, plan = asked(session, query)
+        found, plan = run_and_explain(session, query)
         expected = peer.sql(query).to_arrow_table()
         assert SUMMED in plan
         assert "Aggregate" not in plan
         assert found.schema.types == expected.schema.types
-        assert repeated(found) == repeated(expected), query
+        assert format_rows(found) == format_rows(expected), query
     averages = f"SELECT key, {', '.join(f'avg({name})' for name in NUMBERS)} FROM t GROUP BY key"
-    found, plan = asked(session, averages)
+    found, plan = run_and_explain(session, averages)
     assert SUMMED in plan
     # The engine divides those of groups in longer floats.
     assert same_rows(found, peer.sql(averages).to_arrow_table())
@@ -154,14 +154,14 @@ def test_groups_by_partitions_are_summed_while_reading(
 @pytest.mark.parametrize("expression", ["sum(int32) div 3", "sum(int32) & 255", "sum(int32) / 3", "sum(int64) + 0.5"])
 def test_expressions_over_a_sum_have_the_engines_type(session: Session, expression: str) -> None:
     query = f"SELECT {expression} AS x FROM t"
-    found, plan = asked(session, query)
+    found, plan = run_and_explain(session, query)
     assert SUMMED in plan
     without = session.sql(query, rules={RULE: False}).to_arrow()
-    assert (found.schema, repeated(found)) == (without.schema, repeated(without))
+    assert (found.schema, format_rows(found)) == (without.schema, format_rows(without))
 
 
 def test_fields_of_structs_are_summed(session: Session) -> None:
-    found, plan = asked(session, "SELECT sum(nested.x) AS total, avg(nested.x) AS mean FROM t")
+    found, plan = run_and_explain(session, "SELECT sum(nested.x) AS total, avg(nested.x) AS mean FROM t")
     assert SUMMED in plan
     values = [n for n in range(COUNT) if n % 5]
     assert found.to_pylist() == [{"total": sum(values), "mean": sum(values) / len(values)}]
@@ -226,7 +226,7 @@ def test_no_pushed_sum_exceeds_the_precision() -> None:
     ],
 )
 def test_unsupported_sums_are_computed_by_the_engine(session: Session, query: str) -> None:
-    found, plan = asked(session, query)
+    found, plan = run_and_explain(session, query)
     assert SUMMED not in plan
     assert "Aggregate" in plan
     assert same_rows(found, session.sql(query, rules=False).to_arrow())
@@ -245,7 +245,7 @@ def test_decimals_that_may_overflow_fail_with_the_engines_error(tmp_path: Path) 
 # --- What is read -----------------------------------------------------------------------------------------------------
 
 
-def wide(folder: Path) -> tamis.Table:
+def write_wide_file(folder: Path) -> tamis.Table:
     """One file, mostly of one large string column."""
     texts = [f"{SOME.getrandbits(400):x}" for _ in range(20_000)]
     pq.write_table(pa.table({"id": pa.array(range(20_000), pa.int32()), "text": texts}), folder / "wide.parquet")
@@ -253,7 +253,7 @@ def wide(folder: Path) -> tamis.Table:
 
 
 def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
-    table = wide(tmp_path)
+    table = write_wide_file(tmp_path)
     path = tmp_path / "wide.parquet"
     row_group = pq.read_metadata(path).row_group(0)
     numbers, texts = row_group.column(0), row_group.column(1)
@@ -336,7 +336,7 @@ def test_I5_columns_of_iceberg_are_summed_by_their_ids(tmp_path: Path) -> None:
     session = tamis.connect()
     session.register("t", tamis.open(tmp_path))
     query = "SELECT day, sum(id) AS s, avg(id) AS a FROM t WHERE id > 0 GROUP BY day"
-    found, plan = asked(session, query)
+    found, plan = run_and_explain(session, query)
     assert SUMMED in plan
     assert sorted(map(repr, found.to_pylist())) == [
         repr({"day": 0, "s": Decimal(12), "a": 3.0}),

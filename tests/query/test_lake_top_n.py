@@ -37,7 +37,7 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 FILE_BY_FILE = Tuning(min_files_per_round=1)
 
 
-def places(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
+def rank_values(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
     """Where each value stands: NaN is larger than every number."""
     plain = [to_physical_value(value) for value in values]
     known = sorted({value for value in plain if value is not None and not is_nan(value)}, reverse=descending)
@@ -57,13 +57,13 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def values_of(rows: pa.Table, column: Column) -> pa.Array:
+def get_values(rows: pa.Table, column: Column) -> pa.Array:
     chunks = rows[column.path[0]].chunks
     values = pa.concat_arrays(chunks) if chunks else pa.array([], rows.schema.field(column.path[0]).type)
     return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values
 
 
-def texts(rows: pa.Table) -> list[str]:
+def format_rows(rows: pa.Table) -> list[str]:
     """Rows as strings; timestamps as numbers, because Python does not support all of them."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int32())
@@ -88,13 +88,13 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
         found = pa.Table.from_batches(batches, scan.schema)
         context = (each, column, order, count, with_ties)
         # Nothing is invented, and nothing comes twice.
-        assert not Counter(texts(found)) - Counter(texts(expected)), context
-        wanted = sorted(places(values_of(expected, column), **order))[:count]
-        all_places = dict(zip(texts(expected), places(values_of(expected, column), **order), strict=True))
-        assert sorted(all_places[text] for text in texts(found))[:count] == wanted, context
+        assert not Counter(format_rows(found)) - Counter(format_rows(expected)), context
+        wanted = sorted(rank_values(get_values(expected, column), **order))[:count]
+        all_places = dict(zip(format_rows(expected), rank_values(get_values(expected, column), **order), strict=True))
+        assert sorted(all_places[text] for text in format_rows(found))[:count] == wanted, context
         if with_ties and wanted:
-            needed = Counter(text for text in texts(expected) if all_places[text] <= wanted[-1])
-            assert not needed - Counter(texts(found)), context
+            needed = Counter(text for text in format_rows(expected) if all_places[text] <= wanted[-1])
+            assert not needed - Counter(format_rows(found)), context
 
 
 @FEWER
@@ -128,7 +128,7 @@ def test_F1_F4_top_n_of_hive_tables(data: st.DataObject) -> None:
 # --- What is read -----------------------------------------------------------------------------------------------------
 
 
-def clustered(folder: Path) -> tamis.Table:
+def write_clustered_table(folder: Path) -> tamis.Table:
     """Ten files of a Delta table, one after another by `id`, with their bounds in the log."""
     log = DeltaLog(folder, {"id": "long", "text": "string"})
     rows = [pa.table({"id": range(start, start + 10), "text": ["x" * 50] * 10}) for start in range(0, 100, 10)]
@@ -138,7 +138,7 @@ def clustered(folder: Path) -> tamis.Table:
 
 @pytest.mark.parametrize(("descending", "files"), [(True, {"9.parquet"}), (False, {"0.parquet"})])
 def test_only_the_file_at_the_end_of_the_order_is_opened(tmp_path: Path, descending: bool, files: set[str]) -> None:
-    table = clustered(tmp_path)
+    table = write_clustered_table(tmp_path)
     for path in tmp_path.glob("*.parquet"):
         if path.name not in files:
             path.unlink()

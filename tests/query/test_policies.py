@@ -41,23 +41,23 @@ tables:
 """
 
 
-def from_yaml(folder: Path) -> object:
+def write_yaml(folder: Path) -> object:
     (folder / "policies.yaml").write_text(YAML)
     return folder / "policies.yaml"
 
 
-def from_json(folder: Path) -> object:
+def write_json(folder: Path) -> object:
     (folder / "policies.json").write_text(json.dumps(POLICIES))
     return str(folder / "policies.json")
 
 
-def from_python(folder: Path) -> object:
+def make_policies(folder: Path) -> object:
     rules = [dict(rule) for rule in POLICIES["tables"]["orders"]]
     rules[1] |= {"rows": col("region") == "eu"}
     return {**POLICIES, "tables": {"orders": rules}}
 
 
-def from_function(folder: Path) -> object:
+def make_policy_function(folder: Path) -> object:
     def policy(table: str, principal: str | None) -> Any:
         if table != "orders" or principal not in ("ana", "eva"):
             return None
@@ -72,11 +72,13 @@ def policed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return session(tmp_path_factory.mktemp(request.param), request.param)
 
 
-def ids(connection: Session, query: str) -> list[int]:
+def read_ids(connection: Session, query: str) -> list[int]:
     return sorted(connection.sql(query).to_arrow().column(0).to_pylist())
 
 
-@pytest.mark.parametrize("source", [from_yaml, from_json, from_python, from_function], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "source", [write_yaml, write_json, make_policies, make_policy_function], ids=lambda each: each.__name__
+)
 def test_policies_come_from_files_from_python_and_from_functions(
     tmp_path: Path, source: Callable[[Path], object]
 ) -> None:
@@ -91,10 +93,10 @@ def test_policies_come_from_files_from_python_and_from_functions(
 
 
 def test_each_principal_sees_what_the_first_rule_for_him_says(policed: Session) -> None:
-    assert ids(policed.as_principal("ana"), "SELECT id FROM orders") == EU
-    assert ids(policed.as_principal("eva"), "SELECT id FROM orders") == EU
-    assert ids(policed.as_principal("admin"), "SELECT id FROM orders") == list(range(12))
-    assert ids(policed.as_principal("ben"), "SELECT id FROM orders") == [1, 3, 5, 7, 9, 11]
+    assert read_ids(policed.as_principal("ana"), "SELECT id FROM orders") == EU
+    assert read_ids(policed.as_principal("eva"), "SELECT id FROM orders") == EU
+    assert read_ids(policed.as_principal("admin"), "SELECT id FROM orders") == list(range(12))
+    assert read_ids(policed.as_principal("ben"), "SELECT id FROM orders") == [1, 3, 5, 7, 9, 11]
     assert policed.as_principal("mask").sql("SELECT min(y), max(y) FROM orders").to_arrow().to_pylist() == [
         {"min(y)": -1, "max(y)": -1}
     ]
@@ -120,14 +122,14 @@ def test_A6_a_table_without_policies_is_denied_unless_they_say_otherwise(tmp_pat
     assert allowing.as_principal("ana").sql("SELECT * FROM others").to_arrow() == rows
 
 
-def _fails(table: str, principal: str | None) -> object:
+def _fail(table: str, principal: str | None) -> object:
     raise KeyError("a secret: 20")
 
 
 @pytest.mark.parametrize(
     "policy",
     [
-        _fails,
+        _fail,
         lambda table, principal: None,
         lambda table, principal: {},
         lambda table, principal: True,
@@ -153,7 +155,7 @@ def test_A6_what_is_wrong_with_a_policy_denies_and_is_not_told(tmp_path: Path, p
 @pytest.mark.parametrize("rows", ["NULL", "region = NULL", "FALSE", "y > NULL AND TRUE"])
 def test_A6_a_row_filter_that_is_null_lets_no_row_through(tmp_path: Path, rows: str) -> None:
     connection = session(tmp_path, policies=lambda table, principal: {"rows": rows}).as_principal("ana")
-    assert ids(connection, "SELECT id FROM orders") == []
+    assert read_ids(connection, "SELECT id FROM orders") == []
     assert connection.sql("SELECT count(*) FROM orders").to_arrow().column(0).to_pylist() == [0]
 
 
@@ -203,13 +205,13 @@ def test_every_name_of_a_table_leads_to_its_policy(tmp_path: Path) -> None:
     connection = tamis.connect(policies=policies)
     connection.register("renamed", tamis.open(place))
     ana = connection.as_principal("ana")
-    assert ids(ana, "SELECT id FROM renamed") == EU
+    assert read_ids(ana, "SELECT id FROM renamed") == EU
     # A second name adds what it says, whichever a query uses.
     connection.register("others", tamis.open(place))
-    assert ids(ana, "SELECT id FROM others") == [4, 6, 8, 10]
-    assert ids(ana, "SELECT id FROM RENAMED") == [4, 6, 8, 10]
+    assert read_ids(ana, "SELECT id FROM others") == [4, 6, 8, 10]
+    assert read_ids(ana, "SELECT id FROM RENAMED") == [4, 6, 8, 10]
     (tmp_path / "link").symlink_to(place)
-    assert ids(
+    assert read_ids(
         connection.as_principal("ana").register("linked", tamis.open(tmp_path / "link")), "SELECT id FROM linked"
     ) == [4, 6, 8, 10]
     # A part of a table is under its policy, which here has lost the column that it asks about.
@@ -243,7 +245,7 @@ def test_every_way_to_write_a_place_leads_to_its_policy(
     ana = tamis.connect(policies={"default": "allow", "tables": {entry.format(place): [rule]}}).as_principal("ana")
     for given in ("lake/orders", place, place.as_uri(), "link/orders"):
         assert ana.open(given).scan().count() == 1, given
-    assert ids(ana.register("renamed", "lake/orders"), "SELECT id FROM renamed") == [2]
+    assert read_ids(ana.register("renamed", "lake/orders"), "SELECT id FROM renamed") == [2]
 
 
 def test_places_in_object_stores_are_told_apart_by_no_spelling() -> None:
@@ -294,7 +296,7 @@ def test_A3_fields_of_a_masked_struct_are_masked(tmp_path: Path) -> None:
 def test_A7_sessions_of_two_principals_share_tables_and_nothing_else(policed: Session) -> None:
     ana, ben = policed.as_principal("ana"), policed.as_principal("ben")
     query = "SELECT id FROM orders WHERE y >= 0"
-    assert [ids(each, query) for each in (ana, ben, ana, ben)] == [EU, [1, 3, 5, 7, 9, 11]] * 2
+    assert [read_ids(each, query) for each in (ana, ben, ana, ben)] == [EU, [1, 3, 5, 7, 9, 11]] * 2
     assert (ana.principal, ben.principal, policed.principal) == ("ana", "ben", None)
 
 
@@ -302,7 +304,7 @@ def test_policies_of_a_function_are_asked_for_at_every_query(tmp_path: Path) -> 
     allowed = {"ana"}
     connection = session(tmp_path, policies=lambda table, who: {"rows": "TRUE"} if who in allowed else None)
     ana = connection.as_principal("ana")
-    assert len(ids(ana, "SELECT id FROM orders")) == 12
+    assert len(read_ids(ana, "SELECT id FROM orders")) == 12
     allowed.clear()
     with pytest.raises(AccessDenied):
         ana.sql("SELECT id FROM orders").to_arrow()
@@ -324,11 +326,11 @@ def test_rows_and_masks_apply_in_every_part_of_a_query(policed: Session) -> None
     nested = "WITH o AS (SELECT * FROM orders) SELECT id FROM o WHERE id IN (SELECT id FROM orders)"
     correlated = "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM orders p WHERE p.id = o.id)"
     for query in (join, union, window, nested, correlated):
-        assert ids(ana, query) == EU, query
+        assert read_ids(ana, query) == EU, query
     assert ROWS["card"][0].as_py() not in str(ana.sql("SELECT * FROM orders").to_arrow().to_pydict())
 
 
-def shop_of(folder: Path, kind: str) -> Any:
+def make_shop(folder: Path, kind: str) -> Any:
     """A database that has orders of two regions, to be attached any number of times."""
     if kind == "memory":
         connection = duckdb.connect()
@@ -347,13 +349,13 @@ def shop_of(folder: Path, kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb", "memory"])
 def test_policies_of_a_table_follow_its_database_to_another_name(tmp_path: Path, kind: str) -> None:
-    shop = shop_of(tmp_path, kind)
+    shop = make_shop(tmp_path, kind)
     policies = {"default": "allow", "tables": {"shop.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     connection = tamis.connect(policies=policies)
     connection.attach("second", shop()).attach("shop", shop())
     ana = connection.as_principal("ana")
     for name in ("shop.orders", "second.orders", "second.main.orders", "SECOND.Orders"):
-        assert ids(ana, f"SELECT id FROM {name}") == [1], name
+        assert read_ids(ana, f"SELECT id FROM {name}") == [1], name
     with pytest.raises(AccessDenied):
         connection.as_principal("ben").sql("SELECT id FROM second.orders")
 
@@ -362,22 +364,22 @@ def test_policies_of_a_table_do_not_follow_to_another_database(tmp_path: Path) -
     policies = {"default": "allow", "tables": {"shop.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     ana = tamis.connect(policies=policies).as_principal("ana")
     (tmp_path / "other").mkdir()
-    ana.attach("shop", shop_of(tmp_path, "sqlite")()).attach("second", shop_of(tmp_path / "other", "sqlite")())
-    assert ids(ana, "SELECT id FROM shop.orders") == [1]
-    assert ids(ana, "SELECT id FROM second.orders") == [1, 2]
+    ana.attach("shop", make_shop(tmp_path, "sqlite")()).attach("second", make_shop(tmp_path / "other", "sqlite")())
+    assert read_ids(ana, "SELECT id FROM shop.orders") == [1]
+    assert read_ids(ana, "SELECT id FROM second.orders") == [1, 2]
 
 
 def test_a_function_is_asked_for_every_name_of_a_database(tmp_path: Path) -> None:
-    shop = shop_of(tmp_path, "sqlite")
+    shop = make_shop(tmp_path, "sqlite")
     said = {"shop.orders": {"rows": "region = 'eu'"}, "second.orders": {"rows": "TRUE"}}
     connection = tamis.connect(policies=lambda table, principal: said.get(table))
     ana = connection.attach("shop", shop()).attach("second", shop()).as_principal("ana")
-    assert ids(ana, "SELECT id FROM second.orders") == [1]
+    assert read_ids(ana, "SELECT id FROM second.orders") == [1]
     said["shop.orders"] = {"rows": "TRUE", "masks": {"region": "'?'"}}
     said["second.orders"] = {"rows": "id = 2", "masks": {"Region": "'?'"}}
     assert ana.sql("SELECT * FROM shop.orders").to_arrow().to_pylist() == [{"id": 2, "region": "?"}]
     del said["second.orders"]
-    assert ids(ana, "SELECT id FROM shop.orders") == [1, 2]
+    assert read_ids(ana, "SELECT id FROM shop.orders") == [1, 2]
     # What nobody says of the name that is asked for denies, whatever is said of another.
     with pytest.raises(AccessDenied):
         ana.sql("SELECT id FROM second.orders")
@@ -393,7 +395,7 @@ def test_a_database_that_does_not_answer_is_named_where_policies_have_to_know_it
     )
     connection.attach("a", f"sqlite:///{tmp_path}/a.db")
     connection.attach("b", other)
-    assert ids(connection.as_principal("ana"), "SELECT x FROM a.orders") == [1]
+    assert read_ids(connection.as_principal("ana"), "SELECT x FROM a.orders") == [1]
     other.close()
     with pytest.raises(TableError, match=r"^cannot identify the database 'b', .* leave it out"):
         connection.as_principal("ana").sql("SELECT x FROM a.orders").to_arrow()

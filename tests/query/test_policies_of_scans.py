@@ -25,18 +25,18 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return write_orders(tmp_path_factory.mktemp(request.param), request.param)
 
 
-def opened(place: Path, who: str = "ana", policies: Any = POLICIES) -> Table:
+def open_table(place: Path, who: str = "ana", policies: Any = POLICIES) -> Table:
     return tamis.connect(policies=policies).as_principal(who).open(place)
 
 
 def test_a_scan_returns_visible_rows_with_masked_values(place: Path) -> None:
-    found = opened(place).scan(columns=["id", "card", "salary"]).to_arrow().sort_by("id")
+    found = open_table(place).scan(columns=["id", "card", "salary"]).to_arrow().sort_by("id")
     assert found["id"].to_pylist() == EU
     assert found["card"].to_pylist() == [f"****{number:04}" for number in EU]
     assert found["salary"].null_count == 6
     assert found.schema.field("salary").type == pa.float64()
-    assert opened(place, "admin").scan().count() == 12
-    assert type(opened(place, "admin")) is Table
+    assert open_table(place, "admin").scan().count() == 12
+    assert type(open_table(place, "admin")) is Table
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_a_scan_returns_visible_rows_with_masked_values(place: Path) -> None:
     ],
 )
 def test_a_filter_is_about_what_is_visible(place: Path, where: str, expected: list[int]) -> None:
-    scan = opened(place).scan(where, columns=["id"])
+    scan = open_table(place).scan(where, columns=["id"])
     assert sorted(scan.to_arrow()["id"].to_pylist()) == expected
     assert scan.count() == len(expected)
 
 
 def test_a_limit_is_one_of_visible_rows(place: Path) -> None:
-    table = opened(place)
+    table = open_table(place)
     assert table.scan(limit=4).to_arrow().num_rows == 4
     assert table.scan(limit=40).to_arrow().num_rows == 6
     assert table.scan("right(card, 1) = '4'", limit=2).to_arrow().num_rows == 1
@@ -73,7 +73,7 @@ def test_a_limit_is_one_of_visible_rows(place: Path) -> None:
 
 
 def test_every_way_out_of_a_scan_is_under_the_policy(place: Path) -> None:
-    scan = opened(place).scan(columns=["id", "card"])
+    scan = open_table(place).scan(columns=["id", "card"])
     expected = scan.to_arrow().sort_by("id")
     assert sorted(polars.DataFrame(scan)["id"].to_list()) == EU
     assert sorted(scan.to_polars()["id"].to_list()) == EU
@@ -84,7 +84,7 @@ def test_every_way_out_of_a_scan_is_under_the_policy(place: Path) -> None:
 
 
 def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(place: Path, tmp_path: Path) -> None:
-    table = opened(place)
+    table = open_table(place)
     scan = table.scan("y >= 20")
     plan = scan.plan()
     assert (plan.files.num_rows, plan.tasks, plan.bytes, plan.report.levels) == (0, [], 0, [])
@@ -111,7 +111,7 @@ def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(place: Path, tm
 
 def test_A5_a_file_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
     place = write_orders(tmp_path, "hive")
-    table = opened(place)
+    table = open_table(place)
     (place / "region=eu" / "part-0.parquet").write_bytes(b"nothing")
     for ask in (lambda: table.scan("id >= 0").to_arrow(), lambda: table.scan("right(card, 1) = '1'").count()):
         with pytest.raises(TableError, match="not shown") as caught:
@@ -122,16 +122,16 @@ def test_A5_a_file_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
 
 def test_A6_a_table_that_nobody_may_read_cannot_be_opened(place: Path) -> None:
     with pytest.raises(AccessDenied):
-        opened(place, "zoe")
+        open_table(place, "zoe")
     with pytest.raises(AccessDenied):
         tamis.connect(policies=POLICIES).open(place)
     with pytest.raises(AccessDenied):
-        opened(place, "ana", lambda table, principal: {"rows": "no_such_column = 1"})
+        open_table(place, "ana", lambda table, principal: {"rows": "no_such_column = 1"})
 
 
 def test_a_policy_that_is_taken_back_is_gone_at_the_next_scan(place: Path) -> None:
     allowed = ["ana"]
-    table = opened(place, "ana", lambda table, who: {"rows": "region = 'eu'"} if who in allowed else None)
+    table = open_table(place, "ana", lambda table, who: {"rows": "region = 'eu'"} if who in allowed else None)
     assert isinstance(table, ProtectedTable)
     assert table.scan().count() == 6
     allowed.clear()
@@ -145,7 +145,7 @@ def test_structs_are_masked_whole_and_narrowed_otherwise(tmp_path: Path) -> None
     )
     pq.write_table(rows, tmp_path / "people.parquet")
     policy = {"rows": "id > 0", "masks": {"home": "NULL"}}
-    table = opened(tmp_path / "people.parquet", "ana", lambda table, principal: policy)
+    table = open_table(tmp_path / "people.parquet", "ana", lambda table, principal: policy)
     assert table.schema == rows.schema
     found = table.scan(columns=["place.city", "home.city"]).to_arrow()
     assert found.to_pylist() == [
@@ -158,7 +158,7 @@ def test_structs_are_masked_whole_and_narrowed_otherwise(tmp_path: Path) -> None
 
 
 def test_what_has_no_meaning_under_a_policy_is_refused(place: Path) -> None:
-    table = opened(place)
+    table = open_table(place)
     with pytest.raises(InvalidArgument, match="SQL"):
         table.scan(PartitionFilter.eq("region", "us"))
     with pytest.raises(TamisError, match="no column"):
@@ -167,7 +167,7 @@ def test_what_has_no_meaning_under_a_policy_is_refused(place: Path) -> None:
 
 def test_a_table_opened_under_policies_cannot_be_taken_to_a_session_without(place: Path) -> None:
     with pytest.raises(AccessDenied):
-        tamis.connect().register("orders", opened(place))
+        tamis.connect().register("orders", open_table(place))
     connection = tamis.connect(policies=POLICIES)
     connection.register("orders", connection.as_principal("ana").open(place))
     assert connection.as_principal("ben").sql("SELECT id FROM orders").to_arrow().num_rows == 6

@@ -46,11 +46,11 @@ A, S = Column(("t.a",), type=types.LONG), Column(("t.s",), type=types.STRING)
 SCAN = TableScan("rows", "t", tuple(Output(f"t.{field.name}", field.type) for field in ROWS.schema), is_protected=True)
 
 
-def compared(column: Column, operator: str, value: object) -> Expr:
+def compare(column: Column, operator: str, value: object) -> Expr:
     return Call(operator, (column, Literal(value, column.type)))
 
 
-VISIBLE = Filter(SCAN, compared(A, ">", 1), protects=True)
+VISIBLE = Filter(SCAN, compare(A, ">", 1), protects=True)
 MASKED = Project(
     VISIBLE,
     (
@@ -108,7 +108,7 @@ def test_which_nodes_are_read_so() -> None:
 
 
 def test_A5_what_is_shown_of_a_plan_has_no_trace_of_policies() -> None:
-    shown = redact_plan(Filter(MASKED, compared(A, "=", 3)))
+    shown = redact_plan(Filter(MASKED, compare(A, "=", 3)))
     assert "'!'" not in repr(shown)
     assert isinstance(shown, Filter)
     assert isinstance(shown.source, TableScan)
@@ -121,15 +121,15 @@ def test_A5_what_is_shown_of_a_plan_has_no_trace_of_policies() -> None:
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        (compared(A, "<", 5), True),
+        (compare(A, "<", 5), True),
         (Call("=", (Literal(5, types.LONG), A)), True),
         (Call("in", (A, Literal(1, types.LONG), Literal(None, types.LONG))), True),
         (Call("is_null", (S,)), True),
         (Call("like", (S, Literal("p%", types.STRING))), True),
         (Call("like", (S, Literal("%p", types.STRING))), False),
         (Call("startswith", (S, Literal("p", types.STRING))), True),
-        (Call("not", (Call("or", (compared(A, "<", 5), compared(S, "=", "x"))),)), True),
-        (Call("and", (compared(A, "<", 5), Call(">", (Call("+", (A, A)), A)))), False),
+        (Call("not", (Call("or", (compare(A, "<", 5), compare(S, "=", "x"))),)), True),
+        (Call("and", (compare(A, "<", 5), Call(">", (Call("+", (A, A)), A)))), False),
         (Call("=", (A, Column(("b",), type=types.LONG))), False),
         (Call("=", (Column(("unknown",)), Literal(5, types.LONG))), False),
         (Call("=", (S, Literal(5, types.LONG))), False),

@@ -45,13 +45,13 @@ Pair = tuple[tamis.Session, duckdb.DuckDBPyConnection]
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Pair]]:
     """A session of each policy, and DuckDB with what is visible in it."""
     places = sql_tables.write(tmp_path_factory.mktemp("tables"))
-    found = [(_session(places, policy), _peer(policy)) for policy in POLICIES]
+    found = [(_make_session(places, policy), _make_peer(policy)) for policy in POLICIES]
     yield found
     for _, peer in found:
         peer.close()
 
 
-def _session(places: dict[str, Path], policy: dict[str, tuple[str, dict[str, str]]]) -> tamis.Session:
+def _make_session(places: dict[str, Path], policy: dict[str, tuple[str, dict[str, str]]]) -> tamis.Session:
     rules = {name: [{"principals": ["ana"], "rows": rows, "masks": masks}] for name, (rows, masks) in policy.items()}
     connection = tamis.connect(policies={"tables": rules})
     for name, place in places.items():
@@ -59,7 +59,7 @@ def _session(places: dict[str, Path], policy: dict[str, tuple[str, dict[str, str
     return connection.as_principal("ana")
 
 
-def _peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPyConnection:
+def _make_peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPyConnection:
     peer = sql_tables.peer()
     for name, (rows, masks) in policy.items():
         kinds = {row[0]: row[1] for row in peer.execute(f"DESCRIBE {name}").fetchall()}

@@ -44,7 +44,7 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-def in_duckdb(query: str) -> str:
+def to_duckdb(query: str) -> str:
     return query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
 
 
@@ -53,7 +53,7 @@ def in_duckdb(query: str) -> str:
 def test_rules_change_no_row_and_duckdb_agrees(
     sessions: dict[bool, tamis.Session], peer: duckdb.DuckDBPyConnection, query: str, is_native: bool
 ) -> None:
-    expected = peer.sql(in_duckdb(query)).to_arrow_table()
+    expected = peer.sql(to_duckdb(query)).to_arrow_table()
     session = sessions[is_native]
     found = session.sql(query).to_arrow()
     assert sql_tables.same_rows(found, expected), f"{query}\n{session.explain(query)}"

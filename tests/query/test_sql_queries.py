@@ -150,7 +150,7 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-def in_duckdb(query: str) -> str:
+def to_duckdb(query: str) -> str:
     """Return a query with the few functions that DuckDB spells differently replaced."""
     words = {
         "LEFT SEMI": "SEMI",
@@ -175,7 +175,7 @@ def runs_as_planned(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("name", QUERIES)
 def test_rows_equal_those_of_duckdb(session: tamis.Session, peer: duckdb.DuckDBPyConnection, name: str) -> None:
     query = QUERIES[name]
-    expected = peer.sql(in_duckdb(query)).to_arrow_table()
+    expected = peer.sql(to_duckdb(query)).to_arrow_table()
     found = session.sql(query).to_arrow()
     assert sql_tables.same_rows(found, expected), session.explain(query)
     assert found.schema.types == expected.schema.types

@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def session_of(place: Path, *, has_policies: bool) -> tamis.Session:
+def connect(place: Path, *, has_policies: bool) -> tamis.Session:
     rules = {"tables": {"t": [{"principals": ["*"], "rows": "a > 1"}]}}
     c = tamis.connect(policies=rules if has_policies else None)
     c.register("t", str(place))
@@ -52,7 +52,7 @@ def session_of(place: Path, *, has_policies: bool) -> tamis.Session:
 @pytest.mark.parametrize("has_policies", [False, True])
 @pytest.mark.parametrize("query", QUERIES, ids=ascii)
 def test_X15_in_queries(place: Path, query: str, has_policies: bool) -> None:
-    c = session_of(place, has_policies=has_policies)
+    c = connect(place, has_policies=has_policies)
     for ask in (lambda: c.sql(query).to_arrow(), lambda: c.explain(query)):
         with pytest.raises(ParseError, match="surrogate") as caught:
             ask()
@@ -64,7 +64,7 @@ def test_X15_in_queries(place: Path, query: str, has_policies: bool) -> None:
 
 def test_X15_the_position_is_that_of_the_character(place: Path) -> None:
     with pytest.raises(ParseError, match=r"line 2, character 3") as caught:
-        session_of(place, has_policies=False).sql(f"SELECT\n '{HALF}'")
+        connect(place, has_policies=False).sql(f"SELECT\n '{HALF}'")
     assert "\\ud800" in str(caught.value)
 
 
@@ -81,11 +81,11 @@ def test_X15_the_position_is_that_of_the_character(place: Path) -> None:
 )
 def test_X15_in_parameters(place: Path, query: str, values: Any, has_policies: bool) -> None:
     with pytest.raises(TamisError):
-        session_of(place, has_policies=has_policies).sql(query, values).to_arrow()
+        connect(place, has_policies=has_policies).sql(query, values).to_arrow()
 
 
 def test_X15_in_parameters_of_the_other_dialect(place: Path) -> None:
-    c = session_of(place, has_policies=False)
+    c = connect(place, has_policies=False)
     for values in ({"x": HALF}, {"x": [HALF]}, {"x": {"a": HALF}}, {HALF: 1}):
         with pytest.raises(TamisError):
             c.sql("SELECT $x", values, dialect="duckdb").to_arrow()
@@ -113,7 +113,7 @@ def test_X15_in_filters(place: Path, made: Callable[[], Any]) -> None:
 
 
 def test_X15_in_names(place: Path) -> None:
-    c = session_of(place, has_policies=False)
+    c = connect(place, has_policies=False)
     for ask in (
         lambda: c.register(HALF, str(place)),
         lambda: c.register(f"a.{HALF}", pa.table({"a": [1]})),
@@ -128,7 +128,7 @@ def test_X15_in_names(place: Path) -> None:
 
 def test_escapes_are_those_of_spark(place: Path) -> None:
     # Java writes half of a pair as a question mark.
-    found = session_of(place, has_policies=False).sql(r"SELECT '\ud800' AS a, '\uD83D\uDE00' AS b").to_arrow()
+    found = connect(place, has_policies=False).sql(r"SELECT '\ud800' AS a, '\uD83D\uDE00' AS b").to_arrow()
     assert found.to_pylist() == [{"a": "?", "b": "😀"}]
 
 

@@ -44,7 +44,7 @@ def session(place: Path) -> tamis.Session:
     return tamis.connect().register("orders", place).register("sales.orders", place)
 
 
-def ids(session: tamis.Session, query: str) -> list[int]:
+def read_ids(session: tamis.Session, query: str) -> list[int]:
     return sorted(session.sql(query).to_arrow()[0].to_pylist())
 
 
@@ -68,41 +68,41 @@ def ids(session: tamis.Session, query: str) -> list[int]:
     ],
 )
 def test_an_earlier_state_is_read(session: tamis.Session, query: str, expected: list[int]) -> None:
-    assert ids(session, query) == expected
-    assert ids(session, f"SELECT * FROM ({query})") == expected
+    assert read_ids(session, query) == expected
+    assert read_ids(session, f"SELECT * FROM ({query})") == expected
 
 
 def test_an_earlier_state_of_a_table_by_path(place: Path) -> None:
     session = tamis.connect()
-    assert ids(session, f"SELECT id FROM delta.`{place}` VERSION AS OF 1") == [0, 1]
-    assert ids(session, f"SELECT id FROM delta.`{place}`") == [0, 1, 2]
+    assert read_ids(session, f"SELECT id FROM delta.`{place}` VERSION AS OF 1") == [0, 1]
+    assert read_ids(session, f"SELECT id FROM delta.`{place}`") == [0, 1, 2]
 
 
 def test_a_path_is_the_newest_version_and_a_name_the_registered_one(session: tamis.Session, place: Path) -> None:
     by_place = f"SELECT id FROM delta.`{place}`"
     earlier = session.sql(by_place)
-    assert ids(session, by_place) == [0, 1, 2]
+    assert read_ids(session, by_place) == [0, 1, 2]
     deltalake.write_deltalake(place, pa.table({"id": [3], "label": ["v3"]}), mode="append")
-    assert ids(session, by_place) == [0, 1, 2, 3]
+    assert read_ids(session, by_place) == [0, 1, 2, 3]
     assert sorted(earlier.to_arrow()["id"].to_pylist()) == [0, 1, 2]
-    assert ids(session, "SELECT id FROM orders") == [0, 1, 2]
-    assert ids(session, "SELECT id FROM orders VERSION AS OF 3") == [0, 1, 2, 3]
+    assert read_ids(session, "SELECT id FROM orders") == [0, 1, 2]
+    assert read_ids(session, "SELECT id FROM orders VERSION AS OF 3") == [0, 1, 2, 3]
 
 
 def test_a_name_registered_again_has_the_versions_of_the_new_table(session: tamis.Session, tmp_path: Path) -> None:
-    assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [0]
+    assert read_ids(session, "SELECT id FROM orders VERSION AS OF 0") == [0]
     deltalake.write_deltalake(tmp_path / "other", pa.table({"id": [70]}))
     session.register("orders", tmp_path / "other")
-    assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [70]
+    assert read_ids(session, "SELECT id FROM orders VERSION AS OF 0") == [70]
 
 
 def test_a_table_that_replaced_another_is_read(place: Path) -> None:
     session = tamis.connect()
     query = f"SELECT id FROM delta.`{place}` VERSION AS OF 0"
-    assert ids(session, query) == [0]
+    assert read_ids(session, query) == [0]
     shutil.rmtree(place)
     deltalake.write_deltalake(place, pa.table({"id": [70], "label": ["other"]}))
-    assert ids(session, query) == [70]
+    assert read_ids(session, query) == [70]
 
 
 def test_paths_are_case_sensitive_and_relative_to_the_working_directory(
@@ -112,15 +112,15 @@ def test_paths_are_case_sensitive_and_relative_to_the_working_directory(
         deltalake.write_deltalake(tmp_path / name, pa.table({"id": [number]}))
     session = tamis.connect()
     both = f"SELECT id FROM delta.`{tmp_path}/a/Orders` UNION ALL SELECT id FROM delta.`{tmp_path}/a/orders`"
-    assert ids(session, both) == [0, 1]
+    assert read_ids(session, both) == [0, 1]
     for folder, expected in (("a", 1), ("b", 2)):
         monkeypatch.chdir(tmp_path / folder)
-        assert ids(session, "SELECT id FROM delta.`orders`") == [expected]
+        assert read_ids(session, "SELECT id FROM delta.`orders`") == [expected]
     shutil.rmtree(tmp_path / "b" / "orders")
     (tmp_path / "b" / "orders").mkdir()
     pq.write_table(pa.table({"id": [70]}), tmp_path / "b" / "orders" / "x.parquet")
     by_files = "SELECT id FROM parquet.`orders`"
-    assert ids(session, by_files) == ids(session, by_files) == [70]
+    assert read_ids(session, by_files) == read_ids(session, by_files) == [70]
 
 
 def test_texts_and_dates_are_in_the_zone_of_the_query() -> None:
@@ -175,6 +175,6 @@ def test_mistakes(session: tamis.Session, tmp_path: Path, query: str, kind: type
 
 def test_sessions_with_policies_read_the_registered_version_only(place: Path) -> None:
     session = tamis.connect(policies={"default": "allow", "tables": {}}).register("orders", place)
-    assert ids(session, "SELECT id FROM orders") == [0, 1, 2]
+    assert read_ids(session, "SELECT id FROM orders") == [0, 1, 2]
     with pytest.raises(AccessDenied, match="not at other versions"):
         session.sql("SELECT id FROM orders VERSION AS OF 0")

@@ -19,7 +19,7 @@ ROWS = 2_000
 """Ten texts as a dictionary: 200 KB in the file, 40 MB as rows."""
 
 
-def wide_rows() -> pa.Table:
+def make_wide_rows() -> pa.Table:
     codes = pa.array([row % 10 for row in range(ROWS)], pa.int32())
     texts = pa.DictionaryArray.from_arrays(codes, pa.array([str(digit) * WIDTH for digit in range(10)]))
     return pa.table({"id": pa.array(range(ROWS)), "text": texts.dictionary_decode()})
@@ -29,7 +29,7 @@ def wide_rows() -> pa.Table:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that notes how many bytes its texts have."""
     path = tmp_path_factory.mktemp("recorded") / "f.parquet"
-    pq.write_table(wide_rows(), path, write_page_index=True, max_rows_per_page=500)
+    pq.write_table(make_wide_rows(), path, write_page_index=True, max_rows_per_page=500)
     return path
 
 

@@ -78,7 +78,7 @@ def test_rows_of_larger_golden_files_are_those_of_a_full_read(golden, name, wher
 ROWS = 40
 
 
-def everything() -> pa.Table:
+def make_all_types() -> pa.Table:
     """Columns of all types, mostly ascending so that row groups differ, with NULL, NaN and the extremes."""
     numbers = list(range(-ROWS // 2, ROWS // 2))
     floats = [float(each) for each in numbers]
@@ -128,14 +128,14 @@ def everything() -> pa.Table:
 )
 def test_rows_of_a_pyarrow_file_are_those_of_a_full_read(tmp_path, options, names):
     path = tmp_path / "f.parquet"
-    rows = everything() if names is None else everything().select(names)
+    rows = make_all_types() if names is None else make_all_types().select(names)
     pq.write_table(rows, path, row_group_size=8, **options)
     assert (check_file(path, names) == 0) == (options.get("write_statistics") is False)
 
 
 def test_rows_of_a_duckdb_file_are_those_of_a_full_read(tmp_path):
     path = tmp_path / "f.parquet"
-    rows = everything()
+    rows = make_all_types()
     assert rows.num_rows == ROWS
     many = "SELECT * FROM rows ORDER BY i32 IS NULL, i32"
     # DuckDB makes row groups of 2048 rows at least.
@@ -154,7 +154,7 @@ def test_rows_of_a_duckdb_file_are_those_of_a_full_read(tmp_path):
 
 def test_rows_of_a_polars_file_are_those_of_a_full_read(tmp_path):
     path = tmp_path / "f.parquet"
-    pl.from_arrow(everything()).write_parquet(path, row_group_size=8, statistics="full")
+    pl.from_arrow(make_all_types()).write_parquet(path, row_group_size=8, statistics="full")
     assert check_file(path, ("i8", "u64", "f64", "text", "bytes", "ns", "utc", "money", "inner")) > 0
 
 

@@ -27,7 +27,7 @@ ROWS = pa.record_batch(
 )
 
 
-def kept(*conjuncts: str) -> list[int]:
+def find_kept(*conjuncts: str) -> list[int]:
     found = Residual([bind(parse_sql(text), ROWS.schema) for text in conjuncts]).filter(ROWS)
     return found["part0"].to_pylist()
 
@@ -67,14 +67,14 @@ def kept(*conjuncts: str) -> list[int]:
     ],
 )
 def test_rows_that_satisfy_all_conjuncts(conjuncts: list[str], expected: list[int]) -> None:
-    assert kept(*conjuncts) == expected
+    assert find_kept(*conjuncts) == expected
 
 
 @pytest.mark.parametrize("text", ["CAST(s AS bigint) = 1", "CAST(concat(s, '') AS bigint) = 1"])
 def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> None:
     with pytest.raises(EvaluationError, match="cannot evaluate CAST"):
-        kept(text)
-    assert kept(text.replace("CAST", "TRY_CAST") + " OR n = 3") == [30]
+        find_kept(text)
+    assert find_kept(text.replace("CAST", "TRY_CAST") + " OR n = 3") == [30]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> Non
 )
 def test_what_the_engine_cannot_do_is_said_in_one_line_with_the_way_out(where: str, message: str) -> None:
     with pytest.raises(EvaluationError) as raised:
-        kept(where)
+        find_kept(where)
     said = str(raised.value)
     assert "the embedded engine" in said
     assert message in re.sub(r" \(at: where, character \d+\)(?=: |\. )", "", said)
@@ -110,4 +110,4 @@ def test_X11_a_case_of_many_levels_is_computed_by_the_engine() -> None:
     for level in range(200):
         # Branches that may fail are for the rows of that branch alone, and so they are the engine's.
         deep = f"CASE WHEN n = {level} THEN ({deep}) ELSE n + {level} END"
-    assert kept(f"{deep} = 202") == [30]
+    assert find_kept(f"{deep} = 202") == [30]

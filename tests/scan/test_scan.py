@@ -33,7 +33,7 @@ ROWS_PER_FILE = 100
 ROWS_PER_GROUP = 20
 
 
-def part(region: str, day: int) -> pa.Table:
+def make_part(region: str, day: int) -> pa.Table:
     """A hundred rows of one day of one region; ids ascend over days."""
     first = day * ROWS_PER_FILE
     ids = list(range(first, first + ROWS_PER_FILE))
@@ -52,7 +52,7 @@ def part(region: str, day: int) -> pa.Table:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = [
-        ({"region": region, "day": f"2024-01-{day + 1:02d}"}, part(region, day))
+        ({"region": region, "day": f"2024-01-{day + 1:02d}"}, make_part(region, day))
         for region in ("eu", "us", "ap")
         for day in range(4)
     ]
@@ -82,7 +82,7 @@ def test_a_table_tells_what_it_is(table: tamis.Table) -> None:
 
 
 def test_a_single_file_and_a_flat_folder_are_tables(root: Path, tmp_path: Path) -> None:
-    rows = part("eu", 0)
+    rows = make_part("eu", 0)
     pq.write_table(rows, tmp_path / "one.parquet")
     single = tamis.open(tmp_path / "one.parquet")
     assert single.format == "parquet"
@@ -134,8 +134,8 @@ def test_only_matching_directories_are_listed(tmp_path: Path) -> None:
         for day in range(1000):
             folder = tmp_path / f"region={region}" / f"day={first + datetime.timedelta(days=day)}"
             folder.mkdir(parents=True)
-    pq.write_table(part("eu", 0), tmp_path / "region=ap" / "day=2024-01-01" / "a.parquet")
-    pq.write_table(part("eu", 0), tmp_path / "region=eu" / "day=2024-03-03" / "a.parquet")
+    pq.write_table(make_part("eu", 0), tmp_path / "region=ap" / "day=2024-01-01" / "a.parquet")
+    pq.write_table(make_part("eu", 0), tmp_path / "region=eu" / "day=2024-03-03" / "a.parquet")
     table = tamis.open(tmp_path, partitioning={"region": "string", "day": "date"})
     counters = table._source.storage.counters
     before = counters.listing_calls
@@ -208,7 +208,7 @@ def test_a_limit_stops_early(table: tamis.Table) -> None:
 
 def test_a_small_limit_opens_few_footers(tmp_path: Path) -> None:
     for index in range(200):
-        pq.write_table(part("eu", index % 4), tmp_path / f"{index:03d}.parquet")
+        pq.write_table(make_part("eu", index % 4), tmp_path / f"{index:03d}.parquet")
     scan = tamis.open(tmp_path).scan(limit=5)
     assert scan.to_arrow().num_rows == 5
     assert scan.report.level("row_groups").total <= 16
@@ -309,7 +309,7 @@ def test_errors_name_the_thing_and_the_way_out(table: tamis.Table) -> None:
 
 def test_E2_a_file_that_vanished_after_planning_is_named(tmp_path: Path) -> None:
     for index in range(2):
-        pq.write_table(part("eu", index), tmp_path / f"{index}.parquet")
+        pq.write_table(make_part("eu", index), tmp_path / f"{index}.parquet")
     scan = tamis.open(tmp_path).scan("id >= 0", columns=["name"])
     scan.plan()
     (tmp_path / "1.parquet").unlink()
@@ -344,7 +344,7 @@ def test_T11_files_with_narrower_types_missing_and_differently_spelled_columns(t
 # --- Reports --------------------------------------------------------------------------------------------------------
 
 
-def reasons(report: tamis.Report, level: str) -> dict[str, tuple[int, str | None]]:
+def list_reasons(report: tamis.Report, level: str) -> dict[str, tuple[int, str | None]]:
     found = report.level(level)
     assert found is not None
     return {each.predicate: (each.skipped, each.unused_because) for each in found.by_predicate}
@@ -353,12 +353,12 @@ def reasons(report: tamis.Report, level: str) -> dict[str, tuple[int, str | None
 def test_a_report_says_what_each_conjunct_did_at_each_level(table: tamis.Table) -> None:
     where = "region = 'eu' AND id < 150 AND upper(name) = 'X' AND name LIKE '%7' AND amount < 3000 AND tags IS NOT NULL"
     report = table.scan(where).plan().report
-    assert reasons(table.scan("amount > 300").plan().report, "row_groups") == {
+    assert list_reasons(table.scan("amount > 300").plan().report, "row_groups") == {
         "amount > 300.0": (0, "NaN count is unknown, and NaN is larger than every number")
     }
-    assert reasons(report, "partitions")["region = 'eu'"] == (2, None)
-    assert reasons(report, "partitions")["id < 150"] == (0, "not a partition column")
-    groups = reasons(report, "row_groups")
+    assert list_reasons(report, "partitions")["region = 'eu'"] == (2, None)
+    assert list_reasons(report, "partitions")["id < 150"] == (0, "not a partition column")
+    groups = list_reasons(report, "row_groups")
     assert groups["region = 'eu'"] == (0, None)  # checked, nothing to skip
     assert groups["id < 150"][0] == 12
     assert groups["upper(name) = 'X'"] == (0, "function on column: upper(name)")
@@ -448,7 +448,7 @@ def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole(tmp_path: Path) -> Non
 
 
 def test_D24_a_partition_filter_on_a_table_without_partitions_knows_no_column(tmp_path: Path) -> None:
-    pq.write_table(part("eu", 0), tmp_path / "a.parquet")
+    pq.write_table(make_part("eu", 0), tmp_path / "a.parquet")
     table = tamis.open(tmp_path)
     assert table.scan(PartitionFilter.or_()).count() == 0
     assert table.scan(PartitionFilter.and_()).count() == ROWS_PER_FILE
@@ -459,6 +459,6 @@ def test_D24_a_partition_filter_on_a_table_without_partitions_knows_no_column(tm
 
 def test_what_a_partition_filter_skips_is_told(table: tamis.Table) -> None:
     where = PartitionFilter.eq("region", "eu")
-    assert reasons(table.scan(where).plan(depth="files").report, "partitions") == {
+    assert list_reasons(table.scan(where).plan(depth="files").report, "partitions") == {
         'partition filter {"op":"eq","column":"region","value":"eu"}': (2, None)
     }

@@ -92,7 +92,7 @@ SAME_AS_TEXT: dict[str, Build] = {
 }
 
 
-def lowered(expr: Expr) -> Expr:
+def lower_names(expr: Expr) -> Expr:
     """Functions by their small names: `isnan` and `isNaN` are one."""
     from tamis.expr.nodes import transform
 
@@ -103,7 +103,7 @@ def test_columns_mean_what_the_text_means(f: Any) -> None:
     wrong = {
         text: repr(found)
         for text, build in SAME_AS_TEXT.items()
-        if lowered(found := from_pyspark(build(f))) != lowered(parse_sql(text))
+        if lower_names(found := from_pyspark(build(f))) != lower_names(parse_sql(text))
     }
     assert wrong == {}
 

@@ -67,7 +67,7 @@ def registered(any_spark: Any) -> Iterator[Any]:
     any_spark.conf.set(PUSHDOWN, before)
 
 
-def texts(rows: pa.Table) -> list[str]:
+def format_rows(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
@@ -92,11 +92,11 @@ def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Pat
     tamis.spark.register(spark)
     newest = read(spark, table)
     assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,moment:timestamp,")
-    assert texts(newest.toArrow()) == texts(tamis.open(table).scan().to_arrow())
+    assert format_rows(newest.toArrow()) == format_rows(tamis.open(table).scan().to_arrow())
     old = tamis.open(table, version=0)
     where = "id > 1 AND moment < TIMESTAMP '1970-01-01 09:00:00Z' AND p <=> 'b' AND text LIKE 't0%' AND ratio <> 2.5"
     pushed = read(spark, table, version="0", pushdown="true").where(where)
-    assert texts(pushed.toArrow()) == texts(old.scan(where).to_arrow())
+    assert format_rows(pushed.toArrow()) == format_rows(old.scan(where).to_arrow())
     assert not leaves_to_spark(pushed)
     either = "id = 1 OR date(moment) = DATE '1970-01-01' AND id > 9"
     left = read(spark, table, version="0", pushdown="true").where(either)
@@ -106,7 +106,11 @@ def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Pat
     )
     assert narrow.columns == ["P", "id"]
     found = narrow.toArrow().rename_columns(["p", "id"])
-    assert texts(found) == texts(old.scan(either, ["p", "id"]).to_arrow()) == texts(left.select("p", "id").toArrow())
+    assert (
+        format_rows(found)
+        == format_rows(old.scan(either, ["p", "id"]).to_arrow())
+        == format_rows(left.select("p", "id").toArrow())
+    )
     assert read(spark, table).where("id > 100").count() == 0
 
 
@@ -175,7 +179,7 @@ def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> N
     tamis.spark.register(connect_spark)
     for name in ("data-reader-primitives", "dv-partitioned-with-checkpoint", "table-with-columnmapping-mode-name"):
         path = golden / "delta" / name / "delta"
-        assert texts(read(connect_spark, path).toArrow()) == texts(tamis.open(path).scan().to_arrow()), name
+        assert format_rows(read(connect_spark, path).toArrow()) == format_rows(tamis.open(path).scan().to_arrow()), name
 
 
 # --- Without Spark ----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def listing(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
+def make_listing_job(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
     """A job over directories, one for each call."""
     job = Job(LIST, storage_to_arguments(open_storage(root)), LISTED, what, IoCounters())
     return job, [Item.from_json([f"{root}/{number}"], size=number) for number in range(5)]
@@ -51,8 +51,8 @@ def listing(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Ite
 
 def test_batches_come_in_the_order_of_items_as_the_local_engine_gives_them(any_spark: Any, folders: Path) -> None:
     engine = SparkEngine(any_spark, tasks=2)
-    job, items = listing(folders)
-    local, _ = listing(folders)
+    job, items = make_listing_job(folders)
+    local, _ = make_listing_job(folders)
     found, expected = list(engine.run(job, items)), list(LocalEngine().run(local, items))
     assert [number for number, _ in found] == [1, 2, 3, 4]
     assert [number for number, _ in expected] == [1, 2, 3, 4]
@@ -71,7 +71,7 @@ def test_a_job_is_named_after_what_it_does(spark: Any, folders: Path) -> None:
     try:
         tracker = spark.sparkContext.statusTracker()
         assert list(tracker.getJobIdsForGroup("tamis: list orders@17")) == []
-        list(SparkEngine(spark, tasks=4).run(*listing(folders, "list orders@17")))
+        list(SparkEngine(spark, tasks=4).run(*make_listing_job(folders, "list orders@17")))
         jobs = list(tracker.getJobIdsForGroup("tamis: list orders@17"))
         assert jobs
         # Spark records the end of a job a little later.
@@ -97,7 +97,7 @@ def test_on_connect_a_job_is_tagged_for_as_long_as_it_runs(
     )
     connect_spark.addTag("mine")
     try:
-        list(SparkEngine(connect_spark, tasks=2).run(*listing(folders, "list a, b")))
+        list(SparkEngine(connect_spark, tasks=2).run(*make_listing_job(folders, "list a, b")))
         assert sorted(tags) == ["mine", "tamis: list a; b"]
         assert connect_spark.getTags() == {"mine"}
     finally:
@@ -105,7 +105,7 @@ def test_on_connect_a_job_is_tagged_for_as_long_as_it_runs(
 
 
 def test_an_error_of_ours_arrives_as_it_was_raised(any_spark: Any, folders: Path) -> None:
-    job, items = listing(folders)
+    job, items = make_listing_job(folders)
     items[3] = Item.from_json([f"{folders}/nowhere"])
     with pytest.raises(MissingFile) as local:
         list(LocalEngine().run(job, items))
@@ -137,7 +137,7 @@ def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(
     grave = tmp_path / "grave"
     make = spark_engine.JobRunner
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: DiesOnce(make(*given), grave))
-    job, items = listing(folders)
+    job, items = make_listing_job(folders)
     found = list(SparkEngine(spark, tasks=2).run(job, items))
     assert grave.exists()
     assert [number for number, _ in found] == [1, 2, 3, 4]
@@ -156,7 +156,7 @@ def test_how_much_is_done_is_told_while_tasks_are_under_way(
         if share == 0.5:
             heard.touch()
 
-    job, items = listing(folders)
+    job, items = make_listing_job(folders)
     list(SparkEngine(any_spark, tasks=2).run(replace(job, progress=tell), items))
     assert 0.5 in told
     assert told == sorted(told)
@@ -177,7 +177,7 @@ def test_a_failure_of_workers_is_told_in_one_line(
 ) -> None:
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: runner)
     with pytest.raises(error) as caught:
-        list(SparkEngine(any_spark, tasks=1).run(*listing(folders)))
+        list(SparkEngine(any_spark, tasks=1).run(*make_listing_job(folders)))
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400

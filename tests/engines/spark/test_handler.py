@@ -31,7 +31,7 @@ PER_JOB = 200
 """How many Columns Spark computes at once: one is as much work to plan as a thousand units to compute."""
 
 
-def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[list[bool] | None]:
+def evaluate_with_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[list[bool] | None]:
     """The units that each predicate keeps (unknown and failed ones are kept); None if Spark has no equivalent."""
     handler = SparkExpressionHandler(spark)
     fitted = convert_metadata(batch)
@@ -53,30 +53,31 @@ def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[
     return [found.get(f"p{number}") for number in range(len(predicates))]
 
 
-def by_arrow(batch: pa.RecordBatch, predicate: Expr) -> list[bool]:
+def evaluate_with_arrow(batch: pa.RecordBatch, predicate: Expr) -> list[bool]:
     """The same by Arrow: where a batch fails, unit by unit, and a unit that fails is kept."""
     evaluate = Evaluator(Call("coalesce", (predicate, TRUE)), absent_as_null=True)
     try:
         return evaluate(batch).to_pylist()
     except EvaluationError:
         return [
-            by_arrow(batch.slice(row, 1), predicate)[0] if batch.num_rows > 1 else True for row in range(len(batch))
+            evaluate_with_arrow(batch.slice(row, 1), predicate)[0] if batch.num_rows > 1 else True
+            for row in range(len(batch))
         ]
 
 
-def near_values(data_type: pa.DataType) -> list[Any]:
+def list_near_values(data_type: pa.DataType) -> list[Any]:
     """Values in the range of microseconds: beyond it Spark has unknown bounds, and keeps units that Arrow may skip."""
     per_second = types.UNITS_PER_SECOND.get(getattr(data_type, "unit", ""), 1_000_000)
     most = (2**63 - 1) * per_second // 1_000_000 if per_second < 1_000_000 else 2**64
     return [value for value in values_of(data_type) if not isinstance(value, int) or abs(value) <= most]
 
 
-def random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> pa.RecordBatch:
+def make_random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> pa.RecordBatch:
     """Metadata of units of a few rows each, with gaps."""
     units = []
     for _ in range(count):
         rows = choices.one_of([1, 1, 2, 3, 0])
-        units.append({field.name: random_column(choices, near_values(field.type), rows) for field in schema})
+        units.append({field.name: random_column(choices, list_near_values(field.type), rows) for field in schema})
 
     def gappy(data_type: pa.DataType, values: list[Any]) -> pa.Array:
         return array_of(data_type, [None if choices.flag(8) else value for value in values])
@@ -99,8 +100,8 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
     """How many answers were compared, and how many predicates Spark has no like of."""
     choices = SeededChoices(seed)
     schema = pa.schema([(f"x{number}", data_type) for number, data_type in enumerate(PRIMITIVES)])
-    batch = random_units(choices, schema, units)
-    subjects = [subject_of((field.name,), field.type, near_values(field.type)) for field in schema]
+    batch = make_random_units(choices, schema, units)
+    subjects = [subject_of((field.name,), field.type, list_near_values(field.type)) for field in schema]
     asked: list[Expr] = []
     for number in range(predicates):
         some = [subjects[number % len(subjects)], choices.one_of(subjects)]
@@ -112,12 +113,12 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
     known = batch.select(convert_metadata(batch).schema.names)
     wrong = []
     refused = compared = 0
-    for predicate, found in zip(asked, by_spark(spark, batch, asked), strict=True):
+    for predicate, found in zip(asked, evaluate_with_spark(spark, batch, asked), strict=True):
         if found is None:
             refused += 1
             continue
         compared += len(found)
-        expected = by_arrow(known, predicate)
+        expected = evaluate_with_arrow(known, predicate)
         if found != expected:
             rows = [row for row in range(len(found)) if found[row] != expected[row]]
             wrong.append((predicate, batch.slice(rows[0], 1).to_pylist(), found[rows[0]], expected[rows[0]]))
@@ -159,9 +160,13 @@ def test_chosen_predicates_have_the_answers_that_arrow_gives(any_spark: Any) -> 
     ]  # fmt: skip
     conjuncts = [each for where in wheres for each in make_predicate(where, SCHEMA, "t").conjuncts]
     asked = [answer for each in conjuncts for answer in (each.may_be_true, each.fully_matches)]
-    answers = by_spark(any_spark, UNITS, asked)
+    answers = evaluate_with_spark(any_spark, UNITS, asked)
     known = [(predicate, found) for predicate, found in zip(asked, answers, strict=True) if found is not None]
-    wrong = [(each, found, by_arrow(UNITS, each)) for each, found in known if found != by_arrow(UNITS, each)]
+    wrong = [
+        (each, found, evaluate_with_arrow(UNITS, each))
+        for each, found in known
+        if found != evaluate_with_arrow(UNITS, each)
+    ]
     assert wrong == []
     assert len(known) >= len(asked) - 4
 
@@ -267,7 +272,7 @@ CONSTANTS: dict[pa.DataType, list[Any]] = {
 }
 
 
-def value_at(name: str) -> Call:
+def look_up(name: str) -> Call:
     maps = Column(("add", "partitionValues"), type=TEXTS)
     return Call("element_at", (maps, Literal(name, types.STRING)))
 
@@ -275,10 +280,10 @@ def value_at(name: str) -> Call:
 def test_evaluators_read_nested_columns_maps_and_partition_values(any_spark: Any) -> None:
     first = pa.array([True, False, False, False, False])
     untyped = Column(("add", "path"))
-    p1 = Call("partition_value", (value_at("p1"), Literal("int", types.STRING)))
+    p1 = Call("partition_value", (look_up("p1"), Literal("int", types.STRING)))
     asked = [
         (Call("=", (untyped, Literal("a.parquet", types.STRING))), first),
-        (Call("=", (value_at("p1"), Literal("1", types.STRING))), first),
+        (Call("=", (look_up("p1"), Literal("1", types.STRING))), first),
         (Call("=", (p1, Literal(1, pa.int32()))), first),
         # Of a key that is twice in a map the last value counts.
         (Call("=", (p1, Literal(3, pa.int32()))), pa.array([False, True, False, False, False])),
@@ -289,10 +294,10 @@ def test_evaluators_read_nested_columns_maps_and_partition_values(any_spark: Any
             assert of.predicate_evaluator(ACTIONS.schema, predicate).eval(ACTIONS).equals(expected), predicate
 
 
-def random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
+def make_random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
     """A predicate over columns inside of structs and values of maps, of everything that Arrow evaluates."""
     if depth and choices.flag():
-        parts = (random_nested(choices, depth - 1), random_nested(choices, depth - 1))
+        parts = (make_random_nested(choices, depth - 1), make_random_nested(choices, depth - 1))
         function = choices.one_of(["and", "or", "not"])
         return Call(function, parts[:1] if function == "not" else parts)
     kind = choices.one_of(["field", "field", "map", "partition", "text"])
@@ -309,9 +314,9 @@ def random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
     name = choices.one_of(["p1", "p2", "none"])
     if kind == "map":
         literal = Literal(choices.one_of(["1", "x", "", "3"]), types.STRING)
-        return Call(choices.one_of(["=", "<", ">=", "<=>"]), (value_at(name), literal))
+        return Call(choices.one_of(["=", "<", ">=", "<=>"]), (look_up(name), literal))
     if kind == "text":
-        made = Call(choices.one_of(["upper", "lower"]), (value_at(name),))
+        made = Call(choices.one_of(["upper", "lower"]), (look_up(name),))
         return Call("=", (made, Literal(choices.one_of(["X", "x", "1"]), types.STRING)))
     target, values = choices.one_of(
         [
@@ -324,7 +329,7 @@ def random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
         ]
     )
     # Only the first column of partitions has numbers: others fail for both.
-    text = Call("partition_value", (value_at(name), Literal(target, types.STRING)))
+    text = Call("partition_value", (look_up(name), Literal(target, types.STRING)))
     return Call(choices.one_of(["=", "<", "<=>"]), (text, Literal(choices.one_of(values[1]), values[0])))
 
 
@@ -333,7 +338,7 @@ def test_evaluators_answer_alike_whatever_arrow_evaluates(connect_spark: Any) ->
     arrow, spark = ArrowExpressionHandler(), SparkExpressionHandler(connect_spark)
     selection = pa.array([True, True, True, False, True])
     answered = failed = 0
-    for predicate in dict.fromkeys(random_nested(choices) for _ in range(40)):
+    for predicate in dict.fromkeys(make_random_nested(choices) for _ in range(40)):
         evaluator = spark.predicate_evaluator(ACTIONS.schema, predicate)
         try:
             expected = arrow.predicate_evaluator(ACTIONS.schema, predicate).eval(ACTIONS, selection)

@@ -55,28 +55,28 @@ def zone(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def micros(frame: Any) -> list[tuple[Any, ...]]:
+def read_micros(frame: Any) -> list[tuple[Any, ...]]:
     found = frame.selectExpr("id", "unix_micros(ts) AS ts", "unix_micros(s.at) AS at").collect()
     return sorted(map(tuple, found))
 
 
 @pytest.mark.parametrize("where", FILTERS)
 def test_T3_T7_rows_and_filters_equal_a_native_scan(spark: Any, place: Path, zone: str, where: str) -> None:
-    expected = micros(spark.read.parquet(str(place)).where(where))
+    expected = read_micros(spark.read.parquet(str(place)).where(where))
     assert expected
     spark.read.parquet(str(place)).createOrReplaceTempView("t")
     session = tamis.connect(spark=spark).register("t", place)
     query = f"SELECT id, ts, s FROM t WHERE {where}"
-    assert micros(session.sql(query)) == expected
-    assert micros(session.sql(query, rules=False)) == expected
-    assert micros(spark.read.format("tamis").load(str(place)).where(where)) == expected
+    assert read_micros(session.sql(query)) == expected
+    assert read_micros(session.sql(query, rules=False)) == expected
+    assert read_micros(spark.read.format("tamis").load(str(place)).where(where)) == expected
     # A filter of a scan has no session: its literals are those of UTC, as are those of the embedded engine.
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    expected = micros(spark.read.parquet(str(place)).where(where))
+    expected = read_micros(spark.read.parquet(str(place)).where(where))
     spark.conf.set("spark.sql.session.timeZone", zone)
     scan = tamis.open(place).scan(where)
     for reader in ("auto", "spark", "arrow"):
-        assert micros(scan.to_spark(spark, reader=reader)) == expected, reader
+        assert read_micros(scan.to_spark(spark, reader=reader)) == expected, reader
     assert sorted(scan.to_arrow()["id"].to_pylist()) == [row[0] for row in expected]
     assert scan.count() == len(expected)
     local = tamis.connect().register("t", place).sql(query).to_arrow()
@@ -99,9 +99,9 @@ def test_T3_T7_without_a_zone_clocks_are_the_same_in_every_session(spark: Any, p
 def test_T3_a_session_that_converts_int96_uses_no_native_scan(spark: Any, place: Path) -> None:
     name = "spark.sql.parquet.int96TimestampConversion"
     scan = tamis.open(place).scan()
-    expected = micros(scan.to_spark(spark))
+    expected = read_micros(scan.to_spark(spark))
     spark.conf.set(name, "true")
     try:
-        assert micros(scan.to_spark(spark)) == expected
+        assert read_micros(scan.to_spark(spark)) == expected
     finally:
         spark.conf.unset(name)

@@ -104,29 +104,29 @@ def test_O8_plans_of_random_tables_are_the_local_ones(spark: Any, data: st.DataO
         assert_same_plans(fresh_plan(on_spark, said[0].expr, "pages"), fresh_plan(local, said[0].expr, "pages"))
 
 
-def jobs_of(spark: Any, what: str) -> int:
+def count_jobs(spark: Any, what: str) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"tamis: {what}"))
 
 
 def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path) -> None:
     what = "read 3 checkpoint parts of orders@1"
     table = tamis.connect(spark=spark).open(orders)
-    before = jobs_of(spark, what)
+    before = count_jobs(spark, what)
     small = fresh_plan(table, "id = 57", "files")
-    assert jobs_of(spark, what) == before
+    assert count_jobs(spark, what) == before
     tuning = Tuning(spark_planning_min_bytes=1, spark_planning_min_parts=3)
     table = tamis.connect(spark=spark, tuning=tuning).open(orders)
     large = fresh_plan(table, "id = 57", "files")
-    assert jobs_of(spark, what) > before
+    assert count_jobs(spark, what) > before
     assert_same_plans(small, large)
     # What an earlier plan left in memory need not be read by anybody.
     FILE_BATCH_CACHE.clear()
     tamis.open(orders).scan().plan("files")
-    before = jobs_of(spark, what)
+    before = count_jobs(spark, what)
     table.scan("id = 58").plan("files")
-    assert jobs_of(spark, what) == before
+    assert count_jobs(spark, what) == before
     fresh_plan(tamis.connect(spark=spark, planning="local", tuning=tuning).open(orders), "id = 57", "files")
-    assert jobs_of(spark, what) == before
+    assert count_jobs(spark, what) == before
 
 
 def test_a_file_system_object_cannot_be_sent_to_executors(spark: Any, orders: Path) -> None:

@@ -59,12 +59,12 @@ def test_workers_read_and_what_spark_shows_is_the_same_whatever_is_hidden(
     frames = [ana.sql(f"SELECT id, card FROM orders WHERE y = {y}") for y in (12, 20, 99)]
     assert [frame.collect() for frame in frames] == [[(4, "****0004")], [], []]
     assert {frame.rdd.getNumPartitions() for frame in frames} == {2}
-    shown = {re.sub(r"_pyspark_\w+|plan_id=\d+|#\d+L?", "", _shown(frame)) for frame in frames}
+    shown = {re.sub(r"_pyspark_\w+|plan_id=\d+|#\d+L?", "", _show(frame)) for frame in frames}
     assert len(shown) == 1
     assert "mapinarrow" in shown.pop().lower()
 
 
-def _shown(frame: Any) -> str:
+def _show(frame: Any) -> str:
     execution = frame._jdf.queryExecution()
     return str(execution.toString()) + str(execution.optimizedPlan().stats().toString())
 

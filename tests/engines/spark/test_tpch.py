@@ -27,10 +27,10 @@ def test_answers_equal_duckdb(world: World, spark: Any, number: int) -> None:
     expected = world.answer(number)
     assert found.column_names == expected.column_names
     # The scale of decimals after a division differs between engines.
-    assert [[_rounded(value) for value in row] for row in sql_tables.rows_of(found)] == [
-        [_rounded(value) for value in row] for row in sql_tables.rows_of(expected)
+    assert [[_round(value) for value in row] for row in sql_tables.rows_of(found)] == [
+        [_round(value) for value in row] for row in sql_tables.rows_of(expected)
     ]
 
 
-def _rounded(value: object) -> object:
+def _round(value: object) -> object:
     return float(f"{value:.5g}") if isinstance(value, float) else value
