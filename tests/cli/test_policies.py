@@ -34,8 +34,8 @@ def test_scan_and_count_see_what_the_principal_sees() -> None:
 
 
 def test_A5_plan_tells_nothing_of_what_is_hidden() -> None:
-    told = run("plan", "orders", "--where", "y >= 20").output
-    assert told == "orders (hive) where y >= 20\n\nThe table is under a policy: what is read of it is not shown.\n"
+    output = run("plan", "orders", "--where", "y >= 20").output
+    assert output == "orders (hive) where y >= 20\n\nThe table is under a policy: what is read of it is not shown.\n"
     document = json.loads(run("plan", "orders", "--where", "y >= 20", "--json").output)
     assert (document["levels"], document["files"], document["bytes_read"]) == ([], [], None)
 

@@ -284,7 +284,7 @@ def test_T6_T7_the_calendar_before_1970_in_every_unit_and_zone(unit, zone):
 
 
 @pytest.mark.parametrize(
-    ("unit", "moment", "expected"),
+    ("unit", "value", "expected"),
     [
         ("year", datetime(2024, 8, 15, 13, 14, 15, 999_999), datetime(2024, 1, 1)),
         ("quarter", datetime(2024, 8, 15, 13, 14, 15, 999_999), datetime(2024, 7, 1)),
@@ -298,8 +298,8 @@ def test_T6_T7_the_calendar_before_1970_in_every_unit_and_zone(unit, zone):
         ("quarter", datetime(1, 2, 3), datetime(1, 1, 1)),
     ],
 )
-def test_date_trunc(unit, moment, expected):
-    column = pa.array([moment, None], pa.timestamp("us"))
+def test_date_trunc(unit, value, expected):
+    column = pa.array([value, None], pa.timestamp("us"))
     assert evaluate(f"date_trunc('{unit}', x)", x=column) == [expected, None]
 
 
@@ -342,7 +342,7 @@ FAR_DAY = 2**31 - 1
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize(
-    ("moment", "sql"),
+    ("value", "sql"),
     [
         (FAR, "x + INTERVAL 1 SECOND IS NULL"),
         (FAR, "x + INTERVAL 1 DAY IS NULL"),
@@ -353,9 +353,9 @@ FAR_DAY = 2**31 - 1
         (-FAR, "x - INTERVAL 1 MONTH IS NULL"),
     ],
 )
-def test_a_timestamp_shifted_out_of_its_range_is_an_error(unit, moment, sql):
+def test_a_timestamp_shifted_out_of_its_range_is_an_error(unit, value, sql):
     with pytest.raises(EvaluationError, match=r"cannot evaluate .*(leaves the range|out of the range)"):
-        evaluate(sql, x=pa.array([0, moment, None], pa.timestamp(unit)))
+        evaluate(sql, x=pa.array([0, value, None], pa.timestamp(unit)))
 
 
 def test_an_interval_longer_than_the_range_of_the_column_is_an_error():

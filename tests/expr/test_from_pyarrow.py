@@ -93,7 +93,7 @@ def test_literals_keep_their_types():
 
 
 @pytest.mark.parametrize(
-    ("expression", "piece"),
+    ("expression", "message"),
     [
         (
             pc.strptime(s, format="%Y", unit="s") == a,
@@ -113,8 +113,8 @@ def test_literals_keep_their_types():
         (pc.struct_field(pc.if_else(a, a, a), ["b"]), "not a plain path"),
     ],
 )
-def test_unsupported_expressions_are_errors_with_a_hint(expression, piece):
-    with pytest.raises(ExpressionError, match=piece) as caught:
+def test_unsupported_expressions_are_errors_with_a_hint(expression, message):
+    with pytest.raises(ExpressionError, match=message) as caught:
         from_pyarrow(expression)
     assert "SQL text" in str(caught.value)
 

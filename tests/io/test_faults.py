@@ -155,7 +155,7 @@ def test_connections_and_busy_stores_are_transient_and_missing_things_are_not() 
 
 
 def test_a_refusal_of_the_system_names_the_place_once() -> None:
-    def refused() -> None:
+    def refuse() -> None:
         raise PermissionError(
             13, "Failed to open local file '/data/t'. Detail: [errno 13] Permission denied", "/data/t"
         )
@@ -163,12 +163,12 @@ def test_a_refusal_of_the_system_names_the_place_once() -> None:
     with pytest.raises(
         StorageError, match=r"^no permission to read '/data/t'\. Ask its owner for the right to read it$"
     ):
-        run_with_retries(refused, RetryPolicy(), "read", "/data/t")
+        run_with_retries(refuse, RetryPolicy(), "read", "/data/t")
     with pytest.raises(StorageError, match=r"^no permission to remove '/data/t'\. Ask .* the right to remove it$"):
-        run_with_retries(refused, RetryPolicy(), "remove", "/data/t")
+        run_with_retries(refuse, RetryPolicy(), "remove", "/data/t")
 
-    def broken() -> None:
+    def fail() -> None:
         raise OSError(5, "Cannot read '/data/t'. Detail: [errno 5] Input/output error")
 
     with pytest.raises(StorageError, match=r"^cannot read '/data/t' after 1 try: Input/output error$"):
-        run_with_retries(broken, RetryPolicy(tries=1), "read", "/data/t")
+        run_with_retries(fail, RetryPolicy(tries=1), "read", "/data/t")

@@ -56,7 +56,7 @@ def test_each_query_sees_the_newest_snapshot_and_others_by_tag_or_number(catalog
 
 
 @pytest.mark.parametrize(
-    ("query", "kind", "said"),
+    ("query", "kind", "message"),
     [
         ("SELECT * FROM prod.shop.ordres", TableNotFound, "Did you mean 'shop.orders'"),
         ("SELECT * FROM prod.orders", InvalidArgument, "write prod.namespace.orders"),
@@ -65,9 +65,9 @@ def test_each_query_sees_the_newest_snapshot_and_others_by_tag_or_number(catalog
         ("SELECT * FROM a.b.c.d.e", TableNotFound, "no table 'a.b.c.d.e'"),
     ],
 )
-def test_mistakes(catalog: SqlCatalog, query: str, kind: type[TamisError], said: str) -> None:
+def test_mistakes(catalog: SqlCatalog, query: str, kind: type[TamisError], message: str) -> None:
     session = tamis.connect().attach("prod", catalog)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         session.sql(query)
 
 

@@ -141,12 +141,12 @@ PROBES = [
 
 @pytest.mark.parametrize("query", PROBES)
 def test_a_query_answers_as_if_there_were_nothing_else_and_names_nothing_hidden(ana: Session, query: str) -> None:
-    failure, said = run_query(ana, query)
+    failure, texts = run_query(ana, query)
     assert failure is run_on_visible_rows(query)[0]
     if failure is None:
-        assert said == run_on_visible_rows(query)[1]
-        said.append(ana.explain(query))
-    for text in said:
+        assert texts == run_on_visible_rows(query)[1]
+        texts.append(ana.explain(query))
+    for text in texts:
         # What stands in the query itself is no secret to who wrote it.
         others = text.replace(query, "").replace(" ".join(query.split()), "")
         for secret in _list_secrets() - set(re.findall(r"[\w-]+", query)):
@@ -196,9 +196,9 @@ def _list_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
-    told = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
-    assert "not shown" in told
-    assert not any(word in told for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
+    explained = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
+    assert "not shown" in explained
+    assert not any(word in explained for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
     assert set(json.loads(ana.explain("SELECT id FROM orders", format="json"))) == {
         "query",
         "returns",
@@ -206,7 +206,7 @@ def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
         "note",
     }
     # The same whether hidden rows match or none do.
-    assert told.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
+    assert explained.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
 
 
 def test_rules_that_are_switched_off_change_nothing(ana: Session) -> None:
@@ -215,15 +215,15 @@ def test_rules_that_are_switched_off_change_nothing(ana: Session) -> None:
 
 
 def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
-    place = write_orders(tmp_path, "delta")
+    path = write_orders(tmp_path, "delta")
     connection = tamis.connect(policies={**POLICIES, "default": "allow"})
-    connection.register("orders", tamis.open(place))
+    connection.register("orders", tamis.open(path))
     ana = connection.as_principal("ana")
-    (file,) = [*place.glob("*.parquet")][:1]
-    orders = tamis.open(place).scan().to_arrow()
+    (file,) = [*path.glob("*.parquet")][:1]
+    orders = tamis.open(path).scan().to_arrow()
     for source in (
-        f"delta.`{place}`", f"parquet.`{file}`", f"read_parquet('{file}')", f"parquet_scan('{file}')", f"'{file}'",
-        f"`{file}`", f"glob('{place}/*')", f"read_text('{file}')", "orders_raw", "VISIBLE", "ROWS", "lake.orders",
+        f"delta.`{path}`", f"parquet.`{file}`", f"read_parquet('{file}')", f"parquet_scan('{file}')", f"'{file}'",
+        f"`{file}`", f"glob('{path}/*')", f"read_text('{file}')", "orders_raw", "VISIBLE", "ROWS", "lake.orders",
     ):  # fmt: skip
         with pytest.raises(TamisError):
             ana.sql(f"SELECT * FROM {source}").to_arrow()
@@ -285,8 +285,8 @@ def test_functions_of_the_engine_have_no_names_in_queries(ana: Session, query: s
     for ask in (ana.sql, ana.explain):
         with pytest.raises((AccessDenied, ParseError)) as raised:
             ask(query)
-        said = str(raised.value)
-        assert "there is no function" in said or "more than the tables of the session" in said
+        message = str(raised.value)
+        assert "there is no function" in message or "more than the tables of the session" in message
 
 
 def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> None:
@@ -304,25 +304,25 @@ def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> No
 def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp_path: Path, kind: str) -> None:
     connection = session(tmp_path, kind)
     ana, admin = connection.as_principal("ana"), connection.as_principal("admin")
-    place = tmp_path / "orders"
-    opened = ana.open(place)
-    for file in place.rglob("*"):
+    path = tmp_path / "orders"
+    opened = ana.open(path)
+    for file in path.rglob("*"):
         if file.is_file() and (kind == "hive" or file.suffix in (".json", ".avro")):
             file.write_bytes(b"no such thing" * 9)
-    attempts = [lambda: ana.open(place), lambda: ana.sql("SELECT count(*) FROM orders a JOIN orders b ON a.y = b.y")]
+    attempts = [lambda: ana.open(path), lambda: ana.sql("SELECT count(*) FROM orders a JOIN orders b ON a.y = b.y")]
     attempts += [] if kind == "hive" else [opened.refresh]
     attempts += [lambda: ana.explain("SELECT a.id FROM orders a JOIN orders b ON a.y = b.y")]
-    said = []
+    messages = []
     for attempt in attempts:
         try:
             attempt()
         except TamisError as error:
-            said += [str(error), *map(str, _list_causes(error))]
-    assert said
-    assert all("reason is not shown" in text for text in said)
+            messages += [str(error), *map(str, _list_causes(error))]
+    assert messages
+    assert all("reason is not shown" in text for text in messages)
     # Whoever sees all of it is told.
     with pytest.raises(CorruptFile, match="orders"):
-        admin.open(place)
+        admin.open(path)
 
 
 def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,11 +330,11 @@ def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkey
     opened: list[str] = []
     before = ranges.RangedFile.__init__
 
-    def noted(self: object, *args: object, **options: object) -> None:
+    def record(self: object, *args: object, **options: object) -> None:
         opened.append(str(args))
         before(self, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ranges.RangedFile, "__init__", noted)
+    monkeypatch.setattr(ranges.RangedFile, "__init__", record)
     assert ana.sql("SELECT id FROM orders WHERE y = 12").to_arrow()["id"].to_pylist() == [4]
     assert opened
     assert not any("region=us" in each or "region=apac" in each for each in opened)
@@ -357,11 +357,11 @@ def test_A4_metadata_answers_under_a_policy_only_where_its_row_filter_holds_for_
     opened: list[str] = []
     before = ranges.RangedFile.__init__
 
-    def noted(self: object, *args: object, **options: object) -> None:
+    def record(self: object, *args: object, **options: object) -> None:
         opened.extend(each for each in args if isinstance(each, str) and each.endswith("1.parquet"))
         before(self, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ranges.RangedFile, "__init__", noted)
+    monkeypatch.setattr(ranges.RangedFile, "__init__", record)
     for who, expected, reads_files in (("ana", (3, 1, 3), False), ("ben", (2, 2, 5), True)):
         connection = shared.as_principal(who)
         connection.register("orders", tmp_path / "orders")
@@ -414,76 +414,76 @@ def test_a_column_may_be_called_as_raw_ones_are_in_plans(tmp_path: Path) -> None
 
 
 def test_a_table_under_two_names_is_under_the_policies_of_both(tmp_path: Path) -> None:
-    place = write_orders(tmp_path, "delta")
+    path = write_orders(tmp_path, "delta")
     policies = {"default": "allow", "tables": {"a": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
-    connection = tamis.connect(policies=policies).register("b", place).register("a", place)
+    connection = tamis.connect(policies=policies).register("b", path).register("a", path)
     assert run_query(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
 
     asked: list[str] = []
 
-    def policy(table: str, principal: str | None) -> dict[str, str] | None:
+    def find_policy(table: str, principal: str | None) -> dict[str, str] | None:
         asked.append(table)
         return {"rows": "region = 'eu'"} if table == "a" else {"rows": "TRUE"}
 
-    connection = tamis.connect(policies=policy).register("b", place).register("a", place)
+    connection = tamis.connect(policies=find_policy).register("b", path).register("a", path)
     assert run_query(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
     assert set(asked) == {"a", "b"}
 
 
 def test_what_a_database_notes_of_its_tables_is_not_read(tmp_path: Path) -> None:
-    place = tmp_path / "shop.db"
-    with contextlib.closing(sqlite3.connect(place)) as shop:
+    path = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(path)) as shop:
         shop.executescript(
             "CREATE TABLE orders (id INTEGER, region TEXT, z); INSERT INTO orders VALUES (1, 'eu', 1), (2, 'us', 2);"
             "CREATE INDEX i ON orders (region); ANALYZE"
         )
     policies = {"default": "allow", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
-    ana = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}").as_principal("ana")
+    ana = tamis.connect(policies=policies).attach("s", f"sqlite:///{path}").as_principal("ana")
     assert run_query(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
     with pytest.raises(AccessDenied, match="is a system table"):
         ana.sql("SELECT * FROM s.sqlite_stat1")
-    assert tamis.connect().attach("s", f"sqlite:///{place}").sql("SELECT * FROM s.sqlite_stat1").to_arrow().num_rows
+    assert tamis.connect().attach("s", f"sqlite:///{path}").sql("SELECT * FROM s.sqlite_stat1").to_arrow().num_rows
 
 
 def test_values_of_hidden_rows_are_not_told_where_a_database_has_no_types(tmp_path: Path) -> None:
-    place = tmp_path / "shop.db"
-    with contextlib.closing(sqlite3.connect(place)) as shop:
+    path = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(path)) as shop:
         shop.executescript(
             "CREATE TABLE orders (id INTEGER, region TEXT, z); "
             "INSERT INTO orders VALUES (1, 'eu', 1), (2, 'us', 'SECRET');"
         )
     policies = {"default": "deny", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
-    session = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}")
-    ana, nobody = session.as_principal("ana"), session.as_principal("nobody")
+    session = tamis.connect(policies=policies).attach("s", f"sqlite:///{path}")
+    ana, stranger = session.as_principal("ana"), session.as_principal("nobody")
     # The column in which hidden rows have values of another type is an error only for those who need all of it.
     assert run_query(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
     assert run_query(ana, "SELECT * FROM s.orders") == (None, ["{'id': 1, 'region': 'eu', 'z': 1}"])
     for principal, query in (
-        (nobody, "SELECT id FROM s.orders"),
-        (nobody, "SELECT id FROM s.orders WHERE z > 0"),
+        (stranger, "SELECT id FROM s.orders"),
+        (stranger, "SELECT id FROM s.orders WHERE z > 0"),
         (ana, "SELECT id FROM s.orders WHERE z > 0"),
         (ana, "SELECT id FROM s.orders WHERE z = 1"),
     ):
-        kind, said = run_query(principal, query)
+        kind, messages = run_query(principal, query)
         assert kind is not None
-        assert not any("z" in text.split() or "'z'" in text or str(tmp_path) in text for text in said)
-        assert not any("SECRET" in text for text in said)
+        assert not any("z" in text.split() or "'z'" in text or str(tmp_path) in text for text in messages)
+        assert not any("SECRET" in text for text in messages)
     assert run_query(ana, "SELECT max(z) AS m FROM s.orders WHERE CAST(z AS STRING) > 'A'") == (None, ["{'m': None}"])
 
 
 def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(table: str, principal: str | None) -> dict[str, str]:
+    def fail(table: str, principal: str | None) -> dict[str, str]:
         raise LookupError("the directory of principals is down")
 
     caplog.set_level("INFO", logger="tamis")
-    place = write_orders(tmp_path, "delta")
+    path = write_orders(tmp_path, "delta")
     for policies, reason in (
-        (broken, "LookupError: the directory of principals is down"),
+        (fail, "LookupError: the directory of principals is down"),
         ({"tables": {"orders": [{"principals": ["*"], "rows": "regoin = 'eu'"}]}}, "regoin"),
     ):
-        connection = tamis.connect(policies=policies).register("orders", place)
+        connection = tamis.connect(policies=policies).register("orders", path)
         with pytest.raises(AccessDenied) as raised:
             connection.sql("SELECT * FROM orders")
         assert reason not in str(raised.value)
@@ -520,9 +520,9 @@ def test_a_policy_that_fails_does_not_tell_which_rows_were_asked_for(tmp_path: P
     """Where a row filter, or a mask, fails on a hidden row, whether a condition holds for it must not decide that."""
     rows = pa.table({"id": [1, 2], "level": ["5", "secret"], "salary": [10, 73_421]})
     pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1)
-    for policy in ({"rows": "CAST(level AS INT) > 4"}, {"masks": {"level": "CAST(CAST(level AS INT) AS STRING)"}}):
+    for find_policy in ({"rows": "CAST(level AS INT) > 4"}, {"masks": {"level": "CAST(CAST(level AS INT) AS STRING)"}}):
         policies = {
-            "tables": {"t": [{"principals": ["ana"], **policy}], "keys": [{"principals": ["ana"], "rows": "TRUE"}]}
+            "tables": {"t": [{"principals": ["ana"], **find_policy}], "keys": [{"principals": ["ana"], "rows": "TRUE"}]}
         }
         ana = tamis.connect(policies=policies).register("t", tmp_path / "t.parquet").as_principal("ana")
         ana.register("keys", pa.table({"salary": [10]}))

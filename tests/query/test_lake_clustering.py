@@ -31,9 +31,9 @@ def write_delta_table(folder: Path, parts: Sequence[pa.Table]) -> Path:
     return folder
 
 
-def is_clustered(place: Path, column: str, tuning: Tuning = ANY_SIZE) -> bool | None:
+def is_clustered(path: Path, column: str, tuning: Tuning = ANY_SIZE) -> bool | None:
     lake = LakeConnector("lake")
-    lake.add(("t",), tamis.open(place, tuning=tuning)._source)
+    lake.add(("t",), tamis.open(path, tuning=tuning)._source)
     return lake.is_clustered(lake.table(("t",)), Column((column,)))
 
 
@@ -58,9 +58,9 @@ def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
 
 def test_clustering_by_partitions(tmp_path: Path) -> None:
     rows = pa.table({"key": SHUFFLED})
-    place = write_hive_table(tmp_path / "t", [({"region": name}, rows) for name in ("eu", "us")])
-    assert is_clustered(place, "region") is True
-    assert is_clustered(place, "key") is False
+    path = write_hive_table(tmp_path / "t", [({"region": name}, rows) for name in ("eu", "us")])
+    assert is_clustered(path, "region") is True
+    assert is_clustered(path, "key") is False
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_clustering_inside_of_files(
 def test_clustering_of_files_without_statistics(tmp_path: Path) -> None:
     """A directory has no bounds in metadata; values may be shuffled inside of files with disjoint ranges."""
     parts = [pa.table({"key": number * 1000 + SHUFFLED[:500] % 1000}) for number in range(6)]
-    place = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
-    assert is_clustered(place, "key") is True
+    path = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
+    assert is_clustered(path, "key") is True
     parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
-    place = write_hive_table(tmp_path / "mixed", [({}, part) for part in parts], row_group_size=100)
-    assert is_clustered(place, "key") is False
+    path = write_hive_table(tmp_path / "mixed", [({}, part) for part in parts], row_group_size=100)
+    assert is_clustered(path, "key") is False
 
 
 def test_clustering_of_iceberg_files_and_partitions(tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_small_files_are_not_inspected(tmp_path: Path) -> None:
 
 
 def test_clustering_of_a_missing_file_is_unknown(tmp_path: Path) -> None:
-    place = write_delta_table(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
-    for path in place.glob("*.parquet"):
+    folder = write_delta_table(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
+    for path in folder.glob("*.parquet"):
         path.unlink()
-    assert is_clustered(place, "key") is None
+    assert is_clustered(folder, "key") is None
 
 
 def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The filters for which files of Delta tables are listed, recorded as they are listed."""
     found: list[str] = []
 
-    def noting(method: Callable[..., object]) -> Callable[..., object]:
+    def record_calls(method: Callable[..., object]) -> Callable[..., object]:
         def list_files(table: DeltaTable, predicate: object, *args: object, **options: object) -> object:
             found.append(f"{table.name}: {getattr(predicate, 'text', None)}")
             return method(table, predicate, *args, **options)
@@ -43,7 +43,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return list_files
 
     for name in ("list_files", "list_files_with_statistics"):
-        monkeypatch.setattr(DeltaTable, name, noting(getattr(DeltaTable, name)))
+        monkeypatch.setattr(DeltaTable, name, record_calls(getattr(DeltaTable, name)))
     return found
 
 
@@ -76,13 +76,13 @@ def test_a_newer_version_under_the_same_name_is_listed_again(tmp_path: Path) -> 
 
 
 def test_a_reopened_directory_is_listed_again_while_an_older_query_still_runs(tmp_path: Path) -> None:
-    place = write_hive_table(tmp_path / "t", [({"day": "1"}, make_rows(0))])
+    path = write_hive_table(tmp_path / "t", [({"day": "1"}, make_rows(0))])
     session = tamis.connect()
-    session.register("t", tamis.open(place))
+    session.register("t", tamis.open(path))
     older = session.sql("SELECT id, value FROM t WHERE id >= 5")
     assert len(older.to_arrow()) == 5
-    pq.write_table(make_rows(10, 4), place / "day=1" / "another.parquet")
-    session.register("t", tamis.open(place))
+    pq.write_table(make_rows(10, 4), path / "day=1" / "another.parquet")
+    session.register("t", tamis.open(path))
     assert len(older.to_arrow()) == 5
     assert len(session.sql("SELECT id, value FROM t WHERE id >= 5").to_arrow()) == 9
 

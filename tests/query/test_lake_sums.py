@@ -68,27 +68,27 @@ ROWS = pa.table({"key": pa.array([f"k{n // 100}" for n in range(COUNT)]), **VALU
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three partitions with a hundred rows each, in row groups of forty."""
     parts = [({"key": f"k{n}"}, ROWS.slice(100 * n, 100).drop_columns(["key"])) for n in range(3)]
     return write_hive_table(tmp_path_factory.mktemp("sums") / "t", parts, row_group_size=40)
 
 
 @pytest.fixture(scope="module")
-def session(place: Path) -> Session:
-    return connect(place)
+def session(path: Path) -> Session:
+    return connect(path)
 
 
-def connect(place: Path, tuning: Tuning = DEFAULT_TUNING) -> Session:
+def connect(path: Path, tuning: Tuning = DEFAULT_TUNING) -> Session:
     connection = tamis.connect(tuning=tuning)
-    connection.register("t", connection.open(place))
+    connection.register("t", connection.open(path))
     return connection
 
 
 @pytest.fixture(scope="module")
-def peer(place: Path) -> duckdb.DuckDBPyConnection:
+def peer(path: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1})
-    connection.execute(f"CREATE VIEW t AS FROM read_parquet('{place}/*/*.parquet', hive_partitioning = true)")
+    connection.execute(f"CREATE VIEW t AS FROM read_parquet('{path}/*/*.parquet', hive_partitioning = true)")
     return connection
 
 
@@ -108,19 +108,19 @@ def format_rows(table: pa.Table) -> list[str]:
 @NATIVE_OR_NOT
 @pytest.mark.parametrize("ending", ["", " WHERE int8 > 0", " WHERE int8 > 200"])
 def test_sums_and_averages_of_every_type_equal_the_engines(
-    place: Path, peer: duckdb.DuckDBPyConnection, ending: str, tuning: Tuning
+    path: Path, peer: duckdb.DuckDBPyConnection, ending: str, tuning: Tuning
 ) -> None:
-    session = connect(place, tuning)
+    session = connect(path, tuning)
     calls = [f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS]
     found, plan = run_and_explain(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
     # Spark's average of decimals has four digits more after the point than they have.
-    judged = [
+    expected_calls = [
         call.replace(f"avg({name})", f"round(avg({name}), {VALUES[name].type.scale + 4})")
         if pa.types.is_decimal(VALUES[name].type)
         else call
         for name, call in zip(NUMBERS, calls, strict=True)
     ]
-    expected = peer.sql(f"SELECT count(*), {', '.join(judged)} FROM t{ending}").to_arrow_table()
+    expected = peer.sql(f"SELECT count(*), {', '.join(expected_calls)} FROM t{ending}").to_arrow_table()
     assert SUMMED in plan
     assert "Aggregate" not in plan
     assert found.schema.types == expected.schema.types
@@ -129,9 +129,9 @@ def test_sums_and_averages_of_every_type_equal_the_engines(
 
 @NATIVE_OR_NOT
 def test_groups_by_partitions_are_summed_while_reading(
-    place: Path, peer: duckdb.DuckDBPyConnection, tuning: Tuning
+    path: Path, peer: duckdb.DuckDBPyConnection, tuning: Tuning
 ) -> None:
-    session = connect(place, tuning)
+    session = connect(path, tuning)
     sums = ", ".join(f"sum({name}), count({name})" for name in NUMBERS)
     for query in (
         f"SELECT key, max(int32), {sums} FROM t GROUP BY key",
@@ -344,16 +344,16 @@ def test_I5_columns_of_iceberg_are_summed_by_their_ids(tmp_path: Path) -> None:
     ]
 
 
-def test_a_sum_that_is_used_twice_is_read_once(session: Session, place: Path) -> None:
+def test_a_sum_that_is_used_twice_is_read_once(session: Session, path: Path) -> None:
     counters = session._catalog.connectors["lake"].table(("t",)).source.storage.counters  # type: ignore[attr-defined]
     twice = "WITH x AS (SELECT key, sum(int64) AS n FROM t GROUP BY key) SELECT a.n FROM x a JOIN x b ON a.n = b.n"
 
-    def requests(query: str, rules: Any) -> int:
+    def count_requests(query: str, rules: Any) -> int:
         before = counters.counts().requests
         assert session.sql(query, rules=rules).to_arrow().num_rows == 3
         return int(counters.counts().requests - before)
 
-    assert requests(twice, True) <= requests(twice, {RULE: False})
+    assert count_requests(twice, True) <= count_requests(twice, {RULE: False})
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -384,8 +384,8 @@ def test_A4_only_visible_rows_and_values_are_summed(tmp_path: Path, kind: str) -
 # --- Scans ------------------------------------------------------------------------------------------------------------
 
 
-def test_sums_are_computed_in_batches_of_filtered_rows(place: Path) -> None:
-    scan = tamis.open(place).scan("int32 > 0 AND key <> 'k1'")
+def test_sums_are_computed_in_batches_of_filtered_rows(path: Path) -> None:
+    scan = tamis.open(path).scan("int32 > 0 AND key <> 'k1'")
     measures = [Measure("sum", Column(("large",), type=pa.int64())), Measure("count")]
     (found,) = aggregate(get_planner(scan), [], measures).to_pylist()
     rows = scan.to_arrow().num_rows

@@ -43,14 +43,14 @@ def rank_values(values: pa.Array, *, descending: bool, nulls_first: bool) -> lis
     known = sorted({value for value in plain if value is not None and not is_nan(value)}, reverse=descending)
     ranks = {value: rank for rank, value in enumerate(known)}
 
-    def place(value: Any) -> tuple[int, int]:
+    def rank_value(value: Any) -> tuple[int, int]:
         if value is None:
             return (-1 if nulls_first else 9, 0)
         if is_nan(value):
             return (0 if descending else 8, 0)
         return (1, ranks[value])
 
-    return [place(value) for value in plain]
+    return [rank_value(value) for value in plain]
 
 
 def is_nan(value: Any) -> bool:
@@ -90,10 +90,10 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
         # Nothing is invented, and nothing comes twice.
         assert not Counter(format_rows(found)) - Counter(format_rows(expected)), context
         wanted = sorted(rank_values(get_values(expected, column), **order))[:count]
-        all_places = dict(zip(format_rows(expected), rank_values(get_values(expected, column), **order), strict=True))
-        assert sorted(all_places[text] for text in format_rows(found))[:count] == wanted, context
+        all_ranks = dict(zip(format_rows(expected), rank_values(get_values(expected, column), **order), strict=True))
+        assert sorted(all_ranks[text] for text in format_rows(found))[:count] == wanted, context
         if with_ties and wanted:
-            needed = Counter(text for text in format_rows(expected) if all_places[text] <= wanted[-1])
+            needed = Counter(text for text in format_rows(expected) if all_ranks[text] <= wanted[-1])
             assert not needed - Counter(format_rows(found)), context
 
 

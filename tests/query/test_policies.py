@@ -58,17 +58,17 @@ def make_policies(folder: Path) -> object:
 
 
 def make_policy_function(folder: Path) -> object:
-    def policy(table: str, principal: str | None) -> Any:
+    def find_policy(table: str, principal: str | None) -> Any:
         if table != "orders" or principal not in ("ana", "eva"):
             return None
         masks = {"card": "concat('****', right(card, 4))", "salary": "NULL"}
         return {"rows": "region = 'eu'", "masks": masks}
 
-    return policy
+    return find_policy
 
 
 @pytest.fixture(scope="module", params=["hive", "delta", "iceberg"])
-def policed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Session:
+def protected(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Session:
     return session(tmp_path_factory.mktemp(request.param), request.param)
 
 
@@ -92,19 +92,19 @@ def test_policies_come_from_files_from_python_and_from_functions(
         session(tmp_path / "x", "hive", source(tmp_path)).as_principal("zoe").sql("SELECT 1 FROM orders").to_arrow()
 
 
-def test_each_principal_sees_what_the_first_rule_for_him_says(policed: Session) -> None:
-    assert read_ids(policed.as_principal("ana"), "SELECT id FROM orders") == EU
-    assert read_ids(policed.as_principal("eva"), "SELECT id FROM orders") == EU
-    assert read_ids(policed.as_principal("admin"), "SELECT id FROM orders") == list(range(12))
-    assert read_ids(policed.as_principal("ben"), "SELECT id FROM orders") == [1, 3, 5, 7, 9, 11]
-    assert policed.as_principal("mask").sql("SELECT min(y), max(y) FROM orders").to_arrow().to_pylist() == [
+def test_each_principal_sees_what_the_first_rule_for_him_says(protected: Session) -> None:
+    assert read_ids(protected.as_principal("ana"), "SELECT id FROM orders") == EU
+    assert read_ids(protected.as_principal("eva"), "SELECT id FROM orders") == EU
+    assert read_ids(protected.as_principal("admin"), "SELECT id FROM orders") == list(range(12))
+    assert read_ids(protected.as_principal("ben"), "SELECT id FROM orders") == [1, 3, 5, 7, 9, 11]
+    assert protected.as_principal("mask").sql("SELECT min(y), max(y) FROM orders").to_arrow().to_pylist() == [
         {"min(y)": -1, "max(y)": -1}
     ]
 
 
 @pytest.mark.parametrize("who", [None, "zoe", "@europe", "*", "ANA", "ana ", "admin'--"])
-def test_A6_whoever_no_rule_names_sees_nothing(policed: Session, who: str | None) -> None:
-    connection = policed if who is None else policed.as_principal(who)
+def test_A6_whoever_no_rule_names_sees_nothing(protected: Session, who: str | None) -> None:
+    connection = protected if who is None else protected.as_principal(who)
     with pytest.raises(AccessDenied):
         connection.sql("SELECT count(*) FROM orders").to_arrow()
     with pytest.raises(AccessDenied):
@@ -127,7 +127,7 @@ def _fail(table: str, principal: str | None) -> object:
 
 
 @pytest.mark.parametrize(
-    "policy",
+    "find_policy",
     [
         _fail,
         lambda table, principal: None,
@@ -144,8 +144,8 @@ def _fail(table: str, principal: str | None) -> object:
         lambda table, principal: {"rows": "TRUE", "mask": {"y": "1"}},
     ],
 )
-def test_A6_what_is_wrong_with_a_policy_denies_and_is_not_told(tmp_path: Path, policy: Any) -> None:
-    connection = session(tmp_path, policies=policy).as_principal("ana")
+def test_A6_what_is_wrong_with_a_policy_denies_and_is_not_told(tmp_path: Path, find_policy: Any) -> None:
+    connection = session(tmp_path, policies=find_policy).as_principal("ana")
     with pytest.raises(AccessDenied) as caught:
         connection.sql("SELECT id FROM orders").to_arrow()
     assert "20" not in str(caught.value)
@@ -194,28 +194,28 @@ def test_a_file_that_says_something_twice_or_nothing_at_all_is_refused(tmp_path:
 
 
 def test_every_name_of_a_table_leads_to_its_policy(tmp_path: Path) -> None:
-    place = write_orders(tmp_path, "hive")
+    path = write_orders(tmp_path, "hive")
     policies = {
         "default": "allow",
         "tables": {
-            str(place): [{"principals": ["ana"], "rows": "region = 'eu'"}],
+            str(path): [{"principals": ["ana"], "rows": "region = 'eu'"}],
             "Others": [{"principals": ["ana"], "rows": "id > 2"}],
         },
     }
     connection = tamis.connect(policies=policies)
-    connection.register("renamed", tamis.open(place))
+    connection.register("renamed", tamis.open(path))
     ana = connection.as_principal("ana")
     assert read_ids(ana, "SELECT id FROM renamed") == EU
     # A second name adds what it says, whichever a query uses.
-    connection.register("others", tamis.open(place))
+    connection.register("others", tamis.open(path))
     assert read_ids(ana, "SELECT id FROM others") == [4, 6, 8, 10]
     assert read_ids(ana, "SELECT id FROM RENAMED") == [4, 6, 8, 10]
-    (tmp_path / "link").symlink_to(place)
+    (tmp_path / "link").symlink_to(path)
     assert read_ids(
         connection.as_principal("ana").register("linked", tamis.open(tmp_path / "link")), "SELECT id FROM linked"
     ) == [4, 6, 8, 10]
     # A part of a table is under its policy, which here has lost the column that it asks about.
-    connection.register("part", tamis.open(place / "region=us"))
+    connection.register("part", tamis.open(path / "region=us"))
     with pytest.raises(AccessDenied):
         ana.sql("SELECT * FROM part").to_arrow()
 
@@ -237,13 +237,13 @@ def test_every_way_to_write_a_place_leads_to_its_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place = tmp_path / "lake" / "orders"
-    place.mkdir(parents=True)
-    pq.write_table(pa.table({"id": [1, 2]}), place / "0.parquet")
+    path = tmp_path / "lake" / "orders"
+    path.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), path / "0.parquet")
     (tmp_path / "link").symlink_to("lake")
     rule = {"principals": ["ana"], "rows": "id > 1"}
-    ana = tamis.connect(policies={"default": "allow", "tables": {entry.format(place): [rule]}}).as_principal("ana")
-    for given in ("lake/orders", place, place.as_uri(), "link/orders"):
+    ana = tamis.connect(policies={"default": "allow", "tables": {entry.format(path): [rule]}}).as_principal("ana")
+    for given in ("lake/orders", path, path.as_uri(), "link/orders"):
         assert ana.open(given).scan().count() == 1, given
     assert read_ids(ana.register("renamed", "lake/orders"), "SELECT id FROM renamed") == [2]
 
@@ -259,8 +259,8 @@ def test_places_in_object_stores_are_told_apart_by_no_spelling() -> None:
 def test_A3_masks_see_raw_values_whatever_their_order_and_so_do_row_filters(tmp_path: Path) -> None:
     masks = {"y": "id", "id": "y + 100", "region": "'hidden'"}
     for order in (masks, dict(reversed(masks.items()))):
-        policy = {"rows": "region = 'eu' AND y < 13", "masks": order}
-        connection = session(tmp_path / str(len(str(order))) / next(iter(order)), policies=lambda *_, p=policy: p)
+        find_policy = {"rows": "region = 'eu' AND y < 13", "masks": order}
+        connection = session(tmp_path / str(len(str(order))) / next(iter(order)), policies=lambda *_, p=find_policy: p)
         found = connection.as_principal("ana").sql("SELECT id, y, region FROM orders ORDER BY id").to_arrow()
         assert found.to_pydict() == {"id": [110, 111, 112], "y": [0, 2, 4], "region": ["hidden"] * 3}
 
@@ -293,11 +293,11 @@ def test_A3_fields_of_a_masked_struct_are_masked(tmp_path: Path) -> None:
         field.as_principal("ana").sql("SELECT * FROM people").to_arrow()
 
 
-def test_A7_sessions_of_two_principals_share_tables_and_nothing_else(policed: Session) -> None:
-    ana, ben = policed.as_principal("ana"), policed.as_principal("ben")
+def test_A7_sessions_of_two_principals_share_tables_and_nothing_else(protected: Session) -> None:
+    ana, ben = protected.as_principal("ana"), protected.as_principal("ben")
     query = "SELECT id FROM orders WHERE y >= 0"
     assert [read_ids(each, query) for each in (ana, ben, ana, ben)] == [EU, [1, 3, 5, 7, 9, 11]] * 2
-    assert (ana.principal, ben.principal, policed.principal) == ("ana", "ben", None)
+    assert (ana.principal, ben.principal, protected.principal) == ("ana", "ben", None)
 
 
 def test_policies_of_a_function_are_asked_for_at_every_query(tmp_path: Path) -> None:
@@ -318,8 +318,8 @@ def test_two_masks_of_one_column_deny() -> None:
         found.find_policy(["orders"], "ana")
 
 
-def test_rows_and_masks_apply_in_every_part_of_a_query(policed: Session) -> None:
-    ana = policed.as_principal("ana")
+def test_rows_and_masks_apply_in_every_part_of_a_query(protected: Session) -> None:
+    ana = protected.as_principal("ana")
     join = "SELECT a.id FROM orders a JOIN orders b ON a.id = b.id"
     union = "SELECT id FROM orders UNION SELECT id FROM orders"
     window = "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders) WHERE n > 0"
@@ -336,15 +336,15 @@ def make_shop(folder: Path, kind: str) -> Any:
         connection = duckdb.connect()
         connection.execute("CREATE TABLE orders AS SELECT * FROM (VALUES (1, 'eu'), (2, 'us')) AS t(id, region)")
         return connection.cursor
-    place = folder / f"shop.{kind}"
-    with contextlib.closing(sqlite3.connect(place) if kind == "sqlite" else duckdb.connect(str(place))) as shop:
+    path = folder / f"shop.{kind}"
+    with contextlib.closing(sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(str(path))) as shop:
         shop.execute("CREATE TABLE orders (id INTEGER, region TEXT)")
         shop.execute("INSERT INTO orders VALUES (1, 'eu'), (2, 'us')")
         if kind == "sqlite":
             shop.commit()
-    (folder / f"link.{kind}").symlink_to(place)
-    places = iter((place, folder / f"link.{kind}"))
-    return lambda: next(places)
+    (folder / f"link.{kind}").symlink_to(path)
+    paths = iter((path, folder / f"link.{kind}"))
+    return lambda: next(paths)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb", "memory"])
@@ -371,14 +371,14 @@ def test_policies_of_a_table_do_not_follow_to_another_database(tmp_path: Path) -
 
 def test_a_function_is_asked_for_every_name_of_a_database(tmp_path: Path) -> None:
     shop = make_shop(tmp_path, "sqlite")
-    said = {"shop.orders": {"rows": "region = 'eu'"}, "second.orders": {"rows": "TRUE"}}
-    connection = tamis.connect(policies=lambda table, principal: said.get(table))
+    policies = {"shop.orders": {"rows": "region = 'eu'"}, "second.orders": {"rows": "TRUE"}}
+    connection = tamis.connect(policies=lambda table, principal: policies.get(table))
     ana = connection.attach("shop", shop()).attach("second", shop()).as_principal("ana")
     assert read_ids(ana, "SELECT id FROM second.orders") == [1]
-    said["shop.orders"] = {"rows": "TRUE", "masks": {"region": "'?'"}}
-    said["second.orders"] = {"rows": "id = 2", "masks": {"Region": "'?'"}}
+    policies["shop.orders"] = {"rows": "TRUE", "masks": {"region": "'?'"}}
+    policies["second.orders"] = {"rows": "id = 2", "masks": {"Region": "'?'"}}
     assert ana.sql("SELECT * FROM shop.orders").to_arrow().to_pylist() == [{"id": 2, "region": "?"}]
-    del said["second.orders"]
+    del policies["second.orders"]
     assert read_ids(ana, "SELECT id FROM shop.orders") == [1, 2]
     # What nobody says of the name that is asked for denies, whatever is said of another.
     with pytest.raises(AccessDenied):

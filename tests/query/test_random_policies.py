@@ -44,18 +44,18 @@ Pair = tuple[tamis.Session, duckdb.DuckDBPyConnection]
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Pair]]:
     """A session of each policy, and DuckDB with what is visible in it."""
-    places = sql_tables.write(tmp_path_factory.mktemp("tables"))
-    found = [(_make_session(places, policy), _make_peer(policy)) for policy in POLICIES]
+    paths = sql_tables.write(tmp_path_factory.mktemp("tables"))
+    found = [(_make_session(paths, policy), _make_peer(policy)) for policy in POLICIES]
     yield found
     for _, peer in found:
         peer.close()
 
 
-def _make_session(places: dict[str, Path], policy: dict[str, tuple[str, dict[str, str]]]) -> tamis.Session:
+def _make_session(paths: dict[str, Path], policy: dict[str, tuple[str, dict[str, str]]]) -> tamis.Session:
     rules = {name: [{"principals": ["ana"], "rows": rows, "masks": masks}] for name, (rows, masks) in policy.items()}
     connection = tamis.connect(policies={"tables": rules})
-    for name, place in places.items():
-        connection.register(name, tamis.open(place))
+    for name, path in paths.items():
+        connection.register(name, tamis.open(path))
     return connection.as_principal("ana")
 
 
@@ -69,9 +69,9 @@ def _make_peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPy
 
 
 @MODEST
-@given(query=sql_queries.queries(), place=st.integers(0, len(POLICIES) - 1))
-def test_O7_a_query_answers_as_if_there_were_nothing_else(pairs: list[Pair], query: str, place: int) -> None:
-    session, peer = pairs[place]
+@given(query=sql_queries.queries(), index=st.integers(0, len(POLICIES) - 1))
+def test_O7_a_query_answers_as_if_there_were_nothing_else(pairs: list[Pair], query: str, index: int) -> None:
+    session, peer = pairs[index]
     in_duckdb = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
     expected = peer.sql(in_duckdb).to_arrow_table()
     found = session.sql(query).to_arrow()

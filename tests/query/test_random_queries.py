@@ -21,20 +21,20 @@ FEW = settings(max_examples=max(8, EXAMPLES // 6), suppress_health_check=[*Healt
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return sql_tables.write(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")
-def session(places: dict[str, Path]) -> tamis.Session:
-    return sql_tables.session(places)
+def session(paths: dict[str, Path]) -> tamis.Session:
+    return sql_tables.session(paths)
 
 
 @pytest.fixture(scope="module")
-def sessions(places: dict[str, Path]) -> dict[bool, tamis.Session]:
+def sessions(paths: dict[str, Path]) -> dict[bool, tamis.Session]:
     """A session whose engine reads files by itself, and one that gets all rows from Tamis."""
     sizes = {True: 0, False: 2**60}
-    return {is_native: sql_tables.session(places, Tuning(min_native_bytes=size)) for is_native, size in sizes.items()}
+    return {is_native: sql_tables.session(paths, Tuning(min_native_bytes=size)) for is_native, size in sizes.items()}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_rules_change_no_row_and_duckdb_agrees(
 def test_O2_a_predicate_its_negation_and_its_null_part_all_rows(session: tamis.Session, data: st.DataObject) -> None:
     source = data.draw(sql_queries.sources())
     predicate = data.draw(sql_queries.predicates(source.columns))
-    columns = ", ".join(f"{name} AS x{place}" for place, name in enumerate(source.columns))
+    columns = ", ".join(f"{name} AS x{index}" for index, name in enumerate(source.columns))
     whole = session.sql(f"SELECT {columns} FROM {source.text}").to_arrow()
     parts: Counter[object] = Counter()
     for condition in (predicate, f"NOT ({predicate})", f"({predicate}) IS NULL"):

@@ -84,28 +84,28 @@ def make_all_types() -> pa.Table:
     floats = [float(each) for each in numbers]
     floats[3], floats[7], floats[20] = NAN, OTHER_NAN, -0.0
 
-    def with_nulls(values: list) -> list:
+    def add_nulls(values: list) -> list:
         return [None if index % 9 == 4 or 30 <= index < 33 else value for index, value in enumerate(values)]
 
     return pa.table(
         {
-            "i8": pa.array(with_nulls(numbers), pa.int8()),
-            "i32": pa.array(with_nulls(numbers), pa.int32()),
-            "i64": pa.array(with_nulls([each * 2**58 for each in numbers]), pa.int64()),
-            "u8": pa.array(with_nulls([each + 128 for each in numbers]), pa.uint8()),
-            "u32": pa.array(with_nulls([each + 2**31 for each in numbers]), pa.uint32()),
-            "u64": pa.array(with_nulls([each + 2**63 for each in numbers]), pa.uint64()),
-            "f64": pa.array(with_nulls(floats), pa.float64()),
-            "text": pa.array(with_nulls([chr(0xD7F0 + each) * 70 if each < 0 else "é" * each for each in numbers])),
-            "bytes": pa.array(with_nulls([bytes([each % 256]) * 70 for each in numbers])),
-            "flag": pa.array(with_nulls([each > 0 for each in numbers])),
-            "day": pa.array(with_nulls(numbers), pa.int32()).cast(pa.date32()),
-            "us": pa.array(with_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us")),
-            "utc": pa.array(with_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us", "UTC")),
-            "ns": pa.array(with_nulls([each * 43_200_000_000_001 for each in numbers]), pa.timestamp("ns")),
-            "ms": pa.array(with_nulls([each * 43_200_001 for each in numbers]), pa.timestamp("ms")),
-            "money": pa.array(with_nulls([Decimal(each) / 4 for each in numbers]), pa.decimal128(9, 2)),
-            "wide": pa.array(with_nulls([Decimal(each * 10**27) for each in numbers]), pa.decimal128(38, 4)),
+            "i8": pa.array(add_nulls(numbers), pa.int8()),
+            "i32": pa.array(add_nulls(numbers), pa.int32()),
+            "i64": pa.array(add_nulls([each * 2**58 for each in numbers]), pa.int64()),
+            "u8": pa.array(add_nulls([each + 128 for each in numbers]), pa.uint8()),
+            "u32": pa.array(add_nulls([each + 2**31 for each in numbers]), pa.uint32()),
+            "u64": pa.array(add_nulls([each + 2**63 for each in numbers]), pa.uint64()),
+            "f64": pa.array(add_nulls(floats), pa.float64()),
+            "text": pa.array(add_nulls([chr(0xD7F0 + each) * 70 if each < 0 else "é" * each for each in numbers])),
+            "bytes": pa.array(add_nulls([bytes([each % 256]) * 70 for each in numbers])),
+            "flag": pa.array(add_nulls([each > 0 for each in numbers])),
+            "day": pa.array(add_nulls(numbers), pa.int32()).cast(pa.date32()),
+            "us": pa.array(add_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us")),
+            "utc": pa.array(add_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us", "UTC")),
+            "ns": pa.array(add_nulls([each * 43_200_000_000_001 for each in numbers]), pa.timestamp("ns")),
+            "ms": pa.array(add_nulls([each * 43_200_001 for each in numbers]), pa.timestamp("ms")),
+            "money": pa.array(add_nulls([Decimal(each) / 4 for each in numbers]), pa.decimal128(9, 2)),
+            "wide": pa.array(add_nulls([Decimal(each * 10**27) for each in numbers]), pa.decimal128(38, 4)),
             "inner": pa.array(
                 [None if index % 5 == 0 else {"x": each, "y": str(each)} for index, each in enumerate(numbers)],
                 pa.struct([("x", pa.int64()), ("y", pa.string())]),

@@ -97,12 +97,12 @@ def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> Non
 def test_what_the_engine_cannot_do_is_said_in_one_line_with_the_way_out(where: str, message: str) -> None:
     with pytest.raises(EvaluationError) as raised:
         find_kept(where)
-    said = str(raised.value)
-    assert "the embedded engine" in said
-    assert message in re.sub(r" \(at: where, character \d+\)(?=: |\. )", "", said)
-    assert "\n" not in said
-    assert "\x1b" not in said
-    assert "given" not in said
+    text = str(raised.value)
+    assert "the embedded engine" in text
+    assert message in re.sub(r" \(at: where, character \d+\)(?=: |\. )", "", text)
+    assert "\n" not in text
+    assert "\x1b" not in text
+    assert "given" not in text
 
 
 def test_X11_a_case_of_many_levels_is_computed_by_the_engine() -> None:

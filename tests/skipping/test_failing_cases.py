@@ -32,7 +32,7 @@ from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
 
 LARGEST = 2**63 - 1
-MOMENTS = Unit(datetime(2024, 1, 1), datetime(2024, 2, 1))
+TIMESTAMPS = Unit(datetime(2024, 1, 1), datetime(2024, 2, 1))
 UNBOUNDED = Unit(None, None)
 
 
@@ -45,7 +45,7 @@ UNBOUNDED = Unit(None, None)
         (BIG, "5 - x IS NOT NULL", Unit(-5, 5), WHOLE),
         (BIG, "CAST(x AS TINYINT) IS NOT NULL", Unit(1, 9), WHOLE),
         (BIG, "x = 1 OR CAST(x AS TINYINT) > 100", Unit(1, 1), WHOLE),
-        (TIMESTAMP, "date_trunc('month', x) IS NOT NULL", MOMENTS, WHOLE),
+        (TIMESTAMP, "date_trunc('month', x) IS NOT NULL", TIMESTAMPS, WHOLE),
         (DATE, "x + INTERVAL 1 DAY IS NOT NULL", Unit(date(2024, 1, 1), date(2024, 2, 1)), WHOLE),
         # --- Without bounds there is no image.
         (BIG, "x + 9223372036854775807 IS NOT NULL", UNBOUNDED, KEPT),
@@ -62,8 +62,8 @@ UNBOUNDED = Unit(None, None)
         (TEXT, "CAST(x AS BOOLEAN) IS NOT NULL", Unit("1", "9"), KEPT),
         (TEXT, "CAST(x AS BOOLEAN) IS NULL", Unit("1", "9"), KEPT),
         # --- What only the embedded engine knows may fail, or be NULL, there.
-        (TIMESTAMP, "date_trunc('foo', x) IS NOT NULL", MOMENTS, KEPT),
-        (TIMESTAMP, "date_trunc('foo', x) IS NULL", MOMENTS, KEPT),
+        (TIMESTAMP, "date_trunc('foo', x) IS NOT NULL", TIMESTAMPS, KEPT),
+        (TIMESTAMP, "date_trunc('foo', x) IS NULL", TIMESTAMPS, KEPT),
         (DATE, "trunc(x, 'foo') IS NULL", Unit(date(2024, 1, 1), date(2024, 2, 1)), KEPT),
         (TEXT, "year(x) IS NOT NULL", Unit("2024-01-01", "2024-02-01"), KEPT),
         (INT, "x > 0 OR x % 0 = 1", Unit(1, 9), KEPT),

@@ -52,7 +52,7 @@ def find_matched(questioned: QuestionedPredicate, batch: pa.RecordBatch) -> list
     """Return whether the units, all of them kept, are fully matched."""
     pruned = prune(batch, questioned.conjuncts)
     assert all(pruned.selection.to_pylist())
-    return [all(each[place].as_py() for each in pruned.fully_matched) for place in range(batch.num_rows)]
+    return [all(each[index].as_py() for each in pruned.fully_matched) for index in range(batch.num_rows)]
 
 
 # --- What is asked ----------------------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def add_answers(
 ) -> pa.RecordBatch:
     """Return the batch with the answers for the values of each unit, where they are to be known."""
     found = [question.evaluate_values(each) or (None, None, None) for each in given]
-    for place, name in enumerate((question.true_name, question.false_name, question.null_name)):
-        answers = [answer[place] if known is None or known[unit][place] else None for unit, answer in enumerate(found)]
+    for index, name in enumerate((question.true_name, question.false_name, question.null_name)):
+        answers = [answer[index] if known is None or known[unit][index] else None for unit, answer in enumerate(found)]
         batch = batch.append_column(name, pa.array(answers, pa.bool_()))
     return batch
 
@@ -322,8 +322,8 @@ def test_O3_O4_O5_answers_skip_no_matching_row_and_fully_match_only_matching_uni
         for keeps, answers in zip(selected, rows, strict=True):
             assert keeps or True not in answers, "a unit with a matching row was skipped"
         remaining = [answers for keeps, answers in zip(selected, rows, strict=True) if keeps]
-        for place, answers in enumerate(remaining):
-            if all(each[place].as_py() for each in pruned.fully_matched):
+        for index, answers in enumerate(remaining):
+            if all(each[index].as_py() for each in pruned.fully_matched):
                 assert all(answer is True for answer in answers), "a unit that matches whole has another row"
     for more, less, none in zip(*(each.selection.to_pylist() for each in outcome), unanswered, strict=True):
         assert less or not more, "an answer that is missing removed a unit"

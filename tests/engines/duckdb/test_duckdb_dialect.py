@@ -53,7 +53,7 @@ def session(folder: Path) -> tamis.Session:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Any:
+def oracle() -> Any:
     """DuckDB itself, over the same rows."""
     with closing(duckdb.connect()) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -133,9 +133,9 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_has_the_result_of_duckdb(session: tamis.Session, judge: Any, query: str) -> None:
+def test_a_query_has_the_result_of_duckdb(session: tamis.Session, oracle: Any, query: str) -> None:
     found = session.sql(query, dialect="duckdb").to_arrow()
-    wanted = judge.sql(query).to_arrow_table()
+    wanted = oracle.sql(query).to_arrow_table()
     assert found.column_names == wanted.column_names
     assert format_rows(found) == format_rows(wanted)
 
@@ -145,13 +145,13 @@ def test_random_conditions_return_the_rows_of_duckdb(tmp_path: Path) -> None:
     c.register("t", str(write_rows(tmp_path / "t.parquet")))
     chance = random.Random(16)
     pushed = 0
-    with closing(duckdb.connect()) as judge:
-        judge.execute("SET TimeZone = 'UTC'")
-        judge.register("t", ROWS)
+    with closing(duckdb.connect()) as oracle:
+        oracle.execute("SET TimeZone = 'UTC'")
+        oracle.register("t", ROWS)
         for _ in range(40):
             query = f"SELECT n, s, day FROM t WHERE {random_condition(chance)}"
             try:
-                wanted = judge.sql(query).to_arrow_table()
+                wanted = oracle.sql(query).to_arrow_table()
             except duckdb.Error:
                 with pytest.raises(errors.TamisError):
                     c.sql(query, dialect="duckdb").to_arrow()
@@ -290,11 +290,11 @@ def test_duckdb_parameters_prune(session: tamis.Session) -> None:
 
 @pytest.mark.parametrize("value", ["5", 5.0, Decimal("5.0"), True, datetime(2024, 1, 1), None])
 def test_a_parameter_of_another_type_is_compared_as_in_duckdb(
-    session: tamis.Session, judge: Any, value: object
+    session: tamis.Session, oracle: Any, value: object
 ) -> None:
     query = "SELECT id FROM orders WHERE id = $1 OR Amount = $1"
     try:
-        wanted = judge.sql(query, params=[value]).to_arrow_table()
+        wanted = oracle.sql(query, params=[value]).to_arrow_table()
     except duckdb.Error:
         with pytest.raises(errors.TamisError):
             session.sql(query, [value], dialect="duckdb").to_arrow()

@@ -41,20 +41,20 @@ ROWS = pa.table(
 NATIVE, STREAMED = Tuning(min_native_bytes=0), Tuning(min_native_bytes=2**60)
 
 
-def connect(place: Path, tuning: Tuning) -> tamis.Session:
+def connect(path: Path, tuning: Tuning) -> tamis.Session:
     session = tamis.connect(tuning=tuning)
-    session.register("t", session.open(place))
+    session.register("t", session.open(path))
     return session
 
 
-def read_both(place: Path, query: str) -> tuple[pa.Table, pa.Table, bool]:
+def read_both(path: Path, query: str) -> tuple[pa.Table, pa.Table, bool]:
     """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
-    made = connect(place, NATIVE).sql(query)
+    made = connect(path, NATIVE).sql(query)
     scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
     given = [
         own_files.plan_native_scan(scan, get_compiled_query(made).context.connectors[scan.connector]) for scan in scans
     ]
-    streamed = connect(place, STREAMED).sql(query).to_arrow()
+    streamed = connect(path, STREAMED).sql(query).to_arrow()
     return made.to_arrow(), streamed, all(each is not None for each in given)
 
 
@@ -142,29 +142,29 @@ def test_D6_mapped_columns_of_delta_are_scanned_natively(tmp_path: Path) -> None
 
 
 def test_nan_is_larger_than_the_maximum_in_file_statistics(tmp_path: Path) -> None:
-    place = write_file(tmp_path)
+    path = write_file(tmp_path)
     # Tamis prunes by constants; the engine's own dynamic filters have to be made aware of NaN.
-    found, _, is_given = read_both(place, "SELECT id FROM t WHERE value > 1")
+    found, _, is_given = read_both(path, "SELECT id FROM t WHERE value > 1")
     assert (found["id"].to_pylist(), is_given) == ([2], False)
     joined = "SELECT a.id FROM t a JOIN t b ON a.value = b.value WHERE b.id = 2"
-    assert read_both(place, joined)[0]["id"].to_pylist() == [2]
+    assert read_both(path, joined)[0]["id"].to_pylist() == [2]
     sorted_ = "SELECT value FROM t ORDER BY value DESC NULLS LAST, id OFFSET 0"
-    found, _, is_given = read_both(place, sorted_)
+    found, _, is_given = read_both(path, sorted_)
     assert math.isnan(found["value"][0].as_py())
     assert is_given
 
 
 def test_files_with_unreliable_bounds_are_not_scanned_natively(tmp_path: Path) -> None:
-    place = write_file(tmp_path)
+    path = write_file(tmp_path)
     by_bytes = ("SELECT id FROM t WHERE text >= 'a'", "SELECT id FROM t WHERE price >= 1")
-    assert not read_both(place, "SELECT id FROM t WHERE value >= 1")[2]
-    assert read_both(place, "SELECT text, price FROM t WHERE id >= 1")[2]
-    assert all(read_both(place, query)[2] for query in by_bytes)
+    assert not read_both(path, "SELECT id FROM t WHERE value >= 1")[2]
+    assert read_both(path, "SELECT text, price FROM t WHERE id >= 1")[2]
+    assert all(read_both(path, query)[2] for query in by_bytes)
     # A writer whose byte order is unknown.
-    written = place.read_bytes()
-    place.write_bytes(written.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
-    assert not any(read_both(place, query)[2] for query in by_bytes)
-    assert read_both(place, "SELECT text, price FROM t WHERE id >= 1")[2]
+    written = path.read_bytes()
+    path.write_bytes(written.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
+    assert not any(read_both(path, query)[2] for query in by_bytes)
+    assert read_both(path, "SELECT text, price FROM t WHERE id >= 1")[2]
 
 
 def test_partition_values_are_added(tmp_path: Path) -> None:
@@ -182,30 +182,30 @@ def test_files_that_lack_a_column_are_streamed(tmp_path: Path) -> None:
 
 
 def test_a_deleted_row_is_not_read_again(tmp_path: Path, golden: Path) -> None:
-    places = [place.parents[1] for place in golden.rglob("_delta_log/*.json") if "deletionVector" in place.read_text()]
-    assert places, "some golden table has deletion vectors"
-    for place in sorted(set(places))[:3]:
-        session = connect(place, NATIVE)
+    paths = [path.parents[1] for path in golden.rglob("_delta_log/*.json") if "deletionVector" in path.read_text()]
+    assert paths, "some golden table has deletion vectors"
+    for path in sorted(set(paths))[:3]:
+        session = connect(path, NATIVE)
         assert (
-            session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == session.open(place).scan().count()
+            session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == session.open(path).scan().count()
         )
-        assert session.sql("SELECT * FROM t").to_arrow().num_rows == session.open(place).scan().count()
+        assert session.sql("SELECT * FROM t").to_arrow().num_rows == session.open(path).scan().count()
 
 
 def test_a_selective_filter_a_limit_and_nested_columns_are_streamed(tmp_path: Path) -> None:
     rows = pa.table({"id": range(10_000), "nested": [{"x": 1}] * 10_000})
     pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1_000)
-    place = tmp_path / "t.parquet"
-    assert not read_both(place, "SELECT id FROM t WHERE id < 50")[2]
-    assert not read_both(place, "SELECT id FROM t LIMIT 5")[2]
-    assert not read_both(place, "SELECT nested.x FROM t")[2]
-    assert read_both(place, "SELECT id FROM t WHERE id > 50")[2]
+    path = tmp_path / "t.parquet"
+    assert not read_both(path, "SELECT id FROM t WHERE id < 50")[2]
+    assert not read_both(path, "SELECT id FROM t LIMIT 5")[2]
+    assert not read_both(path, "SELECT nested.x FROM t")[2]
+    assert read_both(path, "SELECT id FROM t WHERE id > 50")[2]
 
 
 def test_a_native_scan_reads_no_other_files(tmp_path: Path) -> None:
-    place = write_file(tmp_path)
+    path = write_file(tmp_path)
     pq.write_table(pa.table({"secret": [1]}), tmp_path / "other.parquet")
-    session: Any = connect(place, NATIVE)
+    session: Any = connect(path, NATIVE)
     query = f"SELECT (SELECT max(secret) FROM read_parquet('{tmp_path}/other.parquet')) AS s, id, rank() OVER () FROM t"
     with pytest.raises(tamis.TamisError):
         session.sql(query).to_arrow()

@@ -187,13 +187,13 @@ def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> N
 
 def test_every_filter_of_spark_means_the_same_here() -> None:
     a = ("st", "a")
-    moment = datetime(2024, 3, 1, tzinfo=UTC)
+    instant = datetime(2024, 3, 1, tzinfo=UTC)
     for given, text in (
         (datasource.EqualTo(a, 5), "st.a = 5"),
         (datasource.EqualNullSafe(a, None), "st.a <=> NULL"),
         (datasource.GreaterThan(a, 1.5), "st.a > 1.5D"),
         (datasource.GreaterThanOrEqual(a, date(2024, 3, 1)), "st.a >= DATE '2024-03-01'"),
-        (datasource.LessThan(a, moment), "st.a < TIMESTAMP '2024-03-01 00:00:00Z'"),
+        (datasource.LessThan(a, instant), "st.a < TIMESTAMP '2024-03-01 00:00:00Z'"),
         (datasource.LessThanOrEqual(a, "x"), "st.a <= 'x'"),
         (datasource.In(a, (1, 2)), "st.a IN (1, 2)"),
         (datasource.In(a, ()), "false"),
@@ -221,10 +221,10 @@ def test_filters_that_do_not_fit_the_table_are_left_to_spark(table: Path) -> Non
 
 
 def test_a_limit_takes_as_many_tasks_as_surely_hold_it() -> None:
-    def task(rows: int, residual: tuple[int, ...] = ()) -> ScanTask:
+    def make_task(rows: int, residual: tuple[int, ...] = ()) -> ScanTask:
         return ScanTask("f", 1, 0, 0, rows, 1, {}, residual)
 
-    tasks = [task(5), task(5, (0,)), task(5), task(5)]
+    tasks = [make_task(5), make_task(5, (0,)), make_task(5), make_task(5)]
     assert [len(list(limit_tasks(tasks, limit))) for limit in (0, 5, 6, 100, None)] == [1, 1, 3, 4, 4]
 
 

@@ -148,22 +148,22 @@ def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(
 def test_how_much_is_done_is_told_while_tasks_are_under_way(
     any_spark: Any, folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, heard, told = spark_engine.JobRunner, tmp_path / "heard", []
+    make, heard, shares = spark_engine.JobRunner, tmp_path / "heard", []
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: WaitsForNews(make(*given), tmp_path / "first", heard))
 
-    def tell(share: float) -> None:
-        told.append(share)
+    def record_share(share: float) -> None:
+        shares.append(share)
         if share == 0.5:
             heard.touch()
 
     job, items = make_listing_job(folders)
-    list(SparkEngine(any_spark, tasks=2).run(replace(job, progress=tell), items))
-    assert 0.5 in told
-    assert told == sorted(told)
+    list(SparkEngine(any_spark, tasks=2).run(replace(job, progress=record_share), items))
+    assert 0.5 in shares
+    assert shares == sorted(shares)
 
 
 @pytest.mark.parametrize(
-    ("runner", "error", "told"),
+    ("runner", "error", "message"),
     [
         (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.spark.ship(spark)"),
         (Unknown("no_such_package"), MissingDependency, "the package 'no_such_package' is not installed on Spark's"),
@@ -173,12 +173,12 @@ def test_how_much_is_done_is_told_while_tasks_are_under_way(
     ids=["without tamis", "without a package", "a death", "a bug"],
 )
 def test_a_failure_of_workers_is_told_in_one_line(
-    any_spark: Any, folders: Path, runner: Any, error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+    any_spark: Any, folders: Path, runner: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: runner)
     with pytest.raises(error) as caught:
         list(SparkEngine(any_spark, tasks=1).run(*make_listing_job(folders)))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -194,12 +194,12 @@ def test_tamis_can_be_sent_to_the_workers(own_session: Any) -> None:
     name = tamis.spark.ship(own_session)
     assert name == tamis.spark.ship(own_session)
 
-    def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report_paths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
 
         # A worker may have imported the installed package for an earlier job, so its path proves nothing.
         for _ in batches:
-            yield pa.record_batch({"places": [" ".join(sys.path)]})
+            yield pa.record_batch({"paths": [" ".join(sys.path)]})
 
-    found = own_session.range(2).mapInArrow(where, "places string").toArrow()["places"].to_pylist()
-    assert all(name in places for places in found)
+    found = own_session.range(2).mapInArrow(report_paths, "paths string").toArrow()["paths"].to_pylist()
+    assert all(name in paths for paths in found)

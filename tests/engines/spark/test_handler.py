@@ -79,20 +79,20 @@ def make_random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> 
         rows = choices.one_of([1, 1, 2, 3, 0])
         units.append({field.name: random_column(choices, list_near_values(field.type), rows) for field in schema})
 
-    def gappy(data_type: pa.DataType, values: list[Any]) -> pa.Array:
+    def make_gappy(data_type: pa.DataType, values: list[Any]) -> pa.Array:
         return array_of(data_type, [None if choices.flag(8) else value for value in values])
 
-    arrays = {"row_count": gappy(BIG, [len(next(iter(unit.values()))) for unit in units])}
+    arrays = {"row_count": make_gappy(BIG, [len(next(iter(unit.values()))) for unit in units])}
     for field in schema:
         path = (field.name,)
         cells = [unit[field.name] for unit in units]
         plain = [sorted((v for v in each if v is not None and v == v), key=sort_key) for each in cells]
-        arrays[metadata_name("lower", path)] = gappy(field.type, [each[0] if each else None for each in plain])
-        arrays[metadata_name("upper", path)] = gappy(field.type, [each[-1] if each else None for each in plain])
-        arrays[metadata_name("null_count", path)] = gappy(BIG, [sum(v is None for v in each) for each in cells])
+        arrays[metadata_name("lower", path)] = make_gappy(field.type, [each[0] if each else None for each in plain])
+        arrays[metadata_name("upper", path)] = make_gappy(field.type, [each[-1] if each else None for each in plain])
+        arrays[metadata_name("null_count", path)] = make_gappy(BIG, [sum(v is None for v in each) for each in cells])
         if pa.types.is_floating(field.type) and choices.flag():
             nans = [sum(isinstance(v, float) and math.isnan(v) for v in each) for each in cells]
-            arrays[metadata_name("nan_count", path)] = gappy(BIG, nans)
+            arrays[metadata_name("nan_count", path)] = make_gappy(BIG, nans)
     return pa.record_batch(arrays)
 
 

@@ -15,8 +15,8 @@ from builders.delta.tables import data_file
 from builders.hive.indexed import write_files
 
 
-def read_entries(place: Path) -> pa.Table:
-    tables = [pq.read_table(path) for path in place.glob("part-*.tamis")]
+def read_entries(folder: Path) -> pa.Table:
+    tables = [pq.read_table(path) for path in folder.glob("part-*.tamis")]
     return pa.concat_tables([table.replace_schema_metadata(None) for table in tables]).sort_by("path")
 
 

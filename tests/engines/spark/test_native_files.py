@@ -144,14 +144,14 @@ def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any,
 
 
 def test_I5_fields_inside_of_structs_that_evolved_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
-    def struct(*names: tuple[int, str]) -> dict[str, Any]:
+    def make_struct(*names: tuple[int, str]) -> dict[str, Any]:
         return {"type": "struct", "fields": [field(number, name, "long") for number, name in names]}
 
-    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "s", struct((3, "a"), (4, "b")))])
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "s", make_struct((3, "a"), (4, "b")))])
     rows = pa.table({"id": [1, 2], "s": [{"a": 1, "b": 2}, None]})
     table.commit(table.data_file("1.parquet", rows))
     for inner in (((3, "b"), (4, "a")), ((3, "a"), (5, "b")), ((3, "a"), (4, "b"), (5, "c"))):
-        table.evolve([field(1, "id", "long"), field(2, "s", struct(*inner))])
+        table.evolve([field(1, "id", "long"), field(2, "s", make_struct(*inner))])
         table.commit()
         assert find_readers(spark, tmp_path) == {TASKS}, inner
         find_readers(spark, tmp_path, "s.b IS NOT NULL", ["id"])

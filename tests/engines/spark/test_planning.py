@@ -39,17 +39,17 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         features=["deletionVectors"],
     )
 
-    def file(number: int, **more: Any) -> dict[str, Any]:
+    def add_file(number: int, **more: Any) -> dict[str, Any]:
         day = f"2024-03-0{number % 3 + 1}"
         ids = range(number * 10, number * 10 + 10)
         amounts = pa.array([Decimal(each) for each in ids], pa.decimal128(10, 2))
         rows = pa.table({"id": pa.array(ids, pa.int64()), "amount": amounts})
         return data_file(log, f"day={day}/{number}.parquet", rows, {"day": day}, **more)
 
-    log.commit(*(file(number) for number in range(12)))
+    log.commit(*(add_file(number) for number in range(12)))
     log.checkpoint(parts=3)
-    gone, changed = (file(number)["add"]["path"] for number in (4, 5))
-    log.commit(remove(gone), remove(changed), file(5, deleted=[0, 3]), file(12))
+    gone, changed = (add_file(number)["add"]["path"] for number in (4, 5))
+    log.commit(remove(gone), remove(changed), add_file(5, deleted=[0, 3]), add_file(12))
     return log.table
 
 

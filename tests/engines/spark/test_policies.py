@@ -17,14 +17,14 @@ from tamis.session import Session
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_orders(tmp_path_factory.mktemp("policies"), "delta")
 
 
 @pytest.fixture(scope="module")
-def ana(spark: Any, place: Path) -> Session:
+def ana(spark: Any, path: Path) -> Session:
     session = tamis.connect(spark=spark, policies=POLICIES)
-    session.register("orders", tamis.open(place))
+    session.register("orders", tamis.open(path))
     return session.as_principal("ana")
 
 
@@ -71,22 +71,22 @@ def _show(frame: Any) -> str:
 
 def test_A5_workers_do_not_tell_what_is_wrong_with_a_file(spark: Any, tmp_path: Path) -> None:
     session = tamis.connect(spark=spark, policies=POLICIES)
-    place = write_orders(tmp_path, "hive")
-    session.register("orders", tamis.open(place))
+    path = write_orders(tmp_path, "hive")
+    session.register("orders", tamis.open(path))
     frame = session.as_principal("ana").sql("SELECT id FROM orders")
-    for file in place.rglob("*.parquet"):
+    for file in path.rglob("*.parquet"):
         file.write_bytes(b"no such thing" * 9)
     with pytest.raises(PythonException, match="reason is not shown") as raised:
         frame.collect()
     assert not any(word in str(raised.value) for word in ("part-", "no such thing", "region="))
 
 
-def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path) -> None:
-    frame = ana.open(place).scan("y >= 12", columns=["id", "card"]).to_spark(spark)
+def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, path: Path) -> None:
+    frame = ana.open(path).scan("y >= 12", columns=["id", "card"]).to_spark(spark)
     assert sorted(frame.collect()) == [(4, "****0004"), (6, "****0006"), (8, "****0008"), (10, "****0010")]
     spark.range(3).createOrReplaceTempView("hidden_view")
     try:
-        for source in ("hidden_view", f"parquet.`{place}`", f"delta.`{place}`", f"text.`{place}`"):
+        for source in ("hidden_view", f"parquet.`{path}`", f"delta.`{path}`", f"text.`{path}`"):
             with pytest.raises(TamisError):
                 ana.sql(f"SELECT * FROM {source}")
             with pytest.raises(AccessDenied):
@@ -97,11 +97,11 @@ def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path
         ana.as_principal("zoe").sql("SELECT * FROM orders")
 
 
-def test_settings_of_spark_and_of_its_process_are_not_put_into_texts(ana: Session, spark: Any, place: Path) -> None:
+def test_settings_of_spark_and_of_its_process_are_not_put_into_texts(ana: Session, spark: Any, path: Path) -> None:
     for text in ("'${env:HOME}'", "'\\u0024{env:HOME}'", "max(id) OVER (ORDER BY '${spark.app.name}')"):
         with pytest.raises(AccessDenied, match="remove it"):
             ana.sql(f"SELECT {text} FROM orders")
-    anybody = tamis.connect(spark=spark).register("orders", place)
+    anybody = tamis.connect(spark=spark).register("orders", path)
     assert anybody.sql("SELECT '${spark.app.name}' AS x").collect() == [("tamis-tests",)]
 
 
@@ -125,12 +125,12 @@ def test_names_of_common_table_expressions_lead_to_no_table_of_spark(ana: Sessio
         spark.catalog.dropTempView("raw_orders")
 
 
-def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, place: Path) -> None:
+def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, path: Path) -> None:
     query = (
         "SELECT region FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT card FROM "
-        f"parquet.``{place}/*.parquet`` LATERAL VIEW explode(array(1)) k` AS `v`"
+        f"parquet.``{path}/*.parquet`` LATERAL VIEW explode(array(1)) k` AS `v`"
     )
-    evil = f"t AS x) AS _t UNION ALL SELECT card FROM parquet.``{place}/*.parquet`` --"
+    evil = f"t AS x) AS _t UNION ALL SELECT card FROM parquet.``{path}/*.parquet`` --"
     twice = f"SELECT DISTINCT ON (id) card AS `{evil}` FROM orders LATERAL VIEW explode(array(1)) `{evil}` AS y"
     counted = (
         "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT id FROM orders --` AS y "

@@ -207,8 +207,8 @@ def write_mixed_table(folder: Path) -> Path:
     ]
     log = DeltaLog(folder, fields, partition_columns=["p"], features=["deletionVectors"])
     whole = data_file(log, "p=a/whole.parquet", rows, {"p": "a"})
-    pieces = data_file(log, "p=b/pieces.parquet", rows, {"p": "b"}, deleted=[0, 3, 9])
-    log.commit(whole, pieces)
+    partial = data_file(log, "p=b/partial.parquet", rows, {"p": "b"}, deleted=[0, 3, 9])
+    log.commit(whole, partial)
     return folder
 
 
@@ -357,8 +357,8 @@ def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) ->
 
 def test_E2_a_missing_file_is_an_error(connect_spark: Any, tmp_path: Path) -> None:
     table = tamis.open(write_mixed_table(tmp_path))
-    (tmp_path / "p=b" / "pieces.parquet").unlink()
-    with pytest.raises(MissingFile, match=r"pieces\.parquet.*version 0"):
+    (tmp_path / "p=b" / "partial.parquet").unlink()
+    with pytest.raises(MissingFile, match=r"partial\.parquet.*version 0"):
         table.scan().to_spark(connect_spark)
 
 
@@ -377,23 +377,23 @@ def test_types_that_spark_does_not_support_are_refused(connect_spark: Any, tmp_p
 
 
 def test_tasks_are_packed_by_their_bytes() -> None:
-    def task(size: int) -> ScanTask:
+    def make_task(size: int) -> ScanTask:
         return ScanTask("f", 10 * size, 0, 0, 1, size, {}, ())
 
-    small = [task(SMALLEST // 4)] * 8
+    small = [make_task(SMALLEST // 4)] * 8
     assert [len(group) for group in pack_tasks(small)] == [4, 4]
-    huge = [task(200 * SMALLEST)] * 3
+    huge = [make_task(200 * SMALLEST)] * 3
     assert [len(group) for group in pack_tasks(huge)] == [1, 1, 1]
     assert pack_tasks([]) == []
 
 
 def test_timestamps_are_in_utc(connect_spark: Any, tmp_path: Path) -> None:
-    moment = datetime(2024, 3, 10, 10, 30, tzinfo=UTC)
-    pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("ms", "UTC"))}), tmp_path / "t.parquet")
+    instant = datetime(2024, 3, 10, 10, 30, tzinfo=UTC)
+    pq.write_table(pa.table({"at": pa.array([instant], pa.timestamp("ms", "UTC"))}), tmp_path / "t.parquet")
     scan = tamis.open(tmp_path / "t.parquet").scan("at = TIMESTAMP '2024-03-10 10:30:00Z'")
     for reader in ("spark", "arrow"):
         frame = scan.to_spark(connect_spark, reader=reader)
-        assert frame.toArrow()["at"].to_pylist() == [moment]
+        assert frame.toArrow()["at"].to_pylist() == [instant]
 
 
 def test_many_small_files_are_read_by_tasks_and_larger_ones_by_spark(spark: Any, tmp_path: Path) -> None:

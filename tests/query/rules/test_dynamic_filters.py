@@ -74,7 +74,7 @@ def test_many_keys_become_ranges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "said"),
+    ("kind", "given", "expected"),
     [
         (pa.int32(), pa.array([1, 2**40], LONG), "`k` = 1"),
         (LONG, pa.array([1, 1], pa.int32()), "`k` = 1"),
@@ -85,6 +85,6 @@ def test_many_keys_become_ranges() -> None:
         (pa.bool_(), pa.array([True]), None),
     ],
 )
-def test_keys_of_other_types(kind: pa.DataType, given: pa.Array, said: str | None) -> None:
+def test_keys_of_other_types(kind: pa.DataType, given: pa.Array, expected: str | None) -> None:
     found = build_key_predicate(Column(("k",), type=kind), given)
-    assert found == (None if said is None else expr(said, Union((), (Output("k", kind),))))
+    assert found == (None if expected is None else expr(expected, Union((), (Output("k", kind),))))
