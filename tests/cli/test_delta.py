@@ -26,7 +26,7 @@ HOUR = 3_600_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the Delta table `events`: ten rows, then twenty, then the second ten alone."""
+    """A folder with the Delta table `events`. Its versions have ten rows, twenty rows, and only the second ten."""
     folder = tmp_path_factory.mktemp("delta")
     log = DeltaLog(folder / "events", {"id": "long", "day": "string"}, partition_columns=["day"])
     adds = []
@@ -63,7 +63,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def name_case(given: object) -> str:
-    """The id of a case: its arguments."""
+    """Return the id of a case: its arguments."""
     return " ".join(given) if isinstance(given, list) else str(given)
 
 

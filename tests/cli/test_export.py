@@ -165,7 +165,7 @@ def test_failed_run_leaves_the_old_file_and_no_half_one(
     result = run("scan", orders, "--columns", "id", "--output", str(output))
     assert (result.exit_code, result.stderr) == (1, "tamis: row group 1 of 'x' cannot be decoded\n")
     del result
-    gc.collect()  # a writer that is thrown away may still want to write
+    gc.collect()  # a discarded writer may still write
     assert list_names(tmp_path) == [output.name]
     assert output.read_text() == "old"
 

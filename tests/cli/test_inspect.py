@@ -55,7 +55,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def find_lines(text: str, start: str) -> list[list[str]]:
-    """The cells of the lines that start with a word."""
+    """Return the cells of the lines that start with a word."""
     return [re.split(" {3,}", line) for line in text.splitlines() if line.startswith(start)]
 
 
@@ -202,7 +202,7 @@ def test_failed_chart_leaves_no_file(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# --- What is wrong ---------------------------------------------------------------------------------------------------
+# --- Errors ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_numbers_are_whole_on_a_narrow_terminal(tmp_path: Path, columns: int) ->
     lines = without_colours(shown).splitlines()
     assert code == 0
     assert max(map(len, lines)) <= columns
-    # Where not even a line of its own is long enough, it goes on in the next.
+    # A value that does not fit on its own line continues on the next.
     digits = "".join(re.findall(r"\d+", "".join(lines)))
     assert str(10**37 + 4999) in digits
 

@@ -1,4 +1,4 @@
-"""The progress bar: after a second, on a terminal, gone in the end."""
+"""The progress bar appears after a second, on a terminal only, and is removed at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tamis.cli.progress import Meter, make_bytes_meter, set_total_bytes, show_pr
 
 
 class Clock:
-    """A timer that goes off when the test says so."""
+    """A timer that fires when the test calls it."""
 
     def __init__(self, seconds: float, ring: object) -> None:
         self.seconds = seconds
@@ -73,7 +73,7 @@ def test_work_of_more_than_a_second_shows_a_bar_that_goes_away(capsys: pytest.Ca
     assert shown.endswith("\x1b[2K")
 
 
-def test_clock_that_rings_too_late_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_timer_that_fires_too_late_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with show_progress(Meter("scanning", lambda: 5), is_wanted=True):
         pass
     assert callable(clocks[0].ring)

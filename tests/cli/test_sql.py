@@ -28,7 +28,7 @@ def test_a_table_has_the_name_of_its_folder(in_folder: Path) -> None:
     assert run(COUNTS, "orders") == (0, "region\tn\tmax(id)\nap\t150\t299\neu\t300\t599\nus\t300\t899\n", "")
 
 
-def test_the_places_of_tables_may_come_first(in_folder: Path) -> None:
+def test_the_paths_of_tables_may_come_first(in_folder: Path) -> None:
     assert run("orders", COUNTS) == run(COUNTS, "./orders")
 
 
@@ -57,7 +57,7 @@ def test_rows_into_a_file(in_folder: Path, tmp_path: Path) -> None:
     assert sorted(pq.read_table(path)["id"].to_pylist()) == [0, 1, 2]
 
 
-def test_explain_reads_nothing_and_tells_the_plan(in_folder: Path) -> None:
+def test_explain_reads_nothing_and_shows_the_plan(in_folder: Path) -> None:
     code, shown, _ = run(COUNTS, "orders", "--explain")
     assert code == 0
     assert "push_filter_into_scan" in shown
@@ -65,7 +65,7 @@ def test_explain_reads_nothing_and_tells_the_plan(in_folder: Path) -> None:
     assert json.loads(output)["before"]["node"] == "Sort"
 
 
-def test_explain_tells_the_names_that_the_user_gave(in_folder: Path) -> None:
+def test_explain_shows_the_names_of_the_query(in_folder: Path) -> None:
     query = "SELECT count(*) AS orders, max(id), region r FROM orders GROUP BY region"
     _, shown, _ = run(query, "orders", "--explain")
     assert "  returns count as orders, max as max(id), orders.region as r\n" in shown
@@ -127,7 +127,7 @@ def test_a_principal_needs_policies(in_folder: Path) -> None:
     assert "--principal requires --policies" in error
 
 
-def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Path) -> None:
+def test_two_tables_of_one_name_need_explicit_names(in_folder: Path) -> None:
     (in_folder / "other").mkdir()
     pq.write_table(pq.read_table(next((in_folder / "orders").rglob("*.parquet"))), in_folder / "other" / "orders")
     code, out, error = run(COUNTS, "orders", "other/orders")
@@ -135,7 +135,7 @@ def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Pat
     assert "orders and other/orders are both named 'orders': name one of them with --table NAME=URI" in error
 
 
-# --- What a new user typed --------------------------------------------------------------------------------------------
+# --- Files, limits and values -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_an_error_of_a_foreign_subclass_becomes_its_nearest_tamis_class() -> Non
 
     arrived = error_from_bytes(error_to_bytes(Special("damaged")))
     assert (type(arrived), str(arrived)) == (CorruptFile, "damaged")
-    # Nothing but our own classes comes out of bytes.
+    # Only classes of Tamis are restored from bytes.
     assert type(error_from_bytes(b'{"class": "one_line", "message": "x", "facts": {}}')) is TamisError
 
 

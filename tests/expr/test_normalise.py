@@ -35,7 +35,7 @@ def to_normal_form(where: str) -> Expr:
 
 
 def rewrite_lines(given: Fields) -> Fields:
-    """Write the normal form of what stands before the arrow of each line after it."""
+    """Return the lines with the normal form of each predicate after its arrow."""
     found = []
     for line in given["rewrites"].splitlines():
         before = line.split(" →")[0]

@@ -99,7 +99,7 @@ def test_another_catalog_under_the_same_name(catalog: SqlCatalog, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["prod.shop.orders", "shop.orders", "Here.Shop.Orders", "orders"])
-def test_policies_go_by_every_name_also_where_a_catalog_is_attached_twice(catalog: SqlCatalog, name: str) -> None:
+def test_policies_apply_to_every_name_of_a_catalog_that_is_attached_twice(catalog: SqlCatalog, name: str) -> None:
     policies = {"default": "allow", "tables": {name: [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     session = tamis.connect(policies=policies).attach("here", catalog).attach("there", catalog)
     ana = session.as_principal("ana")
@@ -116,7 +116,7 @@ def test_a_policy_of_a_registered_table_follows_it_into_the_catalog(catalog: Sql
     assert read_ids(session.as_principal("ana"), "SELECT id FROM prod.shop.orders") == [1]
 
 
-def test_damage_is_not_told_under_policies(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_damaged_file_is_not_reported_under_policies(catalog: SqlCatalog, tmp_path: Path) -> None:
     (metadata,) = (tmp_path / "warehouse" / "shop" / "orders" / "metadata").glob("00001-*.metadata.json")
     session = tamis.connect(policies={"default": "allow", "tables": {}}).attach("prod", catalog)
     metadata.write_text("{")

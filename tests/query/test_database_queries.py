@@ -1,4 +1,4 @@
-"""SQL over databases: what goes into them, that it gives the same rows, and joins with tables of a lake."""
+"""SQL over databases: pushdown into them, equal rows, and joins with tables of a lake."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def shop(uri: str) -> Session:
 
 @pytest.fixture(scope="module")
 def in_memory() -> Session:
-    """The same tables in memory, of which nothing is pushed anywhere."""
+    """The same tables in memory. Nothing is pushed into a database."""
     connection = tamis.connect()
     names = (("id", "name", "city", "score"), ("id", "customer", "amount", "note"))
     for table, rows, columns in zip(("customers", "orders"), (CUSTOMERS, ORDERS), names, strict=True):
@@ -74,7 +74,7 @@ def in_memory() -> Session:
     return connection
 
 
-# Each with a word of what the database is asked, and one of what it is not.
+# Each query with a word that the SQL for the database contains, and one that it does not contain.
 QUERIES = {
     "SELECT id FROM shop.customers WHERE city = 'oslo'": ("WHERE", None),
     "SELECT name FROM shop.customers WHERE name > 'Z' OR city IS NULL": ("WHERE", None),
@@ -118,12 +118,12 @@ def test_a_query_gives_the_same_rows_and_the_database_does_its_part(
     assert shop.sql(query, rules=False).to_arrow().num_rows == expected.num_rows
 
 
-def test_a_limit_is_the_databases(shop: Session) -> None:
+def test_a_limit_runs_in_the_database(shop: Session) -> None:
     assert shop.sql("SELECT id FROM shop.orders LIMIT 3").to_arrow().num_rows == 3
     assert "LIMIT 3" in shop.explain("SELECT id FROM shop.orders LIMIT 3")
 
 
-def test_sums_of_integers_are_the_databases_where_they_cannot_overflow(
+def test_sums_of_integers_run_in_the_database_if_they_cannot_overflow(
     shop: Session, in_memory: Session, uri: str
 ) -> None:
     query = "SELECT customer, sum(amount) AS total FROM shop.orders GROUP BY customer ORDER BY customer"
@@ -152,7 +152,7 @@ def test_names_without_and_with_a_schema_and_in_any_case(shop: Session, uri: str
         shop.sql("SELECT * FROM shop.nothing").to_arrow()
 
 
-def test_a_function_is_asked_for_the_policy_of_a_table_by_one_name_however_a_query_spells_it(uri: str) -> None:
+def test_a_policy_function_gets_one_name_of_a_table_in_any_spelling(uri: str) -> None:
     schema = "public" if uri.startswith("postgresql") else "main"
     asked: set[str] = set()
 
@@ -166,7 +166,7 @@ def test_a_function_is_asked_for_the_policy_of_a_table_by_one_name_however_a_que
     assert asked == {"shop.customers"}
 
 
-def test_policies_of_tables_of_a_database_go_by_each_of_their_names(uri: str) -> None:
+def test_policies_of_tables_of_a_database_apply_to_each_of_their_names(uri: str) -> None:
     schema = "public" if uri.startswith("postgresql") else "main"
     rule = {"principals": ["ana"], "rows": "city = 'Oslo'", "masks": {"name": "concat(substring(name, 1, 1), '…')"}}
     for entry in ("shop.customers", f"shop.{schema}.customers"):

@@ -1,4 +1,4 @@
-"""Somebody who may ask any question, and tries to learn what policies hide. He reads answers, errors and explanations.
+"""A user who may run any query tries to learn what policies hide, from rows, errors and EXPLAIN output.
 
 `ana` sees the rows of `eu`: of `y` the numbers from 10 to 15, of `card` the last digits, of `salary` nothing.
 """
@@ -45,7 +45,7 @@ def ana(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def run_query(connection: Session, query: str) -> tuple[type[TamisError] | None, list[str]]:
-    """What somebody learns from a query: its rows, or how it fails."""
+    """Return what a user learns from a query: its rows, or the messages of its error."""
     try:
         return None, sorted(map(repr, connection.sql(query).to_arrow().to_pylist()))
     except TamisError as error:
@@ -54,13 +54,13 @@ def run_query(connection: Session, query: str) -> tuple[type[TamisError] | None,
 
 @cache
 def run_on_visible_rows(query: str) -> tuple[type[TamisError] | None, list[str]]:
-    """What a session says in which there is nothing but what ana sees."""
+    """Return the result of a query in a session that contains only the rows that ana sees."""
     connection = tamis.connect()
     connection.register("orders", VISIBLE)
     return run_query(connection, query)
 
 
-# Each fails, or answers otherwise, if a hidden row or a raw value is looked at.
+# Each query fails or returns other rows if it reads a hidden row or a raw value.
 PROBES = [
     # A1: errors of conditions on hidden rows
     "SELECT id FROM orders WHERE y = 20 AND 1 / (y - 20) = 0",
@@ -140,20 +140,20 @@ PROBES = [
 
 
 @pytest.mark.parametrize("query", PROBES)
-def test_a_query_answers_as_if_there_were_nothing_else_and_names_nothing_hidden(ana: Session, query: str) -> None:
+def test_a_query_returns_only_visible_rows_and_names_nothing_hidden(ana: Session, query: str) -> None:
     failure, texts = run_query(ana, query)
     assert failure is run_on_visible_rows(query)[0]
     if failure is None:
         assert texts == run_on_visible_rows(query)[1]
         texts.append(ana.explain(query))
     for text in texts:
-        # What stands in the query itself is no secret to who wrote it.
+        # The text of the query is known to its author.
         others = text.replace(query, "").replace(" ".join(query.split()), "")
         for secret in _list_secrets() - set(re.findall(r"[\w-]+", query)):
             assert not re.search(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", others), (secret, text)
 
 
-# Each is about visible rows as TRUE or FALSE, and fails on a hidden one.
+# Each condition is TRUE or FALSE for visible rows, and fails for a hidden one.
 FAILING = [
     "y * 600000000000000000 > 0",
     "y > 15 AND y * 600000000000000000 > 0",
@@ -162,14 +162,14 @@ FAILING = [
     "CAST(concat('1', substring(region, 3)) AS INT) = 1",
     "IF(y < 16, TRUE, raise_error(card))",
 ]
-# Filters that go into a scan, and those of which only an engine knows the functions.
+# Filters that are pushed into a scan, and filters with functions that only an engine supports.
 FILTERS = ["region = 'eu'", "reverse(region) = 'ue'", "reverse(region) = 'ue' AND y % 7 >= 0"]
 
 
 @pytest.mark.parametrize("rows", FILTERS)
 @pytest.mark.parametrize("condition", FAILING)
 @pytest.mark.parametrize("form", ["SELECT id FROM orders WHERE {}", "SELECT count(*) FROM orders WHERE {}"])
-def test_A1_a_condition_never_meets_a_hidden_row(shared: Path, rows: str, condition: str, form: str) -> None:
+def test_A1_a_condition_is_never_evaluated_on_a_hidden_row(shared: Path, rows: str, condition: str, form: str) -> None:
     connection = tamis.connect(policies=lambda table, principal: {"rows": rows})
     connection.register("orders", tamis.open(shared))
     with_visible = tamis.connect()
@@ -195,7 +195,7 @@ def _list_causes(error: BaseException) -> Iterator[BaseException]:
         error = cause
 
 
-def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
+def test_A5_explain_shows_no_counts_no_files_and_no_rules(ana: Session) -> None:
     explained = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
     assert "not shown" in explained
     assert not any(word in explained for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
@@ -205,7 +205,7 @@ def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
         "before",
         "note",
     }
-    # The same whether hidden rows match or none do.
+    # The output does not depend on whether hidden rows match.
     assert explained.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
 
 
@@ -214,7 +214,7 @@ def test_rules_that_are_switched_off_change_nothing(ana: Session) -> None:
         assert ana.sql(query, rules=False).to_arrow().to_pylist() == ana.sql(query).to_arrow().to_pylist()
 
 
-def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
+def test_files_cannot_be_read_past_the_policy(tmp_path: Path) -> None:
     path = write_orders(tmp_path, "delta")
     connection = tamis.connect(policies={**POLICIES, "default": "allow"})
     connection.register("orders", tamis.open(path))
@@ -240,7 +240,7 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        # What reads or runs something that no policy is asked about, on either engine.
+        # Functions of either engine that read or run something without a policy.
         "SELECT * FROM IDENTIFIER('parquet.`/lake/orders`')",
         "SELECT * FROM orders o JOIN IDENTIFIER('others') USING (id)",
         "SELECT * FROM IDENTIFIER('parquet').`/lake/orders`",
@@ -252,7 +252,7 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
         "SELECT system.builtin.java_method('java.lang.System', 'getenv', 'HOME') FROM orders",
         "SELECT id FROM orders WHERE try_reflect('java.lang.System', 'exit') IS NULL",
         "SELECT * FROM orders LATERAL VIEW explode(split(reflect('a', 'b'), ',')) t AS x",
-        # What shows or changes the engine, which others use too.
+        # Functions that show or change the engine, which other sessions share.
         "SELECT * FROM enable_logging('QueryLog')",
         "SELECT * FROM query('SELECT 1')",
         "SELECT * FROM orders, LATERAL read_text('/etc/hosts')",
@@ -261,7 +261,7 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
         "SELECT stats(id) FROM orders",
     ],
 )
-def test_functions_that_go_past_the_tables_of_the_session_are_denied(ana: Session, query: str) -> None:
+def test_functions_that_read_more_than_tables_of_the_session_are_denied(ana: Session, query: str) -> None:
     with pytest.raises(AccessDenied, match="more than the tables of the session"):
         ana.sql(query)
     with pytest.raises(AccessDenied):
@@ -281,7 +281,7 @@ def test_functions_that_go_past_the_tables_of_the_session_are_denied(ana: Sessio
         "SELECT spark_error(region) FROM orders",
     ],
 )
-def test_functions_of_the_engine_have_no_names_in_queries(ana: Session, query: str) -> None:
+def test_functions_of_the_engine_cannot_be_called_in_queries(ana: Session, query: str) -> None:
     for ask in (ana.sql, ana.explain):
         with pytest.raises((AccessDenied, ParseError)) as raised:
             ask(query)
@@ -289,7 +289,7 @@ def test_functions_of_the_engine_have_no_names_in_queries(ana: Session, query: s
         assert "there is no function" in message or "more than the tables of the session" in message
 
 
-def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> None:
+def test_functions_that_make_rows_of_their_arguments_are_allowed(ana: Session) -> None:
     for query, rows in (
         ("SELECT id, x AS `a name` FROM orders, unnest(array(1, 2)) AS t(x)", 12),
         ("SELECT `orders`.`id` AS `an id -- of it`, 'it''s `' FROM `orders` -- `no` name", 6),
@@ -301,7 +301,7 @@ def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> No
 
 
 @pytest.mark.parametrize("kind", ["hive", "delta", "iceberg"])
-def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp_path: Path, kind: str) -> None:
+def test_A5_damage_is_not_reported_when_a_table_is_opened_refreshed_or_planned(tmp_path: Path, kind: str) -> None:
     connection = session(tmp_path, kind)
     ana, admin = connection.as_principal("ana"), connection.as_principal("admin")
     path = tmp_path / "orders"
@@ -320,7 +320,7 @@ def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp
             messages += [str(error), *map(str, _list_causes(error))]
     assert messages
     assert all("reason is not shown" in text for text in messages)
-    # Whoever sees all of it is told.
+    # A principal who sees the whole table gets the reason.
     with pytest.raises(CorruptFile, match="orders"):
         admin.open(path)
 
@@ -340,7 +340,7 @@ def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkey
     assert not any("region=us" in each or "region=apac" in each for each in opened)
 
 
-def test_A4_metadata_answers_under_a_policy_only_where_its_row_filter_holds_for_whole_files(
+def test_A4_metadata_is_used_under_a_policy_only_if_its_row_filter_fully_matches_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = DeltaLog(
@@ -371,7 +371,7 @@ def test_A4_metadata_answers_under_a_policy_only_where_its_row_filter_holds_for_
         assert bool(opened) == reads_files, who
 
 
-def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
+def test_similar_names_do_not_find_a_policy() -> None:
     found = load_policies({"tables": {"a.b": [{"principals": ["ana"], "rows": "TRUE"}]}})
     assert found is not None
     for name in ("axb", "a.b.c", "a", "b", "a.b ", "a.b\n", "x.a.b", "a.b%"):
@@ -382,7 +382,7 @@ def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        # A name that is no common table expression where it stands is looked for among the tables of the session alone.
+        # A name that is not a common table expression in its scope can only be a table of the session.
         "WITH RECURSIVE a AS (SELECT name, 1 n FROM duckdb_columns UNION ALL SELECT name, n + 1 FROM a WHERE n < 1), "
         "duckdb_columns AS (SELECT 1 AS name) SELECT * FROM a",
         "WITH RECURSIVE sqlite_master AS (SELECT name FROM (WITH z AS (SELECT * FROM sqlite_master) SELECT * FROM z) "
@@ -391,12 +391,12 @@ def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
         "`duckdb_table\ufb06` c WHERE (SELECT count(*) FROM duckdb_tables) > 0",
     ],
 )
-def test_common_table_expressions_lead_to_no_table_of_the_engine(ana: Session, query: str) -> None:
+def test_names_of_common_table_expressions_do_not_reach_tables_of_the_engine(ana: Session, query: str) -> None:
     with pytest.raises(TamisError):
         ana.sql(query).to_arrow()
 
 
-def test_a_column_may_be_called_as_raw_ones_are_in_plans(tmp_path: Path) -> None:
+def test_a_column_may_have_the_name_of_a_raw_column_in_plans(tmp_path: Path) -> None:
     rows = pa.table(
         {
             "id": [1, 2, 3],
@@ -430,7 +430,7 @@ def test_a_table_under_two_names_is_under_the_policies_of_both(tmp_path: Path) -
     assert set(asked) == {"a", "b"}
 
 
-def test_what_a_database_notes_of_its_tables_is_not_read(tmp_path: Path) -> None:
+def test_system_tables_of_a_database_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with contextlib.closing(sqlite3.connect(path)) as shop:
         shop.executescript(
@@ -445,7 +445,7 @@ def test_what_a_database_notes_of_its_tables_is_not_read(tmp_path: Path) -> None
     assert tamis.connect().attach("s", f"sqlite:///{path}").sql("SELECT * FROM s.sqlite_stat1").to_arrow().num_rows
 
 
-def test_values_of_hidden_rows_are_not_told_where_a_database_has_no_types(tmp_path: Path) -> None:
+def test_values_of_hidden_rows_are_not_reported_if_a_database_has_no_types(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with contextlib.closing(sqlite3.connect(path)) as shop:
         shop.executescript(
@@ -455,7 +455,7 @@ def test_values_of_hidden_rows_are_not_told_where_a_database_has_no_types(tmp_pa
     policies = {"default": "deny", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     session = tamis.connect(policies=policies).attach("s", f"sqlite:///{path}")
     ana, stranger = session.as_principal("ana"), session.as_principal("nobody")
-    # The column in which hidden rows have values of another type is an error only for those who need all of it.
+    # A column with values of another type in hidden rows is an error only for queries that read all its values.
     assert run_query(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
     assert run_query(ana, "SELECT * FROM s.orders") == (None, ["{'id': 1, 'region': 'eu', 'z': 1}"])
     for principal, query in (
@@ -471,9 +471,7 @@ def test_values_of_hidden_rows_are_not_told_where_a_database_has_no_types(tmp_pa
     assert run_query(ana, "SELECT max(z) AS m FROM s.orders WHERE CAST(z AS STRING) > 'A'") == (None, ["{'m': None}"])
 
 
-def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_reason_why_a_policy_denies_is_only_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def fail(table: str, principal: str | None) -> dict[str, str]:
         raise LookupError("the directory of principals is down")
 
@@ -506,23 +504,23 @@ INJECTED = (
 
 
 @pytest.mark.parametrize("query", INJECTED)
-def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, query: str) -> None:
+def test_text_between_back_ticks_is_a_name_and_not_sql(ana: Session, query: str) -> None:
     try:
         found = ana.sql(query).to_arrow()
     except TamisError:
         return
-    # An odd name, and nothing more.
+    # The text was read as an unusual name.
     assert found.num_rows == len(EU)
     assert {*found[0].to_pylist()} in ({*EU}, {"eu"})
 
 
-def test_a_policy_that_fails_does_not_tell_which_rows_were_asked_for(tmp_path: Path) -> None:
-    """Where a row filter, or a mask, fails on a hidden row, whether a condition holds for it must not decide that."""
+def test_a_failing_policy_does_not_reveal_which_rows_match(tmp_path: Path) -> None:
+    """If a row filter or a mask fails on a hidden row, the error must not depend on the condition of the query."""
     rows = pa.table({"id": [1, 2], "level": ["5", "secret"], "salary": [10, 73_421]})
     pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1)
-    for find_policy in ({"rows": "CAST(level AS INT) > 4"}, {"masks": {"level": "CAST(CAST(level AS INT) AS STRING)"}}):
+    for policy in ({"rows": "CAST(level AS INT) > 4"}, {"masks": {"level": "CAST(CAST(level AS INT) AS STRING)"}}):
         policies = {
-            "tables": {"t": [{"principals": ["ana"], **find_policy}], "keys": [{"principals": ["ana"], "rows": "TRUE"}]}
+            "tables": {"t": [{"principals": ["ana"], **policy}], "keys": [{"principals": ["ana"], "rows": "TRUE"}]}
         }
         ana = tamis.connect(policies=policies).register("t", tmp_path / "t.parquet").as_principal("ana")
         ana.register("keys", pa.table({"salary": [10]}))

@@ -1,4 +1,4 @@
-"""Counts, minima and maxima from metadata and boundary against DuckDB over the same rows (O1, O2)."""
+"""Counts, minima and maxima from metadata and boundary files equal those of DuckDB over the same rows (O1, O2)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
 
 @FEWER
 @given(st.data())
-def test_S1_F1_D15_D16_delta_tables_with_deletion_vectors_answer_as_duckdb_does(data: st.DataObject) -> None:
+def test_S1_F1_D15_D16_aggregates_of_delta_tables_with_deletion_vectors_equal_duckdb(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_delta_case(choices, Path(folder), predicates=2)
@@ -63,7 +63,7 @@ def test_S1_F1_D15_D16_delta_tables_with_deletion_vectors_answer_as_duckdb_does(
 
 @FEWER
 @given(st.data())
-def test_S1_I3_I6_I7_iceberg_tables_with_deletes_answer_as_duckdb_does(data: st.DataObject) -> None:
+def test_S1_I3_I6_I7_aggregates_of_iceberg_tables_with_deletes_equal_duckdb(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = random_iceberg_case(choices, Path(folder), predicates=2)
@@ -74,7 +74,7 @@ def test_S1_I3_I6_I7_iceberg_tables_with_deletes_answer_as_duckdb_does(data: st.
 
 @FEWER
 @given(st.data())
-def test_F1_S1_hive_tables_answer_as_duckdb_does(data: st.DataObject) -> None:
+def test_F1_S1_aggregates_of_hive_tables_equal_duckdb(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         said = random_hive_case(choices, Path(folder), predicates=2)
@@ -90,7 +90,7 @@ DAY = Column(("day",), type=pa.int32())
 
 
 def write_delta_table(folder: Path, **options: object) -> tamis.Table:
-    """Ten files of ten rows in two partitions, with statistics in the log."""
+    """Write ten files of ten rows in two partitions, with statistics in the log."""
     log = DeltaLog(folder, {"id": "long", "text": "string", "day": "integer"}, partition_columns=["day"])
     parts = [pa.table({"id": range(start, start + 10), "text": [f"{start:03} {'x' * 50}"] * 10})
              for start in range(0, 100, 10)]  # fmt: skip
@@ -115,7 +115,7 @@ def remove_files(folder: Path, *kept: str) -> None:
             path.unlink()
 
 
-def test_a_delta_table_answers_without_its_files(tmp_path: Path) -> None:
+def test_aggregates_of_a_delta_table_need_no_files(tmp_path: Path) -> None:
     table = write_delta_table(tmp_path)
     remove_files(tmp_path)
     measures = [Measure("count"), Measure("count", TEXT), Measure("min", ID), Measure("max", ID)]
@@ -176,7 +176,7 @@ def test_only_files_at_the_boundary_are_read(tmp_path: Path) -> None:
 def test_a_file_that_cannot_hold_the_maximum_is_not_read(tmp_path: Path) -> None:
     table = write_delta_table(tmp_path)
     remove_files(tmp_path)
-    # The filter cuts the file of 45, and yet the largest is elsewhere.
+    # The file with 45 matches partly, but the largest value is in another file.
     assert aggregate_rows(table, "id >= 45", [], [Measure("max", ID)]) == [[99]]
 
 
@@ -198,7 +198,7 @@ def test_D16_a_deleted_minimum_is_not_the_result(tmp_path: Path) -> None:
     measures = [Measure("count"), Measure("count", ID), Measure("min", ID), Measure("max", ID)]
     assert aggregate_rows(table, None, [], measures) == [[4, 3, 2, 9]]
     remove_files(tmp_path)
-    # How many rows there are is in the log, and that no deleted row has the largest value.
+    # The log has the row count, and proves that no deleted row has the largest value.
     assert aggregate_rows(table, None, [], [Measure("count")]) == [[4]]
     assert aggregate_rows(table, None, [], [Measure("max", ID)]) == [[9]]
 
@@ -212,7 +212,7 @@ def test_fully_matched_row_groups_are_not_read(tmp_path: Path) -> None:
     assert scan.report is not None
     footer = pq.read_metadata(tmp_path / "f.parquet").serialized_size
     assert scan.report.bytes_read is not None
-    # The footer, and the bytes read with it.
+    # The footer, and the bytes that are read with it.
     assert scan.report.bytes_read <= max(footer + 8, 64 * 1024)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 150 AND id < 900")
     assert aggregate(get_planner(scan), [], [Measure("count")]).to_pylist() == [{"m0": 750}]
@@ -232,7 +232,7 @@ def test_F1_the_maximum_of_floats_is_nan_if_there_is_one(tmp_path: Path) -> None
     assert math.isnan(other)
 
 
-def test_I3_an_iceberg_table_counts_without_files_and_opens_few_for_a_maximum(tmp_path: Path) -> None:
+def test_I3_a_count_of_an_iceberg_table_opens_no_file_and_a_maximum_opens_few(tmp_path: Path) -> None:
     fields = [field(1, "id", "long"), field(2, "day", "int"), field(3, "text", "string")]
     folder = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "day")]])
     parts = [
@@ -244,7 +244,7 @@ def test_I3_an_iceberg_table_counts_without_files_and_opens_few_for_a_maximum(tm
     measures = [Measure("count"), Measure("count", TEXT), Measure("count", DAY)]
     last = [f"{number}.parquet" for number in range(30 - DEFAULT_TUNING.min_files_per_round, 30)]
     remove_files(tmp_path, *last)
-    # The bounds of a file say where to look first; that they are values is for its footer to tell.
+    # The bounds of a file decide which files to read first; only its footer proves that they are values.
     assert aggregate_rows(table, None, [], [Measure("max", ID)]) == [[299]]
     remove_files(tmp_path)
     assert aggregate_rows(table, None, [], measures) == [[300, 300, 300]]

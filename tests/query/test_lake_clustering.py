@@ -154,7 +154,7 @@ def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
 
 
 def test_keys_do_not_prune_a_small_table_beside_a_large_one(tmp_path: Path) -> None:
-    """Keys of a dimension of a dimension come to the latter alone, however many facts it is joined with."""
+    """Keys of a second dimension prune the first dimension only, regardless of the number of facts."""
     session = tamis.connect(tuning=ANY_SIZE)
     facts = [pa.table({"key": range(number * 1000, number * 1000 + 1000)}) for number in range(4)]
     session.register("facts", session.open(write_delta_table(tmp_path / "facts", facts)))

@@ -307,7 +307,7 @@ def test_a_top_n_by_an_expression_stays_above(lake: LakeConnector) -> None:
     assert lake.push_top_n(find_table(lake), [], 2) is None
 
 
-# --- What is known ----------------------------------------------------------------------------------------------------
+# --- Properties -------------------------------------------------------------------------------------------------------
 
 
 def test_properties(tmp_path: Path) -> None:

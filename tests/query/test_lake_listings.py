@@ -32,7 +32,7 @@ def write_delta_table(folder: Path, files: int) -> DeltaLog:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The filters for which files of Delta tables are listed, recorded as they are listed."""
+    """The filters of the listings of Delta tables, in order."""
     found: list[str] = []
 
     def record_calls(method: Callable[..., object]) -> Callable[..., object]:
@@ -59,7 +59,7 @@ def test_files_of_a_join_with_a_dynamic_filter_are_listed_once_for_each_filter(
     assert "dynamic filter on the left side" in session.explain(query)
     assert session.sql(query).to_arrow()[0].to_pylist() == [7]
     assert sorted(listed) == ["facts: None", "facts: id = 7", "names: value = 7"]
-    # Of a version everything stays true.
+    # A version does not change, so its listings stay valid.
     assert session.sql(query).to_arrow()[0].to_pylist() == [7]
     assert len(listed) == 3
 

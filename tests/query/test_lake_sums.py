@@ -35,7 +35,7 @@ SOME = random.Random(7)
 
 
 def make_numbers(bits: int) -> list[int | None]:
-    """Numbers of all that bits hold, the outermost ones among them, and NULL."""
+    """Return integers of a bit width, including the extremes, and NULL."""
     most = 2 ** (bits - 1)
     return [None if n % 9 == 0 else (most - 1, -most, SOME.randint(-most, most - 1))[n % 3] for n in range(COUNT)]
 
@@ -93,12 +93,12 @@ def peer(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def run_and_explain(session: Session, query: str) -> tuple[pa.Table, str]:
-    """The answer, and how the query will run."""
+    """Return the rows of a query and its optimized plan."""
     return session.sql(query).to_arrow(), session.explain(query).split("Optimized plan")[1]
 
 
 def format_rows(table: pa.Table) -> list[str]:
-    """Rows as texts, to the last bit."""
+    """Return the rows as sorted texts with exact values."""
     return sorted(map(repr, (tuple(row.values()) for row in table.to_pylist())))
 
 
@@ -113,7 +113,7 @@ def test_sums_and_averages_of_every_type_equal_the_engines(
     session = connect(path, tuning)
     calls = [f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS]
     found, plan = run_and_explain(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
-    # Spark's average of decimals has four digits more after the point than they have.
+    # Spark's average of decimals has four more digits after the point than the decimals.
     expected_calls = [
         call.replace(f"avg({name})", f"round(avg({name}), {VALUES[name].type.scale + 4})")
         if pa.types.is_decimal(VALUES[name].type)
@@ -147,7 +147,7 @@ def test_groups_by_partitions_are_summed_while_reading(
     averages = f"SELECT key, {', '.join(f'avg({name})' for name in NUMBERS)} FROM t GROUP BY key"
     found, plan = run_and_explain(session, averages)
     assert SUMMED in plan
-    # The engine divides those of groups in longer floats.
+    # The engine divides the sums of groups with wider floats.
     assert same_rows(found, peer.sql(averages).to_arrow_table())
 
 
@@ -208,7 +208,7 @@ def test_no_pushed_sum_exceeds_the_precision() -> None:
         assert own == (pa.float64() if pa.types.is_floating(data_type) else pa.decimal128(38, getattr(own, "scale", 0)))
 
 
-# --- What stays above -------------------------------------------------------------------------------------------------
+# --- Sums that are not pushed down ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_decimals_that_may_overflow_fail_with_the_engines_error(tmp_path: Path) 
 
 
 def write_wide_file(folder: Path) -> tamis.Table:
-    """One file, mostly of one large string column."""
+    """Write one file that consists mostly of one large string column."""
     texts = [f"{SOME.getrandbits(400):x}" for _ in range(20_000)]
     pq.write_table(pa.table({"id": pa.array(range(20_000), pa.int32()), "text": texts}), folder / "wide.parquet")
     return tamis.open(folder / "wide.parquet")
@@ -263,7 +263,7 @@ def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
     ]
     assert scan.report is not None
     assert scan.report.bytes_read is not None
-    # The column, and the bytes read with the footer.
+    # The column, and the bytes that are read with the footer.
     assert numbers.total_compressed_size <= scan.report.bytes_read <= numbers.total_compressed_size + 64 * 1024
     assert scan.report.bytes_read < path.stat().st_size / 4
     with path.open("r+b") as file:

@@ -38,7 +38,7 @@ FILE_BY_FILE = Tuning(min_files_per_round=1)
 
 
 def rank_values(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
-    """Where each value stands: NaN is larger than every number."""
+    """Return the sort rank of each value. NaN is larger than every number."""
     plain = [to_physical_value(value) for value in values]
     known = sorted({value for value in plain if value is not None and not is_nan(value)}, reverse=descending)
     ranks = {value: rank for rank, value in enumerate(known)}
@@ -64,7 +64,7 @@ def get_values(rows: pa.Table, column: Column) -> pa.Array:
 
 
 def format_rows(rows: pa.Table) -> list[str]:
-    """Rows as strings; timestamps as numbers, because Python does not support all of them."""
+    """Return rows as strings, with timestamps as numbers, because Python does not support all of them."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int32())
         if pa.types.is_date(column.type) else column
@@ -87,7 +87,7 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
         batches = list(read_top_rows(get_planner(scan), column, count, **order, with_ties=with_ties))
         found = pa.Table.from_batches(batches, scan.schema)
         context = (each, column, order, count, with_ties)
-        # Nothing is invented, and nothing comes twice.
+        # All rows exist in the table, and each comes once.
         assert not Counter(format_rows(found)) - Counter(format_rows(expected)), context
         wanted = sorted(rank_values(get_values(expected, column), **order))[:count]
         all_ranks = dict(zip(format_rows(expected), rank_values(get_values(expected, column), **order), strict=True))
@@ -129,7 +129,7 @@ def test_F1_F4_top_n_of_hive_tables(data: st.DataObject) -> None:
 
 
 def write_clustered_table(folder: Path) -> tamis.Table:
-    """Ten files of a Delta table, one after another by `id`, with their bounds in the log."""
+    """Write a Delta table of ten files with consecutive ranges of `id`, and their bounds in the log."""
     log = DeltaLog(folder, {"id": "long", "text": "string"})
     rows = [pa.table({"id": range(start, start + 10), "text": ["x" * 50] * 10}) for start in range(0, 100, 10)]
     log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(rows)))

@@ -1,4 +1,4 @@
-"""Row filters and masks, wherever they come from: what is visible, and to whom."""
+"""Row filters and masks from files, Python and functions: which rows and values each principal sees."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_policies_come_from_files_from_python_and_from_functions(
         session(tmp_path / "x", "hive", source(tmp_path)).as_principal("zoe").sql("SELECT 1 FROM orders").to_arrow()
 
 
-def test_each_principal_sees_what_the_first_rule_for_him_says(protected: Session) -> None:
+def test_the_first_rule_for_a_principal_applies(protected: Session) -> None:
     assert read_ids(protected.as_principal("ana"), "SELECT id FROM orders") == EU
     assert read_ids(protected.as_principal("eva"), "SELECT id FROM orders") == EU
     assert read_ids(protected.as_principal("admin"), "SELECT id FROM orders") == list(range(12))
@@ -103,7 +103,7 @@ def test_each_principal_sees_what_the_first_rule_for_him_says(protected: Session
 
 
 @pytest.mark.parametrize("who", [None, "zoe", "@europe", "*", "ANA", "ana ", "admin'--"])
-def test_A6_whoever_no_rule_names_sees_nothing(protected: Session, who: str | None) -> None:
+def test_A6_a_principal_without_a_rule_sees_nothing(protected: Session, who: str | None) -> None:
     connection = protected if who is None else protected.as_principal(who)
     with pytest.raises(AccessDenied):
         connection.sql("SELECT count(*) FROM orders").to_arrow()
@@ -111,7 +111,7 @@ def test_A6_whoever_no_rule_names_sees_nothing(protected: Session, who: str | No
         connection.explain("SELECT count(*) FROM orders")
 
 
-def test_A6_a_table_without_policies_is_denied_unless_they_say_otherwise(tmp_path: Path) -> None:
+def test_A6_a_table_without_policies_is_denied_by_default(tmp_path: Path) -> None:
     rows = pa.table({"a": [1]})
     denying = session(tmp_path)
     denying.register("others", rows)
@@ -127,7 +127,7 @@ def _fail(table: str, principal: str | None) -> object:
 
 
 @pytest.mark.parametrize(
-    "find_policy",
+    "policy",
     [
         _fail,
         lambda table, principal: None,
@@ -144,8 +144,8 @@ def _fail(table: str, principal: str | None) -> object:
         lambda table, principal: {"rows": "TRUE", "mask": {"y": "1"}},
     ],
 )
-def test_A6_what_is_wrong_with_a_policy_denies_and_is_not_told(tmp_path: Path, find_policy: Any) -> None:
-    connection = session(tmp_path, policies=find_policy).as_principal("ana")
+def test_A6_an_invalid_policy_denies_and_the_reason_is_not_reported(tmp_path: Path, policy: Any) -> None:
+    connection = session(tmp_path, policies=policy).as_principal("ana")
     with pytest.raises(AccessDenied) as caught:
         connection.sql("SELECT id FROM orders").to_arrow()
     assert "20" not in str(caught.value)
@@ -182,7 +182,7 @@ def test_policies_that_cannot_be_read_are_refused_when_the_session_is_made(polic
 @pytest.mark.parametrize(
     "text", ["tables: {a: 1, a: 2}", "tables: {1: []}", "tables: [", "- 1", "!!python/object:os.system {}"]
 )
-def test_a_file_that_says_something_twice_or_nothing_at_all_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_invalid_missing_or_repeats_a_key_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(InvalidArgument, match=r"p\.yaml"):
         tamis.connect(policies=tmp_path / "p.yaml")
@@ -206,7 +206,7 @@ def test_every_name_of_a_table_leads_to_its_policy(tmp_path: Path) -> None:
     connection.register("renamed", tamis.open(path))
     ana = connection.as_principal("ana")
     assert read_ids(ana, "SELECT id FROM renamed") == EU
-    # A second name adds what it says, whichever a query uses.
+    # The policies of both names apply, regardless of the name in the query.
     connection.register("others", tamis.open(path))
     assert read_ids(ana, "SELECT id FROM others") == [4, 6, 8, 10]
     assert read_ids(ana, "SELECT id FROM RENAMED") == [4, 6, 8, 10]
@@ -214,7 +214,7 @@ def test_every_name_of_a_table_leads_to_its_policy(tmp_path: Path) -> None:
     assert read_ids(
         connection.as_principal("ana").register("linked", tamis.open(tmp_path / "link")), "SELECT id FROM linked"
     ) == [4, 6, 8, 10]
-    # A part of a table is under its policy, which here has lost the column that it asks about.
+    # A partition is under the policy of its table. Here it lacks the column of the row filter, so it is denied.
     connection.register("part", tamis.open(path / "region=us"))
     with pytest.raises(AccessDenied):
         ana.sql("SELECT * FROM part").to_arrow()
@@ -233,9 +233,7 @@ def test_every_name_of_a_table_leads_to_its_policy(tmp_path: Path) -> None:
         "*/lake/*",
     ],
 )
-def test_every_way_to_write_a_place_leads_to_its_policy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
-) -> None:
+def test_every_spelling_of_a_path_finds_its_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "lake" / "orders"
     path.mkdir(parents=True)
@@ -248,7 +246,7 @@ def test_every_way_to_write_a_place_leads_to_its_policy(
     assert read_ids(ana.register("renamed", "lake/orders"), "SELECT id FROM renamed") == [2]
 
 
-def test_places_in_object_stores_are_told_apart_by_no_spelling() -> None:
+def test_spellings_of_a_location_in_an_object_store_are_equal() -> None:
     found = load_policies({"tables": {"s3a://lake/orders/": [{"principals": ["ana"], "rows": "id > 1"}]}})
     assert found is not None
     assert found.find_policy(["s3://lake/orders"], "ana") is not None
@@ -259,8 +257,8 @@ def test_places_in_object_stores_are_told_apart_by_no_spelling() -> None:
 def test_A3_masks_see_raw_values_whatever_their_order_and_so_do_row_filters(tmp_path: Path) -> None:
     masks = {"y": "id", "id": "y + 100", "region": "'hidden'"}
     for order in (masks, dict(reversed(masks.items()))):
-        find_policy = {"rows": "region = 'eu' AND y < 13", "masks": order}
-        connection = session(tmp_path / str(len(str(order))) / next(iter(order)), policies=lambda *_, p=find_policy: p)
+        policy = {"rows": "region = 'eu' AND y < 13", "masks": order}
+        connection = session(tmp_path / str(len(str(order))) / next(iter(order)), policies=lambda *_, p=policy: p)
         found = connection.as_principal("ana").sql("SELECT id, y, region FROM orders ORDER BY id").to_arrow()
         assert found.to_pydict() == {"id": [110, 111, 112], "y": [0, 2, 4], "region": ["hidden"] * 3}
 
@@ -273,7 +271,7 @@ def test_H8_a_column_with_dots_or_quotes_in_its_name_is_masked(masks: dict[str, 
     assert ana.sql("SELECT * FROM t").to_arrow().to_pylist() == [{"a.b": 0, 'c"`d': "?", "a": {"b": 4}}]
 
 
-def test_two_ways_to_write_a_column_are_two_masks_of_it() -> None:
+def test_two_spellings_of_a_column_are_two_masks_of_it() -> None:
     policies = {"tables": {"t": [{"principals": ["ana"], "masks": {"y": "0", "`Y`": "y"}}]}}
     ana = tamis.connect(policies=policies).register("t", pa.table({"y": [1]})).as_principal("ana")
     with pytest.raises(AccessDenied, match="one column twice"):
@@ -300,7 +298,7 @@ def test_A7_sessions_of_two_principals_share_tables_and_nothing_else(protected: 
     assert (ana.principal, ben.principal, protected.principal) == ("ana", "ben", None)
 
 
-def test_policies_of_a_function_are_asked_for_at_every_query(tmp_path: Path) -> None:
+def test_a_policy_function_is_called_for_every_query(tmp_path: Path) -> None:
     allowed = {"ana"}
     connection = session(tmp_path, policies=lambda table, who: {"rows": "TRUE"} if who in allowed else None)
     ana = connection.as_principal("ana")
@@ -331,7 +329,7 @@ def test_rows_and_masks_apply_in_every_part_of_a_query(protected: Session) -> No
 
 
 def make_shop(folder: Path, kind: str) -> Any:
-    """A database that has orders of two regions, to be attached any number of times."""
+    """Return a function that opens a database with orders of two regions."""
     if kind == "memory":
         connection = duckdb.connect()
         connection.execute("CREATE TABLE orders AS SELECT * FROM (VALUES (1, 'eu'), (2, 'us')) AS t(id, region)")
@@ -369,7 +367,7 @@ def test_policies_of_a_table_do_not_follow_to_another_database(tmp_path: Path) -
     assert read_ids(ana, "SELECT id FROM second.orders") == [1, 2]
 
 
-def test_a_function_is_asked_for_every_name_of_a_database(tmp_path: Path) -> None:
+def test_a_policy_function_is_called_for_every_name_of_a_database(tmp_path: Path) -> None:
     shop = make_shop(tmp_path, "sqlite")
     policies = {"shop.orders": {"rows": "region = 'eu'"}, "second.orders": {"rows": "TRUE"}}
     connection = tamis.connect(policies=lambda table, principal: policies.get(table))
@@ -380,12 +378,12 @@ def test_a_function_is_asked_for_every_name_of_a_database(tmp_path: Path) -> Non
     assert ana.sql("SELECT * FROM shop.orders").to_arrow().to_pylist() == [{"id": 2, "region": "?"}]
     del policies["second.orders"]
     assert read_ids(ana, "SELECT id FROM shop.orders") == [1, 2]
-    # What nobody says of the name that is asked for denies, whatever is said of another.
+    # The name in the query has no policy, so it is denied, even if another name has one.
     with pytest.raises(AccessDenied):
         ana.sql("SELECT id FROM second.orders")
 
 
-def test_a_database_that_does_not_answer_is_named_where_policies_have_to_know_it(tmp_path: Path) -> None:
+def test_a_database_that_is_unreachable_is_named_if_policies_need_it(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as made:
         made.execute("CREATE TABLE orders AS SELECT 1 AS x")
         made.commit()

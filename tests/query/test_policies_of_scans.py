@@ -1,4 +1,4 @@
-"""Tables that a session with policies opens: scans return what is visible, and tell nothing else."""
+"""Tables that a session with policies opens: scans return and reveal only visible rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_limit_is_one_of_visible_rows(path: Path) -> None:
         table.scan(limit=-1)
 
 
-def test_every_way_out_of_a_scan_is_under_the_policy(path: Path) -> None:
+def test_every_result_of_a_scan_is_under_the_policy(path: Path) -> None:
     scan = open_table(path).scan(columns=["id", "card"])
     expected = scan.to_arrow().sort_by("id")
     assert sorted(polars.DataFrame(scan)["id"].to_list()) == EU
@@ -83,7 +83,7 @@ def test_every_way_out_of_a_scan_is_under_the_policy(path: Path) -> None:
     assert pa.Table.from_batches(scan.to_batches()).sort_by("id") == expected
 
 
-def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(path: Path, tmp_path: Path) -> None:
+def test_A5_plans_reports_and_errors_reveal_nothing_of_hidden_rows(path: Path, tmp_path: Path) -> None:
     table = open_table(path)
     scan = table.scan("y >= 20")
     plan = scan.plan()
@@ -102,7 +102,7 @@ def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(path: Path, tmp
     for text in texts:
         assert not any(secret in text for secret in ("'eu'", "region=", "parquet", "****", "concat"))
     assert "not shown" in scan.explain()
-    # The same, whatever the numbers.
+    # The output does not depend on the matching rows.
     assert scan.explain().replace("20", "99") == table.scan("y >= 99").explain()
     for ask in (table.files, table.history, lambda: table.files_dataframe(None)):
         with pytest.raises(AccessDenied):
@@ -120,7 +120,7 @@ def test_A5_a_file_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
         assert caught.value.__suppress_context__
 
 
-def test_A6_a_table_that_nobody_may_read_cannot_be_opened(path: Path) -> None:
+def test_A6_a_table_that_the_principal_may_not_read_cannot_be_opened(path: Path) -> None:
     with pytest.raises(AccessDenied):
         open_table(path, "zoe")
     with pytest.raises(AccessDenied):
@@ -129,7 +129,7 @@ def test_A6_a_table_that_nobody_may_read_cannot_be_opened(path: Path) -> None:
         open_table(path, "ana", lambda table, principal: {"rows": "no_such_column = 1"})
 
 
-def test_a_policy_that_is_taken_back_is_gone_at_the_next_scan(path: Path) -> None:
+def test_a_removed_policy_denies_the_next_scan(path: Path) -> None:
     allowed = ["ana"]
     table = open_table(path, "ana", lambda table, who: {"rows": "region = 'eu'"} if who in allowed else None)
     assert isinstance(table, ProtectedTable)

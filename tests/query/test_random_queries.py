@@ -80,7 +80,7 @@ def test_O2_a_predicate_its_negation_and_its_null_part_all_rows(session: tamis.S
 
 @FEW
 @given(data=st.data())
-def test_a_predicate_keeps_as_many_rows_as_it_is_true_of(session: tamis.Session, data: st.DataObject) -> None:
+def test_a_predicate_keeps_the_rows_for_which_it_is_true(session: tamis.Session, data: st.DataObject) -> None:
     source = data.draw(sql_queries.sources())
     predicate = data.draw(sql_queries.predicates(source.columns))
     kept = session.sql(f"SELECT count(*) FROM {source.text} WHERE {predicate}").to_arrow()[0][0].as_py()

@@ -214,7 +214,7 @@ def test_A5_errors_under_a_policy_reveal_nothing(tmp_path: Path) -> None:
             ask("SELECT uper(region) FROM orders")
 
 
-# --- Who asks ---------------------------------------------------------------------------------------------------------
+# --- The principal ----------------------------------------------------------------------------------------------------
 
 
 def test_current_user_is_the_principal_in_queries_too(session: tamis.Session) -> None:

@@ -1,4 +1,4 @@
-"""Texts with half of a surrogate pair, which nothing can store: a Tamis error wherever they are passed."""
+"""Texts with half of a surrogate pair cannot be stored: each use of them is a Tamis error."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tamis.query.sql.table_versions import move_versions_into_names
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A table of three versions: 0 with id 0, 1 with 0 and 1, 2 with 0 to 2. They are one day apart."""
+    """A table of three versions, one day apart. Version 0 has id 0, version 1 ids 0 and 1, version 2 ids 0 to 2."""
     for version in range(3):
         rows = pa.table({"id": [version], "label": [f"v{version}"]})
         deltalake.write_deltalake(tmp_path / "orders", rows, mode="append")

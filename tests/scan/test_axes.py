@@ -1,4 +1,4 @@
-"""Where values stand on an axis, and what is written beside it."""
+"""Positions of values on an axis, and its labels."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_dates_have_ticks_at_months_and_years() -> None:
     ],
     ids=str,
 )
-def test_extremes_stand_inside_and_have_few_ticks(ranges: list[tuple[Any, Any]], data_type: pa.DataType) -> None:
+def test_extremes_are_inside_of_the_axis_and_have_few_ticks(
+    ranges: list[tuple[Any, Any]], data_type: pa.DataType
+) -> None:
     axis = make_axis(ranges, data_type)
     for positions in (axis.lower, axis.upper):
         assert ((positions >= 0) & (positions <= 1)).all()
@@ -88,7 +90,7 @@ def test_extremes_stand_inside_and_have_few_ticks(ranges: list[tuple[Any, Any]],
     assert all(len(text) <= 40 for _, text in axis.ticks)
 
 
-def test_numbers_stand_where_their_size_puts_them_and_texts_by_rank() -> None:
+def test_numbers_are_placed_by_size_and_texts_by_rank() -> None:
     numbers = make_axis([(0, 10), (5, 100)], pa.int64())
     assert np.asarray(numbers.lower).tolist() == pytest.approx([0, 0.05])
     assert np.asarray(numbers.upper).tolist() == pytest.approx([0.1, 1])
@@ -97,7 +99,7 @@ def test_numbers_stand_where_their_size_puts_them_and_texts_by_rank() -> None:
     assert np.asarray(texts.upper).tolist() == pytest.approx([0.5, 1])
 
 
-def test_neighbouring_large_numbers_are_told_apart() -> None:
+def test_neighbouring_large_numbers_are_distinguished() -> None:
     axis = make_axis([(2**62, 2**62 + 1), (2**62 + 1, 2**62 + 2)], pa.int64())
     assert np.asarray(axis.lower).tolist() == pytest.approx([0, 0.5])
 

@@ -1,4 +1,4 @@
-"""The checksum of rows: blind to order and batches, not to anything else."""
+"""The checksum of rows ignores order and batches, and depends on everything else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_order_and_batches_do_not_matter() -> None:
     assert compute_checksum(pa.concat_tables(parts)) == compute_checksum(rows)
 
 
-def test_missing_repeated_and_moved_values_are_noticed() -> None:
+def test_missing_repeated_and_moved_values_are_detected() -> None:
     rows = pa.table({"a": [1, 2, 3, 3], "b": [4, 5, 6, 6]})
     different = {
         "missing": rows.slice(1),
@@ -88,7 +88,7 @@ def test_values_that_differ_in_anything_have_other_checksums(values: list[Any], 
     array = pa.array(values, data_type)
     found = {compute_checksum(pa.table({"value": array.slice(index, 1)})) for index in range(len(array))}
     assert len(found) == len(values)
-    # Every pair of values, so that no two of them can be swapped unnoticed.
+    # Every pair of values differs, so that swapping two of them changes the checksum.
     pairs = [compute_checksum(pa.table({"value": pa.array(pair, data_type)})) for pair in combinations(values, 2)]
     assert len(set(pairs)) == len(pairs)
 
@@ -107,7 +107,7 @@ def test_batches_are_joined_until_they_are_large_enough() -> None:
     assert list(coalesce_batches([])) == []
 
 
-def test_joining_draws_no_more_than_it_needs() -> None:
+def test_joining_reads_only_the_batches_that_it_needs() -> None:
     drawn = []
 
     def draw() -> Any:

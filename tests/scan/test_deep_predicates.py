@@ -45,7 +45,7 @@ def make_likely(level: int) -> Expression:
 
 
 def make_unlikely(level: int) -> Expression:
-    """Bounds cannot exclude it: the string sorts among the others."""
+    """Return a predicate that no row matches and that bounds cannot exclude: its string is between others."""
     return col("c") == f"k{level % 300:03d}x"
 
 
@@ -82,7 +82,7 @@ def test_X11_a_deep_predicate_of_three_columns_passes_all_levels(file: Path, mak
     assert scan.count() == FEW
     levels = {level["level"]: level for level in scan.plan().report.to_dict()["levels"]}
     if make is not make_cases:
-        # What a CASE says is not known of bounds, but by rows.
+        # A CASE cannot be decided by bounds, only by rows.
         assert (levels["bloom"]["total"], levels["bloom"]["kept"]) == (4, 1)
         assert (levels["dictionary"]["total"], levels["dictionary"]["kept"]) == (10, 5)
     assert tamis.open(file, tuning=BY_PAGES).scan(make(DEPTH), levels=()).count() == FEW

@@ -1,4 +1,4 @@
-"""Rows that were deleted by their positions: never read, whatever else is pruned, at every level."""
+"""Rows deleted by position are never read, with any other pruning, at every level."""
 
 from __future__ import annotations
 
@@ -110,6 +110,6 @@ def test_D16_a_deleted_row_that_the_file_does_not_have_is_an_error(folder: Path)
         Scan(table).count()
 
 
-def test_what_was_deleted_hides_nothing_of_other_tables(folder: Path) -> None:
+def test_deleted_rows_do_not_affect_other_tables(folder: Path) -> None:
     table = open_with_deletes(folder, GONE)
     assert Scan(replace(table, gone={})).count() == 3 * ROWS

@@ -1,4 +1,4 @@
-"""Files of many writers and of all types: a scan finds the rows that a judge finds in a full read."""
+"""Files of many writers and of all types: a scan finds the rows that an oracle finds in a full read."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ROWS = 40
 
 
 def make_all_types() -> pa.Table:
-    """Columns of all types, mostly ascending so that row groups differ, with NULL, NaN and the extremes."""
+    """Return columns of all types, mostly ascending so that row groups differ, with NULL, NaN and the extremes."""
     numbers = list(range(-ROWS // 2, ROWS // 2))
     floats = [float(each) for each in numbers]
     floats[3], floats[7], floats[20] = NAN, OTHER_NAN, -0.0

@@ -1,4 +1,4 @@
-"""The picture of a column: a bar for each page, whatever the file and its names."""
+"""The chart of a column has a bar for each page, for any file and name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_texts(svg: str) -> list[str]:
 
 
 def list_bars(svg: str) -> list[tuple[float, float, float, float]]:
-    """The rectangles of the pages: left, top, width, height."""
+    """Return the rectangles of the pages: left, top, width, height."""
     paths = re.findall(r'<path d="([^"]+)" fill="#2f6fab"', svg)
     found = re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+z", "".join(paths))
     return [tuple(map(float, each)) for each in found]  # type: ignore[misc]
@@ -64,14 +64,14 @@ def test_pages_of_one_value_can_be_seen(tmp_path: Path) -> None:
     assert all(height >= 2 for *_, height in list_bars(draw_file(tmp_path, [7] * 100, max_rows_per_page=10)))
 
 
-def test_without_a_page_index_row_groups_are_drawn_and_that_is_said(tmp_path: Path) -> None:
+def test_without_a_page_index_row_groups_are_drawn_and_labelled(tmp_path: Path) -> None:
     svg = draw_file(tmp_path, range(300), write_page_index=False)
     assert len(list_bars(svg)) == 3
     assert any("not every row group has a page index" in text for text in list_texts(svg))
     assert "from min to max of a row group" in list_texts(svg)
 
 
-def test_pages_of_null_only_are_marked_apart(tmp_path: Path) -> None:
+def test_pages_with_only_null_are_marked(tmp_path: Path) -> None:
     values = pa.array([None if number // 10 % 2 else number for number in range(100)], pa.int64())
     svg = draw_file(tmp_path, values, max_rows_per_page=10)
     assert len(list_bars(svg)) == 5
@@ -79,7 +79,7 @@ def test_pages_of_null_only_are_marked_apart(tmp_path: Path) -> None:
     assert "pages without known bounds" not in list_texts(svg)
 
 
-def test_row_groups_without_bounds_are_marked_apart(tmp_path: Path) -> None:
+def test_row_groups_without_bounds_are_marked(tmp_path: Path) -> None:
     values = [float("nan")] * 100 + [float(number) for number in range(200)]
     svg = draw_file(tmp_path, values)
     assert len(list_bars(svg)) == 2
@@ -103,7 +103,7 @@ def test_many_sorted_pages_are_a_line_and_not_an_area(tmp_path: Path) -> None:
     found = list_bars(svg)
     assert found
     assert max(height for *_, height in found) <= 8
-    # Over the whole width, from the bottom to the top.
+    # The line spans the whole width and height.
     assert max(left for left, *_ in found) - min(left for left, *_ in found) > 700
     assert max(top for _, top, *_ in found) - min(top for _, top, *_ in found) > 300
 
@@ -141,7 +141,7 @@ def test_long_names_are_cut(tmp_path: Path) -> None:
     assert len(svg) < 10_000
 
 
-def test_the_picture_is_described_for_those_who_do_not_see_it(tmp_path: Path) -> None:
+def test_the_picture_has_an_accessible_description(tmp_path: Path) -> None:
     root = ElementTree.fromstring(draw_file(tmp_path, range(200), max_rows_per_page=20))
     assert root.get("role") == "img"
     assert root.get("aria-labelledby") == "title description"
@@ -172,7 +172,7 @@ def test_lines_of_row_groups_lie_over_the_bars_and_in_the_legend(tmp_path: Path)
     assert "dasharray" not in draw_file(tmp_path, range(100), max_rows_per_page=20)
 
 
-def test_heights_of_texts_are_said_to_be_ranks(tmp_path: Path) -> None:
+def test_the_axis_of_texts_is_labelled_by_rank(tmp_path: Path) -> None:
     svg = draw_file(tmp_path, [f"t{number:03}" for number in range(200)], name="word", max_rows_per_page=20)
     assert "word, by rank" in list_texts(svg)
     assert any("heights are ranks" in text for text in list_texts(svg))

@@ -16,7 +16,7 @@ from tamis.scan.planning.tasks import ScanTask, read_partition_values
 
 
 def write_partitions(folder: Path, declared: str, *texts: str | None) -> tamis.Table:
-    """A Delta table with a file for each partition value; ids count from 0."""
+    """Write a Delta table with a file for each partition value; ids count from 0."""
     log = DeltaLog(folder, {"id": "long", "p": declared}, partition_columns=["p"], features=["timestampNtz"])
     log.commit(
         *(
@@ -28,7 +28,7 @@ def write_partitions(folder: Path, declared: str, *texts: str | None) -> tamis.T
 
 
 def read_through_table(scan: tamis.Scan, schema: pa.Schema) -> pa.Table:
-    """The rows of a scan whose tasks went through a table, as those do that go to another process."""
+    """Return the rows of a scan whose tasks were converted to a table and back, as for another process."""
     reader = get_task_reader(scan)
     tasks = tasks_from_table(tasks_to_table(scan.plan("row_groups").tasks, reader.schema, reader.partition_columns))
     return pa.Table.from_batches(reader.read(tasks), schema)
@@ -80,7 +80,7 @@ def test_F4_zeros_of_both_signs_stay_apart_in_one_read(tmp_path: Path) -> None:
         (pa.array([], pa.string()), []),
     ],
 )
-def test_neighbours_with_the_very_same_values_share_them(values: pa.Array, runs: list[int]) -> None:
+def test_adjacent_tasks_with_the_same_values_share_them(values: pa.Array, runs: list[int]) -> None:
     found = read_partition_values(pa.table({"p": values, "same": pa.repeat(pa.scalar(1), len(values))}))
     identities = [id(each) for each in found]
     assert [list(dict.fromkeys(identities)).index(each) for each in identities] == runs

@@ -68,13 +68,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> tamis.Table:
 @pytest.mark.parametrize(
     "query", [None, "SELECT x FROM t", "SELECT x FROM t ORDER BY i DESC"], ids=["scan", "all", "ordered"]
 )
-def test_every_type_is_taken_or_refused_by_name(table: tamis.Table, query: str | None, method: str) -> None:
+def test_every_type_is_converted_or_refused_by_name(table: tamis.Table, query: str | None, method: str) -> None:
     refusal = find_error(table, query, method)
     assert refusal is None or ("column 'x'" in refusal and "to_arrow()" in refusal), refusal
 
 
 def find_error(table: tamis.Table, query: str | None, method: str) -> str | None:
-    """What the error says; None where there is none, and all rows came."""
+    """Return the message of the error, or None if all rows were converted."""
     try:
         found = table.scan(columns=["x"]) if query is None else tamis.connect().register("t", table).sql(query)
         rows = getattr(found, method)()
@@ -83,7 +83,7 @@ def find_error(table: tamis.Table, query: str | None, method: str) -> str | None
     try:
         count = len(rows.fetchall() if method == "to_duckdb" else rows)
     except duckdb.Error as error:
-        # A DuckDB relation raises errors of values while it reads, as DuckDB errors around ours.
+        # A DuckDB relation raises errors of values while it reads, as DuckDB errors that wrap errors of Tamis.
         return str(error)
     return None if count == 2 else f"{count} rows"
 

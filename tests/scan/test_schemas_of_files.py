@@ -1,4 +1,4 @@
-"""Files of one table whose types differ: a right answer or an error, never a missing row."""
+"""Files of one table with different types: a scan returns all rows or an error."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_T4_a_literal_beyond_the_type_of_the_first_file_loses_no_row_of_a_wider_
     assert found == ([1, 2**40] if where == "x IS NOT NULL" else [2**40])
 
 
-def test_T4_an_impossible_side_of_OR_does_not_rule_a_partition_out(tmp_path: Path) -> None:
+def test_T4_an_impossible_side_of_OR_does_not_skip_a_partition(tmp_path: Path) -> None:
     write(tmp_path, [pa.array([1], pa.int32()), pa.array([2**40])], partitioned=True)
     with pytest.raises(CorruptFile, match="is incompatible with the table's type"):
         read_rows(tmp_path, "x > 3000000000 OR p = 0")
@@ -65,9 +65,7 @@ def test_T4_an_impossible_side_of_OR_does_not_rule_a_partition_out(tmp_path: Pat
 
 
 @pytest.mark.parametrize("asked", [{"where": "later > 1"}, {"columns": ["later"]}], ids=str)
-def test_a_column_that_only_later_files_have_is_an_error_that_says_how_to_get_it(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
+def test_a_column_that_only_later_files_have_is_an_error_with_a_hint(tmp_path: Path, asked: dict[str, Any]) -> None:
     write(tmp_path, [pa.array([1])], partitioned=False)
     pq.write_table(pa.table({"x": [2], "later": [3]}), tmp_path / "1.parquet")
     with pytest.raises(UnknownColumn) as raised:
@@ -79,7 +77,7 @@ def test_a_column_that_only_later_files_have_is_an_error_that_says_how_to_get_it
     assert tamis.open(tmp_path, merge_schema=True).scan(**asked).to_arrow()["later"].drop_null().to_pylist() == [3]
 
 
-def test_no_other_file_can_have_a_column_where_the_schema_is_that_of_all(tmp_path: Path) -> None:
+def test_an_unknown_column_of_one_file_or_a_merged_schema_gets_no_hint(tmp_path: Path) -> None:
     write(tmp_path, [pa.array([1])], partitioned=False)
     for table in (tamis.open(tmp_path / "0.parquet"), tamis.open(tmp_path, merge_schema=True)):
         with pytest.raises(UnknownColumn) as raised:

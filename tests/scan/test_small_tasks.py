@@ -1,4 +1,4 @@
-"""Many small row groups and files: read together, with the same rows, errors and counts as one by one."""
+"""Many small row groups and files are read together, with the same rows, errors and counts as separately."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_small_file_is_read_once_with_its_footer(small_files: Path) -> None:
     assert first.report is not None
     assert first.report.requests == FILES
     assert first.report.bytes_read == sum(file.stat().st_size for file in small_files.iterdir())
-    # Once the footers are known, only the columns are read.
+    # The footers are cached, so only the columns are read.
     assert second.to_arrow() == first.to_arrow()
     assert second.report is not None
     assert second.report.requests == FILES
@@ -126,7 +126,7 @@ def test_rows_keep_their_order_over_partitions_schemas_and_remaining_filters(tmp
         for number in range(120)
     ]
     assert table.scan().to_arrow().to_pylist() == expected
-    # Of some row groups all rows match, of others some, and of one column the file knows nothing.
+    # Some row groups are fully matched, others are not, and one column has no statistics.
     where = "(id < 33 OR id > 87) AND (name IS NULL OR name <> 'n0')"
     kept = [row for row in expected if (row["id"] < 33 or row["id"] > 87) and row["name"] != "n0"]
     assert table.scan(where).to_arrow().to_pylist() == kept

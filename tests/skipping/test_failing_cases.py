@@ -54,14 +54,14 @@ UNBOUNDED = Unit(None, None)
         (BIG, "CAST(x AS TINYINT) IS NOT NULL", UNBOUNDED, KEPT),
         (BIG, "x + 1 IS NOT NULL", ALL_NULL, SKIPPED),
         (BIG, "x + 1 IS NULL", ALL_NULL, WHOLE),
-        # --- What is not monotone has no image either, unless there is but one value.
+        # --- A function that is not monotone has an image only for a single value.
         (BIG, "abs(x) IS NOT NULL", Unit(1, 9), KEPT),
         (BIG, "abs(x) > 5", Unit(7, 7), WHOLE),
         (TEXT, "CAST(x AS BIGINT) IS NOT NULL", Unit("1", "9"), KEPT),
         (TEXT, "CAST(x AS BIGINT) IS NULL", Unit("1", "9"), KEPT),
         (TEXT, "CAST(x AS BOOLEAN) IS NOT NULL", Unit("1", "9"), KEPT),
         (TEXT, "CAST(x AS BOOLEAN) IS NULL", Unit("1", "9"), KEPT),
-        # --- What only the embedded engine knows may fail, or be NULL, there.
+        # --- A function that only the embedded engine supports may fail or be NULL.
         (TIMESTAMP, "date_trunc('foo', x) IS NOT NULL", TIMESTAMPS, KEPT),
         (TIMESTAMP, "date_trunc('foo', x) IS NULL", TIMESTAMPS, KEPT),
         (DATE, "trunc(x, 'foo') IS NULL", Unit(date(2024, 1, 1), date(2024, 2, 1)), KEPT),
@@ -73,14 +73,14 @@ UNBOUNDED = Unit(None, None)
         (TEXT, "x < 'b' OR CAST(x AS INT) > 5", Unit("a", "aa"), KEPT),
         (BIG, "x > 0 OR abs(x) > 5", Unit(1, 9), KEPT),
         (BIG, "NOT (x < 0 AND abs(x) > 5)", Unit(1, 9), KEPT),
-        # --- Some never fail, whatever the value.
+        # --- Some functions never fail.
         (INT, "CAST(x AS BIGINT) IS NOT NULL", UNBOUNDED, WHOLE),
         (BIG, "CAST(x AS DOUBLE) IS NOT NULL", UNBOUNDED, WHOLE),
         (BIG, "CAST(x AS STRING) IS NOT NULL", UNBOUNDED, WHOLE),
         (DOUBLE, "x * 2 + 1 IS NOT NULL", UNBOUNDED, WHOLE),
         (TIMESTAMP, "year(x) IS NOT NULL", UNBOUNDED, WHOLE),
         (TEXT, "upper(x) IS NOT NULL", UNBOUNDED, WHOLE),
-        # --- NaN is within no bounds, and no whole number.
+        # --- NaN is outside of all bounds, and cannot be cast to an integer.
         (DOUBLE, "CAST(x AS INT) + 1 IS NOT NULL", Unit(1.0, 9.0, 0, 0), WHOLE),
         (DOUBLE, "CAST(x AS INT) + 1 IS NOT NULL", Unit(1.0, 9.0, 0, 3), KEPT),
         (DOUBLE, "CAST(x AS INT) + 1 IS NOT NULL", Unit(1.0, 9.0, 0, None), KEPT),

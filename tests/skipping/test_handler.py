@@ -208,7 +208,7 @@ def test_partition_value_of_an_invalid_text_is_an_error_that_names_it():
 
 
 class RowByRowHandler:
-    """The same contract, unit by unit in plain Python: slow, and with nothing in common with the Arrow handler."""
+    """The same contract, unit by unit in plain Python: slow, and independent of the Arrow handler."""
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
         return pa.array([bool(each) for each in booleans], pa.bool_())

@@ -36,7 +36,7 @@ def format_questions(questioned: QuestionedPredicate) -> list[str]:
 
 
 def make_units(x: Unit = WIDE, y: Unit = WIDE, **answers: list[bool | None]) -> pa.RecordBatch:
-    """One unit, or as many as there are answers; `true_0` is the answer `true:0`."""
+    """Return one unit, or a unit for each answer; `true_0` is the column `true:0`."""
     count = max((len(each) for each in answers.values()), default=1)
     batch = batch_of({"x": (BIG, [x] * count), "y": (BIG, [y] * count)})
     for name, each in answers.items():
@@ -55,7 +55,7 @@ def find_matched(questioned: QuestionedPredicate, batch: pa.RecordBatch) -> list
     return [all(each[index].as_py() for each in pruned.fully_matched) for index in range(batch.num_rows)]
 
 
-# --- What is asked ----------------------------------------------------------------------------------------------------
+# --- Questions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_items_have_the_type_of_the_column() -> None:
         assert question.values.type == expected
 
 
-# --- What answers do --------------------------------------------------------------------------------------------------
+# --- Answers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["x = 5", "x <=> 5", "x IN (5, 6)", "x IN (5, 6, NULL)"])
@@ -158,7 +158,7 @@ def test_N6_rows_with_null_are_not_skipped_by_absence() -> None:
 
 
 def test_values_decide_a_range_that_bounds_cannot() -> None:
-    """Of 1 and 9 neither is in (3, 8), though some value is above 3 and some below 8."""
+    """Neither 1 nor 9 is in (3, 8), although some value is above 3 and some value is below 8."""
     questioned = collect("x > 3 AND x < 8")
     batch = make_units()
     for question in questioned.questions:
@@ -213,7 +213,7 @@ def test_a_predicate_that_is_FALSE_for_NULL_does_not_match_units_with_NULL() -> 
 
 
 def test_a_unit_is_fully_matched_if_no_value_is_false_or_null() -> None:
-    questioned = collect("x % 2 = 0 OR length(s) = 2")  # a function that Arrow has not asks nothing
+    questioned = collect("x % 2 = 0 OR length(s) = 2")  # a function that Arrow lacks has no question
     assert format_questions(questioned) == ["length(s) = 2"]
     even = collect("x IN (2, 4, 6)")
     answers: dict[str, list[bool | None]] = {"true_0": [True], "false_0": [False], "null_0": [False]}
@@ -235,7 +235,7 @@ def test_a_value_for_which_the_predicate_fails_makes_the_answers_unknown() -> No
     assert question.evaluate_values(pa.array(["5", "6"])) == (True, True, False)
 
 
-# --- Whether to ask ---------------------------------------------------------------------------------------------------
+# --- Units that need answers ------------------------------------------------------------------------------------------
 
 
 def test_only_units_that_answers_could_skip_need_answers() -> None:
@@ -279,7 +279,7 @@ def cases(draw: st.DrawFn) -> tuple[pa.Schema, list[Rows], Said]:
 def add_answers(
     batch: pa.RecordBatch, question: Question, given: list[pa.Array], known: list[list[bool]] | None = None
 ) -> pa.RecordBatch:
-    """Return the batch with the answers for the values of each unit, where they are to be known."""
+    """Return the batch with the answers for the values of each unit; unknown answers are NULL."""
     found = [question.evaluate_values(each) or (None, None, None) for each in given]
     for index, name in enumerate((question.true_name, question.false_name, question.null_name)):
         answers = [answer[index] if known is None or known[unit][index] else None for unit, answer in enumerate(found)]
@@ -324,7 +324,7 @@ def test_O3_O4_O5_answers_skip_no_matching_row_and_fully_match_only_matching_uni
         remaining = [answers for keeps, answers in zip(selected, rows, strict=True) if keeps]
         for index, answers in enumerate(remaining):
             if all(each[index].as_py() for each in pruned.fully_matched):
-                assert all(answer is True for answer in answers), "a unit that matches whole has another row"
+                assert all(answer is True for answer in answers), "a fully matched unit has another row"
     for more, less, none in zip(*(each.selection.to_pylist() for each in outcome), unanswered, strict=True):
         assert less or not more, "an answer that is missing removed a unit"
         assert none or not less, "answers that are missing removed a unit"

@@ -166,7 +166,7 @@ def explain_scans(query: Any) -> str:
     return str(query.explain().split("Scans\n")[1])
 
 
-# --- What scans are asked for -----------------------------------------------------------------------------------------
+# --- Filters and columns of scans -------------------------------------------------------------------------------------
 
 
 def list_pushed(c: tamis.Session, query: str, args: Any = None) -> list[tuple[list[str], str]]:
@@ -196,7 +196,7 @@ CONDITIONS = (
     ("region IS NULL", "`region` IS NULL"),
     ("NOT (id = 5 OR region = 'eu')", "NOT (`id` = 5 OR `region` = 'eu')"),
     ("(id = 5 AND lower(region) = 'eu') OR id = 7", "`id` = 5 OR `id` = 7"),
-    # What might mean something else, or is about more than a column and a constant.
+    # Conditions that may differ in meaning, or that compare more than a column with a constant.
     ("id = '5'", ""),
     ("region = 5", ""),
     ("region BETWEEN '5' AND 10", ""),

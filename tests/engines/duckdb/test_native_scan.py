@@ -48,7 +48,7 @@ def connect(path: Path, tuning: Tuning) -> tamis.Session:
 
 
 def read_both(path: Path, query: str) -> tuple[pa.Table, pa.Table, bool]:
-    """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
+    """Return the rows of a native scan, the rows of a stream, and whether a native scan was used."""
     made = connect(path, NATIVE).sql(query)
     scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
     given = [
@@ -75,7 +75,7 @@ def write_delta(folder: Path) -> Path:
 
 
 def write_iceberg_folder(folder: Path) -> IcebergFolder:
-    """Two files with swapped physical names of two columns."""
+    """Write two files with swapped physical names of two columns."""
     region = field(9, "region", "string")
     known = {"id": "long", "value": "double", "text": "string", "price": "decimal(10, 2)"}
     before = [field(number, name, kind) for number, (name, kind) in enumerate(known.items(), 1)]
@@ -121,7 +121,7 @@ def test_I5_files_are_read_by_their_physical_names(tmp_path: Path) -> None:
     assert (found["id"].to_pylist(), is_given) == (expected, True)
     found, _, is_given = read_both(table.folder, "SELECT id, region FROM t WHERE text >= 'b' AND id < 3")
     assert (found.to_pylist(), is_given) == ([{"id": 2, "region": "eu"}] * 2, True)
-    # What a file lacks, other types, and deleted rows come from us.
+    # Files that lack a column, have other types or have deleted rows are streamed by Tamis.
     table.evolve([*table.fields, field(10, "late", "long")])
     table.commit()
     assert not read_both(table.folder, "SELECT id, late FROM t")[2]
@@ -143,7 +143,7 @@ def test_D6_mapped_columns_of_delta_are_scanned_natively(tmp_path: Path) -> None
 
 def test_nan_is_larger_than_the_maximum_in_file_statistics(tmp_path: Path) -> None:
     path = write_file(tmp_path)
-    # Tamis prunes by constants; the engine's own dynamic filters have to be made aware of NaN.
+    # Tamis prunes by constants; the dynamic filters of the engine must handle NaN as well.
     found, _, is_given = read_both(path, "SELECT id FROM t WHERE value > 1")
     assert (found["id"].to_pylist(), is_given) == ([2], False)
     joined = "SELECT a.id FROM t a JOIN t b ON a.value = b.value WHERE b.id = 2"

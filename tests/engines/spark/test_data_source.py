@@ -76,7 +76,7 @@ def read(spark: Any, table: Path, **options: str) -> Any:
 
 
 def leaves_to_spark(frame: Any) -> bool:
-    """Whether Spark tests rows once more."""
+    """Return whether Spark filters the rows again."""
     import contextlib
     import io
 
@@ -130,7 +130,7 @@ def test_views_come_and_go(registered: Any, table: Path) -> None:
     assert {each.name for each in spark.catalog.listTables()} == before
 
 
-def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
+def test_errors_name_the_cause(connect_spark: Any, table: Path) -> None:
     tamis.spark.register(connect_spark)
     with pytest.raises(PySparkException, match="no option 'filtr'"):
         read(connect_spark, table, filtr="id < 2").collect()
@@ -141,7 +141,7 @@ def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
 
 
 @pytest.mark.interop
-def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_spark: Any, table: Path) -> None:
+def test_filters_are_left_to_spark_if_the_conf_is_off(connect_spark: Any, table: Path) -> None:
     tamis.spark.register(connect_spark)
     assert connect_spark.conf.get(PUSHDOWN) == "true"
     connect_spark.conf.set(PUSHDOWN, "false")
@@ -155,7 +155,7 @@ def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_
         tamis.spark.register(connect_spark)
 
 
-def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, tmp_path: Path) -> None:
+def test_a_frame_and_a_view_run_several_queries(registered: Any, tmp_path: Path) -> None:
     """Spark applies the filters of the first query again, if the data source accepted them."""
     for key in range(1, 6):
         pq.write_table(pa.table({"k": [key], "v": [key * 10]}), tmp_path / f"{key}.parquet")
@@ -220,7 +220,7 @@ def test_filters_that_do_not_fit_the_table_are_left_to_spark(table: Path) -> Non
     assert [batch.num_rows for batch in reader.read(partition)] == [1]
 
 
-def test_a_limit_takes_as_many_tasks_as_surely_hold_it() -> None:
+def test_a_limit_takes_only_the_tasks_that_it_needs() -> None:
     def make_task(rows: int, residual: tuple[int, ...] = ()) -> ScanTask:
         return ScanTask("f", 1, 0, 0, rows, 1, {}, residual)
 

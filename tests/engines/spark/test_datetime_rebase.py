@@ -27,7 +27,7 @@ Rows = list[tuple[int, int, int]]
 
 @pytest.fixture(scope="module")
 def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with days of two thousand years, written in the legacy mode, the zone being UTC."""
+    """A file with dates over two thousand years, written in the legacy mode and the zone UTC."""
     choice = random.Random(1582)
     edges = [
         FIRST_GREGORIAN_DAY - 11,

@@ -44,12 +44,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_listing_job(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
-    """A job over directories, one for each call."""
+    """Return a job that lists directories, one for each call."""
     job = Job(LIST, storage_to_arguments(open_storage(root)), LISTED, what, IoCounters())
     return job, [Item.from_json([f"{root}/{number}"], size=number) for number in range(5)]
 
 
-def test_batches_come_in_the_order_of_items_as_the_local_engine_gives_them(any_spark: Any, folders: Path) -> None:
+def test_batches_are_in_the_order_of_items_as_on_the_local_engine(any_spark: Any, folders: Path) -> None:
     engine = SparkEngine(any_spark, tasks=2)
     job, items = make_listing_job(folders)
     local, _ = make_listing_job(folders)
@@ -77,9 +77,9 @@ def test_a_job_is_named_after_what_it_does(spark: Any, folders: Path) -> None:
         # Spark records the end of a job a little later.
         assert {tracker.getJobInfo(job).status for job in jobs} <= {"RUNNING", "SUCCEEDED"}
         stages = [stage for job in jobs for stage in tracker.getJobInfo(job).stageIds]
-        # Spark does not put tasks together that were kept apart.
+        # Spark does not merge the tasks.
         assert max(tracker.getStageInfo(stage).numTasks for stage in stages if tracker.getStageInfo(stage)) == 4
-        # What ran before under that name runs under it again.
+        # The job group of the caller is restored.
         assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") == "mine"
         assert spark.sparkContext.getLocalProperty("spark.job.description") == "my own work"
     finally:
@@ -121,7 +121,7 @@ def test_a_corrupt_part_in_an_executor_is_an_error_of_ours_on_the_driver(any_spa
     part = log.checkpoint(parts=2)[1]
     log.commit()
     table = tamis.connect(spark=any_spark, planning="spark").open(log.table)
-    # The footer is in order, so that it opens; the pages are not.
+    # The footer is valid, so the file opens; the pages are not valid.
     content = bytearray(part.read_bytes())
     content[4:600] = bytes(596)
     part.write_bytes(content)
@@ -145,7 +145,7 @@ def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(
         assert batch.equals(other)
 
 
-def test_how_much_is_done_is_told_while_tasks_are_under_way(
+def test_progress_is_reported_while_tasks_run(
     any_spark: Any, folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, heard, shares = spark_engine.JobRunner, tmp_path / "heard", []
@@ -172,7 +172,7 @@ def test_how_much_is_done_is_told_while_tasks_are_under_way(
     ],
     ids=["without tamis", "without a package", "a death", "a bug"],
 )
-def test_a_failure_of_workers_is_told_in_one_line(
+def test_a_failure_of_workers_is_reported_in_one_line(
     any_spark: Any, folders: Path, runner: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: runner)

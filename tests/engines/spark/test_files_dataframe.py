@@ -35,7 +35,7 @@ def find_levels(table: tamis.Table, where: object) -> dict[str, LevelReport]:
 
 
 def check_delta(files: Any, table: tamis.Table, where: object, *context: object) -> Any:
-    """The plan of Spark, once it is that of this process."""
+    """Return the plan of Spark, after checking that it equals the local plan."""
     found = files.files_for_scan(where)
     local = table.scan(where).plan("files")
     names = ["path", "size", *table.partition_columns]
@@ -70,7 +70,7 @@ def test_O8_random_delta_tables_have_the_files_of_a_local_plan(connect_spark: An
 
 
 def write_delta_table(folder: Path) -> Path:
-    """Forty files in a checkpoint of two parts; newer commits remove some and add others."""
+    """Write forty files in a checkpoint of two parts; newer commits remove some and add others."""
     columns = {"id": "long", "x": "double", "p": "string"}
     log = DeltaLog(folder, columns, partition_columns=["p"], features=["deletionVectors"])
 

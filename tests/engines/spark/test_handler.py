@@ -1,4 +1,4 @@
-"""The Spark handler against the Arrow handler: the same predicates over the same metadata, the same answers."""
+"""The Spark handler against the Arrow handler: both return the same results for the same predicates and metadata."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PER_JOB = 200
 
 
 def evaluate_with_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[list[bool] | None]:
-    """The units that each predicate keeps (unknown and failed ones are kept); None if Spark has no equivalent."""
+    """Return the units that each predicate keeps, with unknown and failed ones; None if Spark has no equivalent."""
     handler = SparkExpressionHandler(spark)
     fitted = convert_metadata(batch)
     names = {name: f"c{number}" for number, name in enumerate(fitted.schema.names)}
@@ -54,7 +54,7 @@ def evaluate_with_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr
 
 
 def evaluate_with_arrow(batch: pa.RecordBatch, predicate: Expr) -> list[bool]:
-    """The same by Arrow: where a batch fails, unit by unit, and a unit that fails is kept."""
+    """Return the units that Arrow keeps. If a batch fails, each unit is evaluated alone; a failing unit is kept."""
     evaluate = Evaluator(Call("coalesce", (predicate, TRUE)), absent_as_null=True)
     try:
         return evaluate(batch).to_pylist()
@@ -66,14 +66,14 @@ def evaluate_with_arrow(batch: pa.RecordBatch, predicate: Expr) -> list[bool]:
 
 
 def list_near_values(data_type: pa.DataType) -> list[Any]:
-    """Values in the range of microseconds: beyond it Spark has unknown bounds, and keeps units that Arrow may skip."""
+    """Return values in the range of microseconds: beyond it Spark has no bounds and keeps units that Arrow may skip."""
     per_second = types.UNITS_PER_SECOND.get(getattr(data_type, "unit", ""), 1_000_000)
     most = (2**63 - 1) * per_second // 1_000_000 if per_second < 1_000_000 else 2**64
     return [value for value in values_of(data_type) if not isinstance(value, int) or abs(value) <= most]
 
 
 def make_random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> pa.RecordBatch:
-    """Metadata of units of a few rows each, with gaps."""
+    """Return metadata of units of a few rows each, some of it missing."""
     units = []
     for _ in range(count):
         rows = choices.one_of([1, 1, 2, 3, 0])
@@ -97,7 +97,7 @@ def make_random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> 
 
 
 def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tuple[int, int]:
-    """How many answers were compared, and how many predicates Spark has no like of."""
+    """Return how many results were compared, and how many predicates Spark cannot express."""
     choices = SeededChoices(seed)
     schema = pa.schema([(f"x{number}", data_type) for number, data_type in enumerate(PRIMITIVES)])
     batch = make_random_units(choices, schema, units)
@@ -109,7 +109,7 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
         for conjunct in rewrite(normalise(bind(said.expr, schema))):
             asked += [conjunct.may_be_true, conjunct.fully_matches]
     asked = list(dict.fromkeys(asked))
-    # What Spark has no type for, as times of a nanosecond, is unknown there.
+    # Types that Spark lacks, such as nanoseconds, have unknown metadata there.
     known = batch.select(convert_metadata(batch).schema.names)
     wrong = []
     refused = compared = 0
@@ -126,7 +126,7 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
     return compared, refused
 
 
-def test_random_predicates_have_the_answers_that_arrow_gives(connect_spark: Any) -> None:
+def test_random_predicates_have_the_results_of_arrow(connect_spark: Any) -> None:
     compared, refused = compare_handlers(connect_spark, seed=7, predicates=26, units=60)
     assert compared > 60 * 25
     assert refused < compared / 60 / 4
@@ -146,7 +146,7 @@ UNITS = batch_of(
 SCHEMA = pa.schema([("a", BIG), ("f", DOUBLE), ("s", types.STRING), ("b", types.BINARY)])
 
 
-def test_chosen_predicates_have_the_answers_that_arrow_gives(any_spark: Any) -> None:
+def test_chosen_predicates_have_the_results_of_arrow(any_spark: Any) -> None:
     many = ", ".join(str(7 * number) for number in range(1000))
     texts = ", ".join(f"'t{number:04d}'" for number in range(1000))
     wheres = [
@@ -285,7 +285,7 @@ def test_evaluators_read_nested_columns_maps_and_partition_values(any_spark: Any
         (Call("=", (untyped, Literal("a.parquet", types.STRING))), first),
         (Call("=", (look_up("p1"), Literal("1", types.STRING))), first),
         (Call("=", (p1, Literal(1, pa.int32()))), first),
-        # Of a key that is twice in a map the last value counts.
+        # The last value of a repeated key counts.
         (Call("=", (p1, Literal(3, pa.int32()))), pa.array([False, True, False, False, False])),
     ]
     for handler in (SparkExpressionHandler(any_spark), ArrowExpressionHandler()):
@@ -295,7 +295,7 @@ def test_evaluators_read_nested_columns_maps_and_partition_values(any_spark: Any
 
 
 def make_random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
-    """A predicate over columns inside of structs and values of maps, of everything that Arrow evaluates."""
+    """Return a predicate over columns inside of structs and values of maps, with any function that Arrow evaluates."""
     if depth and choices.flag():
         parts = (make_random_nested(choices, depth - 1), make_random_nested(choices, depth - 1))
         function = choices.one_of(["and", "or", "not"])
@@ -328,12 +328,12 @@ def make_random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
             ("date", (pa.date32(), [0, 19_000])),
         ]
     )
-    # Only the first column of partitions has numbers: others fail for both.
+    # Only the first partition column has numbers: the others fail on both.
     text = Call("partition_value", (look_up(name), Literal(target, types.STRING)))
     return Call(choices.one_of(["=", "<", "<=>"]), (text, Literal(choices.one_of(values[1]), values[0])))
 
 
-def test_evaluators_answer_alike_whatever_arrow_evaluates(connect_spark: Any) -> None:
+def test_evaluators_have_the_results_of_arrow(connect_spark: Any) -> None:
     choices = SeededChoices(11)
     arrow, spark = ArrowExpressionHandler(), SparkExpressionHandler(connect_spark)
     selection = pa.array([True, True, True, False, True])

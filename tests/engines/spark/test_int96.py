@@ -24,7 +24,7 @@ FILTERS = (
 
 @pytest.fixture(scope="module")
 def path(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Hive-style table of Spark's, with a clock that leaves an hour out on 2024-03-10 in New York."""
+    """A Hive-style table that Spark wrote, with timestamps around the missing hour of 2024-03-10 in New York."""
     path = tmp_path_factory.mktemp("int96") / "t"
     before = spark.conf.get("spark.sql.parquet.outputTimestampType")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
@@ -70,7 +70,7 @@ def test_T3_T7_rows_and_filters_equal_a_native_scan(spark: Any, path: Path, zone
     assert read_micros(session.sql(query)) == expected
     assert read_micros(session.sql(query, rules=False)) == expected
     assert read_micros(spark.read.format("tamis").load(str(path)).where(where)) == expected
-    # A filter of a scan has no session: its literals are those of UTC, as are those of the embedded engine.
+    # A scan has no session, so the literals of its filter are in UTC, as on the embedded engine.
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     expected = read_micros(spark.read.parquet(str(path)).where(where))
     spark.conf.set("spark.sql.session.timeZone", zone)

@@ -136,7 +136,7 @@ def test_a_limit_beyond_32_bits_is_ignored(spark: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def checkpointed(tmp_path: Path) -> Path:
-    """A Delta table whose newest version is that of its checkpoint."""
+    """A Delta table without commits after its checkpoint."""
     deltalake = pytest.importorskip("deltalake")
     path = tmp_path / "t"
     for number in range(3):

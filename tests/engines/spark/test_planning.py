@@ -31,7 +31,7 @@ SEVERAL = settings(max_examples=max(1, settings().max_examples // 30), deadline=
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve files in three parts of a checkpoint, then a commit that removes one, deletes of one and adds one."""
+    """Twelve files in a checkpoint of three parts; a later commit removes one, deletes rows of one and adds one."""
     log = DeltaLog(
         tmp_path_factory.mktemp("spark") / "orders",
         {"id": "long", "amount": "decimal(10,2)", "day": "date"},
@@ -119,7 +119,7 @@ def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path) ->
     large = fresh_plan(table, "id = 57", "files")
     assert count_jobs(spark, what) > before
     assert_same_plans(small, large)
-    # What an earlier plan left in memory need not be read by anybody.
+    # Cached files are not read again.
     FILE_BATCH_CACHE.clear()
     tamis.open(orders).scan().plan("files")
     before = count_jobs(spark, what)

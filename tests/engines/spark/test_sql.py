@@ -73,7 +73,7 @@ def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, paths: dict
     finally:
         spark.catalog.dropTempView("orders_of_spark")
     assert "Aggregate sum(" in on_spark.explain(query).split("Optimized plan")[1]
-    # The same of a query that was made for the embedded engine.
+    # A query of a session without Spark has the same sums.
     embedded = sql_tables.session(paths).sql(query)
     assert "summed while reading" in embedded.explain()
     assert embedded.to_spark(spark).dtypes == theirs.dtypes
@@ -187,7 +187,7 @@ def test_unsupported_sql_runs_as_text_on_spark(
     for wrong in ("SELECT parse_json(js):a:: FROM texts", "SELECT js:a FROM nothing", "SELEC js:a FROM texts"):
         with pytest.raises(tamis.TamisError):
             on_spark.sql(wrong)
-    # Nothing but queries, and nothing under policies.
+    # Only queries are accepted, and none under policies.
     for statement in (
         "FROM texts INSERT INTO other SELECT js:a",
         "WITH x AS (SELECT js:a FROM texts) INSERT INTO y SELECT 1",
@@ -243,7 +243,7 @@ def test_filters_have_the_semantics_of_plain_spark(spark: Any, tmp_path: Path, z
     try:
         session = tamis.connect(spark=spark)
         session.register("types", tmp_path / "t.parquet")
-        # All of them at once, since each query costs Spark a second.
+        # One query tests all conditions, because each query on Spark takes a second.
         found, expected = (
             " UNION ALL ".join(
                 f"SELECT {index} AS place, id FROM {table} WHERE {condition}"

@@ -81,7 +81,7 @@ def uses_sparks_reader(frame: Any) -> bool:
 
 
 def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
-    """Random tables with deletion vectors, mapped and widened columns, and filters about them."""
+    """Compare random tables with deletion vectors, mapped and widened columns, under random filters."""
     with tempfile.TemporaryDirectory() as folder:
         case = random_delta_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
@@ -91,7 +91,7 @@ def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
 
 
 def compare_deltalake_tables(spark: Any, seed: int, predicates: int) -> None:
-    """Random tables of another writer, most of them read by native scans."""
+    """Compare random tables of another writer; most of them are read by native scans."""
     with tempfile.TemporaryDirectory() as folder:
         case = random_deltalake_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
@@ -111,7 +111,7 @@ def test_O8_random_tables_of_deltalake_have_the_rows_of_a_local_scan(connect_spa
 
 
 def make_every_type(count: int) -> pa.Table:
-    """Rows of all types that a table of ours may have and Spark too."""
+    """Return rows of all types that Tamis and Spark support."""
     numbers = range(count)
     inner = pa.struct([("x", pa.int32()), ("t", pa.timestamp("us", "UTC"))])
     return pa.table(
@@ -166,7 +166,7 @@ def test_rows_are_the_same_by_both_readers(any_spark: Any, hive_table: Path) -> 
     # Classic and Connect sessions differ in how Columns are created; a few cases are enough.
     for where in (None, *WHERES) if is_connect else (WHERES[2], WHERES[7]):
         frame = check(any_spark, table.scan(where), where)
-        # What only the embedded engine knows, Spark is not asked for.
+        # Functions that only the embedded engine supports are not pushed to Spark.
         assert uses_sparks_reader(frame) == ("concat" not in (where or "")), where
     check(any_spark, table.scan(WHERES[1], ["region", "nest.t", "id"]), reader="arrow")
     check(any_spark, table.scan(WHERES[0], ["text"], limit=1000))
@@ -193,12 +193,12 @@ def test_the_filter_reaches_sparks_reader(connect_spark: Any, hive_table: Path) 
     (pushed,) = (line for line in text.splitlines() if "PushedFilters" in line)
     assert "GreaterThanOrEqual(id,30)" in pushed
     assert "GreaterThan(moment,1970-01-01" in pushed
-    # Partition values settle their part of the filter, and no row is tested by it again.
+    # Partition values decide their conjunct, so it is not evaluated for rows.
     assert "region#" not in text
 
 
 def write_mixed_table(folder: Path) -> Path:
-    """A Delta table with deleted rows in one file."""
+    """Write a Delta table with deleted rows in one file."""
     rows = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{n}" for n in range(10)]})
     fields = [
         {"name": "id", "type": "long", "nullable": False, "metadata": {}},
@@ -281,7 +281,7 @@ def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
     tmp_path: Path, where: str, is_narrow: bool
 ) -> None:
     for number in range(20):
-        # Every file has small and large numbers, its pages do not.
+        # Every file has small and large numbers, but each page has a narrow range.
         ids = pa.array(range(number, 1_000_000, 20), pa.int64())
         pq.write_table(
             pa.table({"id": ids}), tmp_path / f"{number}.parquet", write_page_index=True, use_dictionary=False,

@@ -1,4 +1,4 @@
-"""All queries of TPC-H on Spark, over tables of three formats in turn, equal DuckDB's answers over the plain files."""
+"""All queries of TPC-H on Spark, over tables of three formats in turn, equal DuckDB's results over the plain files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.mark.parametrize("number", tpch.QUERIES)
-def test_answers_equal_duckdb(world: World, spark: Any, number: int) -> None:
+def test_results_equal_duckdb(world: World, spark: Any, number: int) -> None:
     format = tuple(FORMATS)[number % len(FORMATS)]
     found = world.session(format, spark).sql(tpch.QUERIES[number]).toArrow()
     expected = world.answer(number)

@@ -1,4 +1,4 @@
-"""Spark sessions in other time zones than UTC: timestamps have Spark's semantics, whatever is pushed."""
+"""Spark sessions in other time zones than UTC: timestamps have Spark's semantics, with and without pushdown."""
 
 from __future__ import annotations
 
