@@ -99,8 +99,8 @@ def test_settings_of_spark_and_its_process_are_not_substituted(ana: Session, spa
     for text in ("'${env:HOME}'", "'\\u0024{env:HOME}'", "max(id) OVER (ORDER BY '${spark.app.name}')"):
         with pytest.raises(AccessDenied, match="remove it"):
             ana.sql(f"SELECT {text} FROM orders")
-    anybody = tamis.connect(spark=spark).register("orders", path)
-    assert anybody.sql("SELECT '${spark.app.name}' AS x").collect() == [("tamis-tests",)]
+    unprotected = tamis.connect(spark=spark).register("orders", path)
+    assert unprotected.sql("SELECT '${spark.app.name}' AS x").collect() == [("tamis-tests",)]
 
 
 @pytest.mark.parametrize(
