@@ -37,7 +37,7 @@ QUERIES = {
     "extremes of floats": "SELECT min(value), max(value), count(value) FROM events",
     "sums": "SELECT sum(id), avg(id), sum(amount), avg(amount), sum(price), avg(price) FROM orders",
     "groups": "SELECT region, count(*), sum(amount) FROM orders GROUP BY region",
-    "groups by position and alias": "SELECT region AS r, CAST(year(day) AS INT) AS y, count(*) FROM orders GROUP BY 1, y",
+    "groups by number and alias": "SELECT region AS r, CAST(year(day) AS INT) AS y, count(*) FROM orders GROUP BY 1, y",
     "groups by expression": "SELECT id % 3, id % 3 + 1, max(id) FROM orders GROUP BY id % 3",
     "groups by one of two names": "SELECT a.id, count(*) FROM orders a FULL JOIN (SELECT * FROM customers "
     "WHERE Id > 3) b ON a.id = b.Id GROUP BY a.id HAVING count(*) > 0",
