@@ -26,7 +26,7 @@ HOUR = 3_600_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the Delta table `events`: ten rows, then twenty, then the second ten alone."""
+    """A folder with the Delta table `events`. Its versions have ten rows, twenty rows, and only the second ten."""
     folder = tmp_path_factory.mktemp("delta")
     log = DeltaLog(folder / "events", {"id": "long", "day": "string"}, partition_columns=["day"])
     adds = []
@@ -62,8 +62,8 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_program
 
 
-def named(given: object) -> str:
-    """The id of a case: its arguments."""
+def name_case(given: object) -> str:
+    """Return the id of a case: its arguments."""
     return " ".join(given) if isinstance(given, list) else str(given)
 
 
@@ -82,7 +82,7 @@ def named(given: object) -> str:
         (["--timestamp", "2024-03-01T15:30:00+01:00"], 10),
         (["--timestamp", "2099-01-01"], 10),
     ],
-    ids=named,
+    ids=name_case,
 )
 def test_D17_count_is_that_of_the_version(run: Run, options: list[str], rows: int) -> None:
     assert run("count", "events", *options).stdout == f"{rows}\n"
@@ -123,7 +123,7 @@ def test_plan_prunes_by_partitions_and_statistics_of_the_version(run: Run) -> No
         (["single.parquet", "--timestamp", "2024-03-01"], ["timestamp"]),
         (["single.parquet", "--format", "delta"], ["single.parquet"]),
     ],
-    ids=named,
+    ids=name_case,
 )
 @pytest.mark.parametrize("command", ["plan", "scan", "count", "files", "verify", "history"])
 def test_wrong_version_is_one_line_and_exit_code_1(
@@ -143,7 +143,7 @@ def test_wrong_version_is_one_line_and_exit_code_1(
         (["--version", "-1"], ["--version", "-1"]),
         (["--version", "newest"], ["--version", "newest"]),
     ],
-    ids=named,
+    ids=name_case,
 )
 @pytest.mark.parametrize("command", ["plan", "scan", "count", "files", "verify", "history"])
 def test_misuse_is_exit_code_2(run: Run, command: str, options: list[str], words: list[str]) -> None:
@@ -205,7 +205,7 @@ def test_history_stops_at_the_limit_and_at_the_version(run: Run) -> None:
         (["nowhere"], ["nowhere"]),
         (["events", "--columns", "verson"], ["the history has no column 'verson'", "version, timestamp"]),
     ],
-    ids=named,
+    ids=name_case,
 )
 def test_wrong_history_is_one_line_and_exit_code_1(run: Run, arguments: list[str], words: list[str]) -> None:
     result = run("history", *arguments)

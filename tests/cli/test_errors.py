@@ -114,7 +114,7 @@ def test_debug_shows_the_traceback_before_or_after_the_command() -> None:
         assert result.stderr.splitlines()[-1].startswith("tamis: ")
 
 
-def test_error_in_the_middle_of_the_rows_keeps_what_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_the_middle_of_the_rows_keeps_written_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def break_off(scan: Scan) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": range(10_000)})
         raise CorruptFile("row group 1 of 'x' cannot be decoded")
@@ -154,14 +154,14 @@ def test_unexpected_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "--debug" in line
 
 
-def test_debug_gives_unexpected_errors_back_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_restores_the_exception_hook_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", show_unexpected_error)
     run("count", "orders", "--debug")
     assert sys.excepthook is sys.__excepthook__
 
 
 class LosesRows:
-    """A table that forgets rows when row groups are pruned."""
+    """A table that loses rows if row groups are pruned."""
 
     def __init__(self, table: tamis.Table) -> None:
         self._table = table
@@ -179,7 +179,7 @@ def test_failed_verification_names_the_subset(monkeypatch: pytest.MonkeyPatch) -
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:5]] == ["same", "same", "same", "DIFFERENT"]
-    # Of the other combinations only those that differ have a line.
+    # Only combinations that differ have a line.
     assert sum(line.endswith("DIFFERENT") for line in lines) == 2 ** (len(list_levels("hive")) - 1)
     assert sum(line.endswith("same") for line in lines) == len(list_levels("hive"))
     expected = "tamis: the scan with row_groups on returned 889 rows, expected 900 (without pruning)"

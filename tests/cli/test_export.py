@@ -25,7 +25,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(program, arguments, prog_name="tamis")
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -122,7 +122,7 @@ def test_nested_column_in_csv_is_named_with_alternatives(tmp_path: Path) -> None
     assert result.exit_code == 1
     assert "column 'tags'" in result.stderr
     assert "leave it out" in result.stderr
-    assert names(tmp_path) == ["rows.parquet"]
+    assert list_names(tmp_path) == ["rows.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_wrong_outputs_are_named(
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
     assert all(word in line for word in words), line
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
 
 
 @pytest.mark.parametrize("format", OUTPUT_FORMATS)
@@ -157,7 +157,7 @@ def test_failed_run_leaves_the_old_file_and_no_half_one(
     def break_off(scan: Scan) -> Iterator[pa.RecordBatch]:
         # More than enough rows for a first batch to be written.
         yield pa.RecordBatch.from_pylist([{"id": 1}] * 200_000, scan.schema)
-        assert any(name.startswith(f".{output.name}.") for name in names(tmp_path))
+        assert any(name.startswith(f".{output.name}.") for name in list_names(tmp_path))
         raise CorruptFile("row group 1 of 'x' cannot be decoded")
 
     output.write_text("old")
@@ -165,8 +165,8 @@ def test_failed_run_leaves_the_old_file_and_no_half_one(
     result = run("scan", orders, "--columns", "id", "--output", str(output))
     assert (result.exit_code, result.stderr) == (1, "tamis: row group 1 of 'x' cannot be decoded\n")
     del result
-    gc.collect()  # a writer that is thrown away may still want to write
-    assert names(tmp_path) == [output.name]
+    gc.collect()  # a discarded writer may still write
+    assert list_names(tmp_path) == [output.name]
     assert output.read_text() == "old"
 
 
@@ -199,7 +199,7 @@ def test_output_into_the_table_that_is_read_is_refused(tmp_path: Path) -> None:
         result = run("scan", str(table), "--allow-outside", "--output", str(output))
         assert result.exit_code == 1, output
         assert "is inside the table" in result.stderr
-    assert names(table) == ["a.parquet", "b.parquet"]
+    assert list_names(table) == ["a.parquet", "b.parquet"]
     assert (outside / "b.parquet").read_bytes() == before
     arguments = ("scan", str(table), "--output", str(outside / "c.parquet"))
     assert "leads out of the table's folder" in run(*arguments).stderr

@@ -116,9 +116,7 @@ def test_columns_of_the_file_list_that_do_not_fit_are_named_with_an_option_to_se
     assert "--columns chooses others, --json shows all" in " ".join(shown.split())
 
 
-def test_I10_a_table_that_was_moved_and_registered_anew_is_refused_where_that_is_asked_for(
-    tmp_path: Path, table: IcebergFolder, run: Run
-) -> None:
+def test_I10_a_moved_and_registered_table_is_refused_on_request(tmp_path: Path, table: IcebergFolder, run: Run) -> None:
     catalog = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
     catalog.create_namespace("ns")
     catalog.register_table("ns.t", str(table.save()))

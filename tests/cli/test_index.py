@@ -31,9 +31,9 @@ def run(root: Path, *arguments: str) -> str:
 
 
 def test_an_index_is_built_used_shown_and_dropped(root: Path) -> None:
-    place = root.parent / "_tamis" / root.name / "index"
+    location = root.parent / "_tamis" / root.name / "index"
     built = run(root, "index", "build", "orders", "--bloom", "name", "--columns", "id,x")
-    assert built == f"5 files, 50 rows in the index at {place}\n5 read, 0 reused, 0 removed\n"
+    assert built == f"5 files, 50 rows in the index at {location}\n5 read, 0 reused, 0 removed\n"
     plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--json"))
     assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == 1
     list_data_files(root)[0].unlink()
@@ -44,7 +44,7 @@ def test_an_index_is_built_used_shown_and_dropped(root: Path) -> None:
     assert (again["files"], again["collected"], again["reused"], again["removed"]) == (4, 0, 4, 1)
     assert run(root, "index", "drop", "orders") == "dropped\n"
     assert json.loads(run(root, "index", "drop", "orders", "--json")) == {"dropped": False}
-    assert run(root, "index", "status", "orders") == f"no index at {place}\n"
+    assert run(root, "index", "status", "orders") == f"no index at {location}\n"
 
 
 def test_the_page_lists_the_keys_of_a_build(root: Path) -> None:
@@ -56,8 +56,8 @@ def test_the_page_lists_the_keys_of_a_build(root: Path) -> None:
 @pytest.mark.interop
 def test_an_index_elsewhere_is_named(root: Path) -> None:
     run(root, "index", "build", "orders", "--location", "aside")
-    for place, kept in (("aside", 1), ("none", 5)):
-        plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--index", place, "--json"))
+    for location, kept in (("aside", 1), ("none", 5)):
+        plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--index", location, "--json"))
         assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == kept
     text = run(root, "index", "status", "orders", "--location", "aside")
     assert "files        5 of 5 in the table" in text.splitlines()

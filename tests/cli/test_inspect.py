@@ -54,8 +54,8 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments: CliRunner().invoke(program, ["inspect", *arguments], prog_name="tamis")
 
 
-def lines_of(text: str, start: str) -> list[list[str]]:
-    """The cells of the lines that start with a word."""
+def find_lines(text: str, start: str) -> list[list[str]]:
+    """Return the cells of the lines that start with a word."""
     return [re.split(" {3,}", line) for line in text.splitlines() if line.startswith(start)]
 
 
@@ -65,14 +65,14 @@ def test_tables_in_a_pipe(run: Run) -> None:
     text = result.stdout
     assert "orders.parquet: 1,000 rows in 2 row groups, " in text.splitlines()[0]
     assert "key-value metadata: ARROW:schema" in text
-    stored, bounds, helps = lines_of(text, "id ")
+    stored, bounds, helps = find_lines(text, "id ")
     assert stored[:3] == ["id", "INT64", "SNAPPY"]
     assert bounds == ["id", "0", "0", "999"]
     assert helps[:3] == ["id", "yes", "20"]
     assert helps[-1] == "5.0 % of 20 pages"
-    assert lines_of(text, "shuffled ")[2][-1] == "100 % of 20 pages"
-    assert lines_of(text, "empty ")[2][-1] == "–"
-    assert len(lines_of(text, "place.city ")) == len(lines_of(text, "place.zip ")) == 3
+    assert find_lines(text, "shuffled ")[2][-1] == "100 % of 20 pages"
+    assert find_lines(text, "empty ")[2][-1] == "–"
+    assert len(find_lines(text, "place.city ")) == len(find_lines(text, "place.zip ")) == 3
     assert text.count("overlap: the share of pages") == 1
 
 
@@ -123,12 +123,12 @@ def test_text_and_json_of_every_kind_of_file(run: Run, name: str, options: list[
     assert run(name, *options).exit_code == 0
     result = run(name, *options, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
-    found = json.loads(result.stdout, object_pairs_hook=_without_duplicates)
+    found = json.loads(result.stdout, object_pairs_hook=_check_duplicates)
     assert {column["name"] for column in found["columns"]} >= {"word"}
     assert all(("pages" in column) == ("--pages" in options) for column in found["columns"])
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     assert len({name for name, _ in pairs}) == len(pairs), pairs
     return dict(pairs)
 
@@ -151,8 +151,8 @@ def test_json_has_all_facts(run: Run, folder: Path) -> None:
 
 def test_truncated_bounds_are_marked(golden: Path, run: Run) -> None:
     text = run(str(golden / "parquet" / "binary_truncated_min_max.parquet")).stdout
-    assert lines_of(text, "utf8_full_truncation ")[1][-2:] == ["≥ Al", "≤ Kf"]
-    assert lines_of(text, "utf8_no_truncation ")[1][-1] == "Ke"
+    assert find_lines(text, "utf8_full_truncation ")[1][-2:] == ["≥ Al", "≤ Kf"]
+    assert find_lines(text, "utf8_no_truncation ")[1][-1] == "Ke"
     assert "≥ ≤ a truncated bound" in text
     unsaid = run(str(golden / "parquet" / "data_index_bloom_encoding_stats.parquet")).stdout
     assert "Hello ?" in unsaid
@@ -202,7 +202,7 @@ def test_failed_chart_leaves_no_file(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# --- What is wrong ---------------------------------------------------------------------------------------------------
+# --- Errors ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_numbers_are_whole_on_a_narrow_terminal(tmp_path: Path, columns: int) ->
     lines = strip_colours(shown).splitlines()
     assert code == 0
     assert max(map(len, lines)) <= columns
-    # Where not even a line of its own is long enough, it goes on in the next.
+    # A value that does not fit on its own line continues on the next.
     digits = "".join(re.findall(r"\d+", "".join(lines)))
     assert str(10**37 + 4999) in digits
 

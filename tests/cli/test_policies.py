@@ -33,15 +33,15 @@ def test_scan_and_count_see_what_the_principal_sees() -> None:
     assert sorted(row["card"] for row in rows) == [f"****{number:04}" for number in range(0, 12, 2)]
 
 
-def test_A5_plan_tells_nothing_of_what_is_hidden() -> None:
-    told = run("plan", "orders", "--where", "y >= 20").output
-    assert told == "orders (hive) where y >= 20\n\nThe table is under a policy: what is read of it is not shown.\n"
+def test_A5_plan_reveals_nothing_hidden() -> None:
+    output = run("plan", "orders", "--where", "y >= 20").output
+    assert output == "orders (hive) where y >= 20\n\nThe table is under a policy: what is read of it is not shown.\n"
     document = json.loads(run("plan", "orders", "--where", "y >= 20", "--json").output)
     assert (document["levels"], document["files"], document["bytes_read"]) == ([], [], None)
 
 
 @pytest.mark.parametrize("who", ["", "zoe"])
-def test_A6_who_is_not_named_is_denied(who: str) -> None:
+def test_A6_a_principal_without_a_rule_is_denied(who: str) -> None:
     for command in ("count", "scan", "plan"):
         found = run(command, "orders", who=who)
         assert found.exit_code == 1

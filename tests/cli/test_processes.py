@@ -111,7 +111,7 @@ def test_X10_terminal_gets_no_control_sequences_from_values(tmp_path: Path) -> N
     assert "\x1b[31m" not in shown
     assert "\x1b[2J" not in shown
     lines = [line.strip() for line in strip_colours(shown).splitlines()]
-    # On a busy machine a progress bar may come before.
+    # On a busy machine, a progress bar may be printed first.
     start = lines.index("na\\x1b[31mme")
     assert lines[start + 2 : start + 4] == ["\\x1b[2Jcleared", "[bold]markup[/bold]"]
 
@@ -154,7 +154,7 @@ def test_terminal_hides_unknown_row_counts(folder: Path) -> None:
     assert "num_records" in run_in_pipe("files", "orders", folder=folder).stdout.splitlines()[0]
 
 
-def test_one_file_is_one_file(folder: Path) -> None:
+def test_one_file_is_reported_in_the_singular(folder: Path) -> None:
     where = "region = 'eu' AND day = DATE '2024-03-01'"
     assert "1 file, " in run_on_terminal("files", "orders", "--where", where, folder=folder)[1]
     assert "1 of 9 files, " in run_on_terminal("files", "orders", "--limit", "1", folder=folder)[1]

@@ -1,4 +1,4 @@
-"""The progress bar: after a second, on a terminal, gone in the end."""
+"""The progress bar appears after a second, on a terminal only, and is removed at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tamis.cli.progress import Meter, make_bytes_meter, set_total_bytes, show_pr
 
 
 class Clock:
-    """A timer that goes off when the test says so."""
+    """A timer that fires when the test calls it."""
 
     def __init__(self, seconds: float, ring: object) -> None:
         self.seconds = seconds
@@ -39,7 +39,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
 
 
-def text_of(meter: Meter) -> str:
+def print_meter(meter: Meter) -> str:
     console = Console(width=100, color_system=None)
     with console.capture() as capture:
         console.print(meter)
@@ -73,7 +73,7 @@ def test_work_of_more_than_a_second_shows_a_bar_that_goes_away(capsys: pytest.Ca
     assert shown.endswith("\x1b[2K")
 
 
-def test_clock_that_rings_too_late_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_timer_that_fires_too_late_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with show_progress(Meter("scanning", lambda: 5), is_wanted=True):
         pass
     assert callable(clocks[0].ring)
@@ -83,18 +83,18 @@ def test_clock_that_rings_too_late_starts_nothing(capsys: pytest.CaptureFixture[
 
 def test_meter_shows_progress() -> None:
     meter = Meter("reading", lambda: 1_500, "{:,} rows".format)
-    assert "1,500 rows" in text_of(meter)
+    assert "1,500 rows" in print_meter(meter)
     meter.total = 1_000
-    assert "1,000 rows of 1,000 rows" in text_of(meter)
+    assert "1,000 rows of 1,000 rows" in print_meter(meter)
 
 
 def test_meter_of_a_scan_ends_at_what_it_read(folder: Path) -> None:
     scan = tamis.open(folder / "orders").scan("id < 320", columns=["amount"])
     meter = make_bytes_meter("scanning", scan)
     set_total_bytes(meter, scan)
-    before = text_of(meter)
+    before = print_meter(meter)
     scan.to_arrow()
     assert scan.report is not None
     assert meter.total is not None
     assert 0 < (scan.report.bytes_read or 0) <= meter.total
-    assert text_of(meter) != before
+    assert print_meter(meter) != before

@@ -28,7 +28,7 @@ def test_a_table_has_the_name_of_its_folder(in_folder: Path) -> None:
     assert run(COUNTS, "orders") == (0, "region\tn\tmax(id)\nap\t150\t299\neu\t300\t599\nus\t300\t899\n", "")
 
 
-def test_the_places_of_tables_may_come_first(in_folder: Path) -> None:
+def test_the_paths_of_tables_may_come_first(in_folder: Path) -> None:
     assert run("orders", COUNTS) == run(COUNTS, "./orders")
 
 
@@ -50,27 +50,27 @@ def test_rows_as_json(in_folder: Path) -> None:
 
 
 def test_rows_into_a_file(in_folder: Path, tmp_path: Path) -> None:
-    place = tmp_path / "found.parquet"
-    code, shown, said = run("SELECT id FROM orders WHERE id < 3", "orders", "--output", str(place))
+    path = tmp_path / "found.parquet"
+    code, shown, error = run("SELECT id FROM orders WHERE id < 3", "orders", "--output", str(path))
     assert (code, shown) == (0, "")
-    assert said == f"3 rows written to {place} as parquet\n"
-    assert sorted(pq.read_table(place)["id"].to_pylist()) == [0, 1, 2]
+    assert error == f"3 rows written to {path} as parquet\n"
+    assert sorted(pq.read_table(path)["id"].to_pylist()) == [0, 1, 2]
 
 
-def test_explain_reads_nothing_and_tells_the_plan(in_folder: Path) -> None:
+def test_explain_reads_nothing_and_shows_the_plan(in_folder: Path) -> None:
     code, shown, _ = run(COUNTS, "orders", "--explain")
     assert code == 0
     assert "push_filter_into_scan" in shown
-    _, told, _ = run(COUNTS, "orders", "--explain", "--json")
-    assert json.loads(told)["before"]["node"] == "Sort"
+    _, output, _ = run(COUNTS, "orders", "--explain", "--json")
+    assert json.loads(output)["before"]["node"] == "Sort"
 
 
-def test_explain_tells_the_names_that_the_user_gave(in_folder: Path) -> None:
+def test_explain_shows_the_names_of_the_query(in_folder: Path) -> None:
     query = "SELECT count(*) AS orders, max(id), region r FROM orders GROUP BY region"
     _, shown, _ = run(query, "orders", "--explain")
     assert "  returns count as orders, max as max(id), orders.region as r\n" in shown
-    _, told, _ = run(query, "orders", "--explain", "--json")
-    assert [each["name"] for each in json.loads(told)["returns"]] == ["orders", "max(id)", "r"]
+    _, output, _ = run(query, "orders", "--explain", "--json")
+    assert [each["name"] for each in json.loads(output)["returns"]] == ["orders", "max(id)", "r"]
 
 
 def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("orders",), 2, "no query among 'orders'"),
         (("SELECT 1", "SELECT 2"), 2, "pass one query, not several: 'SELECT 1' and 'SELECT 2'"),
@@ -106,10 +106,10 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
         (("SELECT 1", "--table", "orders"), 2, "NAME=URI"),
     ],
 )
-def test_mistakes(in_folder: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_mistakes(in_folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     found, _, error = run(*arguments)
     assert found == code
-    assert said in error
+    assert message in error
     assert "Traceback" not in error
 
 
@@ -122,20 +122,20 @@ def test_examples_of_the_help_can_be_pasted() -> None:
 
 
 def test_a_principal_needs_policies(in_folder: Path) -> None:
-    code, out, told = run(COUNTS, "orders", "--principal", "ana")
+    code, out, error = run(COUNTS, "orders", "--principal", "ana")
     assert (code, out) == (2, "")
-    assert "--principal requires --policies" in told
+    assert "--principal requires --policies" in error
 
 
-def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Path) -> None:
+def test_two_tables_of_one_name_need_explicit_names(in_folder: Path) -> None:
     (in_folder / "other").mkdir()
     pq.write_table(pq.read_table(next((in_folder / "orders").rglob("*.parquet"))), in_folder / "other" / "orders")
-    code, out, told = run(COUNTS, "orders", "other/orders")
+    code, out, error = run(COUNTS, "orders", "other/orders")
     assert (code, out) == (2, "")
-    assert "orders and other/orders are both named 'orders': name one of them with --table NAME=URI" in told
+    assert "orders and other/orders are both named 'orders': name one of them with --table NAME=URI" in error
 
 
-# --- What a new user typed --------------------------------------------------------------------------------------------
+# --- Files, limits and values -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

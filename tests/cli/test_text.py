@@ -74,7 +74,7 @@ def test_instant_of_another_zone_is_shown_in_utc() -> None:
     ],
     ids=lambda given: str(given) if isinstance(given, pa.DataType) else "",
 )
-def test_json_of_what_python_does_not_write(values: list[Any], data_type: pa.DataType, expected: str) -> None:
+def test_json_of_values_that_python_cannot_write(values: list[Any], data_type: pa.DataType, expected: str) -> None:
     assert "[" + ", ".join(format_json(pa.array(values, data_type)).to_pylist()) + "]" == expected
 
 
@@ -100,7 +100,7 @@ def nested(inner: st.SearchStrategy[Column]) -> st.SearchStrategy[Column]:
 
 
 @given(st.data())
-def test_json_says_what_python_says(data: st.DataObject) -> None:
+def test_json_equals_the_output_of_python(data: st.DataObject) -> None:
     data_type, values = data.draw(st.recursive(st.sampled_from(SCALARS), nested, max_leaves=4))
     rows = data.draw(st.lists(st.none() | values, max_size=6))
     skipped = data.draw(st.integers(0, len(rows)))
@@ -118,7 +118,7 @@ def test_names_are_escaped_in_json_objects() -> None:
     assert texts.to_pylist() == ['{"a \\"b\\"\\n": 1, "é": "x"}']
 
 
-def test_S3_text_that_is_no_utf8_is_shown_with_the_sign_for_it() -> None:
+def test_S3_text_that_is_not_utf8_is_shown_with_the_replacement_character() -> None:
     offsets = pa.array([0, 2, 3], pa.int32()).buffers()[1]
     broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xffb")])
     assert format_cells(broken).to_pylist() == ["a\ufffd", "b"]
@@ -131,6 +131,6 @@ def test_lines_of_a_slice_are_those_of_the_slice() -> None:
     assert bytes(join_lines(batch[:0], batch[:0].column(0))) == b""
 
 
-def test_X10_printable_text_holds_nothing_that_a_terminal_obeys() -> None:
+def test_X10_printable_text_has_no_control_characters() -> None:
     assert escape_control_characters("plain é 中") == "plain é 中"
     assert escape_control_characters("\x1b]0;title\x07\n\u202e") == "\\x1b]0;title\\x07\\n\\u202e"

@@ -44,7 +44,9 @@ def test_every_spelling_of_a_storage_option_is_listed() -> None:
 
 
 def test_every_threshold_is_listed_with_its_default() -> None:
-    listed = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", section("Which thresholds can I change?"), re.MULTILINE))
+    listed = dict(
+        re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", read_section("Which thresholds can I change?"), re.MULTILINE)
+    )
     assert list(listed) == [each.name for each in fields(tamis.Tuning)]
     units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     for name, text in listed.items():

@@ -1,7 +1,7 @@
 """O8 over random tables and predicates: plans by workers equal local plans.
 
-The workers are functions of this process, which get and give bytes as those of Spark do; `tests/engines/spark` has the
-others.
+The workers are functions of this process that receive and return bytes, as workers of Spark do. Tests with Spark are
+in `tests/engines/spark`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def test_an_error_of_a_foreign_subclass_becomes_its_nearest_tamis_class() -> Non
 
     arrived = error_from_bytes(error_to_bytes(Special("damaged")))
     assert (type(arrived), str(arrived)) == (CorruptFile, "damaged")
-    # Nothing but our own classes comes out of bytes.
+    # Only classes of Tamis are restored from bytes.
     assert type(error_from_bytes(b'{"class": "one_line", "message": "x", "facts": {}}')) is TamisError
 
 
@@ -82,7 +82,7 @@ def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "told"),
+    ("text", "kind", "message"),
     [
         (
             "x\n  ModuleNotFoundError: No module named 'tamis'\n\n\tat org.apache",
@@ -97,10 +97,10 @@ def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: 
         ("x" * 5000, EngineError, "xxx …"),
     ],
 )
-def test_spark_failures_become_one_line_errors(text: str, kind: type[TamisError], told: str) -> None:
+def test_spark_failures_become_one_line_errors(text: str, kind: type[TamisError], message: str) -> None:
     error = translate_error(text, "tamis: read 2 parts")
     assert type(error) is kind
-    assert told in str(error)
+    assert message in str(error)
     assert "tamis: read 2 parts" in str(error)
     assert "\n" not in str(error)
     assert len(str(error)) < 500

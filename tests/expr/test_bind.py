@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
 )
 
 
-def column_in(where: str, schema: pa.Schema = SCHEMA) -> Column:
+def find_column(where: str, schema: pa.Schema = SCHEMA) -> Column:
     (found,) = find_columns(bind(parse_sql(where), schema, "orders"))
     return found
 
@@ -59,34 +59,34 @@ def column_in(where: str, schema: pa.Schema = SCHEMA) -> Column:
     ],
 )
 def test_a_name_is_found_without_regard_to_case(where, path, data_type):
-    found = column_in(where)
+    found = find_column(where)
     assert (found.path, found.type) == (path, data_type)
 
 
 def test_a_field_goes_before_a_column_with_a_dot_in_its_name():
     schema = pa.schema([("a", pa.struct([("b", pa.string())])), ("a.b", pa.int32())])
-    assert column_in("a.b = 'x'", schema).path == ("a", "b")
-    assert column_in("`a.b` = 1", schema).path == ("a.b",)
+    assert find_column("a.b = 'x'", schema).path == ("a", "b")
+    assert find_column("`a.b` = 1", schema).path == ("a.b",)
 
 
 def test_a_dotted_name_is_tried_whole_where_the_field_does_not_exist():
     schema = pa.schema([("a", pa.struct([("c", pa.string())])), ("a.b", pa.int32())])
-    assert column_in("a.b = 1", schema).path == ("a.b",)
+    assert find_column("a.b = 1", schema).path == ("a.b",)
 
 
 @pytest.mark.parametrize("name", ["straße", "STRASSE"])
 def test_names_match_by_unicode_case_folding(name):
-    assert column_in(f"`{name}` = 1", pa.schema([("Straße", pa.int64())])).path == ("Straße",)
+    assert find_column(f"`{name}` = 1", pa.schema([("Straße", pa.int64())])).path == ("Straße",)
 
 
 TWO_CASES = pa.schema([("x", pa.int64()), ("X", pa.int64()), ("s", pa.struct([("f", pa.int64()), ("F", pa.int64())]))])
 
 
 def test_a_quoted_name_selects_one_of_two_columns_that_differ_only_by_case():
-    assert column_in("`x` = 1", TWO_CASES).path == ("x",)
-    assert column_in("`X` = 1", TWO_CASES).path == ("X",)
-    assert column_in("s.`F` = 1", TWO_CASES).path == ("s", "F")
-    assert column_in("S.`f` = 1", TWO_CASES).path == ("s", "f")
+    assert find_column("`x` = 1", TWO_CASES).path == ("x",)
+    assert find_column("`X` = 1", TWO_CASES).path == ("X",)
+    assert find_column("s.`F` = 1", TWO_CASES).path == ("s", "F")
+    assert find_column("S.`f` = 1", TWO_CASES).path == ("s", "f")
     assert bind((col("`X`") == 1).node, TWO_CASES).args[0].path == ("X",)
     assert bind(from_pyarrow(pc.field("X") == 1), TWO_CASES).args[0].path == ("X",)
 
@@ -148,7 +148,7 @@ def test_an_unknown_name_in_a_table_without_columns():
 
 
 def test_unused_columns_may_be_ambiguous():
-    assert column_in("s IS NULL", TWO_CASES).path == ("s",)
+    assert find_column("s IS NULL", TWO_CASES).path == ("s",)
 
 
 # --- Types ----------------------------------------------------------------------------------------------------------

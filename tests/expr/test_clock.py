@@ -12,7 +12,7 @@ from tamis.expr.nodes import Call, walk
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.sql.parse import parse_sql
 
-MOMENT = datetime(2024, 3, 1, 23, 59, 59, 123_456, tzinfo=UTC)
+INSTANT = datetime(2024, 3, 1, 23, 59, 59, 123_456, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -31,23 +31,23 @@ MOMENT = datetime(2024, 3, 1, 23, 59, 59, 123_456, tzinfo=UTC)
     ],
 )
 def test_current_time_functions_become_literals(asked, expected):
-    assert freeze_current_time(parse_sql(asked), lambda: MOMENT) == parse_sql(expected)
+    assert freeze_current_time(parse_sql(asked), lambda: INSTANT) == parse_sql(expected)
 
 
 def test_the_clock_is_read_once_and_only_if_needed():
-    moments = iter([MOMENT, MOMENT + timedelta(days=1)])
-    found = freeze_current_time(parse_sql("a < now() AND b < now() AND c = current_date()"), lambda: next(moments))
+    instants = iter([INSTANT, INSTANT + timedelta(days=1)])
+    found = freeze_current_time(parse_sql("a < now() AND b < now() AND c = current_date()"), lambda: next(instants))
     assert not [node for node in walk(found) if isinstance(node, Call) and not node.args]
-    assert next(moments) == MOMENT + timedelta(days=1)
+    assert next(instants) == INSTANT + timedelta(days=1)
     unchanged = parse_sql("a < 5")
-    assert freeze_current_time(unchanged, lambda: next(moments)) is unchanged
+    assert freeze_current_time(unchanged, lambda: next(instants)) is unchanged
 
 
 @pytest.mark.parametrize("data_type", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ms", "UTC")])
 def test_recent_rows_are_found_and_the_others_are_skipped(tmp_path, data_type):
     now = datetime.now(UTC)
-    moments = [now - timedelta(days=days) for days in (40, 30, 20, 10, 1, 0)]
-    naive = [moment.replace(tzinfo=None) if data_type.tz is None else moment for moment in moments]
+    instants = [now - timedelta(days=days) for days in (40, 30, 20, 10, 1, 0)]
+    naive = [instant.replace(tzinfo=None) if data_type.tz is None else instant for instant in instants]
     table = write_table(tmp_path, {"ts": pa.array(naive, pa.timestamp("us", data_type.tz)).cast(data_type, safe=False)})
     assert find_rows(table, "ts > now() - INTERVAL 7 DAYS") == [4, 5]
     assert count_kept_row_groups(table, "ts > now() - INTERVAL 7 DAYS") == (1, 3)

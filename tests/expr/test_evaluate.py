@@ -24,7 +24,7 @@ NAN = math.nan
 OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[0])
 
 
-def values(sql: str, **columns: pa.Array) -> list[Any]:
+def evaluate(sql: str, **columns: pa.Array) -> list[Any]:
     """Return the value of an expression for each row."""
     batch = pa.record_batch(columns)
     expr = bind(parse_sql(sql), batch.schema)
@@ -72,10 +72,10 @@ def test_nan_is_the_largest_and_equal_to_itself(data_type, predicate, expected):
     halves = [value if value is None else np.float16(value) for value in FLOATS]
     column = pa.array(halves if data_type == pa.float16() else FLOATS, data_type)
     wanted = [None if each is None else bool(each) for each in expected]
-    assert values(predicate, x=column) == wanted
+    assert evaluate(predicate, x=column) == wanted
     # Without NaN among the rows, the results are the same.
     rest = [index for index, value in enumerate(FLOATS) if value is None or value == value]
-    assert values(predicate, x=column.take(pa.array(rest))) == [wanted[index] for index in rest]
+    assert evaluate(predicate, x=column.take(pa.array(rest))) == [wanted[index] for index in rest]
 
 
 @pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">=", "<=>"])
@@ -83,15 +83,15 @@ def test_float_columns_compare_as_the_oracle(operator):
     pairs = [(left, right) for left in FLOATS for right in FLOATS]
     x, y = (pa.array([pair[side] for pair in pairs], pa.float64()) for side in (0, 1))
     theirs = {"<=>": "IS NOT DISTINCT FROM"}.get(operator, operator)
-    assert values(f"x {operator} y", x=x, y=y) == evaluate_predicate(pa.table({"x": x, "y": y}), f"x {theirs} y")
+    assert evaluate(f"x {operator} y", x=x, y=y) == evaluate_predicate(pa.table({"x": x, "y": y}), f"x {theirs} y")
 
 
 def test_null_compared_with_nan_is_null_in_any_batch():
     nulls = pa.nulls(2, pa.float64())
     for operator in ("=", "<>", "<", "<=", ">", ">="):
-        assert values(f"x {operator} double('NaN')", x=nulls) == [None, None]
-        assert values(f"x {operator} y", x=nulls, y=pa.array([NAN, NAN])) == [None, None]
-        assert values(f"i {operator} y", i=pa.nulls(1, pa.int32()), y=pa.array([NAN])) == [None]
+        assert evaluate(f"x {operator} double('NaN')", x=nulls) == [None, None]
+        assert evaluate(f"x {operator} y", x=nulls, y=pa.array([NAN, NAN])) == [None, None]
+        assert evaluate(f"i {operator} y", i=pa.nulls(1, pa.int32()), y=pa.array([NAN])) == [None]
 
 
 # --- NULL -----------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ Q = pa.array([True, False, None, True, False, None, True, False, None])
     ],
 )
 def test_three_valued_logic(sql, expected):
-    assert values(sql, p=P, q=Q) == [None if each is None else bool(each) for each in expected]
+    assert evaluate(sql, p=P, q=Q) == [None if each is None else bool(each) for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_three_valued_logic(sql, expected):
     ],
 )
 def test_N3_lists_with_and_without_null(sql, expected):
-    assert values(sql, x=pa.array([1, 3, None], pa.int64())) == expected
+    assert evaluate(sql, x=pa.array([1, 3, None], pa.int64())) == expected
 
 
 # --- Texts ----------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ TEXTS = ["abc", "ABC", "a%c", "a_c", "a\nc", "", None, "ac", "aÃ©c", "a\\c", "æ—
 )
 def test_S7_text_predicates(data_type, sql, expected):
     column = pa.array(TEXTS, pa.string()).cast(data_type)
-    answers = values(sql, x=column)
+    answers = evaluate(sql, x=column)
     assert [text for text, answer in zip(TEXTS, answers, strict=True) if answer] == expected
     assert answers[TEXTS.index(None)] is None
 
@@ -211,13 +211,13 @@ def test_S7_text_predicates(data_type, sql, expected):
     ],
 )
 def test_arithmetic_does_not_overflow_small_types(column, sql, expected):
-    assert are_equal(values(sql, x=column), expected)
+    assert are_equal(evaluate(sql, x=column), expected)
 
 
 def test_a_decimal_times_a_small_number_needs_few_digits():
     wide, small = pa.array([Decimal("10") ** 28], pa.decimal128(31, 2)), pa.array([3], pa.int8())
-    assert values("x * y > 5", x=wide, y=small) == [True]
-    assert values("x + y IN (7, 8)", x=wide, y=small) == [False]
+    assert evaluate("x * y > 5", x=wide, y=small) == [True]
+    assert evaluate("x + y IN (7, 8)", x=wide, y=small) == [False]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_decimal_times_a_small_number_needs_few_digits():
 )
 def test_overflow_is_an_error_that_names_the_expression(column, sql):
     with pytest.raises(EvaluationError, match="cannot evaluate"):
-        values(sql, x=column)
+        evaluate(sql, x=column)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_overflow_is_an_error_that_names_the_expression(column, sql):
     ],
 )  # fmt: skip
 def test_casts(column, sql, expected):
-    assert are_equal(values(sql, x=column), expected)
+    assert are_equal(evaluate(sql, x=column), expected)
 
 
 # --- Time -----------------------------------------------------------------------------------------------------------
@@ -272,19 +272,19 @@ def test_casts(column, sql, expected):
 def test_T6_T7_the_calendar_before_1970_in_every_unit_and_zone(unit, zone):
     per_second = types.UNITS_PER_SECOND[unit]
     column = pa.array([-1, 0, -86_400 * per_second, None], pa.timestamp(unit, zone))
-    assert values("year(x)", x=column) == [1969, 1970, 1969, None]
-    assert values("month(x)", x=column) == [12, 1, 12, None]
-    assert values("day(x)", x=column) == [31, 1, 31, None]
-    assert values("hour(x)", x=column) == [23, 0, 0, None]
-    assert values("minute(x)", x=column) == [59, 0, 0, None]
-    assert values("date(x)", x=column) == [date(1969, 12, 31), date(1970, 1, 1), date(1969, 12, 31), None]
-    assert values("trunc(x, 'month')", x=column) == [date(1969, 12, 1), date(1970, 1, 1), date(1969, 12, 1), None]
-    started = values("date_trunc('day', x) = date(x)", x=column)
+    assert evaluate("year(x)", x=column) == [1969, 1970, 1969, None]
+    assert evaluate("month(x)", x=column) == [12, 1, 12, None]
+    assert evaluate("day(x)", x=column) == [31, 1, 31, None]
+    assert evaluate("hour(x)", x=column) == [23, 0, 0, None]
+    assert evaluate("minute(x)", x=column) == [59, 0, 0, None]
+    assert evaluate("date(x)", x=column) == [date(1969, 12, 31), date(1970, 1, 1), date(1969, 12, 31), None]
+    assert evaluate("trunc(x, 'month')", x=column) == [date(1969, 12, 1), date(1970, 1, 1), date(1969, 12, 1), None]
+    started = evaluate("date_trunc('day', x) = date(x)", x=column)
     assert started == [True, True, True, None]
 
 
 @pytest.mark.parametrize(
-    ("unit", "moment", "expected"),
+    ("unit", "value", "expected"),
     [
         ("year", datetime(2024, 8, 15, 13, 14, 15, 999_999), datetime(2024, 1, 1)),
         ("quarter", datetime(2024, 8, 15, 13, 14, 15, 999_999), datetime(2024, 7, 1)),
@@ -298,9 +298,9 @@ def test_T6_T7_the_calendar_before_1970_in_every_unit_and_zone(unit, zone):
         ("quarter", datetime(1, 2, 3), datetime(1, 1, 1)),
     ],
 )
-def test_date_trunc(unit, moment, expected):
-    column = pa.array([moment, None], pa.timestamp("us"))
-    assert values(f"date_trunc('{unit}', x)", x=column) == [expected, None]
+def test_date_trunc(unit, value, expected):
+    column = pa.array([value, None], pa.timestamp("us"))
+    assert evaluate(f"date_trunc('{unit}', x)", x=column) == [expected, None]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_date_trunc(unit, moment, expected):
     ],
 )
 def test_dates_plus_intervals(sql, expected):
-    assert values(sql, x=pa.array([date(2024, 1, 31), None])) == [expected, None]
+    assert evaluate(sql, x=pa.array([date(2024, 1, 31), None])) == [expected, None]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -328,12 +328,12 @@ def test_timestamps_plus_intervals(unit):
         ("x - INTERVAL 1 DAY", [datetime(2024, 1, 30, 23, 30), datetime(1969, 12, 30, 23, 30), None]),
         ("x + INTERVAL 1 MONTH", [datetime(2024, 2, 29, 23, 30), datetime(1970, 1, 31, 23, 30), None]),
     ):
-        assert values(sql, x=column) == expected
+        assert evaluate(sql, x=column) == expected
 
 
 def test_an_interval_finer_than_the_column_is_an_error():
     with pytest.raises(EvaluationError, match="finer than"):
-        values("x + INTERVAL 1 MILLISECOND > '2024-01-01'", x=pa.array([0], pa.timestamp("s")))
+        evaluate("x + INTERVAL 1 MILLISECOND > '2024-01-01'", x=pa.array([0], pa.timestamp("s")))
 
 
 FAR = 2**63 - 1
@@ -342,7 +342,7 @@ FAR_DAY = 2**31 - 1
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize(
-    ("moment", "sql"),
+    ("value", "sql"),
     [
         (FAR, "x + INTERVAL 1 SECOND IS NULL"),
         (FAR, "x + INTERVAL 1 DAY IS NULL"),
@@ -353,20 +353,20 @@ FAR_DAY = 2**31 - 1
         (-FAR, "x - INTERVAL 1 MONTH IS NULL"),
     ],
 )
-def test_a_timestamp_shifted_out_of_its_range_is_an_error(unit, moment, sql):
+def test_a_timestamp_shifted_out_of_its_range_is_an_error(unit, value, sql):
     with pytest.raises(EvaluationError, match=r"cannot evaluate .*(leaves the range|out of the range)"):
-        values(sql, x=pa.array([0, moment, None], pa.timestamp(unit)))
+        evaluate(sql, x=pa.array([0, value, None], pa.timestamp(unit)))
 
 
 def test_an_interval_longer_than_the_range_of_the_column_is_an_error():
     with pytest.raises(EvaluationError, match="longer than"):
-        values("x + INTERVAL 100000000 DAY IS NULL", x=pa.array([0], pa.timestamp("ns")))
+        evaluate("x + INTERVAL 100000000 DAY IS NULL", x=pa.array([0], pa.timestamp("ns")))
 
 
 def test_a_timestamp_at_the_limit_is_in_range():
     column = pa.array([FAR - 10**9, -FAR + 10**9, None], pa.timestamp("ns"))
-    assert values("x + INTERVAL 1 SECOND < x", x=column) == [False, False, None]
-    assert values("x - INTERVAL 1 SECOND > x", x=column) == [False, False, None]
+    assert evaluate("x + INTERVAL 1 SECOND < x", x=column) == [False, False, None]
+    assert evaluate("x - INTERVAL 1 SECOND > x", x=column) == [False, False, None]
 
 
 @pytest.mark.parametrize(
@@ -382,29 +382,29 @@ def test_a_timestamp_at_the_limit_is_in_range():
 )
 def test_a_date_shifted_out_of_its_range_is_an_error(day, sql):
     with pytest.raises(EvaluationError, match="cannot evaluate"):
-        values(sql, x=pa.array([0, day, None], pa.date32()))
+        evaluate(sql, x=pa.array([0, day, None], pa.date32()))
 
 
 @pytest.mark.parametrize(("unit", "year"), [("s", 292_277_026_596), ("ms", 292_278_994), ("us", 294_247), ("ns", 2262)])
 def test_T6_years_beyond_the_calendar_of_arrow(unit, year):
     column = pa.array([FAR, 0, None], pa.timestamp(unit))
-    assert values("year(x)", x=column) == [year, 1970, None]
-    started = values("date_trunc('year', x) <= x", x=column)
+    assert evaluate("year(x)", x=column) == [year, 1970, None]
+    started = evaluate("date_trunc('year', x) <= x", x=column)
     assert started == [True, True, None]
-    assert values("date_trunc('month', x) > '2262-01-01'", x=column) == [True, False, None]
+    assert evaluate("date_trunc('month', x) > '2262-01-01'", x=column) == [True, False, None]
 
 
 @pytest.mark.parametrize("sql", ["date_trunc('year', x) < '2000-01-01'", "x - INTERVAL 1 MONTH < '2000-01-01'"])
 def test_truncation_before_the_first_timestamp_is_an_error_and_does_not_wrap(sql):
     with pytest.raises(EvaluationError, match="cannot evaluate"):
-        values(sql, x=pa.array([-FAR], pa.timestamp("ns")))
+        evaluate(sql, x=pa.array([-FAR], pa.timestamp("ns")))
 
 
 def test_T5_a_cast_to_a_coarser_unit_rounds_towards_the_past():
     column = pa.array([-1, 1, -1_000_000, None], pa.timestamp("us"))
-    assert values("CAST(x AS TIMESTAMP_S) = '1969-12-31 23:59:59'", x=column) == [True, False, True, None]
+    assert evaluate("CAST(x AS TIMESTAMP_S) = '1969-12-31 23:59:59'", x=column) == [True, False, True, None]
     extremes = pa.array([-FAR, FAR], pa.timestamp("ns"))
-    assert values("CAST(x AS TIMESTAMP_NTZ) < '1970-01-01'", x=extremes) == [True, False]
+    assert evaluate("CAST(x AS TIMESTAMP_NTZ) < '1970-01-01'", x=extremes) == [True, False]
 
 
 # --- Structs, constants, the program --------------------------------------------------------------------------------
@@ -413,10 +413,10 @@ def test_T5_a_cast_to_a_coarser_unit_rounds_towards_the_past():
 def test_N9_a_null_struct_makes_its_fields_null():
     inner = pa.array([1, 2, 3], pa.int64())
     column = pa.StructArray.from_arrays([inner], names=["x"], mask=pa.array([False, True, False]))
-    assert values("s.x", s=column) == [1, None, 3]
-    assert values("s.x IS NULL", s=column) == [False, True, False]
-    assert values("NOT (s.x = 2)", s=column) == [True, None, True]
-    assert values("s IS NULL", s=column) == [False, True, False]
+    assert evaluate("s.x", s=column) == [1, None, 3]
+    assert evaluate("s.x IS NULL", s=column) == [False, True, False]
+    assert evaluate("NOT (s.x = 2)", s=column) == [True, None, True]
+    assert evaluate("s IS NULL", s=column) == [False, True, False]
 
 
 def test_a_literal_is_repeated_to_the_length_of_the_batch():

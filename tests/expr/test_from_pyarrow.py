@@ -93,7 +93,7 @@ def test_literals_keep_their_types():
 
 
 @pytest.mark.parametrize(
-    ("expression", "piece"),
+    ("expression", "message"),
     [
         (
             pc.strptime(s, format="%Y", unit="s") == a,
@@ -113,8 +113,8 @@ def test_literals_keep_their_types():
         (pc.struct_field(pc.if_else(a, a, a), ["b"]), "not a plain path"),
     ],
 )
-def test_unsupported_expressions_are_errors_with_a_hint(expression, piece):
-    with pytest.raises(ExpressionError, match=piece) as caught:
+def test_unsupported_expressions_are_errors_with_a_hint(expression, message):
+    with pytest.raises(ExpressionError, match=message) as caught:
         from_pyarrow(expression)
     assert "SQL text" in str(caught.value)
 
@@ -215,7 +215,7 @@ def test_another_layout_is_a_clear_error(monkeypatch, pairs):
 # --- Semantics --------------------------------------------------------------------------------------------------------
 
 
-def like_regex(pattern):
+def make_like_regex(pattern):
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
     return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
 
@@ -242,7 +242,7 @@ def evaluate_plainly(node, row):
         "startswith": str.startswith,
         "endswith": str.endswith,
         "contains": lambda x, y: y in x,
-        "like": lambda x, pattern: re.fullmatch(like_regex(pattern), x, re.DOTALL) is not None,
+        "like": lambda x, pattern: re.fullmatch(make_like_regex(pattern), x, re.DOTALL) is not None,
         "cast": lambda x, name: {"double": float, "string": str, "bigint": int}[name](x),
     }
 
@@ -349,7 +349,7 @@ def test_the_translation_is_true_false_and_null_where_pyarrow_is(expression, dat
     assert [evaluate_plainly(translated, row) for row in data] == expected
 
 
-def null_matching(behaviour, items):
+def make_is_in(behaviour, items):
     """Return an `is_in` with a null matching behaviour that pyarrow's Python functions do not offer."""
     return [
         ("call", "is_in"),
@@ -384,7 +384,7 @@ IS_IN_OPTIONS = pa.struct([("value_set", pa.list_(pa.int64())), ("null_matching_
     ],
 )
 def test_N3_every_null_matching_behaviour_of_is_in(monkeypatch, behaviour, items, expected):
-    pairs, batch = null_matching(behaviour, items)
+    pairs, batch = make_is_in(behaviour, items)
     layout = pyarrow_layout.Layout(tuple(pairs), batch)
     monkeypatch.setattr("tamis.expr.interop.from_pyarrow.read_layout", lambda expression: layout)
     translated = from_pyarrow(a == 1)
@@ -392,7 +392,7 @@ def test_N3_every_null_matching_behaviour_of_is_in(monkeypatch, behaviour, items
 
 
 def test_an_unknown_null_matching_behaviour_of_is_in_is_an_error(monkeypatch):
-    pairs, batch = null_matching(4, [1])
+    pairs, batch = make_is_in(4, [1])
     layout = pyarrow_layout.Layout(tuple(pairs), batch)
     monkeypatch.setattr("tamis.expr.interop.from_pyarrow.read_layout", lambda expression: layout)
     with pytest.raises(ExpressionError, match="null_matching_behavior 4"):

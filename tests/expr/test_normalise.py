@@ -35,7 +35,7 @@ def to_normal_form(where: str) -> Expr:
 
 
 def rewrite_lines(given: Fields) -> Fields:
-    """Write the normal form of what stands before the arrow of each line after it."""
+    """Return the lines with the normal form of each predicate after its arrow."""
     found = []
     for line in given["rewrites"].splitlines():
         before = line.split(" →")[0]
@@ -116,42 +116,42 @@ def test_the_normal_form_of_a_normal_form_is_itself(where):
 # --- X11 ------------------------------------------------------------------------------------------------------------
 
 
-def column(name: str) -> Column:
+def make_column(name: str) -> Column:
     return Column((name,), type=SCHEMA.field(name).type)
 
 
 def test_X11_ten_thousand_nots_become_zero_or_one():
-    deep: Expr = column("p")
+    deep: Expr = make_column("p")
     for _ in range(10_000):
         deep = not_(deep)
-    assert normalise(deep) == column("p")
-    assert normalise(not_(deep)) == not_(column("p"))
+    assert normalise(deep) == make_column("p")
+    assert normalise(not_(deep)) == not_(make_column("p"))
 
 
 def test_X11_ten_thousand_nested_ands_become_one_range():
-    deep: Expr = Call(">", (column("a"), Literal(0, types.LONG)))
+    deep: Expr = Call(">", (make_column("a"), Literal(0, types.LONG)))
     for level in range(10_000):
-        deep = Call("and", (deep, Call(">", (column("a"), Literal(level, types.LONG)))))
+        deep = Call("and", (deep, Call(">", (make_column("a"), Literal(level, types.LONG)))))
     assert to_sql(normalise(deep)) == "a > 9999"
 
 
 def test_X11_ten_thousand_nested_ors_become_one_list():
-    deep: Expr = Call("=", (column("a"), Literal(0, types.LONG)))
+    deep: Expr = Call("=", (make_column("a"), Literal(0, types.LONG)))
     for level in range(10_000):
-        deep = Call("or", (Call("=", (column("a"), Literal(level, types.LONG))), deep))
+        deep = Call("or", (Call("=", (make_column("a"), Literal(level, types.LONG))), deep))
     found = normalise(deep)
     assert isinstance(found, Call)
     assert [item.value for item in found.args[1:]] == list(range(10_000))
 
 
 def test_X11_ten_thousand_alternating_levels_with_not_complete():
-    deep: Expr = column("p")
+    deep: Expr = make_column("p")
     for level in range(10_000):
-        other = Call(">", (column("b" if level % 3 else "c"), Literal(level, types.LONG)))
+        other = Call(">", (make_column("b" if level % 3 else "c"), Literal(level, types.LONG)))
         deep = not_(Call("and" if level % 2 else "or", (deep, other)))
     assert len(split_conjuncts(normalise(deep))) >= 1
 
 
 def test_X11_a_hundred_thousand_repeated_items_become_their_distinct_ones():
     items = (Literal(value % 7, types.LONG) for value in range(100_000))
-    assert to_sql(normalise(Call("in", (column("a"), *items)))) == "a IN (0, 1, 2, 3, 4, 5, 6)"
+    assert to_sql(normalise(Call("in", (make_column("a"), *items)))) == "a IN (0, 1, 2, 3, 4, 5, 6)"

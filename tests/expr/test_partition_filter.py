@@ -391,27 +391,27 @@ CASES = [
 STRUCT = pa.struct([("k", pa.string()), ("other", pa.string())])
 
 
-def as_map(values):
+def make_map(values):
     return pa.array([[("other", "1")] if value == "missing" else [("k", value)] for value in values], TEXT_MAP)
 
 
-def as_struct(values):
+def make_struct(values):
     return pa.array([{"k": None if value == "missing" else value, "other": "1"} for value in values], STRUCT)
 
 
-def as_batch(values):
-    return pa.RecordBatch.from_struct_array(as_struct(values))
+def make_batch(values):
+    return pa.RecordBatch.from_struct_array(make_struct(values))
 
 
-def as_table(values):
-    return pa.Table.from_batches([as_batch(values[:1]), as_batch(values[1:])])
+def make_table(values):
+    return pa.Table.from_batches([make_batch(values[:1]), make_batch(values[1:])])
 
 
-def as_chunked_map(values):
-    return pa.chunked_array([as_map(values[:2]), as_map(values[2:])], TEXT_MAP)
+def make_chunked_map(values):
+    return pa.chunked_array([make_map(values[:2]), make_map(values[2:])], TEXT_MAP)
 
 
-@pytest.mark.parametrize("layout", [as_map, as_struct, as_batch, as_table, as_chunked_map])
+@pytest.mark.parametrize("layout", [make_map, make_struct, make_batch, make_table, make_chunked_map])
 @pytest.mark.parametrize(("partition_filter", "match", "no_match", "keeps_missing"), CASES)
 def test_each_operation_on_match_no_match_missing_and_null(layout, partition_filter, match, no_match, keeps_missing):
     rows = [match, no_match, "missing", None]
@@ -435,13 +435,13 @@ def test_each_operation_on_match_no_match_missing_and_null(layout, partition_fil
         (F.not_(F.lt("gone", "1")), True),
     ],
 )
-@pytest.mark.parametrize("layout", [as_map, as_struct, as_batch, as_table, as_chunked_map])
+@pytest.mark.parametrize("layout", [make_map, make_struct, make_batch, make_table, make_chunked_map])
 def test_a_column_that_no_row_has(layout, partition_filter, kept):
     assert partition_filter.evaluate(layout(["1", None, "2"])).to_pylist() == [kept] * 3
 
 
 def test_an_empty_and_keeps_all_and_an_empty_or_or_in_keeps_none():
-    rows = as_map(["1", None])
+    rows = make_map(["1", None])
     assert F.and_().evaluate(rows).to_pylist() == [True, True]
     assert F.or_().evaluate(rows).to_pylist() == [False, False]
     assert F.in_("k", []).evaluate(rows).to_pylist() == [False, False]
@@ -464,13 +464,13 @@ def test_the_last_of_repeated_keys_counts():
 
 
 def test_column_names_are_exact():
-    assert F.eq("K", "1").evaluate(as_map(["1"])).to_pylist() == [False]
+    assert F.eq("K", "1").evaluate(make_map(["1"])).to_pylist() == [False]
 
 
 def test_texts_compare_by_code_points():
     # UTF-16 would put the emoji, a surrogate pair, before U+FFFF.
-    assert F.gt("k", "\uffff").evaluate(as_map(["😀", "é", "z"])).to_pylist() == [True, False, False]
-    assert F.gt("k", "z").evaluate(as_map(["é", "Z", "za"])).to_pylist() == [True, False, True]
+    assert F.gt("k", "\uffff").evaluate(make_map(["😀", "é", "z"])).to_pylist() == [True, False, False]
+    assert F.gt("k", "z").evaluate(make_map(["é", "Z", "za"])).to_pylist() == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -481,7 +481,7 @@ def test_no_rows(values):
 
 
 def test_a_slice_is_evaluated_over_its_own_rows():
-    rows = as_map(["1", "2", "1", None])
+    rows = make_map(["1", "2", "1", None])
     assert F.eq("k", "1").evaluate(rows.slice(1, 2)).to_pylist() == [False, True]
 
 
@@ -552,19 +552,19 @@ def parse_plainly(text, kind):
     return number if kind == "double" or -(2**63) <= number < 2**63 else None
 
 
-def ordering_key(number):
+def make_ordering_key(number):
     return (1, 0) if number != number else (0, number)
 
 
-def keeps(partition_filter, row):
+def is_kept(partition_filter, row):
     """Evaluate a filter for one row, as simply as possible."""
     match partition_filter.op:
         case "and":
-            return all(keeps(inner, row) for inner in partition_filter.filters)
+            return all(is_kept(inner, row) for inner in partition_filter.filters)
         case "or":
-            return any(keeps(inner, row) for inner in partition_filter.filters)
+            return any(is_kept(inner, row) for inner in partition_filter.filters)
         case "not":
-            return not keeps(partition_filter.filters[0], row)
+            return not is_kept(partition_filter.filters[0], row)
     value = row.get(partition_filter.column)
     if value is None:
         return partition_filter.op in ("neq", "is_null")
@@ -581,13 +581,13 @@ def keeps(partition_filter, row):
     if partition_filter.type and None not in (
         numbers := [parse_plainly(text, partition_filter.type) for text in (left, right)]
     ):
-        left, right = (ordering_key(number) for number in numbers)
+        left, right = (make_ordering_key(number) for number in numbers)
     return {"gt": left > right, "gte": left >= right, "lt": left < right, "lte": left <= right}[partition_filter.op]
 
 
 @given(filters, st.lists(st.dictionaries(columns, st.none() | texts, max_size=3), max_size=6))
 def test_evaluation_equals_the_naive_semantics(partition_filter, rows):
-    expected = [keeps(partition_filter, row) for row in rows]
+    expected = [is_kept(partition_filter, row) for row in rows]
     assert partition_filter.evaluate(pa.array([list(row.items()) for row in rows], TEXT_MAP)).to_pylist() == expected
     struct = pa.array(rows, pa.struct([(name, pa.string()) for name in "abc"]))
     assert partition_filter.evaluate(struct).to_pylist() == expected

@@ -17,7 +17,7 @@ from tamis.expr.functions.partition_values import InvalidPartitionValue, parse_p
 from tamis.expr.nodes import Call, Column, Literal
 
 DAY = datetime.date(2024, 3, 1)
-MOMENT = datetime.datetime(2024, 3, 1, 10, 0, 0, 500_000)
+TIMESTAMP = datetime.datetime(2024, 3, 1, 10, 0, 0, 500_000)
 
 
 def evaluate_texts(texts: pa.Array, data_type: str) -> pa.Array:
@@ -41,16 +41,16 @@ def evaluate_texts(texts: pa.Array, data_type: str) -> pa.Array:
         ("decimal(5,2)", "1.5", Decimal("1.50")),
         ("decimal(5,2)", "1E+2", Decimal("100.00")),
         ("date", "2024-03-01", DAY),
-        ("timestamp", "2024-03-01 10:00:00.5", MOMENT),
-        ("timestamp", "2024-03-01T10:00:00.5Z", MOMENT),
-        ("timestamp", "2024-03-01 12:00:00.5+02:00", MOMENT),
-        ("timestamp_ntz", "2024-03-01 10:00:00.5", MOMENT),
-        ("timestamp_ntz", "2024-03-01T10:00:00.5Z", MOMENT),
+        ("timestamp", "2024-03-01 10:00:00.5", TIMESTAMP),
+        ("timestamp", "2024-03-01T10:00:00.5Z", TIMESTAMP),
+        ("timestamp", "2024-03-01 12:00:00.5+02:00", TIMESTAMP),
+        ("timestamp_ntz", "2024-03-01 10:00:00.5", TIMESTAMP),
+        ("timestamp_ntz", "2024-03-01T10:00:00.5Z", TIMESTAMP),
         ("timestamp_ntz", "2024-03-01", datetime.datetime(2024, 3, 1)),
         ("string", "null", "null"),
         ("string", " ", " "),
         ("binary", "\u0001é", b"\x01\xc3\xa9"),
-        ("timestamp_ms", "2024-03-01 10:00:00.5", MOMENT),
+        ("timestamp_ms", "2024-03-01 10:00:00.5", TIMESTAMP),
     ],
 )
 def test_D3_D5_texts_of_every_type(data_type: str, text: str, expected: Any) -> None:
@@ -109,13 +109,13 @@ def test_texts_in_every_form(texts: pa.Array) -> None:
 
 
 def test_a_constant() -> None:
-    def constant(text: str | None) -> Literal:
+    def evaluate_literal(text: str | None) -> Literal:
         value = Literal(text, types.STRING)
         return evaluate_constant(Call("partition_value", (value, Literal("date", types.STRING))))
 
-    assert constant("1970-01-02") == Literal(1, types.DATE)
-    assert constant("").is_null
-    assert constant(None).is_null
+    assert evaluate_literal("1970-01-02") == Literal(1, types.DATE)
+    assert evaluate_literal("").is_null
+    assert evaluate_literal(None).is_null
 
 
 def test_a_batch_without_rows() -> None:

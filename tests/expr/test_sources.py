@@ -169,12 +169,12 @@ def test_the_clock_is_read_once():
     before = datetime.datetime.now(datetime.UTC)
     found = to_expr(["a < now()", "b < current_timestamp AND c < now() - INTERVAL 1 DAY", "d = current_date()"])
     after = datetime.datetime.now(datetime.UTC)
-    moments = {node for node in walk(found) if isinstance(node, Literal) and node.type == types.TIMESTAMP}
-    (moment,) = moments
+    timestamps = {node for node in walk(found) if isinstance(node, Literal) and node.type == types.TIMESTAMP}
+    (timestamp,) = timestamps
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    assert before <= epoch + datetime.timedelta(microseconds=moment.value) <= after
+    assert before <= epoch + datetime.timedelta(microseconds=timestamp.value) <= after
     (day,) = (node for node in walk(found) if isinstance(node, Literal) and node.type == types.DATE)
-    assert day.value == moment.value // 86_400_000_000
+    assert day.value == timestamp.value // 86_400_000_000
 
 
 def test_a_list_of_partition_filters_is_their_and():

@@ -1,4 +1,4 @@
-"""E3: a store that fails for a while, or for good, and one that answers with too few bytes."""
+"""E3: a store that fails temporarily or permanently, and one that returns too few bytes."""
 
 import dataclasses
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_E3_one_failing_directory_of_many_is_an_error(storage: Storage, handler:
 @pytest.mark.parametrize(
     "error", [PermissionError(13, "denied"), OSError("AWS Error ACCESS_DENIED during HeadObject operation")]
 )
-def test_what_will_not_change_is_not_tried_again(storage: Storage, handler: FlakyHandler, error: OSError) -> None:
+def test_permanent_errors_are_not_retried(storage: Storage, handler: FlakyHandler, error: OSError) -> None:
     handler.errors = [error, error]
     with pytest.raises(StorageError, match="list"):
         list_directory(storage, storage.root)
@@ -136,7 +136,7 @@ def test_E2_a_file_that_is_gone_is_a_missing_file_that_names_it(storage: Storage
         read_ranges(storage, f"{storage.root}/gone.parquet", [(0, 1)])
 
 
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
+def test_a_directory_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=rf"cannot open '{tmp_path}': .* is a directory"):
         read_ranges(open_storage(tmp_path), str(tmp_path), [(0, 1)])
 
@@ -154,8 +154,8 @@ def test_connections_and_busy_stores_are_transient_and_missing_things_are_not() 
     assert not is_transient(OSError("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation"))
 
 
-def test_a_refusal_of_the_system_names_the_place_once() -> None:
-    def refused() -> None:
+def test_a_permission_error_names_the_path_once() -> None:
+    def refuse() -> None:
         raise PermissionError(
             13, "Failed to open local file '/data/t'. Detail: [errno 13] Permission denied", "/data/t"
         )
@@ -163,12 +163,12 @@ def test_a_refusal_of_the_system_names_the_place_once() -> None:
     with pytest.raises(
         StorageError, match=r"^no permission to read '/data/t'\. Ask its owner for the right to read it$"
     ):
-        run_with_retries(refused, RetryPolicy(), "read", "/data/t")
+        run_with_retries(refuse, RetryPolicy(), "read", "/data/t")
     with pytest.raises(StorageError, match=r"^no permission to remove '/data/t'\. Ask .* the right to remove it$"):
-        run_with_retries(refused, RetryPolicy(), "remove", "/data/t")
+        run_with_retries(refuse, RetryPolicy(), "remove", "/data/t")
 
-    def broken() -> None:
+    def fail() -> None:
         raise OSError(5, "Cannot read '/data/t'. Detail: [errno 5] Input/output error")
 
     with pytest.raises(StorageError, match=r"^cannot read '/data/t' after 1 try: Input/output error$"):
-        run_with_retries(broken, RetryPolicy(tries=1), "read", "/data/t")
+        run_with_retries(fail, RetryPolicy(tries=1), "read", "/data/t")

@@ -51,7 +51,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
     assert listing.file_sizes.to_pylist() == [5]
 
 
-def test_a_file_in_place_of_the_root_is_no_directory(tmp_path: Path) -> None:
+def test_a_file_as_the_root_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"123")
     storage = open_storage(tmp_path / "file")
     with pytest.raises(TableNotFound, match="no directory"):
@@ -82,7 +82,7 @@ def test_a_name_that_is_not_utf8_is_an_error_that_names_the_directory(tmp_path: 
         (5_123_000_000, 6_000_000_000, False, False),
     ],
 )
-def test_H12_a_look_up_that_tells_seconds_agrees_with_a_listing_that_tells_more(
+def test_H12_a_look_up_with_seconds_agrees_with_a_listing_with_finer_units(
     listed: int | None, now: int | None, is_exact: bool, expected: bool
 ) -> None:
     assert _is_same_time(listed, now, is_exact=is_exact) is expected

@@ -1,4 +1,4 @@
-"""What an object store is asked: files are opened once a scan, and the end of a file is read once."""
+"""Requests to an object store: a scan opens a file once, and reads the end of a file once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_is_in_the_tail_is_not_read_again(storage: Storage) -> None:
         assert file.read_tail(50).to_pybytes() == CONTENT[-50:]
         parts = file.read([(1000, 24), (924, 1), (0, 3), (900, 124), (1024, 0), (930, 10)])
         spent = storage.counters.counts() - before
-    # The fourth begins before the tail, so it is read whole.
+    # The fourth range starts before the tail, so all of it is read.
     wanted = [CONTENT[1000:], CONTENT[924:925], CONTENT[:3], CONTENT[900:], b"", CONTENT[930:940]]
     assert [part.to_pybytes() for part in parts] == wanted
     assert spent.bytes_read <= 1024
@@ -78,7 +78,7 @@ def test_what_is_in_the_tail_is_not_read_again(storage: Storage) -> None:
     assert kept.tail.size == 100
 
 
-def test_E2_a_file_that_was_replaced_shows_when_it_is_asked_for_again(store: pafs.FileSystem, storage: Storage) -> None:
+def test_E2_a_replaced_file_is_detected_at_the_next_request(store: pafs.FileSystem, storage: Storage) -> None:
     RangedFile(storage, "bucket/file", 1024)
     put(store, "bucket/file", b"other")
     storage.open_files.clear()
@@ -114,15 +114,15 @@ def test_a_scan_of_one_object_opens_it_once_and_reads_no_byte_of_its_end_twice(s
     opened = tamis.open("bucket/rows.parquet", storage_options={"filesystem": store})
     first, second = opened.scan("id = 54321"), opened.scan("id = 12345")
     of_table = opened._source.storage.counters
-    # Looked up, opened, the tail.
+    # Requests: look up, open, read the tail.
     assert (of_table.requests, of_table.listing_calls) == (3, 0)
     assert first.to_arrow()["double"].to_pylist() == [54321 / 3]
     assert first.report is not None
-    # The indexes came with the footer. What is left are the pages of two columns.
+    # The indexes were read with the footer. Only the pages of two columns remain.
     assert first.report.requests == 2
     assert second.to_arrow().num_rows == 1
     assert second.report is not None
-    # Opened, when it was written, and the pages.
+    # Requests: open, look up the modification time, read the pages.
     assert second.report.requests == 2 + 2
 
 

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Storage:
     return open_storage(tmp_path / "file")
 
 
-def test_ranges_come_back_in_the_order_asked_exactly(file: Storage) -> None:
+def test_ranges_are_returned_in_the_requested_order(file: Storage) -> None:
     ranges = [(150_000, 10), (0, 5), (150_005, 100), (199_999, 1), (7, 0), (0, 5), (200_000, 0)]
     found = read_ranges(file, file.root, ranges)
     assert [buffer.to_pybytes() for buffer in found] == [CONTENT[start : start + length] for start, length in ranges]
@@ -114,7 +114,7 @@ def test_a_read_across_adjacent_ranges_is_joined() -> None:
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 5), (10, 11), (25, 1), (15, 30)])
-def test_a_read_of_what_was_not_fetched_is_a_defect_and_says_so(start: int, length: int) -> None:
+def test_a_read_outside_of_the_fetched_ranges_is_an_internal_error(start: int, length: int) -> None:
     prefetched = PrefetchedFile([(10, pa.py_buffer(bytes(10)))], 100, name="part-0.parquet")
     prefetched.seek(start)
     with pytest.raises(StorageError, match=r"'part-0.parquet' were not fetched .* defect of Tamis"):
@@ -149,7 +149,7 @@ def test_parquet_is_read_from_the_fetched_column_chunks_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("size", [1000, MAX_BUFFERED_FILE_BYTES, MAX_BUFFERED_FILE_BYTES + 1])
-def test_a_file_of_ranges_gives_them_at_their_places(size: int) -> None:
+def test_a_file_of_ranges_returns_them_at_their_offsets(size: int) -> None:
     ranges = [(900, pa.py_buffer(b"x" * 100)), (10, pa.py_buffer(b"abc"))]
     made = make_prefetched_file(ranges, size)
     assert isinstance(made, PrefetchedFile) == (size > MAX_BUFFERED_FILE_BYTES)

@@ -13,7 +13,7 @@ from tamis.io.storage import open_storage
 from tamis.io.storage_options import S3Options
 
 
-def test_a_path_a_text_and_a_uri_of_one_directory_are_one_place(tmp_path: Path) -> None:
+def test_a_path_a_text_and_a_uri_of_one_directory_are_one_location(tmp_path: Path) -> None:
     table = tmp_path / "a b%41#c"
     table.mkdir()
     storages = [open_storage(given) for given in (table, str(table), f"{table}/", table.as_uri())]
@@ -36,7 +36,7 @@ def test_a_link_is_not_resolved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["file://host/table", "", "  ", "s3://", "a\0b"])
-def test_a_place_that_cannot_be_is_refused(uri: str) -> None:
+def test_an_invalid_location_is_refused(uri: str) -> None:
     with pytest.raises(InvalidArgument):
         open_storage(uri)
 
@@ -46,7 +46,7 @@ def test_an_unknown_scheme_names_the_known_ones() -> None:
         open_storage("ftp://host/table")
 
 
-def test_bytes_are_no_place() -> None:
+def test_bytes_are_not_a_location() -> None:
     with pytest.raises(InvalidArgument, match="found a bytes"):
         open_storage(b"table")  # type: ignore[arg-type]
 
@@ -141,7 +141,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         open_storage("/local", {"quux": "x"})
 
 
-def test_options_of_writers_are_let_pass() -> None:
+def test_options_of_writers_are_ignored() -> None:
     assert S3Options.from_options({"AWS_S3_ALLOW_UNSAFE_RENAME": "true"}) == S3Options()
 
 
@@ -192,14 +192,14 @@ def test_an_fsspec_file_system_is_used_as_it_is() -> None:
     assert list_directory(storage, directories[0]).file_sizes.to_pylist() == [4]
 
 
-def test_a_file_system_must_be_one_and_stands_alone() -> None:
+def test_a_file_system_must_be_valid_and_excludes_other_options() -> None:
     with pytest.raises(InvalidArgument, match="is a str"):
         open_storage("/table", {"filesystem": "local"})
     with pytest.raises(InvalidArgument, match="already configured"):
         open_storage("/table", {"filesystem": pafs.LocalFileSystem(), "region": "x"})
 
 
-def test_nothing_at_a_place_is_table_not_found_and_names_the_uri(tmp_path: Path) -> None:
+def test_a_missing_table_is_table_not_found_and_names_the_uri(tmp_path: Path) -> None:
     storage = open_storage(tmp_path / "nothing")
     with pytest.raises(TableNotFound, match=str(tmp_path / "nothing")):
         list_directory(storage, storage.root)
@@ -214,7 +214,7 @@ def test_a_file_system_that_cannot_be_opened_is_a_storage_error(monkeypatch: pyt
         open_storage("hdfs://name:8020/table")
 
 
-def test_a_storage_can_be_pickled_and_counts_anew(tmp_path: Path) -> None:
+def test_a_storage_can_be_pickled_with_new_counters(tmp_path: Path) -> None:
     storage = open_storage(tmp_path)
     list_directory(storage, storage.root)
     copy = pickle.loads(pickle.dumps(storage))

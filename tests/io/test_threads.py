@@ -1,4 +1,4 @@
-"""Work in threads: order, errors, and use from within itself."""
+"""Work in threads: order, errors, and nested use."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ def test_items_run_at_the_same_time() -> None:
     assert len(run_in_threads(lambda _: barrier.wait(), range(4), threads=4)) == 4
 
 
-def test_the_error_of_an_item_is_raised_and_the_rest_is_not_begun() -> None:
+def test_the_error_of_an_item_is_raised_and_the_rest_is_not_started() -> None:
     begun: list[int] = []
 
     def fail_at_three(number: int) -> int:
@@ -49,7 +49,7 @@ def test_an_error_in_a_thread_of_the_pool_is_raised_too() -> None:
         run_in_threads(fail_elsewhere, range(2), threads=2)
 
 
-def test_calls_within_calls_get_on_when_every_thread_is_taken() -> None:
+def test_nested_calls_continue_when_every_thread_is_busy() -> None:
     def outer(number: int) -> int:
         return sum(run_in_threads(lambda inner: inner * number, range(10), threads=8))
 
@@ -63,12 +63,12 @@ def test_remote_work_takes_more_threads_than_local_work_and_never_more_than_32(m
         assert (choose_threads(is_local=True), choose_threads(is_local=False)) == (local, remote)
 
 
-def test_a_patient_caller_does_alone_what_takes_no_time() -> None:
+def test_a_patient_caller_runs_short_work_in_its_own_thread() -> None:
     workers = run_in_threads(lambda _: threading.current_thread(), range(50), threads=8, patience=60)
     assert workers == [threading.current_thread()] * 50
 
 
-def test_a_caller_that_lost_its_patience_is_helped() -> None:
+def test_a_caller_gets_more_threads_after_its_patience() -> None:
     barrier = threading.Barrier(3, timeout=30)
     started = time.perf_counter()
 
@@ -79,7 +79,7 @@ def test_a_caller_that_lost_its_patience_is_helped() -> None:
             pass
         return number
 
-    # The first item is done alone; the others wait for each other.
+    # The caller runs the first item alone; the others wait for each other.
     assert run_in_threads(work, range(4), threads=4, patience=1e-6) == [0, True, True, True]
 
 

@@ -22,7 +22,7 @@ def catalog(tmp_path: Path) -> SqlCatalog:
     return found
 
 
-def ids(session: tamis.Session, query: str) -> list[int]:
+def read_ids(session: tamis.Session, query: str) -> list[int]:
     return sorted(session.sql(query).to_arrow()[0].to_pylist())
 
 
@@ -34,11 +34,11 @@ def test_tables_by_their_names(catalog: SqlCatalog, form: str) -> None:
     else:
         session.attach("prod", catalog={"type": "sql", "name": "prod", "uri": catalog.properties["uri"]})
     assert session.tables == ["prod.shop.eu.orders", "prod.shop.orders"]
-    assert ids(session, "SELECT id FROM prod.shop.orders WHERE region = 'eu'") == [1]
-    assert ids(session, "SELECT prod.shop.orders.id FROM PROD.shop.orders") == [1, 2]
-    assert ids(session, "SELECT prod.shop.eu.orders.id FROM prod.shop.eu.orders") == [1, 2]
-    assert ids(session, "SELECT max(prod.shop.eu.orders.id) OVER () FROM prod.shop.eu.orders LIMIT 1") == [2]
-    assert ids(session, "SELECT a.id FROM prod.shop.orders a JOIN prod.shop.eu.orders b ON a.id = b.id") == [1, 2]
+    assert read_ids(session, "SELECT id FROM prod.shop.orders WHERE region = 'eu'") == [1]
+    assert read_ids(session, "SELECT prod.shop.orders.id FROM PROD.shop.orders") == [1, 2]
+    assert read_ids(session, "SELECT prod.shop.eu.orders.id FROM prod.shop.eu.orders") == [1, 2]
+    assert read_ids(session, "SELECT max(prod.shop.eu.orders.id) OVER () FROM prod.shop.eu.orders LIMIT 1") == [2]
+    assert read_ids(session, "SELECT a.id FROM prod.shop.orders a JOIN prod.shop.eu.orders b ON a.id = b.id") == [1, 2]
 
 
 def test_each_query_sees_the_newest_snapshot_and_others_by_tag_or_number(catalog: SqlCatalog) -> None:
@@ -49,14 +49,14 @@ def test_each_query_sees_the_newest_snapshot_and_others_by_tag_or_number(catalog
     session = tamis.connect().attach("prod", catalog)
     earlier = session.sql("SELECT id FROM prod.shop.orders")
     table.append(pa.table({"id": [3], "region": ["eu"]}))
-    assert ids(session, "SELECT id FROM prod.shop.orders") == [1, 2, 3]
+    assert read_ids(session, "SELECT id FROM prod.shop.orders") == [1, 2, 3]
     assert sorted(earlier.to_arrow()["id"].to_pylist()) == [1, 2]
-    assert ids(session, "SELECT id FROM prod.shop.orders VERSION AS OF 'first'") == [1, 2]
-    assert ids(session, f"SELECT id FROM prod.shop.orders VERSION AS OF {first.snapshot_id}") == [1, 2]
+    assert read_ids(session, "SELECT id FROM prod.shop.orders VERSION AS OF 'first'") == [1, 2]
+    assert read_ids(session, f"SELECT id FROM prod.shop.orders VERSION AS OF {first.snapshot_id}") == [1, 2]
 
 
 @pytest.mark.parametrize(
-    ("query", "kind", "said"),
+    ("query", "kind", "message"),
     [
         ("SELECT * FROM prod.shop.ordres", TableNotFound, "Did you mean 'shop.orders'"),
         ("SELECT * FROM prod.orders", InvalidArgument, "write prod.namespace.orders"),
@@ -65,9 +65,9 @@ def test_each_query_sees_the_newest_snapshot_and_others_by_tag_or_number(catalog
         ("SELECT * FROM a.b.c.d.e", TableNotFound, "no table 'a.b.c.d.e'"),
     ],
 )
-def test_mistakes(catalog: SqlCatalog, query: str, kind: type[TamisError], said: str) -> None:
+def test_mistakes(catalog: SqlCatalog, query: str, kind: type[TamisError], message: str) -> None:
     session = tamis.connect().attach("prod", catalog)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         session.sql(query)
 
 
@@ -93,18 +93,18 @@ def test_another_catalog_under_the_same_name(catalog: SqlCatalog, tmp_path: Path
     other.create_namespace("shop")
     other.create_table("shop.orders", pa.schema([("id", pa.int64())])).append(pa.table({"id": [70]}))
     session = tamis.connect().attach("prod", catalog)
-    assert ids(session, "SELECT id FROM prod.shop.orders") == [1, 2]
+    assert read_ids(session, "SELECT id FROM prod.shop.orders") == [1, 2]
     session.detach("prod").attach("prod", other)
-    assert ids(session, "SELECT id FROM prod.shop.orders") == [70]
+    assert read_ids(session, "SELECT id FROM prod.shop.orders") == [70]
 
 
 @pytest.mark.parametrize("name", ["prod.shop.orders", "shop.orders", "Here.Shop.Orders", "orders"])
-def test_policies_go_by_every_name_also_where_a_catalog_is_attached_twice(catalog: SqlCatalog, name: str) -> None:
+def test_policies_apply_to_every_name_of_a_catalog_that_is_attached_twice(catalog: SqlCatalog, name: str) -> None:
     policies = {"default": "allow", "tables": {name: [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     session = tamis.connect(policies=policies).attach("here", catalog).attach("there", catalog)
     ana = session.as_principal("ana")
     for attached in ("here", "there"):
-        assert ids(ana, f"SELECT id FROM {attached}.shop.orders") == [1]
+        assert read_ids(ana, f"SELECT id FROM {attached}.shop.orders") == [1]
     with pytest.raises(AccessDenied):
         session.as_principal("ben").sql("SELECT id FROM there.shop.orders")
 
@@ -113,10 +113,10 @@ def test_a_policy_of_a_registered_table_follows_it_into_the_catalog(catalog: Sql
     policies = {"default": "allow", "tables": {"mine": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
     session = tamis.connect(policies=policies).attach("prod", catalog)
     session.register("mine", tamis.open("shop.orders", catalog=catalog))
-    assert ids(session.as_principal("ana"), "SELECT id FROM prod.shop.orders") == [1]
+    assert read_ids(session.as_principal("ana"), "SELECT id FROM prod.shop.orders") == [1]
 
 
-def test_damage_is_not_told_under_policies(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_damaged_file_is_not_reported_under_policies(catalog: SqlCatalog, tmp_path: Path) -> None:
     (metadata,) = (tmp_path / "warehouse" / "shop" / "orders" / "metadata").glob("00001-*.metadata.json")
     session = tamis.connect(policies={"default": "allow", "tables": {}}).attach("prod", catalog)
     metadata.write_text("{")

@@ -1,4 +1,4 @@
-"""SQL over databases: what goes into them, that it gives the same rows, and joins with tables of a lake."""
+"""SQL over databases: pushdown into them, equal rows, and joins with tables of a lake."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDERS = [(number, number % 5, number * 10, f"n{number % 3}" if number % 4 else 
 
 
 @pytest.fixture(scope="module", params=["sqlite", "duckdb", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A database with customers and their orders."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
@@ -58,13 +58,13 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def shop(place: str) -> Session:
-    return tamis.connect().attach("shop", place)
+def shop(uri: str) -> Session:
+    return tamis.connect().attach("shop", uri)
 
 
 @pytest.fixture(scope="module")
-def held() -> Session:
-    """The same tables in memory, of which nothing is pushed anywhere."""
+def in_memory() -> Session:
+    """The same tables in memory. Nothing is pushed into a database."""
     connection = tamis.connect()
     names = (("id", "name", "city", "score"), ("id", "customer", "amount", "note"))
     for table, rows, columns in zip(("customers", "orders"), (CUSTOMERS, ORDERS), names, strict=True):
@@ -74,7 +74,7 @@ def held() -> Session:
     return connection
 
 
-# Each with a word of what the database is asked, and one of what it is not.
+# Each query with a word that the SQL for the database contains, and one that it does not contain.
 QUERIES = {
     "SELECT id FROM shop.customers WHERE city = 'oslo'": ("WHERE", None),
     "SELECT name FROM shop.customers WHERE name > 'Z' OR city IS NULL": ("WHERE", None),
@@ -101,9 +101,11 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_gives_the_same_rows_and_the_database_does_its_part(shop: Session, held: Session, query: str) -> None:
+def test_a_query_gives_the_same_rows_and_the_database_does_its_part(
+    shop: Session, in_memory: Session, query: str
+) -> None:
     found = shop.sql(query).to_arrow()
-    expected = held.sql(query).to_arrow()
+    expected = in_memory.sql(query).to_arrow()
     assert found.schema.names == expected.schema.names
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
     assert found.schema.types == expected.schema.types
@@ -116,17 +118,17 @@ def test_a_query_gives_the_same_rows_and_the_database_does_its_part(shop: Sessio
     assert shop.sql(query, rules=False).to_arrow().num_rows == expected.num_rows
 
 
-def test_a_limit_is_the_databases(shop: Session) -> None:
+def test_a_limit_runs_in_the_database(shop: Session) -> None:
     assert shop.sql("SELECT id FROM shop.orders LIMIT 3").to_arrow().num_rows == 3
     assert "LIMIT 3" in shop.explain("SELECT id FROM shop.orders LIMIT 3")
 
 
-def test_sums_of_integers_are_the_databases_where_they_cannot_overflow(
-    shop: Session, held: Session, place: str
+def test_sums_of_integers_run_in_the_database_if_they_cannot_overflow(
+    shop: Session, in_memory: Session, uri: str
 ) -> None:
     query = "SELECT customer, sum(amount) AS total FROM shop.orders GROUP BY customer ORDER BY customer"
-    assert shop.sql(query).to_arrow() == held.sql(query).to_arrow()
-    assert ("SUM" in shop.explain(query).split("Optimized plan")[1]) is not place.endswith(".db")
+    assert shop.sql(query).to_arrow() == in_memory.sql(query).to_arrow()
+    assert ("SUM" in shop.explain(query).split("Optimized plan")[1]) is not uri.endswith(".db")
 
 
 def test_a_join_with_a_table_of_a_lake_prunes_it_by_the_rows_of_the_database(shop: Session, tmp_path: Path) -> None:
@@ -142,33 +144,33 @@ def test_a_join_with_a_table_of_a_lake_prunes_it_by_the_rows_of_the_database(sho
     assert shop.sql(query).to_arrow().to_pylist() == [{"name": "dan", "visits": 50}]
 
 
-def test_names_without_and_with_a_schema_and_in_any_case(shop: Session, place: str) -> None:
-    schema = "public" if place.startswith("postgresql") else "main"
+def test_names_without_and_with_a_schema_and_in_any_case(shop: Session, uri: str) -> None:
+    schema = "public" if uri.startswith("postgresql") else "main"
     for name in ("shop.Customers", f"shop.{schema}.customers", "SHOP.CUSTOMERS"):
         assert shop.sql(f"SELECT count(*) FROM {name}").to_arrow().column(0).to_pylist() == [4]
     with pytest.raises(TamisError, match="nothing"):
         shop.sql("SELECT * FROM shop.nothing").to_arrow()
 
 
-def test_a_function_is_asked_for_the_policy_of_a_table_by_one_name_however_a_query_spells_it(place: str) -> None:
-    schema = "public" if place.startswith("postgresql") else "main"
+def test_a_policy_function_gets_one_name_of_a_table_in_any_spelling(uri: str) -> None:
+    schema = "public" if uri.startswith("postgresql") else "main"
     asked: set[str] = set()
 
-    def policy(table: str, principal: str | None) -> dict[str, str]:
+    def find_policy(table: str, principal: str | None) -> dict[str, str]:
         asked.add(table)
         return {"rows": "city = 'Oslo'" if table == "shop.customers" else "TRUE"}
 
     for name in ("SHOP.Customers", f"shop.{schema}.customers", "shop.`CUSTOMERS`", f"shop.{schema.upper()}.Customers"):
-        connection = tamis.connect(policies=policy).attach("shop", place)
+        connection = tamis.connect(policies=find_policy).attach("shop", uri)
         assert connection.sql(f"SELECT id FROM {name}").to_arrow().to_pylist() == [{"id": 1}]
     assert asked == {"shop.customers"}
 
 
-def test_policies_of_tables_of_a_database_go_by_each_of_their_names(place: str) -> None:
-    schema = "public" if place.startswith("postgresql") else "main"
+def test_policies_of_tables_of_a_database_apply_to_each_of_their_names(uri: str) -> None:
+    schema = "public" if uri.startswith("postgresql") else "main"
     rule = {"principals": ["ana"], "rows": "city = 'Oslo'", "masks": {"name": "concat(substring(name, 1, 1), '…')"}}
     for entry in ("shop.customers", f"shop.{schema}.customers"):
-        connection = tamis.connect(policies={"default": "allow", "tables": {entry: [rule]}}).attach("shop", place)
+        connection = tamis.connect(policies={"default": "allow", "tables": {entry: [rule]}}).attach("shop", uri)
         ana = connection.as_principal("ana")
         for name in ("shop.customers", f"shop.{schema}.customers"):
             assert ana.sql(f"SELECT id, name FROM {name}").to_arrow().to_pylist() == [{"id": 1, "name": "A…"}]

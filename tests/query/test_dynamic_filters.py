@@ -32,7 +32,7 @@ MODEST = settings(max_examples=max(5, settings().max_examples // 6), suppress_he
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
-    """Lists and ranges of few keys, for each join that is large enough by any measure."""
+    """A session in which dynamic filters are lists and ranges of few keys, for joins of any size."""
     tuning = Tuning(min_join_size_ratio=0, max_listed_keys=4, max_tested_keys=2, max_key_ranges=3)
     return sql_tables.open_session(sql_tables.write_tables(tmp_path_factory.mktemp("tables")), tuning)
 
@@ -88,8 +88,8 @@ def test_a_pruning_predicate_drops_no_row_that_satisfies_it(
 # --- What is read -----------------------------------------------------------------------------------------------------
 
 
-def star(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
-    """A hundred files of facts, clustered by the key of a dimension of a thousand rows."""
+def write_star(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
+    """Write a hundred files of facts, clustered by the key of a dimension of a thousand rows."""
     log = DeltaLog(folder / "fact", {"key": "long", "value": "long"})
     parts = [
         pa.table({"key": [10 * number + each % 10 for each in range(50)], "value": range(50)}) for number in range(100)
@@ -109,7 +109,7 @@ def star(folder: Path, tuning: Tuning = DEFAULT_TUNING) -> tamis.Session:
     [("name = 'n427'", {"42"}, 5), ("name IN ('n0', 'n999')", {"0", "99"}, 10), ("name = 'nobody'", set(), 0)],
 )
 def test_files_without_a_key_are_not_opened(tmp_path: Path, condition: str, kept: set[str], rows: int) -> None:
-    session = star(tmp_path)
+    session = write_star(tmp_path)
     for path in (tmp_path / "fact").glob("*.parquet"):
         if path.stem not in kept:
             path.unlink()
@@ -118,7 +118,7 @@ def test_files_without_a_key_are_not_opened(tmp_path: Path, condition: str, kept
 
 
 def test_many_keys_prune_by_ranges(tmp_path: Path) -> None:
-    session = star(tmp_path, Tuning(max_listed_keys=5))
+    session = write_star(tmp_path, Tuning(max_listed_keys=5))
     for path in (tmp_path / "fact").glob("*.parquet"):
         if path.stem not in {"42", "7", "8"}:
             path.unlink()
@@ -128,7 +128,7 @@ def test_many_keys_prune_by_ranges(tmp_path: Path) -> None:
 
 
 def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
-    star(tmp_path)
+    write_star(tmp_path)
     source = tamis.open(tmp_path / "fact")._source
     lake = LakeConnector("lake")
     lake.add(("fact",), source)
@@ -144,7 +144,7 @@ def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
 
 
 def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path) -> None:
-    star(tmp_path)
+    write_star(tmp_path)
     lake = LakeConnector("lake")
     lake.add(("fact",), tamis.open(tmp_path / "fact")._source)
     handle = lake.table(("fact",))
@@ -158,6 +158,6 @@ def test_a_bloom_join_filter_drops_rows_that_ranges_keep(tmp_path: Path) -> None
     found = push_dynamic_filters(join, pa.table({"k": list(range(0, 1000, 100))}), context)
     assert isinstance(found, TableScan)
     rows = pa.Table.from_batches(lake.read(found.handle), lake.columns(found.handle))
-    # Ten files have a key, and of their fifty rows each has five.
+    # Ten files contain a key: five of the fifty rows of each file.
     assert set(range(0, 1000, 100)) <= set(rows["key"].to_pylist())
     assert 50 <= rows.num_rows < 500

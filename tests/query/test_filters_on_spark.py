@@ -27,10 +27,10 @@ COLUMNS = pa.schema(
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
-    place = tmp_path_factory.mktemp("types") / "t.parquet"
-    pq.write_table(COLUMNS.empty_table(), place)
+    path = tmp_path_factory.mktemp("types") / "t.parquet"
+    pq.write_table(COLUMNS.empty_table(), path)
     session = tamis.connect()
-    session.register("t", session.open(place))
+    session.register("t", session.open(path))
     return session
 
 

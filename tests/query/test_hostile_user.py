@@ -1,4 +1,4 @@
-"""Somebody who may ask any question, and tries to learn what policies hide. He reads answers, errors and explanations.
+"""A user who may run any query tries to learn what policies hide, from rows, errors and EXPLAIN output.
 
 `ana` sees the rows of `eu`: of `y` the numbers from 10 to 15, of `card` the last digits, of `salary` nothing.
 """
@@ -44,23 +44,23 @@ def ana(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return open_session(tmp_path_factory.mktemp(request.param), request.param).as_principal("ana")
 
 
-def answer(connection: Session, query: str) -> tuple[type[TamisError] | None, list[str]]:
-    """What somebody learns from a query: its rows, or how it fails."""
+def run_query(connection: Session, query: str) -> tuple[type[TamisError] | None, list[str]]:
+    """Return what a user learns from a query: its rows, or the messages of its error."""
     try:
         return None, sorted(map(repr, connection.sql(query).to_arrow().to_pylist()))
     except TamisError as error:
-        return type(error), [str(error), *map(str, _causes(error))]
+        return type(error), [str(error), *map(str, _list_causes(error))]
 
 
 @cache
-def expected(query: str) -> tuple[type[TamisError] | None, list[str]]:
-    """What a session says in which there is nothing but what ana sees."""
+def run_on_visible_rows(query: str) -> tuple[type[TamisError] | None, list[str]]:
+    """Return the result of a query in a session that contains only the rows that ana sees."""
     connection = tamis.connect()
     connection.register("orders", VISIBLE)
-    return answer(connection, query)
+    return run_query(connection, query)
 
 
-# Each fails, or answers otherwise, if a hidden row or a raw value is looked at.
+# Each query fails or returns other rows if it reads a hidden row or a raw value.
 PROBES = [
     # A1: errors of conditions on hidden rows
     "SELECT id FROM orders WHERE y = 20 AND 1 / (y - 20) = 0",
@@ -140,20 +140,20 @@ PROBES = [
 
 
 @pytest.mark.parametrize("query", PROBES)
-def test_a_query_answers_as_if_there_were_nothing_else_and_names_nothing_hidden(ana: Session, query: str) -> None:
-    failure, said = answer(ana, query)
-    assert failure is expected(query)[0]
+def test_a_query_returns_only_visible_rows_and_names_nothing_hidden(ana: Session, query: str) -> None:
+    failure, texts = run_query(ana, query)
+    assert failure is run_on_visible_rows(query)[0]
     if failure is None:
-        assert said == expected(query)[1]
-        said.append(ana.explain(query))
-    for text in said:
-        # What stands in the query itself is no secret to who wrote it.
+        assert texts == run_on_visible_rows(query)[1]
+        texts.append(ana.explain(query))
+    for text in texts:
+        # The text of the query is known to its author.
         others = text.replace(query, "").replace(" ".join(query.split()), "")
-        for secret in _secrets() - set(re.findall(r"[\w-]+", query)):
+        for secret in _list_secrets() - set(re.findall(r"[\w-]+", query)):
             assert not re.search(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", others), (secret, text)
 
 
-# Each is about visible rows as TRUE or FALSE, and fails on a hidden one.
+# Each condition is TRUE or FALSE for visible rows, and fails for a hidden one.
 FAILING = [
     "y * 600000000000000000 > 0",
     "y > 15 AND y * 600000000000000000 > 0",
@@ -162,20 +162,20 @@ FAILING = [
     "CAST(concat('1', substring(region, 3)) AS INT) = 1",
     "IF(y < 16, TRUE, raise_error(card))",
 ]
-# Filters that go into a scan, and those of which only an engine knows the functions.
+# Filters that are pushed into a scan, and filters with functions that only an engine supports.
 FILTERS = ["region = 'eu'", "reverse(region) = 'ue'", "reverse(region) = 'ue' AND y % 7 >= 0"]
 
 
 @pytest.mark.parametrize("rows", FILTERS)
 @pytest.mark.parametrize("condition", FAILING)
 @pytest.mark.parametrize("form", ["SELECT id FROM orders WHERE {}", "SELECT count(*) FROM orders WHERE {}"])
-def test_A1_a_condition_never_meets_a_hidden_row(shared: Path, rows: str, condition: str, form: str) -> None:
+def test_A1_a_condition_is_never_evaluated_on_a_hidden_row(shared: Path, rows: str, condition: str, form: str) -> None:
     connection = tamis.connect(policies=lambda table, principal: {"rows": rows})
     connection.register("orders", tamis.open(shared))
     with_visible = tamis.connect()
     with_visible.register("orders", ROWS.take(EU))
     query = form.format(condition)
-    assert answer(connection.as_principal("ana"), query) == answer(with_visible, query)
+    assert run_query(connection.as_principal("ana"), query) == run_query(with_visible, query)
 
 
 @pytest.fixture(scope="module")
@@ -183,30 +183,30 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_orders(tmp_path_factory.mktemp("shared"), "delta")
 
 
-def _secrets() -> set[str]:
+def _list_secrets() -> set[str]:
     hidden = [row for row in ROWS.to_pylist() if row["region"] != "eu"]
     secrets = {str(row[name]) for row in hidden for name in ("region", "card")}
     return secrets | {row["card"] for row in ROWS.to_pylist()} | {"parquet", "region=us", "part-0"}
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
     while (cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
         yield cause
         error = cause
 
 
-def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
-    told = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
-    assert "not shown" in told
-    assert not any(word in told for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
+def test_A5_explain_shows_no_counts_no_files_and_no_rules(ana: Session) -> None:
+    explained = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
+    assert "not shown" in explained
+    assert not any(word in explained for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
     assert set(json.loads(ana.explain("SELECT id FROM orders", format="json"))) == {
         "query",
         "returns",
         "before",
         "note",
     }
-    # The same whether hidden rows match or none do.
-    assert told.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
+    # The output does not depend on whether hidden rows match.
+    assert explained.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
 
 
 def test_rules_that_are_switched_off_change_nothing(ana: Session) -> None:
@@ -214,16 +214,16 @@ def test_rules_that_are_switched_off_change_nothing(ana: Session) -> None:
         assert ana.sql(query, rules=False).to_arrow().to_pylist() == ana.sql(query).to_arrow().to_pylist()
 
 
-def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
-    place = write_orders(tmp_path, "delta")
+def test_files_cannot_be_read_past_the_policy(tmp_path: Path) -> None:
+    path = write_orders(tmp_path, "delta")
     connection = tamis.connect(policies={**POLICIES, "default": "allow"})
-    connection.register("orders", tamis.open(place))
+    connection.register("orders", tamis.open(path))
     ana = connection.as_principal("ana")
-    (file,) = [*place.glob("*.parquet")][:1]
-    orders = tamis.open(place).scan().to_arrow()
+    (file,) = [*path.glob("*.parquet")][:1]
+    orders = tamis.open(path).scan().to_arrow()
     for source in (
-        f"delta.`{place}`", f"parquet.`{file}`", f"read_parquet('{file}')", f"parquet_scan('{file}')", f"'{file}'",
-        f"`{file}`", f"glob('{place}/*')", f"read_text('{file}')", "orders_raw", "VISIBLE", "ROWS", "lake.orders",
+        f"delta.`{path}`", f"parquet.`{file}`", f"read_parquet('{file}')", f"parquet_scan('{file}')", f"'{file}'",
+        f"`{file}`", f"glob('{path}/*')", f"read_text('{file}')", "orders_raw", "VISIBLE", "ROWS", "lake.orders",
     ):  # fmt: skip
         with pytest.raises(TamisError):
             ana.sql(f"SELECT * FROM {source}").to_arrow()
@@ -240,7 +240,7 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        # What reads or runs something that no policy is asked about, on either engine.
+        # Functions of either engine that read or run something without a policy.
         "SELECT * FROM IDENTIFIER('parquet.`/lake/orders`')",
         "SELECT * FROM orders o JOIN IDENTIFIER('others') USING (id)",
         "SELECT * FROM IDENTIFIER('parquet').`/lake/orders`",
@@ -252,7 +252,7 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
         "SELECT system.builtin.java_method('java.lang.System', 'getenv', 'HOME') FROM orders",
         "SELECT id FROM orders WHERE try_reflect('java.lang.System', 'exit') IS NULL",
         "SELECT * FROM orders LATERAL VIEW explode(split(reflect('a', 'b'), ',')) t AS x",
-        # What shows or changes the engine, which others use too.
+        # Functions that show or change the engine, which other sessions share.
         "SELECT * FROM enable_logging('QueryLog')",
         "SELECT * FROM query('SELECT 1')",
         "SELECT * FROM orders, LATERAL read_text('/etc/hosts')",
@@ -261,7 +261,7 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
         "SELECT stats(id) FROM orders",
     ],
 )
-def test_functions_that_go_past_the_tables_of_the_session_are_denied(ana: Session, query: str) -> None:
+def test_functions_that_read_more_than_tables_of_the_session_are_denied(ana: Session, query: str) -> None:
     with pytest.raises(AccessDenied, match="more than the tables of the session"):
         ana.sql(query)
     with pytest.raises(AccessDenied):
@@ -281,15 +281,15 @@ def test_functions_that_go_past_the_tables_of_the_session_are_denied(ana: Sessio
         "SELECT spark_error(region) FROM orders",
     ],
 )
-def test_functions_of_the_engine_have_no_names_in_queries(ana: Session, query: str) -> None:
+def test_functions_of_the_engine_cannot_be_called_in_queries(ana: Session, query: str) -> None:
     for ask in (ana.sql, ana.explain):
         with pytest.raises((AccessDenied, ParseError)) as raised:
             ask(query)
-        said = str(raised.value)
-        assert "there is no function" in said or "more than the tables of the session" in said
+        message = str(raised.value)
+        assert "there is no function" in message or "more than the tables of the session" in message
 
 
-def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> None:
+def test_functions_that_make_rows_of_their_arguments_are_allowed(ana: Session) -> None:
     for query, rows in (
         ("SELECT id, x AS `a name` FROM orders, unnest(array(1, 2)) AS t(x)", 12),
         ("SELECT `orders`.`id` AS `an id -- of it`, 'it''s `' FROM `orders` -- `no` name", 6),
@@ -301,28 +301,28 @@ def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> No
 
 
 @pytest.mark.parametrize("kind", ["hive", "delta", "iceberg"])
-def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp_path: Path, kind: str) -> None:
+def test_A5_damage_is_not_reported_when_a_table_is_opened_refreshed_or_planned(tmp_path: Path, kind: str) -> None:
     connection = open_session(tmp_path, kind)
     ana, admin = connection.as_principal("ana"), connection.as_principal("admin")
-    place = tmp_path / "orders"
-    opened = ana.open(place)
-    for file in place.rglob("*"):
+    path = tmp_path / "orders"
+    opened = ana.open(path)
+    for file in path.rglob("*"):
         if file.is_file() and (kind == "hive" or file.suffix in (".json", ".avro")):
             file.write_bytes(b"no such thing" * 9)
-    attempts = [lambda: ana.open(place), lambda: ana.sql("SELECT count(*) FROM orders a JOIN orders b ON a.y = b.y")]
+    attempts = [lambda: ana.open(path), lambda: ana.sql("SELECT count(*) FROM orders a JOIN orders b ON a.y = b.y")]
     attempts += [] if kind == "hive" else [opened.refresh]
     attempts += [lambda: ana.explain("SELECT a.id FROM orders a JOIN orders b ON a.y = b.y")]
-    said = []
+    messages = []
     for attempt in attempts:
         try:
             attempt()
         except TamisError as error:
-            said += [str(error), *map(str, _causes(error))]
-    assert said
-    assert all("reason is not shown" in text for text in said)
-    # Whoever sees all of it is told.
+            messages += [str(error), *map(str, _list_causes(error))]
+    assert messages
+    assert all("reason is not shown" in text for text in messages)
+    # A principal who sees the whole table gets the reason.
     with pytest.raises(CorruptFile, match="orders"):
-        admin.open(place)
+        admin.open(path)
 
 
 def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,17 +330,17 @@ def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkey
     opened: list[str] = []
     before = ranges.RangedFile.__init__
 
-    def noted(self: object, *args: object, **options: object) -> None:
+    def record(self: object, *args: object, **options: object) -> None:
         opened.append(str(args))
         before(self, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ranges.RangedFile, "__init__", noted)
+    monkeypatch.setattr(ranges.RangedFile, "__init__", record)
     assert ana.sql("SELECT id FROM orders WHERE y = 12").to_arrow()["id"].to_pylist() == [4]
     assert opened
     assert not any("region=us" in each or "region=apac" in each for each in opened)
 
 
-def test_A4_metadata_answers_under_a_policy_only_where_its_row_filter_holds_for_whole_files(
+def test_A4_metadata_is_used_under_a_policy_only_if_its_row_filter_fully_matches_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = DeltaLog(
@@ -357,11 +357,11 @@ def test_A4_metadata_answers_under_a_policy_only_where_its_row_filter_holds_for_
     opened: list[str] = []
     before = ranges.RangedFile.__init__
 
-    def noted(self: object, *args: object, **options: object) -> None:
+    def record(self: object, *args: object, **options: object) -> None:
         opened.extend(each for each in args if isinstance(each, str) and each.endswith("1.parquet"))
         before(self, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ranges.RangedFile, "__init__", noted)
+    monkeypatch.setattr(ranges.RangedFile, "__init__", record)
     for who, expected, reads_files in (("ana", (3, 1, 3), False), ("ben", (2, 2, 5), True)):
         connection = shared.as_principal(who)
         connection.register("orders", tmp_path / "orders")
@@ -371,7 +371,7 @@ def test_A4_metadata_answers_under_a_policy_only_where_its_row_filter_holds_for_
         assert bool(opened) == reads_files, who
 
 
-def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
+def test_similar_names_do_not_find_a_policy() -> None:
     found = load_policies({"tables": {"a.b": [{"principals": ["ana"], "rows": "TRUE"}]}})
     assert found is not None
     for name in ("axb", "a.b.c", "a", "b", "a.b ", "a.b\n", "x.a.b", "a.b%"):
@@ -382,7 +382,7 @@ def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        # A name that is no common table expression where it stands is looked for among the tables of the session alone.
+        # A name that is not a common table expression in its scope can only be a table of the session.
         "WITH RECURSIVE a AS (SELECT name, 1 n FROM duckdb_columns UNION ALL SELECT name, n + 1 FROM a WHERE n < 1), "
         "duckdb_columns AS (SELECT 1 AS name) SELECT * FROM a",
         "WITH RECURSIVE sqlite_master AS (SELECT name FROM (WITH z AS (SELECT * FROM sqlite_master) SELECT * FROM z) "
@@ -391,12 +391,12 @@ def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
         "`duckdb_table\ufb06` c WHERE (SELECT count(*) FROM duckdb_tables) > 0",
     ],
 )
-def test_common_table_expressions_lead_to_no_table_of_the_engine(ana: Session, query: str) -> None:
+def test_names_of_common_table_expressions_do_not_reach_tables_of_the_engine(ana: Session, query: str) -> None:
     with pytest.raises(TamisError):
         ana.sql(query).to_arrow()
 
 
-def test_a_column_may_be_called_as_raw_ones_are_in_plans(tmp_path: Path) -> None:
+def test_a_column_may_have_the_name_of_a_raw_column_in_plans(tmp_path: Path) -> None:
     rows = pa.table(
         {
             "id": [1, 2, 3],
@@ -414,76 +414,74 @@ def test_a_column_may_be_called_as_raw_ones_are_in_plans(tmp_path: Path) -> None
 
 
 def test_a_table_under_two_names_is_under_the_policies_of_both(tmp_path: Path) -> None:
-    place = write_orders(tmp_path, "delta")
+    path = write_orders(tmp_path, "delta")
     policies = {"default": "allow", "tables": {"a": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
-    connection = tamis.connect(policies=policies).register("b", place).register("a", place)
-    assert answer(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
+    connection = tamis.connect(policies=policies).register("b", path).register("a", path)
+    assert run_query(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
 
     asked: list[str] = []
 
-    def policy(table: str, principal: str | None) -> dict[str, str] | None:
+    def find_policy(table: str, principal: str | None) -> dict[str, str] | None:
         asked.append(table)
         return {"rows": "region = 'eu'"} if table == "a" else {"rows": "TRUE"}
 
-    connection = tamis.connect(policies=policy).register("b", place).register("a", place)
-    assert answer(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
+    connection = tamis.connect(policies=find_policy).register("b", path).register("a", path)
+    assert run_query(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
     assert set(asked) == {"a", "b"}
 
 
-def test_what_a_database_notes_of_its_tables_is_not_read(tmp_path: Path) -> None:
-    place = tmp_path / "shop.db"
-    with contextlib.closing(sqlite3.connect(place)) as shop:
+def test_system_tables_of_a_database_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(path)) as shop:
         shop.executescript(
             "CREATE TABLE orders (id INTEGER, region TEXT, z); INSERT INTO orders VALUES (1, 'eu', 1), (2, 'us', 2);"
             "CREATE INDEX i ON orders (region); ANALYZE"
         )
     policies = {"default": "allow", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
-    ana = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}").as_principal("ana")
-    assert answer(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
+    ana = tamis.connect(policies=policies).attach("s", f"sqlite:///{path}").as_principal("ana")
+    assert run_query(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
     with pytest.raises(AccessDenied, match="is a system table"):
         ana.sql("SELECT * FROM s.sqlite_stat1")
-    assert tamis.connect().attach("s", f"sqlite:///{place}").sql("SELECT * FROM s.sqlite_stat1").to_arrow().num_rows
+    assert tamis.connect().attach("s", f"sqlite:///{path}").sql("SELECT * FROM s.sqlite_stat1").to_arrow().num_rows
 
 
-def test_values_of_hidden_rows_are_not_told_where_a_database_has_no_types(tmp_path: Path) -> None:
-    place = tmp_path / "shop.db"
-    with contextlib.closing(sqlite3.connect(place)) as shop:
+def test_values_of_hidden_rows_are_not_reported_if_a_database_has_no_types(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(path)) as shop:
         shop.executescript(
             "CREATE TABLE orders (id INTEGER, region TEXT, z); "
             "INSERT INTO orders VALUES (1, 'eu', 1), (2, 'us', 'SECRET');"
         )
     policies = {"default": "deny", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
-    session = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}")
-    ana, nobody = session.as_principal("ana"), session.as_principal("nobody")
-    # The column in which hidden rows have values of another type is an error only for those who need all of it.
-    assert answer(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
-    assert answer(ana, "SELECT * FROM s.orders") == (None, ["{'id': 1, 'region': 'eu', 'z': 1}"])
+    session = tamis.connect(policies=policies).attach("s", f"sqlite:///{path}")
+    ana, stranger = session.as_principal("ana"), session.as_principal("nobody")
+    # A column with values of another type in hidden rows is an error only for queries that read all its values.
+    assert run_query(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
+    assert run_query(ana, "SELECT * FROM s.orders") == (None, ["{'id': 1, 'region': 'eu', 'z': 1}"])
     for principal, query in (
-        (nobody, "SELECT id FROM s.orders"),
-        (nobody, "SELECT id FROM s.orders WHERE z > 0"),
+        (stranger, "SELECT id FROM s.orders"),
+        (stranger, "SELECT id FROM s.orders WHERE z > 0"),
         (ana, "SELECT id FROM s.orders WHERE z > 0"),
         (ana, "SELECT id FROM s.orders WHERE z = 1"),
     ):
-        kind, said = answer(principal, query)
+        kind, messages = run_query(principal, query)
         assert kind is not None
-        assert not any("z" in text.split() or "'z'" in text or str(tmp_path) in text for text in said)
-        assert not any("SECRET" in text for text in said)
-    assert answer(ana, "SELECT max(z) AS m FROM s.orders WHERE CAST(z AS STRING) > 'A'") == (None, ["{'m': None}"])
+        assert not any("z" in text.split() or "'z'" in text or str(tmp_path) in text for text in messages)
+        assert not any("SECRET" in text for text in messages)
+    assert run_query(ana, "SELECT max(z) AS m FROM s.orders WHERE CAST(z AS STRING) > 'A'") == (None, ["{'m': None}"])
 
 
-def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(table: str, principal: str | None) -> dict[str, str]:
+def test_the_reason_why_a_policy_denies_is_only_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(table: str, principal: str | None) -> dict[str, str]:
         raise LookupError("the directory of principals is down")
 
     caplog.set_level("INFO", logger="tamis")
-    place = write_orders(tmp_path, "delta")
+    path = write_orders(tmp_path, "delta")
     for policies, reason in (
-        (broken, "LookupError: the directory of principals is down"),
+        (fail, "LookupError: the directory of principals is down"),
         ({"tables": {"orders": [{"principals": ["*"], "rows": "regoin = 'eu'"}]}}, "regoin"),
     ):
-        connection = tamis.connect(policies=policies).register("orders", place)
+        connection = tamis.connect(policies=policies).register("orders", path)
         with pytest.raises(AccessDenied) as raised:
             connection.sql("SELECT * FROM orders")
         assert reason not in str(raised.value)
@@ -506,18 +504,18 @@ INJECTED = (
 
 
 @pytest.mark.parametrize("query", INJECTED)
-def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, query: str) -> None:
+def test_text_between_back_ticks_is_a_name_and_not_sql(ana: Session, query: str) -> None:
     try:
         found = ana.sql(query).to_arrow()
     except TamisError:
         return
-    # An odd name, and nothing more.
+    # The text was read as an unusual name.
     assert found.num_rows == len(EU)
     assert {*found[0].to_pylist()} in ({*EU}, {"eu"})
 
 
-def test_a_policy_that_fails_does_not_tell_which_rows_were_asked_for(tmp_path: Path) -> None:
-    """Where a row filter, or a mask, fails on a hidden row, whether a condition holds for it must not decide that."""
+def test_a_failing_policy_does_not_reveal_which_rows_match(tmp_path: Path) -> None:
+    """If a row filter or a mask fails on a hidden row, the error must not depend on the condition of the query."""
     rows = pa.table({"id": [1, 2], "level": ["5", "secret"], "salary": [10, 73_421]})
     pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1)
     for policy in ({"rows": "CAST(level AS INT) > 4"}, {"masks": {"level": "CAST(CAST(level AS INT) AS STRING)"}}):
@@ -528,6 +526,6 @@ def test_a_policy_that_fails_does_not_tell_which_rows_were_asked_for(tmp_path: P
         ana.register("keys", pa.table({"salary": [10]}))
         asked = [f"SELECT level FROM t WHERE salary {test}" for test in ("= 10", "<= 80000", "> 80000", "= 73421")]
         asked.append("SELECT t.level FROM t JOIN keys ON t.salary = keys.salary")
-        learned = {answer(ana, query)[0] for query in asked}
+        learned = {run_query(ana, query)[0] for query in asked}
         assert len(learned) == 1
         assert None not in learned

@@ -1,4 +1,4 @@
-"""Counts, minima and maxima from metadata and boundary against DuckDB over the same rows (O1, O2)."""
+"""Counts, minima and maxima from metadata and boundary files equal those of DuckDB over the same rows (O1, O2)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 """A whole table is written for each example."""
 
 
-def true_rows(rows: pa.Table, said: OraclePredicate) -> pa.Table:
+def filter_rows(rows: pa.Table, said: OraclePredicate) -> pa.Table:
     (answers,) = evaluate_predicates(rows, [said.sql])
     return rows.filter(pa.array([answer is True for answer in answers], pa.bool_()))
 
 
 def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[OraclePredicate], keys: list[str]) -> None:
     for each in [None, *said]:
-        expected = rows if each is None else true_rows(rows, each)
+        expected = rows if each is None else filter_rows(rows, each)
         for only_extremes in (False, True):
             asked = draw_aggregates(choices, rows.schema, keys, only_extremes=only_extremes)
             levels = choices.one_of([LEVELS, LEVELS, ("partitions", "files"), ("row_groups",), ()])
@@ -54,7 +54,7 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Oracl
 
 @FEWER
 @given(st.data())
-def test_S1_F1_D15_D16_delta_tables_with_deletion_vectors_answer_as_duckdb_does(data: st.DataObject) -> None:
+def test_S1_F1_D15_D16_aggregates_of_delta_tables_with_deletion_vectors_equal_duckdb(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = draw_delta_case(choices, Path(folder), predicates=2)
@@ -63,7 +63,7 @@ def test_S1_F1_D15_D16_delta_tables_with_deletion_vectors_answer_as_duckdb_does(
 
 @FEWER
 @given(st.data())
-def test_S1_I3_I6_I7_iceberg_tables_with_deletes_answer_as_duckdb_does(data: st.DataObject) -> None:
+def test_S1_I3_I6_I7_aggregates_of_iceberg_tables_with_deletes_equal_duckdb(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         case = draw_iceberg_case(choices, Path(folder), predicates=2)
@@ -74,7 +74,7 @@ def test_S1_I3_I6_I7_iceberg_tables_with_deletes_answer_as_duckdb_does(data: st.
 
 @FEWER
 @given(st.data())
-def test_F1_S1_hive_tables_answer_as_duckdb_does(data: st.DataObject) -> None:
+def test_F1_S1_aggregates_of_hive_tables_equal_duckdb(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
         said = draw_hive_case(choices, Path(folder), predicates=2)
@@ -89,8 +89,8 @@ TEXT = Column(("text",), type=pa.string())
 DAY = Column(("day",), type=pa.int32())
 
 
-def delta_table(folder: Path, **options: object) -> tamis.Table:
-    """Ten files of ten rows in two partitions, with statistics in the log."""
+def write_delta_table(folder: Path, **options: object) -> tamis.Table:
+    """Write ten files of ten rows in two partitions, with statistics in the log."""
     log = DeltaLog(folder, {"id": "long", "text": "string", "day": "integer"}, partition_columns=["day"])
     parts = [pa.table({"id": range(start, start + 10), "text": [f"{start:03} {'x' * 50}"] * 10})
              for start in range(0, 100, 10)]  # fmt: skip
@@ -103,26 +103,28 @@ def delta_table(folder: Path, **options: object) -> tamis.Table:
     return tamis.open(folder)
 
 
-def answered(table: tamis.Table, where: str | None, keys: list[Column], measures: list[Measure]) -> list[list[object]]:
+def aggregate_rows(
+    table: tamis.Table, where: str | None, keys: list[Column], measures: list[Measure]
+) -> list[list[object]]:
     return [list(row.values()) for row in aggregate(get_planner(table.scan(where)), keys, measures).to_pylist()]
 
 
-def without_files(folder: Path, *kept: str) -> None:
+def remove_files(folder: Path, *kept: str) -> None:
     for path in folder.rglob("*.parquet"):
         if path.name not in kept and "_delta_log" not in path.parts:
             path.unlink()
 
 
-def test_a_delta_table_answers_without_its_files(tmp_path: Path) -> None:
-    table = delta_table(tmp_path)
-    without_files(tmp_path)
+def test_aggregates_of_a_delta_table_need_no_files(tmp_path: Path) -> None:
+    table = write_delta_table(tmp_path)
+    remove_files(tmp_path)
     measures = [Measure("count"), Measure("count", TEXT), Measure("min", ID), Measure("max", ID)]
-    assert answered(table, None, [], measures) == [[100, 100, 0, 99]]
-    assert answered(table, "id >= 50", [], measures) == [[50, 50, 50, 99]]
-    assert sorted(answered(table, "id < 40", [DAY], measures)) == [[0, 20, 20, 0, 29], [1, 20, 20, 10, 39]]
-    assert answered(table, "day = 1 AND id < 20", [], measures) == [[10, 10, 10, 19]]
-    assert answered(table, "id < 0", [], measures) == [[0, 0, None, None]]
-    assert answered(table, "id < 0", [DAY], measures) == []
+    assert aggregate_rows(table, None, [], measures) == [[100, 100, 0, 99]]
+    assert aggregate_rows(table, "id >= 50", [], measures) == [[50, 50, 50, 99]]
+    assert sorted(aggregate_rows(table, "id < 40", [DAY], measures)) == [[0, 20, 20, 0, 29], [1, 20, 20, 10, 39]]
+    assert aggregate_rows(table, "day = 1 AND id < 20", [], measures) == [[10, 10, 10, 19]]
+    assert aggregate_rows(table, "id < 0", [], measures) == [[0, 0, None, None]]
+    assert aggregate_rows(table, "id < 0", [DAY], measures) == []
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_groups_by_expressions_of_partition_columns_need_no_files(
     session = tamis.connect()
     session.register("t", tamis.open(tmp_path))
     with_files = [session.sql(query, rules=on).to_arrow() for on in (True, False)]
-    without_files(tmp_path)
+    remove_files(tmp_path)
     found = session.sql(query).to_arrow()
     assert sorted(tuple(row.values()) for row in found.to_pylist()) == rows
     assert all(each.schema == found.schema and each.num_rows == found.num_rows for each in with_files)
@@ -157,7 +159,7 @@ def test_groups_by_expressions_of_partition_columns_need_no_files(
 
 def test_groups_by_expressions_of_other_columns_and_sums_read_files(tmp_path: Path) -> None:
     session = tamis.connect()
-    session.register("t", delta_table(tmp_path))
+    session.register("t", write_delta_table(tmp_path))
     for query in ("SELECT id % 2, count(*) FROM t GROUP BY 1", "SELECT day + 1, sum(id) FROM t GROUP BY 1",
                   "SELECT day + 1, count(DISTINCT id) FROM t GROUP BY 1"):  # fmt: skip
         assert "aggregated from metadata" not in session.explain(query)
@@ -165,25 +167,25 @@ def test_groups_by_expressions_of_other_columns_and_sums_read_files(tmp_path: Pa
 
 
 def test_only_files_at_the_boundary_are_read(tmp_path: Path) -> None:
-    table = delta_table(tmp_path)
-    without_files(tmp_path, "4.parquet", "7.parquet")
+    table = write_delta_table(tmp_path)
+    remove_files(tmp_path, "4.parquet", "7.parquet")
     measures = [Measure("count"), Measure("min", ID), Measure("max", ID)]
-    assert answered(table, "id >= 45 AND id < 73", [], measures) == [[28, 45, 72]]
+    assert aggregate_rows(table, "id >= 45 AND id < 73", [], measures) == [[28, 45, 72]]
 
 
 def test_a_file_that_cannot_hold_the_maximum_is_not_read(tmp_path: Path) -> None:
-    table = delta_table(tmp_path)
-    without_files(tmp_path)
-    # The filter cuts the file of 45, and yet the largest is elsewhere.
-    assert answered(table, "id >= 45", [], [Measure("max", ID)]) == [[99]]
+    table = write_delta_table(tmp_path)
+    remove_files(tmp_path)
+    # The file with 45 matches partly, but the largest value is in another file.
+    assert aggregate_rows(table, "id >= 45", [], [Measure("max", ID)]) == [[99]]
 
 
 def test_S1_files_with_truncated_bounds_are_read(tmp_path: Path) -> None:
-    table = delta_table(tmp_path)
-    assert answered(table, None, [], [Measure("max", TEXT)]) == [[f"090 {'x' * 50}"]]
-    without_files(tmp_path, "9.parquet", "8.parquet")
+    table = write_delta_table(tmp_path)
+    assert aggregate_rows(table, None, [], [Measure("max", TEXT)]) == [[f"090 {'x' * 50}"]]
+    remove_files(tmp_path, "9.parquet", "8.parquet")
     with pytest.raises(tamis.errors.MissingFile):
-        answered(table, None, [], [Measure("min", TEXT)])
+        aggregate_rows(table, None, [], [Measure("min", TEXT)])
 
 
 def test_D16_a_deleted_minimum_is_not_the_result(tmp_path: Path) -> None:
@@ -194,11 +196,11 @@ def test_D16_a_deleted_minimum_is_not_the_result(tmp_path: Path) -> None:
     )
     table = tamis.open(tmp_path)
     measures = [Measure("count"), Measure("count", ID), Measure("min", ID), Measure("max", ID)]
-    assert answered(table, None, [], measures) == [[4, 3, 2, 9]]
-    without_files(tmp_path)
-    # How many rows there are is in the log, and that no deleted row has the largest value.
-    assert answered(table, None, [], [Measure("count")]) == [[4]]
-    assert answered(table, None, [], [Measure("max", ID)]) == [[9]]
+    assert aggregate_rows(table, None, [], measures) == [[4, 3, 2, 9]]
+    remove_files(tmp_path)
+    # The log has the row count, and proves that no deleted row has the largest value.
+    assert aggregate_rows(table, None, [], [Measure("count")]) == [[4]]
+    assert aggregate_rows(table, None, [], [Measure("max", ID)]) == [[9]]
 
 
 def test_fully_matched_row_groups_are_not_read(tmp_path: Path) -> None:
@@ -210,7 +212,7 @@ def test_fully_matched_row_groups_are_not_read(tmp_path: Path) -> None:
     assert scan.report is not None
     footer = pq.read_metadata(tmp_path / "f.parquet").serialized_size
     assert scan.report.bytes_read is not None
-    # The footer, and the bytes read with it.
+    # The footer, and the bytes that are read with it.
     assert scan.report.bytes_read <= max(footer + 8, 64 * 1024)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 150 AND id < 900")
     assert aggregate(get_planner(scan), [], [Measure("count")]).to_pylist() == [{"m0": 750}]
@@ -222,7 +224,7 @@ def test_F1_the_maximum_of_floats_is_nan_if_there_is_one(tmp_path: Path) -> None
     table = tamis.open(tmp_path / "f.parquet")
     x, y = (Column((name,), type=pa.float64()) for name in ("x", "y"))
     measures = [Measure("min", x), Measure("max", x), Measure("min", y), Measure("count", y)]
-    ((smallest, largest, other, count),) = answered(table, None, [], measures)
+    ((smallest, largest, other, count),) = aggregate_rows(table, None, [], measures)
     assert (smallest, count) == (1.0, 2)
     assert isinstance(largest, float)
     assert math.isnan(largest)
@@ -230,7 +232,7 @@ def test_F1_the_maximum_of_floats_is_nan_if_there_is_one(tmp_path: Path) -> None
     assert math.isnan(other)
 
 
-def test_I3_an_iceberg_table_counts_without_files_and_opens_few_for_a_maximum(tmp_path: Path) -> None:
+def test_I3_a_count_of_an_iceberg_table_opens_no_file_and_a_maximum_opens_few(tmp_path: Path) -> None:
     fields = [field(1, "id", "long"), field(2, "day", "int"), field(3, "text", "string")]
     folder = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "day")]])
     parts = [
@@ -241,12 +243,12 @@ def test_I3_an_iceberg_table_counts_without_files_and_opens_few_for_a_maximum(tm
     table = tamis.open(tmp_path)
     measures = [Measure("count"), Measure("count", TEXT), Measure("count", DAY)]
     last = [f"{number}.parquet" for number in range(30 - DEFAULT_TUNING.min_files_per_round, 30)]
-    without_files(tmp_path, *last)
-    # The bounds of a file say where to look first; that they are values is for its footer to tell.
-    assert answered(table, None, [], [Measure("max", ID)]) == [[299]]
-    without_files(tmp_path)
-    assert answered(table, None, [], measures) == [[300, 300, 300]]
-    assert answered(table, "id < 100", [], measures) == [[100, 100, 100]]
-    assert sorted(answered(table, "id < 100", [DAY], measures)) == [[0, 50, 50, 50], [10, 50, 50, 50]]
+    remove_files(tmp_path, *last)
+    # The bounds of a file decide which files to read first; only its footer proves that they are values.
+    assert aggregate_rows(table, None, [], [Measure("max", ID)]) == [[299]]
+    remove_files(tmp_path)
+    assert aggregate_rows(table, None, [], measures) == [[300, 300, 300]]
+    assert aggregate_rows(table, "id < 100", [], measures) == [[100, 100, 100]]
+    assert sorted(aggregate_rows(table, "id < 100", [DAY], measures)) == [[0, 50, 50, 50], [10, 50, 50, 50]]
     with pytest.raises(tamis.errors.MissingFile):
-        answered(table, "id < 105", [], measures)
+        aggregate_rows(table, "id < 105", [], measures)

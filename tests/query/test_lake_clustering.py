@@ -25,23 +25,23 @@ SHUFFLED = np.random.default_rng(3).permutation(2000)
 ANY_SIZE = Tuning(min_bytes_to_check_clustering=0)
 
 
-def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
+def write_delta_table(folder: Path, parts: Sequence[pa.Table]) -> Path:
     log = DeltaLog(folder, {"key": "long"})
     log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(parts)))
     return folder
 
 
-def is_clustered(place: Path, column: str, tuning: Tuning = ANY_SIZE) -> bool | None:
+def is_clustered(path: Path, column: str, tuning: Tuning = ANY_SIZE) -> bool | None:
     lake = LakeConnector("lake")
-    lake.add(("t",), tamis.open(place, tuning=tuning)._source)
+    lake.add(("t",), tamis.open(path, tuning=tuning)._source)
     return lake.is_clustered(lake.table(("t",)), Column((column,)))
 
 
 def test_clustering_by_the_bounds_of_files(tmp_path: Path) -> None:
     parts = [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(8)]
-    assert is_clustered(delta(tmp_path / "sorted", parts), "key") is True
+    assert is_clustered(write_delta_table(tmp_path / "sorted", parts), "key") is True
     parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
-    assert is_clustered(delta(tmp_path / "shuffled", parts), "key") is False
+    assert is_clustered(write_delta_table(tmp_path / "shuffled", parts), "key") is False
 
 
 def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_clustering_of_structs_is_unknown_and_they_join(tmp_path: Path) -> None:
 
 def test_clustering_by_partitions(tmp_path: Path) -> None:
     rows = pa.table({"key": SHUFFLED})
-    place = write_hive_table(tmp_path / "t", [({"region": name}, rows) for name in ("eu", "us")])
-    assert is_clustered(place, "region") is True
-    assert is_clustered(place, "key") is False
+    path = write_hive_table(tmp_path / "t", [({"region": name}, rows) for name in ("eu", "us")])
+    assert is_clustered(path, "region") is True
+    assert is_clustered(path, "key") is False
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_clustering_inside_of_files(
 def test_clustering_of_files_without_statistics(tmp_path: Path) -> None:
     """A directory has no bounds in metadata; values may be shuffled inside of files with disjoint ranges."""
     parts = [pa.table({"key": number * 1000 + SHUFFLED[:500] % 1000}) for number in range(6)]
-    place = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
-    assert is_clustered(place, "key") is True
+    path = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
+    assert is_clustered(path, "key") is True
     parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
-    place = write_hive_table(tmp_path / "mixed", [({}, part) for part in parts], row_group_size=100)
-    assert is_clustered(place, "key") is False
+    path = write_hive_table(tmp_path / "mixed", [({}, part) for part in parts], row_group_size=100)
+    assert is_clustered(path, "key") is False
 
 
 def test_clustering_of_iceberg_files_and_partitions(tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_small_files_are_not_inspected(tmp_path: Path) -> None:
 
 
 def test_clustering_of_a_missing_file_is_unknown(tmp_path: Path) -> None:
-    place = delta(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
-    for path in place.glob("*.parquet"):
+    folder = write_delta_table(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
+    for path in folder.glob("*.parquet"):
         path.unlink()
-    assert is_clustered(place, "key") is None
+    assert is_clustered(folder, "key") is None
 
 
 def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
     }
     session = tamis.connect(tuning=ANY_SIZE)
     for name, parts in facts.items():
-        session.register(name, session.open(delta(tmp_path / name, parts)))
+        session.register(name, session.open(write_delta_table(tmp_path / name, parts)))
     pq.write_table(pa.table({"id": range(10), "name": [f"n{each}" for each in range(10)]}), tmp_path / "d.parquet")
     session.register("d", session.open(tmp_path / "d.parquet"))
     query = "SELECT count(*) FROM {} JOIN d ON key = id WHERE name IN ('n3', 'n4')"
@@ -154,10 +154,10 @@ def test_unclustered_keys_do_not_prune(tmp_path: Path) -> None:
 
 
 def test_keys_do_not_prune_a_small_table_beside_a_large_one(tmp_path: Path) -> None:
-    """Keys of a dimension of a dimension come to the latter alone, however many facts it is joined with."""
+    """Keys of a second dimension prune the first dimension only, regardless of the number of facts."""
     session = tamis.connect(tuning=ANY_SIZE)
     facts = [pa.table({"key": range(number * 1000, number * 1000 + 1000)}) for number in range(4)]
-    session.register("facts", session.open(delta(tmp_path / "facts", facts)))
+    session.register("facts", session.open(write_delta_table(tmp_path / "facts", facts)))
     for name, count in {"middle": 12, "far": 4}.items():
         rows = pa.table({f"{name}_id": range(count), "place": [each % 4 for each in range(count)]})
         pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=2)

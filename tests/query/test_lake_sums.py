@@ -34,23 +34,23 @@ COUNT = 300
 SOME = random.Random(7)
 
 
-def numbers(bits: int) -> list[int | None]:
-    """Numbers of all that bits hold, the outermost ones among them, and NULL."""
+def make_numbers(bits: int) -> list[int | None]:
+    """Return integers of a bit width, including the extremes, and NULL."""
     most = 2 ** (bits - 1)
     return [None if n % 9 == 0 else (most - 1, -most, SOME.randint(-most, most - 1))[n % 3] for n in range(COUNT)]
 
 
-def decimals(digits: int, scale: int) -> list[Decimal]:
+def make_decimals(digits: int, scale: int) -> list[Decimal]:
     most = 10**digits - 1
     return [Decimal((most, most, -SOME.randint(0, most))[n % 3]).scaleb(-scale) for n in range(COUNT)]
 
 
 VALUES: dict[str, pa.Array] = {
-    **{f"int{bits}": pa.array(numbers(bits), f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": pa.array(make_numbers(bits), f"int{bits}") for bits in (8, 16, 32, 64)},
     "large": pa.array([2**63 - 1] * COUNT, pa.int64()),
-    "decimal4": pa.array(decimals(4, 2), pa.decimal128(4, 2)),
-    "decimal15": pa.array(decimals(15, 2), pa.decimal128(15, 2)),
-    "decimal19": pa.array(decimals(19, 19), pa.decimal128(19, 19)),
+    "decimal4": pa.array(make_decimals(4, 2), pa.decimal128(4, 2)),
+    "decimal15": pa.array(make_decimals(15, 2), pa.decimal128(15, 2)),
+    "decimal19": pa.array(make_decimals(19, 19), pa.decimal128(19, 19)),
     "float": pa.array([n * 0.25 for n in range(COUNT)], pa.float32()),
     "double": pa.array([None if n % 7 == 0 else n * 1.25 for n in range(COUNT)], pa.float64()),
     "nan": pa.array([math.nan if n == 5 else 1.0 for n in range(COUNT)], pa.float64()),
@@ -68,37 +68,37 @@ ROWS = pa.table({"key": pa.array([f"k{n // 100}" for n in range(COUNT)]), **VALU
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three partitions with a hundred rows each, in row groups of forty."""
     parts = [({"key": f"k{n}"}, ROWS.slice(100 * n, 100).drop_columns(["key"])) for n in range(3)]
     return write_hive_table(tmp_path_factory.mktemp("sums") / "t", parts, row_group_size=40)
 
 
 @pytest.fixture(scope="module")
-def session(place: Path) -> Session:
-    return connect(place)
+def session(path: Path) -> Session:
+    return connect(path)
 
 
-def connect(place: Path, tuning: Tuning = DEFAULT_TUNING) -> Session:
+def connect(path: Path, tuning: Tuning = DEFAULT_TUNING) -> Session:
     connection = tamis.connect(tuning=tuning)
-    connection.register("t", connection.open(place))
+    connection.register("t", connection.open(path))
     return connection
 
 
 @pytest.fixture(scope="module")
-def peer(place: Path) -> duckdb.DuckDBPyConnection:
+def peer(path: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1})
-    connection.execute(f"CREATE VIEW t AS FROM read_parquet('{place}/*/*.parquet', hive_partitioning = true)")
+    connection.execute(f"CREATE VIEW t AS FROM read_parquet('{path}/*/*.parquet', hive_partitioning = true)")
     return connection
 
 
-def asked(session: Session, query: str) -> tuple[pa.Table, str]:
-    """The answer, and how the query will run."""
+def run_and_explain(session: Session, query: str) -> tuple[pa.Table, str]:
+    """Return the rows of a query and its optimized plan."""
     return session.sql(query).to_arrow(), session.explain(query).split("Optimized plan")[1]
 
 
-def repeated(table: pa.Table) -> list[str]:
-    """Rows as texts, to the last bit."""
+def format_rows(table: pa.Table) -> list[str]:
+    """Return the rows as sorted texts with exact values."""
     return sorted(map(repr, (tuple(row.values()) for row in table.to_pylist())))
 
 
@@ -108,19 +108,19 @@ def repeated(table: pa.Table) -> list[str]:
 @NATIVE_OR_NOT
 @pytest.mark.parametrize("ending", ["", " WHERE int8 > 0", " WHERE int8 > 200"])
 def test_sums_and_averages_of_every_type_equal_the_engines(
-    place: Path, peer: duckdb.DuckDBPyConnection, ending: str, tuning: Tuning
+    path: Path, peer: duckdb.DuckDBPyConnection, ending: str, tuning: Tuning
 ) -> None:
-    session = connect(place, tuning)
+    session = connect(path, tuning)
     calls = [f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS]
-    found, plan = asked(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
-    # Spark's average of decimals has four digits more after the point than they have.
-    judged = [
+    found, plan = run_and_explain(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
+    # Spark's average of decimals has four more digits after the point than the decimals.
+    expected_calls = [
         call.replace(f"avg({name})", f"round(avg({name}), {VALUES[name].type.scale + 4})")
         if pa.types.is_decimal(VALUES[name].type)
         else call
         for name, call in zip(NUMBERS, calls, strict=True)
     ]
-    expected = peer.sql(f"SELECT count(*), {', '.join(judged)} FROM t{ending}").to_arrow_table()
+    expected = peer.sql(f"SELECT count(*), {', '.join(expected_calls)} FROM t{ending}").to_arrow_table()
     assert SUMMED in plan
     assert "Aggregate" not in plan
     assert found.schema.types == expected.schema.types
@@ -129,39 +129,39 @@ def test_sums_and_averages_of_every_type_equal_the_engines(
 
 @NATIVE_OR_NOT
 def test_groups_by_partitions_are_summed_while_reading(
-    place: Path, peer: duckdb.DuckDBPyConnection, tuning: Tuning
+    path: Path, peer: duckdb.DuckDBPyConnection, tuning: Tuning
 ) -> None:
-    session = connect(place, tuning)
+    session = connect(path, tuning)
     sums = ", ".join(f"sum({name}), count({name})" for name in NUMBERS)
     for query in (
         f"SELECT key, max(int32), {sums} FROM t GROUP BY key",
         f"SELECT {sums}, key FROM t WHERE int64 > 0 GROUP BY key HAVING sum(int32) <> 0 AND key > 'k0'",
         "SELECT key, sum(int64) FROM t WHERE int8 > 200 GROUP BY key",
     ):
-        found, plan = asked(session, query)
+        found, plan = run_and_explain(session, query)
         expected = peer.sql(query).to_arrow_table()
         assert SUMMED in plan
         assert "Aggregate" not in plan
         assert found.schema.types == expected.schema.types
-        assert repeated(found) == repeated(expected), query
+        assert format_rows(found) == format_rows(expected), query
     averages = f"SELECT key, {', '.join(f'avg({name})' for name in NUMBERS)} FROM t GROUP BY key"
-    found, plan = asked(session, averages)
+    found, plan = run_and_explain(session, averages)
     assert SUMMED in plan
-    # The engine divides those of groups in longer floats.
+    # The engine divides the sums of groups with wider floats.
     assert has_same_rows(found, peer.sql(averages).to_arrow_table())
 
 
 @pytest.mark.parametrize("expression", ["sum(int32) div 3", "sum(int32) & 255", "sum(int32) / 3", "sum(int64) + 0.5"])
 def test_expressions_over_a_sum_have_the_engines_type(session: Session, expression: str) -> None:
     query = f"SELECT {expression} AS x FROM t"
-    found, plan = asked(session, query)
+    found, plan = run_and_explain(session, query)
     assert SUMMED in plan
     without = session.sql(query, rules={RULE: False}).to_arrow()
-    assert (found.schema, repeated(found)) == (without.schema, repeated(without))
+    assert (found.schema, format_rows(found)) == (without.schema, format_rows(without))
 
 
 def test_fields_of_structs_are_summed(session: Session) -> None:
-    found, plan = asked(session, "SELECT sum(nested.x) AS total, avg(nested.x) AS mean FROM t")
+    found, plan = run_and_explain(session, "SELECT sum(nested.x) AS total, avg(nested.x) AS mean FROM t")
     assert SUMMED in plan
     values = [n for n in range(COUNT) if n % 5]
     assert found.to_pylist() == [{"total": sum(values), "mean": sum(values) / len(values)}]
@@ -208,7 +208,7 @@ def test_no_pushed_sum_exceeds_the_precision() -> None:
         assert own == (pa.float64() if pa.types.is_floating(data_type) else pa.decimal128(38, getattr(own, "scale", 0)))
 
 
-# --- What stays above -------------------------------------------------------------------------------------------------
+# --- Sums that are not pushed down ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_no_pushed_sum_exceeds_the_precision() -> None:
     ],
 )
 def test_unsupported_sums_are_computed_by_the_engine(session: Session, query: str) -> None:
-    found, plan = asked(session, query)
+    found, plan = run_and_explain(session, query)
     assert SUMMED not in plan
     assert "Aggregate" in plan
     assert has_same_rows(found, session.sql(query, rules=False).to_arrow())
@@ -245,15 +245,15 @@ def test_decimals_that_may_overflow_fail_with_the_engines_error(tmp_path: Path) 
 # --- What is read -----------------------------------------------------------------------------------------------------
 
 
-def wide(folder: Path) -> tamis.Table:
-    """One file, mostly of one large string column."""
+def write_wide_file(folder: Path) -> tamis.Table:
+    """Write one file that consists mostly of one large string column."""
     texts = [f"{SOME.getrandbits(400):x}" for _ in range(20_000)]
     pq.write_table(pa.table({"id": pa.array(range(20_000), pa.int32()), "text": texts}), folder / "wide.parquet")
     return tamis.open(folder / "wide.parquet")
 
 
 def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
-    table = wide(tmp_path)
+    table = write_wide_file(tmp_path)
     path = tmp_path / "wide.parquet"
     row_group = pq.read_metadata(path).row_group(0)
     numbers, texts = row_group.column(0), row_group.column(1)
@@ -263,7 +263,7 @@ def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
     ]
     assert scan.report is not None
     assert scan.report.bytes_read is not None
-    # The column, and the bytes read with the footer.
+    # The column, and the bytes that are read with the footer.
     assert numbers.total_compressed_size <= scan.report.bytes_read <= numbers.total_compressed_size + 64 * 1024
     assert scan.report.bytes_read < path.stat().st_size / 4
     with path.open("r+b") as file:
@@ -336,7 +336,7 @@ def test_I5_columns_of_iceberg_are_summed_by_their_ids(tmp_path: Path) -> None:
     session = tamis.connect()
     session.register("t", tamis.open(tmp_path))
     query = "SELECT day, sum(id) AS s, avg(id) AS a FROM t WHERE id > 0 GROUP BY day"
-    found, plan = asked(session, query)
+    found, plan = run_and_explain(session, query)
     assert SUMMED in plan
     assert sorted(map(repr, found.to_pylist())) == [
         repr({"day": 0, "s": Decimal(12), "a": 3.0}),
@@ -344,16 +344,16 @@ def test_I5_columns_of_iceberg_are_summed_by_their_ids(tmp_path: Path) -> None:
     ]
 
 
-def test_a_sum_that_is_used_twice_is_read_once(session: Session, place: Path) -> None:
+def test_a_sum_that_is_used_twice_is_read_once(session: Session, path: Path) -> None:
     counters = session._catalog.connectors["lake"].table(("t",)).source.storage.counters  # type: ignore[attr-defined]
     twice = "WITH x AS (SELECT key, sum(int64) AS n FROM t GROUP BY key) SELECT a.n FROM x a JOIN x b ON a.n = b.n"
 
-    def requests(query: str, rules: Any) -> int:
+    def count_requests(query: str, rules: Any) -> int:
         before = counters.counts().requests
         assert session.sql(query, rules=rules).to_arrow().num_rows == 3
         return int(counters.counts().requests - before)
 
-    assert requests(twice, True) <= requests(twice, {RULE: False})
+    assert count_requests(twice, True) <= count_requests(twice, {RULE: False})
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -384,8 +384,8 @@ def test_A4_only_visible_rows_and_values_are_summed(tmp_path: Path, kind: str) -
 # --- Scans ------------------------------------------------------------------------------------------------------------
 
 
-def test_sums_are_computed_in_batches_of_filtered_rows(place: Path) -> None:
-    scan = tamis.open(place).scan("int32 > 0 AND key <> 'k1'")
+def test_sums_are_computed_in_batches_of_filtered_rows(path: Path) -> None:
+    scan = tamis.open(path).scan("int32 > 0 AND key <> 'k1'")
     measures = [Measure("sum", Column(("large",), type=pa.int64())), Measure("count")]
     (found,) = aggregate(get_planner(scan), [], measures).to_pylist()
     rows = scan.to_arrow().num_rows

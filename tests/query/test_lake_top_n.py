@@ -37,34 +37,34 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 6))
 FILE_BY_FILE = Tuning(min_files_per_round=1)
 
 
-def places(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
-    """Where each value stands: NaN is larger than every number."""
+def rank_values(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
+    """Return the sort rank of each value. NaN is larger than every number."""
     plain = [to_physical_value(value) for value in values]
     known = sorted({value for value in plain if value is not None and not is_nan(value)}, reverse=descending)
     ranks = {value: rank for rank, value in enumerate(known)}
 
-    def place(value: Any) -> tuple[int, int]:
+    def rank_value(value: Any) -> tuple[int, int]:
         if value is None:
             return (-1 if nulls_first else 9, 0)
         if is_nan(value):
             return (0 if descending else 8, 0)
         return (1, ranks[value])
 
-    return [place(value) for value in plain]
+    return [rank_value(value) for value in plain]
 
 
 def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def values_of(rows: pa.Table, column: Column) -> pa.Array:
+def get_values(rows: pa.Table, column: Column) -> pa.Array:
     chunks = rows[column.path[0]].chunks
     values = pa.concat_arrays(chunks) if chunks else pa.array([], rows.schema.field(column.path[0]).type)
     return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values
 
 
-def texts(rows: pa.Table) -> list[str]:
-    """Rows as strings; timestamps as numbers, because Python does not support all of them."""
+def format_rows(rows: pa.Table) -> list[str]:
+    """Return rows as strings, with timestamps as numbers, because Python does not support all of them."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int32())
         if pa.types.is_date(column.type) else column
@@ -89,14 +89,14 @@ def check(
         batches = list(read_top_rows(get_planner(scan), column, count, **order, with_ties=with_ties))
         found = pa.Table.from_batches(batches, scan.schema)
         context = (each, column, order, count, with_ties)
-        # Nothing is invented, and nothing comes twice.
-        assert not Counter(texts(found)) - Counter(texts(expected)), context
-        wanted = sorted(places(values_of(expected, column), **order))[:count]
-        all_places = dict(zip(texts(expected), places(values_of(expected, column), **order), strict=True))
-        assert sorted(all_places[text] for text in texts(found))[:count] == wanted, context
+        # All rows exist in the table, and each comes once.
+        assert not Counter(format_rows(found)) - Counter(format_rows(expected)), context
+        wanted = sorted(rank_values(get_values(expected, column), **order))[:count]
+        all_ranks = dict(zip(format_rows(expected), rank_values(get_values(expected, column), **order), strict=True))
+        assert sorted(all_ranks[text] for text in format_rows(found))[:count] == wanted, context
         if with_ties and wanted:
-            needed = Counter(text for text in texts(expected) if all_places[text] <= wanted[-1])
-            assert not needed - Counter(texts(found)), context
+            needed = Counter(text for text in format_rows(expected) if all_ranks[text] <= wanted[-1])
+            assert not needed - Counter(format_rows(found)), context
 
 
 @FEWER
@@ -130,8 +130,8 @@ def test_F1_F4_top_n_of_hive_tables(data: st.DataObject) -> None:
 # --- What is read -----------------------------------------------------------------------------------------------------
 
 
-def clustered(folder: Path) -> tamis.Table:
-    """Ten files of a Delta table, one after another by `id`, with their bounds in the log."""
+def write_clustered_table(folder: Path) -> tamis.Table:
+    """Write a Delta table of ten files with consecutive ranges of `id`, and their bounds in the log."""
     log = DeltaLog(folder, {"id": "long", "text": "string"})
     rows = [pa.table({"id": range(start, start + 10), "text": ["x" * 50] * 10}) for start in range(0, 100, 10)]
     log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(rows)))
@@ -140,7 +140,7 @@ def clustered(folder: Path) -> tamis.Table:
 
 @pytest.mark.parametrize(("descending", "files"), [(True, {"9.parquet"}), (False, {"0.parquet"})])
 def test_only_the_file_at_the_end_of_the_order_is_opened(tmp_path: Path, descending: bool, files: set[str]) -> None:
-    table = clustered(tmp_path)
+    table = write_clustered_table(tmp_path)
     for path in tmp_path.glob("*.parquet"):
         if path.name not in files:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Tables that a session with policies opens: scans return what is visible, and tell nothing else."""
+"""Tables that a session with policies opens: scans return and reveal only visible rows."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from tamis.table import Table
 
 
 @pytest.fixture(scope="module", params=["hive", "delta", "iceberg"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_orders(tmp_path_factory.mktemp(request.param), request.param)
 
 
-def opened(place: Path, who: str = "ana", policies: Any = POLICIES) -> Table:
-    return tamis.connect(policies=policies).as_principal(who).open(place)
+def open_table(path: Path, who: str = "ana", policies: Any = POLICIES) -> Table:
+    return tamis.connect(policies=policies).as_principal(who).open(path)
 
 
-def test_a_scan_returns_visible_rows_with_masked_values(place: Path) -> None:
-    found = opened(place).scan(columns=["id", "card", "salary"]).to_arrow().sort_by("id")
+def test_a_scan_returns_visible_rows_with_masked_values(path: Path) -> None:
+    found = open_table(path).scan(columns=["id", "card", "salary"]).to_arrow().sort_by("id")
     assert found["id"].to_pylist() == EU
     assert found["card"].to_pylist() == [f"****{number:04}" for number in EU]
     assert found["salary"].null_count == 6
     assert found.schema.field("salary").type == pa.float64()
-    assert opened(place, "admin").scan().count() == 12
-    assert type(opened(place, "admin")) is Table
+    assert open_table(path, "admin").scan().count() == 12
+    assert type(open_table(path, "admin")) is Table
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_a_scan_returns_visible_rows_with_masked_values(place: Path) -> None:
         ("region <> 'eu'", []),
     ],
 )
-def test_a_filter_is_about_what_is_visible(place: Path, where: str, expected: list[int]) -> None:
-    scan = opened(place).scan(where, columns=["id"])
+def test_a_filter_is_about_what_is_visible(path: Path, where: str, expected: list[int]) -> None:
+    scan = open_table(path).scan(where, columns=["id"])
     assert sorted(scan.to_arrow()["id"].to_pylist()) == expected
     assert scan.count() == len(expected)
 
 
-def test_a_limit_is_one_of_visible_rows(place: Path) -> None:
-    table = opened(place)
+def test_a_limit_is_one_of_visible_rows(path: Path) -> None:
+    table = open_table(path)
     assert table.scan(limit=4).to_arrow().num_rows == 4
     assert table.scan(limit=40).to_arrow().num_rows == 6
     assert table.scan("right(card, 1) = '4'", limit=2).to_arrow().num_rows == 1
@@ -72,8 +72,8 @@ def test_a_limit_is_one_of_visible_rows(place: Path) -> None:
         table.scan(limit=-1)
 
 
-def test_every_way_out_of_a_scan_is_under_the_policy(place: Path) -> None:
-    scan = opened(place).scan(columns=["id", "card"])
+def test_every_result_of_a_scan_is_under_the_policy(path: Path) -> None:
+    scan = open_table(path).scan(columns=["id", "card"])
     expected = scan.to_arrow().sort_by("id")
     assert sorted(polars.DataFrame(scan)["id"].to_list()) == EU
     assert sorted(scan.to_polars()["id"].to_list()) == EU
@@ -83,14 +83,14 @@ def test_every_way_out_of_a_scan_is_under_the_policy(place: Path) -> None:
     assert pa.Table.from_batches(scan.to_batches()).sort_by("id") == expected
 
 
-def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(place: Path, tmp_path: Path) -> None:
-    table = opened(place)
+def test_A5_plans_reports_and_errors_reveal_nothing_of_hidden_rows(path: Path, tmp_path: Path) -> None:
+    table = open_table(path)
     scan = table.scan("y >= 20")
     plan = scan.plan()
     assert (plan.files.num_rows, plan.tasks, plan.bytes, plan.report.levels) == (0, [], 0, [])
     scan.to_arrow()
     assert scan.report is None
-    told = [
+    texts = [
         str(plan),
         scan.explain(),
         repr(scan),
@@ -99,10 +99,10 @@ def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(place: Path, tm
         json.dumps(plan.report.to_dict()),
         repr(table),
     ]
-    for text in told:
+    for text in texts:
         assert not any(secret in text for secret in ("'eu'", "region=", "parquet", "****", "concat"))
     assert "not shown" in scan.explain()
-    # The same, whatever the numbers.
+    # The output does not depend on the matching rows.
     assert scan.explain().replace("20", "99") == table.scan("y >= 99").explain()
     for ask in (table.files, table.history, lambda: table.files_dataframe(None)):
         with pytest.raises(AccessDenied):
@@ -110,9 +110,9 @@ def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(place: Path, tm
 
 
 def test_A5_a_file_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
-    place = write_orders(tmp_path, "hive")
-    table = opened(place)
-    (place / "region=eu" / "part-0.parquet").write_bytes(b"nothing")
+    path = write_orders(tmp_path, "hive")
+    table = open_table(path)
+    (path / "region=eu" / "part-0.parquet").write_bytes(b"nothing")
     for ask in (lambda: table.scan("id >= 0").to_arrow(), lambda: table.scan("right(card, 1) = '1'").count()):
         with pytest.raises(TableError, match="not shown") as caught:
             ask()
@@ -120,18 +120,18 @@ def test_A5_a_file_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
         assert caught.value.__suppress_context__
 
 
-def test_A6_a_table_that_nobody_may_read_cannot_be_opened(place: Path) -> None:
+def test_A6_a_table_that_the_principal_may_not_read_cannot_be_opened(path: Path) -> None:
     with pytest.raises(AccessDenied):
-        opened(place, "zoe")
+        open_table(path, "zoe")
     with pytest.raises(AccessDenied):
-        tamis.connect(policies=POLICIES).open(place)
+        tamis.connect(policies=POLICIES).open(path)
     with pytest.raises(AccessDenied):
-        opened(place, "ana", lambda table, principal: {"rows": "no_such_column = 1"})
+        open_table(path, "ana", lambda table, principal: {"rows": "no_such_column = 1"})
 
 
-def test_a_policy_that_is_taken_back_is_gone_at_the_next_scan(place: Path) -> None:
+def test_a_removed_policy_denies_the_next_scan(path: Path) -> None:
     allowed = ["ana"]
-    table = opened(place, "ana", lambda table, who: {"rows": "region = 'eu'"} if who in allowed else None)
+    table = open_table(path, "ana", lambda table, who: {"rows": "region = 'eu'"} if who in allowed else None)
     assert isinstance(table, ProtectedTable)
     assert table.scan().count() == 6
     allowed.clear()
@@ -145,7 +145,7 @@ def test_structs_are_masked_whole_and_narrowed_otherwise(tmp_path: Path) -> None
     )
     pq.write_table(rows, tmp_path / "people.parquet")
     policy = {"rows": "id > 0", "masks": {"home": "NULL"}}
-    table = opened(tmp_path / "people.parquet", "ana", lambda table, principal: policy)
+    table = open_table(tmp_path / "people.parquet", "ana", lambda table, principal: policy)
     assert table.schema == rows.schema
     found = table.scan(columns=["place.city", "home.city"]).to_arrow()
     assert found.to_pylist() == [
@@ -157,18 +157,18 @@ def test_structs_are_masked_whole_and_narrowed_otherwise(tmp_path: Path) -> None
     assert table.scan(columns=["home"]).to_arrow()["home"].null_count == 2
 
 
-def test_what_has_no_meaning_under_a_policy_is_refused(place: Path) -> None:
-    table = opened(place)
+def test_what_has_no_meaning_under_a_policy_is_refused(path: Path) -> None:
+    table = open_table(path)
     with pytest.raises(InvalidArgument, match="SQL"):
         table.scan(PartitionFilter.eq("region", "us"))
     with pytest.raises(TamisError, match="no column"):
         table.scan("nothing = 1")
 
 
-def test_a_table_opened_under_policies_cannot_be_taken_to_a_session_without(place: Path) -> None:
+def test_a_table_opened_under_policies_cannot_be_taken_to_a_session_without(path: Path) -> None:
     with pytest.raises(AccessDenied):
-        tamis.connect().register("orders", opened(place))
+        tamis.connect().register("orders", open_table(path))
     connection = tamis.connect(policies=POLICIES)
-    connection.register("orders", connection.as_principal("ana").open(place))
+    connection.register("orders", connection.as_principal("ana").open(path))
     assert connection.as_principal("ben").sql("SELECT id FROM orders").to_arrow().num_rows == 6
     assert ROWS.num_rows == connection.as_principal("admin").sql("SELECT id FROM orders").to_arrow().num_rows

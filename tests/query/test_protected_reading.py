@@ -1,4 +1,4 @@
-"""Protected scans are read by themselves: what applies a policy never stands among a user's conditions in one query."""
+"""Protected scans are read separately: a policy is never in one query with the conditions of a user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = pa.table({"a": [1, 2, 3, 4], "s": ["w", "x", "y", "z"], "place": [{"city"
 
 
 class Rows(Connector):
-    """A table, which fails where it is told to."""
+    """A table that raises a given error while it is read."""
 
     name = "rows"
 
@@ -46,11 +46,11 @@ A, S = Column(("t.a",), type=types.LONG), Column(("t.s",), type=types.STRING)
 SCAN = TableScan("rows", "t", tuple(Output(f"t.{field.name}", field.type) for field in ROWS.schema), is_protected=True)
 
 
-def compared(column: Column, operator: str, value: object) -> Expr:
+def compare(column: Column, operator: str, value: object) -> Expr:
     return Call(operator, (column, Literal(value, column.type)))
 
 
-VISIBLE = Filter(SCAN, compared(A, ">", 1), protects=True)
+VISIBLE = Filter(SCAN, compare(A, ">", 1), protects=True)
 MASKED = Project(
     VISIBLE,
     (
@@ -83,7 +83,7 @@ def test_filters_masks_and_limits_are_applied_batch_by_batch() -> None:
 @pytest.mark.parametrize(
     "failure", [KeyError("a secret"), OSError("/a/secret"), pa.ArrowInvalid("a secret"), TableError("a secret")]
 )
-def test_A5_whatever_fails_it_is_not_told_why(failure: Exception) -> None:
+def test_A5_the_reason_of_a_failure_is_not_reported(failure: Exception) -> None:
     with pytest.raises(TableError) as caught:
         read(VISIBLE, failure)
     assert "secret" not in str(caught.value)
@@ -92,13 +92,13 @@ def test_A5_whatever_fails_it_is_not_told_why(failure: Exception) -> None:
         read(VISIBLE, AccessDenied("no more"))
 
 
-def test_which_nodes_are_read_so() -> None:
+def test_which_nodes_are_protected() -> None:
     assert all(map(is_protected, (SCAN, VISIBLE, MASKED)))
     users = Filter(MASKED, TRUE)
     assert not any(map(is_protected, (users, Filter(SCAN, TRUE), replace(SCAN, is_protected=False))))
     check_protected(users)
     check_protected(Sort(users, (SortKey(A),)))
-    # A policy above something else than its scan would be applied by an engine.
+    # A policy that is not directly above its scan would be applied by an engine.
     for wrong in (
         Filter(Sort(SCAN, (SortKey(A),)), TRUE, protects=True),
         Filter(replace(SCAN, is_protected=False), TRUE, protects=True),
@@ -107,8 +107,8 @@ def test_which_nodes_are_read_so() -> None:
             check_protected(Sort(wrong, (SortKey(A),)))
 
 
-def test_A5_what_is_shown_of_a_plan_has_no_trace_of_policies() -> None:
-    shown = redact_plan(Filter(MASKED, compared(A, "=", 3)))
+def test_A5_a_redacted_plan_has_no_trace_of_policies() -> None:
+    shown = redact_plan(Filter(MASKED, compare(A, "=", 3)))
     assert "'!'" not in repr(shown)
     assert isinstance(shown, Filter)
     assert isinstance(shown.source, TableScan)
@@ -121,15 +121,15 @@ def test_A5_what_is_shown_of_a_plan_has_no_trace_of_policies() -> None:
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        (compared(A, "<", 5), True),
+        (compare(A, "<", 5), True),
         (Call("=", (Literal(5, types.LONG), A)), True),
         (Call("in", (A, Literal(1, types.LONG), Literal(None, types.LONG))), True),
         (Call("is_null", (S,)), True),
         (Call("like", (S, Literal("p%", types.STRING))), True),
         (Call("like", (S, Literal("%p", types.STRING))), False),
         (Call("startswith", (S, Literal("p", types.STRING))), True),
-        (Call("not", (Call("or", (compared(A, "<", 5), compared(S, "=", "x"))),)), True),
-        (Call("and", (compared(A, "<", 5), Call(">", (Call("+", (A, A)), A)))), False),
+        (Call("not", (Call("or", (compare(A, "<", 5), compare(S, "=", "x"))),)), True),
+        (Call("and", (compare(A, "<", 5), Call(">", (Call("+", (A, A)), A)))), False),
         (Call("=", (A, Column(("b",), type=types.LONG))), False),
         (Call("=", (Column(("unknown",)), Literal(5, types.LONG))), False),
         (Call("=", (S, Literal(5, types.LONG))), False),
@@ -141,5 +141,5 @@ def test_A5_what_is_shown_of_a_plan_has_no_trace_of_policies() -> None:
         (Call("is_null", (Call("+", (A, A)),)), False),
     ],
 )
-def test_A1_which_conditions_cannot_tell_of_a_row(condition: Expr, expected: bool) -> None:
+def test_A1_which_conditions_are_leakproof(condition: Expr, expected: bool) -> None:
     assert is_leakproof(condition) is expected

@@ -1,4 +1,4 @@
-"""Random queries under policies answer as DuckDB does over tables that hold nothing but what is visible."""
+"""Random queries under policies return the rows of DuckDB over tables with only the visible rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import tamis
 from builders.query import sql_queries, sql_tables
 
-# By table: the rows that are visible, and masks, in words that DuckDB has too. Filters that metadata answers, that
-# Arrow does, and that only an engine can; masks that are constants, NULL, other columns, and functions.
+# By table: the row filter and the masks, in SQL that DuckDB accepts too. Row filters that metadata, Arrow or only an
+# engine can evaluate; masks that are constants, NULL, other columns, and functions.
 POLICIES = [
     {
         "orders": ("region = 'eu'", {"note": "'hidden'", "amount": "NULL"}),
@@ -43,23 +43,23 @@ Pair = tuple[tamis.Session, duckdb.DuckDBPyConnection]
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Pair]]:
-    """A session of each policy, and DuckDB with what is visible in it."""
-    places = sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
-    found = [(_session(places, policy), _peer(policy)) for policy in POLICIES]
+    """A session for each policy, and DuckDB with its visible rows."""
+    paths = sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
+    found = [(_make_session(paths, policy), _make_peer(policy)) for policy in POLICIES]
     yield found
     for _, peer in found:
         peer.close()
 
 
-def _session(places: dict[str, Path], policy: dict[str, tuple[str, dict[str, str]]]) -> tamis.Session:
+def _make_session(paths: dict[str, Path], policy: dict[str, tuple[str, dict[str, str]]]) -> tamis.Session:
     rules = {name: [{"principals": ["ana"], "rows": rows, "masks": masks}] for name, (rows, masks) in policy.items()}
     connection = tamis.connect(policies={"tables": rules})
-    for name, place in places.items():
-        connection.register(name, tamis.open(place))
+    for name, path in paths.items():
+        connection.register(name, tamis.open(path))
     return connection.as_principal("ana")
 
 
-def _peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPyConnection:
+def _make_peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPyConnection:
     peer = sql_tables.open_duckdb()
     for name, (rows, masks) in policy.items():
         kinds = {row[0]: row[1] for row in peer.execute(f"DESCRIBE {name}").fetchall()}
@@ -69,9 +69,9 @@ def _peer(policy: dict[str, tuple[str, dict[str, str]]]) -> duckdb.DuckDBPyConne
 
 
 @MODEST
-@given(query=sql_queries.queries(), place=st.integers(0, len(POLICIES) - 1))
-def test_O7_a_query_answers_as_if_there_were_nothing_else(pairs: list[Pair], query: str, place: int) -> None:
-    session, peer = pairs[place]
+@given(query=sql_queries.queries(), index=st.integers(0, len(POLICIES) - 1))
+def test_O7_a_query_returns_only_visible_rows(pairs: list[Pair], query: str, index: int) -> None:
+    session, peer = pairs[index]
     in_duckdb = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
     expected = peer.sql(in_duckdb).to_arrow_table()
     found = session.sql(query).to_arrow()

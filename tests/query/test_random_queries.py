@@ -21,21 +21,21 @@ FEW = settings(max_examples=max(8, EXAMPLES // 6), suppress_health_check=[*Healt
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")
-def session(places: dict[str, Path]) -> tamis.Session:
-    return sql_tables.open_session(places)
+def session(paths: dict[str, Path]) -> tamis.Session:
+    return sql_tables.open_session(paths)
 
 
 @pytest.fixture(scope="module")
-def sessions(places: dict[str, Path]) -> dict[bool, tamis.Session]:
+def sessions(paths: dict[str, Path]) -> dict[bool, tamis.Session]:
     """A session whose engine reads files by itself, and one that gets all rows from Tamis."""
     sizes = {True: 0, False: 2**60}
     return {
-        is_native: sql_tables.open_session(places, Tuning(min_native_bytes=size)) for is_native, size in sizes.items()
+        is_native: sql_tables.open_session(paths, Tuning(min_native_bytes=size)) for is_native, size in sizes.items()
     }
 
 
@@ -46,7 +46,7 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-def in_duckdb(query: str) -> str:
+def to_duckdb(query: str) -> str:
     return query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
 
 
@@ -55,7 +55,7 @@ def in_duckdb(query: str) -> str:
 def test_rules_change_no_row_and_duckdb_agrees(
     sessions: dict[bool, tamis.Session], peer: duckdb.DuckDBPyConnection, query: str, is_native: bool
 ) -> None:
-    expected = peer.sql(in_duckdb(query)).to_arrow_table()
+    expected = peer.sql(to_duckdb(query)).to_arrow_table()
     session = sessions[is_native]
     found = session.sql(query).to_arrow()
     assert sql_tables.has_same_rows(found, expected), f"{query}\n{session.explain(query)}"
@@ -69,7 +69,7 @@ def test_rules_change_no_row_and_duckdb_agrees(
 def test_O2_a_predicate_its_negation_and_its_null_part_all_rows(session: tamis.Session, data: st.DataObject) -> None:
     source = data.draw(sql_queries.sources())
     predicate = data.draw(sql_queries.predicates(source.columns))
-    columns = ", ".join(f"{name} AS x{place}" for place, name in enumerate(source.columns))
+    columns = ", ".join(f"{name} AS x{index}" for index, name in enumerate(source.columns))
     whole = session.sql(f"SELECT {columns} FROM {source.text}").to_arrow()
     parts: Counter[object] = Counter()
     for condition in (predicate, f"NOT ({predicate})", f"({predicate}) IS NULL"):
@@ -82,7 +82,7 @@ def test_O2_a_predicate_its_negation_and_its_null_part_all_rows(session: tamis.S
 
 @FEW
 @given(data=st.data())
-def test_a_predicate_keeps_as_many_rows_as_it_is_true_of(session: tamis.Session, data: st.DataObject) -> None:
+def test_a_predicate_keeps_the_rows_for_which_it_is_true(session: tamis.Session, data: st.DataObject) -> None:
     source = data.draw(sql_queries.sources())
     predicate = data.draw(sql_queries.predicates(source.columns))
     kept = session.sql(f"SELECT count(*) FROM {source.text} WHERE {predicate}").to_arrow()[0][0].as_py()

@@ -29,7 +29,7 @@ QUERIES = (
 NAMES = [rule.name for rule in ALL]
 
 
-def subsets() -> list[list[str]]:
+def list_subsets() -> list[list[str]]:
     chance = random.Random(7)
     return [*([name] for name in NAMES), *([name for name in NAMES if chance.random() < 0.4] for _ in range(12))]
 
@@ -45,6 +45,6 @@ def test_the_other_rules_terminate_and_return_the_same_rows(
     session.register("t", ROWS if kind == "memory" else tmp_path / "t.parquet")
     for query in QUERIES:
         expected = sorted(map(repr, session.sql(query, rules=False).to_arrow().to_pylist()))
-        for off in subsets():
+        for off in list_subsets():
             found = session.sql(query, rules=dict.fromkeys(off, False)).to_arrow().to_pylist()
             assert sorted(map(repr, found)) == expected, (query, off)

@@ -21,19 +21,19 @@ from tamis.query.query import get_compiled_query
 from tamis.query.rules import ALL
 
 
-def write(place: Path, **columns: list[object]) -> Path:
-    pq.write_table(pa.table(columns), place)
-    return place
+def write(path: Path, **columns: list[object]) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
 
 
 def test_a_table_is_registered_as_object_as_path_and_as_rows(tmp_path: Path) -> None:
-    place = write(tmp_path / "t.parquet", id=[1, 2, 3])
+    path = write(tmp_path / "t.parquet", id=[1, 2, 3])
     session = tamis.connect()
-    session.register("opened", session.open(place)).register("placed", place).register("text", str(place))
+    session.register("opened", session.open(path)).register("placed", path).register("text", str(path))
     session.register("arrow", pa.table({"id": [1, 2, 3]}))
     session.register("frame", polars.DataFrame({"id": [1, 2, 3]}))
     session.register("pandas", pa.table({"id": [1, 2, 3]}).to_pandas())
-    session.register("scan", session.open(place).scan("id > 0"))
+    session.register("scan", session.open(path).scan("id > 0"))
     session.register("query", session.sql("SELECT id FROM arrow"))
     for name in ("opened", "placed", "text", "arrow", "frame", "pandas", "scan", "query"):
         assert session.sql(f"SELECT sum(id) AS s FROM {name}").to_arrow()["s"][0].as_py() == 6
@@ -61,13 +61,13 @@ def test_a_path_after_the_name_of_a_format_is_a_table(tmp_path: Path, format: st
     import deltalake
 
     rows = pa.table({"id": [1, 2]})
-    place = tmp_path / "t"
+    path = tmp_path / "t"
     if format == "delta":
-        deltalake.write_deltalake(str(place), rows)
+        deltalake.write_deltalake(str(path), rows)
     else:
-        place.mkdir()
-        pq.write_table(rows, place / "a.parquet")
-    assert tamis.connect().sql(f"SELECT count(*) AS n FROM {format}.`{place}`").to_arrow()["n"][0].as_py() == 2
+        path.mkdir()
+        pq.write_table(rows, path / "a.parquet")
+    assert tamis.connect().sql(f"SELECT count(*) AS n FROM {format}.`{path}`").to_arrow()["n"][0].as_py() == 2
 
 
 @pytest.mark.parametrize("name", ["", " ", "a..b", 5])
@@ -113,8 +113,8 @@ def test_rules_are_switched_off_by_name(tmp_path: Path) -> None:
 
 
 def test_a_query_is_lazy(tmp_path: Path) -> None:
-    place = write(tmp_path / "t.parquet", id=[1, 2, 3])
-    session = tamis.connect().register("t", place)
+    path = write(tmp_path / "t.parquet", id=[1, 2, 3])
+    session = tamis.connect().register("t", path)
     query = session.sql("SELECT id FROM t")
     assert repr(query) == "<tamis.Query SELECT id FROM t>"
     assert get_compiled_query(query).names == ("id",)
@@ -159,9 +159,9 @@ def test_unknown_tables_of_attached_databases_are_reported_with_the_nearest(tmp_
 
 
 def test_tables_named_by_path_are_not_listed(tmp_path: Path) -> None:
-    place = write(tmp_path / "t.parquet", id=[1, 2, 3])
+    path = write(tmp_path / "t.parquet", id=[1, 2, 3])
     session = tamis.connect().register("rows", pa.table({"id": [1]}))
-    assert session.sql(f"SELECT count(*) AS n FROM parquet.`{place}`").to_arrow()["n"].to_pylist() == [3]
+    assert session.sql(f"SELECT count(*) AS n FROM parquet.`{path}`").to_arrow()["n"].to_pylist() == [3]
     assert session.tables == ["rows"]
 
 

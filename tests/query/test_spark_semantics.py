@@ -87,7 +87,7 @@ def session() -> tamis.Session:
     return made
 
 
-def rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
+def read_rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
     found = session.sql(query).to_arrow()
     return [tuple(row) for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
@@ -132,11 +132,11 @@ def test_a_function_returns_the_value_of_spark(session: tamis.Session, expressio
 def test_a_query_returns_the_rows_of_spark(
     session: tamis.Session, query: str, expected: list[tuple[object, ...]]
 ) -> None:
-    assert rows(session, query) == expected
+    assert read_rows(session, query) == expected
 
 
 def test_a_sample_consists_of_single_rows(session: tamis.Session) -> None:
-    [(count,)] = rows(session, "SELECT count(*) FROM many TABLESAMPLE (30 PERCENT) REPEATABLE (7)")
+    [(count,)] = read_rows(session, "SELECT count(*) FROM many TABLESAMPLE (30 PERCENT) REPEATABLE (7)")
     assert isinstance(count, int)
     assert 0 < count < 300
 

@@ -28,10 +28,10 @@ ORDERS = pa.table(
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
-    place = tmp_path_factory.mktemp("tables") / "orders.parquet"
-    pq.write_table(ORDERS, place)
+    path = tmp_path_factory.mktemp("tables") / "orders.parquet"
+    pq.write_table(ORDERS, path)
     made = tamis.connect()
-    made.register("orders", place)
+    made.register("orders", path)
     made.register("customers", pa.table({"id": [1, 2], "name": ["Ana", "Ben"]}))
     return made
 
@@ -214,7 +214,7 @@ def test_A5_errors_under_a_policy_reveal_nothing(tmp_path: Path) -> None:
             ask("SELECT uper(region) FROM orders")
 
 
-# --- Who asks ---------------------------------------------------------------------------------------------------------
+# --- The principal ----------------------------------------------------------------------------------------------------
 
 
 def test_current_user_is_the_principal_in_queries_too(session: tamis.Session) -> None:

@@ -22,12 +22,12 @@ def session() -> tamis.Session:
     return made
 
 
-def plan(session: tamis.Session, query: str) -> Node:
+def make_plan(session: tamis.Session, query: str) -> Node:
     found: Node = get_compiled_query(session.sql(query)).plan
     return found
 
 
-def kinds(node: Node) -> list[str]:
+def list_kinds(node: Node) -> list[str]:
     return [type(each).__name__ for each in walk_plan(node)]
 
 
@@ -55,11 +55,11 @@ def kinds(node: Node) -> list[str]:
     ],
 )
 def test_plan_nodes_of_supported_queries(session: tamis.Session, query: str, nodes: str) -> None:
-    assert " ".join(kinds(plan(session, query))) == nodes
+    assert " ".join(list_kinds(make_plan(session, query))) == nodes
 
 
 def test_column_ids_are_unique_in_a_plan(session: tamis.Session) -> None:
-    found = plan(
+    found = make_plan(
         session, "SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.customer JOIN customers c ON a.id = c.id"
     )
     names = [output.name for node in walk_plan(found) if isinstance(node, TableScan) for output in get_outputs(node)]
@@ -67,14 +67,16 @@ def test_column_ids_are_unique_in_a_plan(session: tamis.Session) -> None:
 
 
 def test_a_join_condition_is_split_into_equal_pairs_and_a_filter(session: tamis.Session) -> None:
-    found = plan(session, "SELECT 1 AS one FROM orders o LEFT JOIN customers c ON c.id = o.customer AND o.amount > 5")
+    found = make_plan(
+        session, "SELECT 1 AS one FROM orders o LEFT JOIN customers c ON c.id = o.customer AND o.amount > 5"
+    )
     (join,) = (node for node in walk_plan(found) if isinstance(node, Join))
     assert join.kind == "left"
     assert [(one.name, other.name) for one, other in join.criteria] == [("orders.customer", "customers.id")]
     assert join.filter is not None
 
 
-def inputs(node: Node) -> list[Node]:
+def list_inputs(node: Node) -> list[Node]:
     assert isinstance(node, Sql), node
     return [source for _, source in node.inputs]
 
@@ -83,8 +85,8 @@ def test_conditions_and_columns_are_pushed_below_unsupported_sql(session: tamis.
     query = """
         SELECT o.id, o.amount FROM orders o JOIN customers c ON o.customer = c.id
         WHERE o.day = 'a' AND c.region = 'eu' AND o.id + c.id > 5 AND rand() < 2 AND o.id NOT IN (SELECT 1)"""
-    below = inputs(plan(session, query))[1:]
-    assert [kinds(each) for each in below] == [["Project", "Filter", "TableScan"]] * 2
+    below = list_inputs(make_plan(session, query))[1:]
+    assert [list_kinds(each) for each in below] == [["Project", "Filter", "TableScan"]] * 2
     assert [[output.name.split(".")[1] for output in get_outputs(each)] for each in below] == [
         ["id", "customer", "amount", "day"],
         ["id", "region"],
@@ -108,27 +110,31 @@ def test_conditions_are_not_pushed_to_the_null_extended_side_of_an_outer_join(
     query = f"""
         SELECT o.id FROM orders o {join} customers c ON o.customer = c.id
         WHERE o.day IS NULL AND c.region IS NULL AND o.id NOT IN (SELECT 1)"""
-    below = inputs(plan(session, query))
+    below = list_inputs(make_plan(session, query))
     found = [node for each in below for node in walk_plan(each) if isinstance(node, Filter)]
     assert sorted(str(node.predicate).split("`")[1].split(".")[0] for node in found) == sorted(filtered)
 
 
 def test_failing_or_nondeterministic_conditions_are_not_pushed_below_unsupported_sql(session: tamis.Session) -> None:
     query = "SELECT id FROM orders WHERE CAST(note AS INT) > 3 AND rand() < 0.5 AND id NOT IN (SELECT 1)"
-    assert [kind for each in inputs(plan(session, query)) for kind in kinds(each)] == ["Sql", "Project", "TableScan"]
+    assert [kind for each in list_inputs(make_plan(session, query)) for kind in list_kinds(each)] == [
+        "Sql",
+        "Project",
+        "TableScan",
+    ]
 
 
 def test_subqueries_of_unsupported_sql_are_planned_separately(session: tamis.Session) -> None:
     query = """
         SELECT id FROM orders WHERE customer NOT IN (SELECT id FROM customers WHERE region = 'eu') AND day = 'a'"""
-    below = inputs(plan(session, query))
-    assert sorted(" ".join(kinds(each)) for each in below) == ["Project Filter TableScan"] * 2
+    below = list_inputs(make_plan(session, query))
+    assert sorted(" ".join(list_kinds(each)) for each in below) == ["Project Filter TableScan"] * 2
 
 
 def test_a_correlated_subquery_stays_in_its_outer_query(session: tamis.Session) -> None:
     query = "SELECT c.id, (SELECT sum(amount) FROM orders o WHERE o.customer = c.id AND o.day = 'a') FROM customers c"
-    below = inputs(plan(session, query))
-    assert sorted(" ".join(kinds(each)) for each in below) == ["Project Filter TableScan", "Project TableScan"]
+    below = list_inputs(make_plan(session, query))
+    assert sorted(" ".join(list_kinds(each)) for each in below) == ["Project Filter TableScan", "Project TableScan"]
 
 
 @pytest.mark.parametrize(
@@ -142,14 +148,14 @@ def test_a_correlated_subquery_stays_in_its_outer_query(session: tamis.Session) 
     ],
 )
 def test_from_and_where_below_unsupported_clauses_are_planned(session: tamis.Session, query: str) -> None:
-    (below,) = inputs(plan(session, query))
-    assert kinds(below) == ["Project", "Filter", "Join", "TableScan", "TableScan"]
+    (below,) = list_inputs(make_plan(session, query))
+    assert list_kinds(below) == ["Project", "Filter", "Join", "TableScan", "TableScan"]
 
 
 def test_a_star_reads_all_columns_and_a_count_none(session: tamis.Session) -> None:
-    everything = inputs(plan(session, "SELECT *, rank() OVER (ORDER BY id) FROM orders"))
+    everything = list_inputs(make_plan(session, "SELECT *, rank() OVER (ORDER BY id) FROM orders"))
     assert len(get_outputs(everything[0])) == len(ORDERS.column_names)
-    counted = inputs(plan(session, "SELECT count(*) OVER (PARTITION BY day) FROM orders"))
+    counted = list_inputs(make_plan(session, "SELECT count(*) OVER (PARTITION BY day) FROM orders"))
     assert [output.name for output in get_outputs(counted[0])] == ["orders.day"]
 
 

@@ -37,7 +37,7 @@ QUERIES = {
     "extremes of floats": "SELECT min(value), max(value), count(value) FROM events",
     "sums": "SELECT sum(id), avg(id), sum(amount), avg(amount), sum(price), avg(price) FROM orders",
     "groups": "SELECT region, count(*), sum(amount) FROM orders GROUP BY region",
-    "groups by place and alias": "SELECT region AS r, CAST(year(day) AS INT) AS y, count(*) FROM orders GROUP BY 1, y",
+    "groups by number and alias": "SELECT region AS r, CAST(year(day) AS INT) AS y, count(*) FROM orders GROUP BY 1, y",
     "groups by expression": "SELECT id % 3, id % 3 + 1, max(id) FROM orders GROUP BY id % 3",
     "groups by one of two names": "SELECT a.id, count(*) FROM orders a FULL JOIN (SELECT * FROM customers "
     "WHERE Id > 3) b ON a.id = b.Id GROUP BY a.id HAVING count(*) > 0",
@@ -123,7 +123,7 @@ ORDERED = {
     "order by nulls first": "SELECT id, amount FROM orders ORDER BY amount NULLS FIRST, id LIMIT 20",
     "order by what is not selected": "SELECT note FROM orders WHERE id > 100 ORDER BY id DESC LIMIT 5",
     "order by alias": "SELECT -id AS id FROM orders ORDER BY id LIMIT 3",
-    "order by place": "SELECT region, id FROM orders ORDER BY 1, 2 DESC LIMIT 4",
+    "order by position": "SELECT region, id FROM orders ORDER BY 1, 2 DESC LIMIT 4",
     "order by expression": "SELECT id FROM orders ORDER BY id % 7, id LIMIT 12",
     "order by aggregate": "SELECT region FROM orders GROUP BY region ORDER BY sum(id) DESC",
     "offset": "SELECT id FROM orders ORDER BY id LIMIT 5 OFFSET 17",
@@ -150,7 +150,7 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-def in_duckdb(query: str) -> str:
+def to_duckdb(query: str) -> str:
     """Return a query with the few functions that DuckDB spells differently replaced."""
     words = {
         "LEFT SEMI": "SEMI",
@@ -175,7 +175,7 @@ def runs_as_planned(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("name", QUERIES)
 def test_rows_equal_those_of_duckdb(session: tamis.Session, peer: duckdb.DuckDBPyConnection, name: str) -> None:
     query = QUERIES[name]
-    expected = peer.sql(in_duckdb(query)).to_arrow_table()
+    expected = peer.sql(to_duckdb(query)).to_arrow_table()
     found = session.sql(query).to_arrow()
     assert sql_tables.has_same_rows(found, expected), session.explain(query)
     assert found.schema.types == expected.schema.types

@@ -36,19 +36,19 @@ def session() -> tamis.Session:
     return found
 
 
-def rows_of(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
+def read_rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
     table = session.sql(query).to_arrow()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def in_any_order(rows: Iterable[tuple[object, ...]]) -> list[str]:
+def sort_rows(rows: Iterable[tuple[object, ...]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
 def check(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
-    found = [tuple(int(each) if str(each).isdecimal() else each for each in row) for row in rows_of(session, query)]
+    found = [tuple(int(each) if str(each).isdecimal() else each for each in row) for row in read_rows(session, query)]
     wanted = [tuple(int(each) if str(each).isdecimal() else each for each in row) for row in expected]
-    assert in_any_order(found) == in_any_order(wanted), query
+    assert sort_rows(found) == sort_rows(wanted), query
 
 
 # --- Q3: operators ----------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ CONTEXTS = {
 def test_Q3_operators_have_the_precedence_of_spark(
     session: tamis.Session, expression: str, value: object, context: str
 ) -> None:
-    assert rows_of(session, CONTEXTS[context].format(expression)) == [(value,)]
+    assert read_rows(session, CONTEXTS[context].format(expression)) == [(value,)]
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ PERCENTILES = [
 def test_Q6_percentiles_follow_their_sort_order(
     session: tamis.Session, query: str, expected: list[tuple[object, ...]]
 ) -> None:
-    assert rows_of(session, query) == expected
-    assert all(type(each) in (float, list) for row in rows_of(session, query) for each in row)
+    assert read_rows(session, query) == expected
+    assert all(type(each) in (float, list) for row in read_rows(session, query) for each in row)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_Q7_generators(session: tamis.Session, query: str, expected: list[tuple[
 
 def test_Q7_window_functions_see_generated_rows(session: tamis.Session) -> None:
     query = "SELECT explode(array(1, 2)) AS e, count(*) OVER (PARTITION BY x) AS c FROM t ORDER BY e"
-    assert rows_of(session, query) == [(1, 2), (1, 2), (2, 2), (2, 2)]
+    assert read_rows(session, query) == [(1, 2), (1, 2), (2, 2), (2, 2)]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_Q7_generators_that_spark_refuses(session: tamis.Session, query: str) ->
 def test_Q8_maps_are_grouped_regardless_of_entry_order(session: tamis.Session) -> None:
     check(session, "SELECT m, count(*) FROM m GROUP BY m", [([("a", 1), ("b", 2)], 2), ([("c", 3)], 1)])
     check(session, "SELECT count(*) AS c FROM m GROUP BY m HAVING c > 1", [(2,)])
-    assert rows_of(session, "SELECT count(*) FROM (SELECT m FROM m UNION ALL SELECT m FROM m)") == [(6,)]
+    assert read_rows(session, "SELECT count(*) FROM (SELECT m FROM m UNION ALL SELECT m FROM m)") == [(6,)]
 
 
 @pytest.mark.parametrize(
@@ -316,10 +316,10 @@ def test_Q11_an_offset_without_a_limit_under_a_join(tmp_path: Path) -> None:
     pq.write_table(T, tmp_path / "t.parquet")
     session = tamis.connect()
     session.register("t", str(tmp_path / "t.parquet"))
-    assert rows_of(session, "SELECT x FROM t WHERE x IN (SELECT x FROM t OFFSET 1)") == [(1,)]
+    assert read_rows(session, "SELECT x FROM t WHERE x IN (SELECT x FROM t OFFSET 1)") == [(1,)]
     joined = "SELECT a.x FROM (SELECT x FROM t OFFSET 1) AS a JOIN t ON a.x = t.x"
-    assert rows_of(session, joined) == [(1,)]
-    assert rows_of(session, "SELECT count(*) FROM (SELECT x FROM t UNION ALL SELECT x FROM t OFFSET 3)") == [(1,)]
+    assert read_rows(session, joined) == [(1,)]
+    assert read_rows(session, "SELECT count(*) FROM (SELECT x FROM t UNION ALL SELECT x FROM t OFFSET 3)") == [(1,)]
 
 
 RECURSIVE = [
@@ -395,9 +395,9 @@ def test_Q12_meaningless_clauses_are_errors(session: tamis.Session, query: str) 
 
 
 def test_Q12_limits_are_constant_expressions(session: tamis.Session) -> None:
-    assert len(rows_of(session, "SELECT * FROM t LIMIT 3 - 2")) == 1
-    assert len(rows_of(session, "SELECT * FROM t LIMIT CAST(1 AS INT)")) == 1
-    assert len(rows_of(session, "SELECT * FROM t LIMIT ALL")) == 2
+    assert len(read_rows(session, "SELECT * FROM t LIMIT 3 - 2")) == 1
+    assert len(read_rows(session, "SELECT * FROM t LIMIT CAST(1 AS INT)")) == 1
+    assert len(read_rows(session, "SELECT * FROM t LIMIT ALL")) == 2
 
 
 # --- Pipes ------------------------------------------------------------------------------------------------------------
@@ -604,14 +604,14 @@ def test_a_printed_filter_runs_in_a_query(name: str, tmp_path: Path) -> None:
     assert table.scan(condition).count() == 1
     found = tamis.connect().register("t", table)
     for source in SOURCES:
-        assert rows_of(found, f"SELECT k FROM {source} WHERE {condition}") == [(1,)], source
+        assert read_rows(found, f"SELECT k FROM {source} WHERE {condition}") == [(1,)], source
 
 
 def test_a_decimal_without_precision_is_decimal_10_0(session: tamis.Session) -> None:
     one, two = Decimal(1), Decimal(2)
-    assert rows_of(session, "SELECT CAST(1.5 AS DECIMAL), 1.4::dec, try_cast('1.55' AS numeric)") == [(two, one, two)]
-    assert rows_of(session, "SELECT CAST(array(1.5) AS array<decimal>)") == [([two],)]
-    assert rows_of(session, "SELECT CAST(x + 0.5 AS DECIMAL), row_number() OVER (ORDER BY x) FROM t") == [
+    assert read_rows(session, "SELECT CAST(1.5 AS DECIMAL), 1.4::dec, try_cast('1.55' AS numeric)") == [(two, one, two)]
+    assert read_rows(session, "SELECT CAST(array(1.5) AS array<decimal>)") == [([two],)]
+    assert read_rows(session, "SELECT CAST(x + 0.5 AS DECIMAL), row_number() OVER (ORDER BY x) FROM t") == [
         (one, 1),
         (two, 2),
     ]

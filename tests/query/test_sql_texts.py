@@ -44,7 +44,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
     return made
 
 
-def rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
+def read_rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
     found = session.sql(query).to_arrow()
     without = session.sql(query, rules=False).to_arrow()
     assert found.equals(without)
@@ -63,7 +63,7 @@ def rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
     ],
 )
 def test_odd_names(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
-    assert rows(session, query) == expected
+    assert read_rows(session, query) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_odd_names(session: tamis.Session, query: str, expected: list[tuple[obje
     ],
 )  # fmt: skip
 def test_nested_values(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
-    assert rows(session, query) == expected
+    assert read_rows(session, query) == expected
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_nested_values(session: tamis.Session, query: str, expected: list[tuple[
     ],
 )  # fmt: skip
 def test_syntax(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
-    assert rows(session, query) == expected
+    assert read_rows(session, query) == expected
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_syntax(session: tamis.Session, query: str, expected: list[tuple[object,
 def test_syntax_that_differs_in_duckdb_has_the_meaning_of_spark(
     session: tamis.Session, query: str, expected: list[tuple[object, ...]]
 ) -> None:
-    assert rows(session, query) == expected
+    assert read_rows(session, query) == expected
 
 
 def test_a_fractional_text_is_not_an_integer(session: tamis.Session) -> None:

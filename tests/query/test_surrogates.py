@@ -1,4 +1,4 @@
-"""Texts with half of a surrogate pair, which nothing can store: a Tamis error wherever they are passed."""
+"""Texts with half of a surrogate pair cannot be stored: each use of them is a Tamis error."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ QUERIES = [
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("rows") / "t.parquet"
     pq.write_table(pa.table({"a": [1, 2], "s": ["x", "y"]}), path)
     return path
 
 
-def session_of(place: Path, *, has_policies: bool) -> tamis.Session:
+def connect(path: Path, *, has_policies: bool) -> tamis.Session:
     rules = {"tables": {"t": [{"principals": ["*"], "rows": "a > 1"}]}}
     c = tamis.connect(policies=rules if has_policies else None)
-    c.register("t", str(place))
+    c.register("t", str(path))
     return c.as_principal("ann") if has_policies else c
 
 
 @pytest.mark.parametrize("has_policies", [False, True])
 @pytest.mark.parametrize("query", QUERIES, ids=ascii)
-def test_X15_in_queries(place: Path, query: str, has_policies: bool) -> None:
-    c = session_of(place, has_policies=has_policies)
+def test_X15_in_queries(path: Path, query: str, has_policies: bool) -> None:
+    c = connect(path, has_policies=has_policies)
     for ask in (lambda: c.sql(query).to_arrow(), lambda: c.explain(query)):
         with pytest.raises(ParseError, match="surrogate") as caught:
             ask()
@@ -62,9 +62,9 @@ def test_X15_in_queries(place: Path, query: str, has_policies: bool) -> None:
             c.sql(query, dialect="duckdb")
 
 
-def test_X15_the_position_is_that_of_the_character(place: Path) -> None:
+def test_X15_the_position_is_that_of_the_character(path: Path) -> None:
     with pytest.raises(ParseError, match=r"line 2, character 3") as caught:
-        session_of(place, has_policies=False).sql(f"SELECT\n '{HALF}'")
+        connect(path, has_policies=False).sql(f"SELECT\n '{HALF}'")
     assert "\\ud800" in str(caught.value)
 
 
@@ -79,13 +79,13 @@ def test_X15_the_position_is_that_of_the_character(place: Path) -> None:
         ("SELECT a FROM t WHERE s = :x", {HALF: 1}),
     ],
 )
-def test_X15_in_parameters(place: Path, query: str, values: Any, has_policies: bool) -> None:
+def test_X15_in_parameters(path: Path, query: str, values: Any, has_policies: bool) -> None:
     with pytest.raises(TamisError):
-        session_of(place, has_policies=has_policies).sql(query, values).to_arrow()
+        connect(path, has_policies=has_policies).sql(query, values).to_arrow()
 
 
-def test_X15_in_parameters_of_the_other_dialect(place: Path) -> None:
-    c = session_of(place, has_policies=False)
+def test_X15_in_parameters_of_the_other_dialect(path: Path) -> None:
+    c = connect(path, has_policies=False)
     for values in ({"x": HALF}, {"x": [HALF]}, {"x": {"a": HALF}}, {HALF: 1}):
         with pytest.raises(TamisError):
             c.sql("SELECT $x", values, dialect="duckdb").to_arrow()
@@ -107,34 +107,34 @@ FILTERS: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("made", FILTERS)
-def test_X15_in_filters(place: Path, made: Callable[[], Any]) -> None:
+def test_X15_in_filters(path: Path, made: Callable[[], Any]) -> None:
     with pytest.raises(TamisError):
-        tamis.open(place).scan(made()).to_arrow()
+        tamis.open(path).scan(made()).to_arrow()
 
 
-def test_X15_in_names(place: Path) -> None:
-    c = session_of(place, has_policies=False)
+def test_X15_in_names(path: Path) -> None:
+    c = connect(path, has_policies=False)
     for ask in (
-        lambda: c.register(HALF, str(place)),
+        lambda: c.register(HALF, str(path)),
         lambda: c.register(f"a.{HALF}", pa.table({"a": [1]})),
         lambda: c.attach(HALF, "sqlite:///x.db"),
         lambda: c.unregister(HALF),
-        lambda: tamis.open(place).scan(columns=[HALF]).to_arrow(),
+        lambda: tamis.open(path).scan(columns=[HALF]).to_arrow(),
         lambda: tamis.open(f"/tmp/{HALF}"),
     ):
         with pytest.raises(TamisError):
             ask()
 
 
-def test_escapes_are_those_of_spark(place: Path) -> None:
+def test_escapes_are_those_of_spark(path: Path) -> None:
     # Java writes half of a pair as a question mark.
-    found = session_of(place, has_policies=False).sql(r"SELECT '\ud800' AS a, '\uD83D\uDE00' AS b").to_arrow()
+    found = connect(path, has_policies=False).sql(r"SELECT '\ud800' AS a, '\uD83D\uDE00' AS b").to_arrow()
     assert found.to_pylist() == [{"a": "?", "b": "😀"}]
 
 
-def test_X15_on_the_command_line(place: Path) -> None:
+def test_X15_on_the_command_line(path: Path) -> None:
     # Bytes of an argument that are not UTF-8 come as halves of pairs.
-    found = CliRunner().invoke(program, ["sql", "SELECT '\udcff' FROM t", str(place)])
+    found = CliRunner().invoke(program, ["sql", "SELECT '\udcff' FROM t", str(path)])
     assert found.exit_code == 1
     assert "surrogate" in found.stderr
 

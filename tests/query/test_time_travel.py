@@ -24,27 +24,27 @@ from tamis.query.sql.table_versions import move_versions_into_names
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A table of three versions: 0 with id 0, 1 with 0 and 1, 2 with 0 to 2. They are one day apart."""
+def path(tmp_path: Path) -> Path:
+    """A table of three versions, one day apart. Version 0 has id 0, version 1 ids 0 and 1, version 2 ids 0 to 2."""
     for version in range(3):
         rows = pa.table({"id": [version], "label": [f"v{version}"]})
         deltalake.write_deltalake(tmp_path / "orders", rows, mode="append")
         commit = tmp_path / "orders" / "_delta_log" / f"{version:020}.json"
-        moment = int(datetime(2024, 3, 1 + version, 12, tzinfo=UTC).timestamp() * 1000)
+        timestamp = int(datetime(2024, 3, 1 + version, 12, tzinfo=UTC).timestamp() * 1000)
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         for action in actions:
-            action.get("commitInfo", {})["timestamp"] = moment
+            action.get("commitInfo", {})["timestamp"] = timestamp
         commit.write_text("\n".join(map(json.dumps, actions)))
-        os.utime(commit, (moment / 1000, moment / 1000))
+        os.utime(commit, (timestamp / 1000, timestamp / 1000))
     return tmp_path / "orders"
 
 
 @pytest.fixture
-def session(place: Path) -> tamis.Session:
-    return tamis.connect().register("orders", place).register("sales.orders", place)
+def session(path: Path) -> tamis.Session:
+    return tamis.connect().register("orders", path).register("sales.orders", path)
 
 
-def ids(session: tamis.Session, query: str) -> list[int]:
+def read_ids(session: tamis.Session, query: str) -> list[int]:
     return sorted(session.sql(query).to_arrow()[0].to_pylist())
 
 
@@ -68,41 +68,41 @@ def ids(session: tamis.Session, query: str) -> list[int]:
     ],
 )
 def test_an_earlier_state_is_read(session: tamis.Session, query: str, expected: list[int]) -> None:
-    assert ids(session, query) == expected
-    assert ids(session, f"SELECT * FROM ({query})") == expected
+    assert read_ids(session, query) == expected
+    assert read_ids(session, f"SELECT * FROM ({query})") == expected
 
 
-def test_an_earlier_state_of_a_table_by_path(place: Path) -> None:
+def test_an_earlier_state_of_a_table_by_path(path: Path) -> None:
     session = tamis.connect()
-    assert ids(session, f"SELECT id FROM delta.`{place}` VERSION AS OF 1") == [0, 1]
-    assert ids(session, f"SELECT id FROM delta.`{place}`") == [0, 1, 2]
+    assert read_ids(session, f"SELECT id FROM delta.`{path}` VERSION AS OF 1") == [0, 1]
+    assert read_ids(session, f"SELECT id FROM delta.`{path}`") == [0, 1, 2]
 
 
-def test_a_path_is_the_newest_version_and_a_name_the_registered_one(session: tamis.Session, place: Path) -> None:
-    by_place = f"SELECT id FROM delta.`{place}`"
-    earlier = session.sql(by_place)
-    assert ids(session, by_place) == [0, 1, 2]
-    deltalake.write_deltalake(place, pa.table({"id": [3], "label": ["v3"]}), mode="append")
-    assert ids(session, by_place) == [0, 1, 2, 3]
+def test_a_path_is_the_newest_version_and_a_name_the_registered_one(session: tamis.Session, path: Path) -> None:
+    by_path = f"SELECT id FROM delta.`{path}`"
+    earlier = session.sql(by_path)
+    assert read_ids(session, by_path) == [0, 1, 2]
+    deltalake.write_deltalake(path, pa.table({"id": [3], "label": ["v3"]}), mode="append")
+    assert read_ids(session, by_path) == [0, 1, 2, 3]
     assert sorted(earlier.to_arrow()["id"].to_pylist()) == [0, 1, 2]
-    assert ids(session, "SELECT id FROM orders") == [0, 1, 2]
-    assert ids(session, "SELECT id FROM orders VERSION AS OF 3") == [0, 1, 2, 3]
+    assert read_ids(session, "SELECT id FROM orders") == [0, 1, 2]
+    assert read_ids(session, "SELECT id FROM orders VERSION AS OF 3") == [0, 1, 2, 3]
 
 
 def test_a_name_registered_again_has_the_versions_of_the_new_table(session: tamis.Session, tmp_path: Path) -> None:
-    assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [0]
+    assert read_ids(session, "SELECT id FROM orders VERSION AS OF 0") == [0]
     deltalake.write_deltalake(tmp_path / "other", pa.table({"id": [70]}))
     session.register("orders", tmp_path / "other")
-    assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [70]
+    assert read_ids(session, "SELECT id FROM orders VERSION AS OF 0") == [70]
 
 
-def test_a_table_that_replaced_another_is_read(place: Path) -> None:
+def test_a_table_that_replaced_another_is_read(path: Path) -> None:
     session = tamis.connect()
-    query = f"SELECT id FROM delta.`{place}` VERSION AS OF 0"
-    assert ids(session, query) == [0]
-    shutil.rmtree(place)
-    deltalake.write_deltalake(place, pa.table({"id": [70], "label": ["other"]}))
-    assert ids(session, query) == [70]
+    query = f"SELECT id FROM delta.`{path}` VERSION AS OF 0"
+    assert read_ids(session, query) == [0]
+    shutil.rmtree(path)
+    deltalake.write_deltalake(path, pa.table({"id": [70], "label": ["other"]}))
+    assert read_ids(session, query) == [70]
 
 
 def test_paths_are_case_sensitive_and_relative_to_the_working_directory(
@@ -112,27 +112,27 @@ def test_paths_are_case_sensitive_and_relative_to_the_working_directory(
         deltalake.write_deltalake(tmp_path / name, pa.table({"id": [number]}))
     session = tamis.connect()
     both = f"SELECT id FROM delta.`{tmp_path}/a/Orders` UNION ALL SELECT id FROM delta.`{tmp_path}/a/orders`"
-    assert ids(session, both) == [0, 1]
+    assert read_ids(session, both) == [0, 1]
     for folder, expected in (("a", 1), ("b", 2)):
         monkeypatch.chdir(tmp_path / folder)
-        assert ids(session, "SELECT id FROM delta.`orders`") == [expected]
+        assert read_ids(session, "SELECT id FROM delta.`orders`") == [expected]
     shutil.rmtree(tmp_path / "b" / "orders")
     (tmp_path / "b" / "orders").mkdir()
     pq.write_table(pa.table({"id": [70]}), tmp_path / "b" / "orders" / "x.parquet")
     by_files = "SELECT id FROM parquet.`orders`"
-    assert ids(session, by_files) == ids(session, by_files) == [70]
+    assert read_ids(session, by_files) == read_ids(session, by_files) == [70]
 
 
 def test_texts_and_dates_are_in_the_zone_of_the_query() -> None:
     berlin = datetime(2024, 7, 1, 15, tzinfo=ZoneInfo("Europe/Berlin"))
-    for moment, expected in (
+    for timestamp, expected in (
         ("'2024-07-01 12:00:00'", "2024-07-01T10:00:00+00:00"),
         ("'2024-07-01 12:00:00Z'", "2024-07-01 12:00:00Z"),
         ("TIMESTAMP '2024-07-01 12:00:00'", "2024-07-01T10:00:00+00:00"),
         ("DATE '2024-07-01'", "2024-06-30T22:00:00+00:00"),
         ("current_date()", "2024-06-30T22:00:00+00:00"),
     ):
-        tree = read_query(f"SELECT * FROM t TIMESTAMP AS OF {moment}")
+        tree = read_query(f"SELECT * FROM t TIMESTAMP AS OF {timestamp}")
         move_versions_into_names(tree, berlin)
         table = tree.find(exp.Table)
         assert table is not None
@@ -173,8 +173,8 @@ def test_mistakes(session: tamis.Session, tmp_path: Path, query: str, kind: type
     assert re.search(message, str(raised.value))
 
 
-def test_sessions_with_policies_read_the_registered_version_only(place: Path) -> None:
-    session = tamis.connect(policies={"default": "allow", "tables": {}}).register("orders", place)
-    assert ids(session, "SELECT id FROM orders") == [0, 1, 2]
+def test_sessions_with_policies_read_the_registered_version_only(path: Path) -> None:
+    session = tamis.connect(policies={"default": "allow", "tables": {}}).register("orders", path)
+    assert read_ids(session, "SELECT id FROM orders") == [0, 1, 2]
     with pytest.raises(AccessDenied, match="not at other versions"):
         session.sql("SELECT id FROM orders VERSION AS OF 0")

@@ -1,4 +1,4 @@
-"""All queries of TPC-H over Delta, Iceberg and Hive-style tables equal DuckDB's answers over the plain files."""
+"""All queries of TPC-H over Delta, Iceberg and Hive-style tables equal DuckDB's results over the plain files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def is_answer(found: pa.Table, expected: pa.Table) -> bool:
-    """Whether the rows are the expected ones.
+    """Return whether the rows are the expected ones.
 
     Spark's averages and quotients of decimals have six digits after the point, where DuckDB's are doubles.
     """
@@ -41,13 +41,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("tpch"), 0.1)
 
 
-def test_there_are_all_queries() -> None:
+def test_all_queries_of_the_benchmark_are_present() -> None:
     assert list(tpch.QUERIES) == list(range(1, 23))
 
 
 @pytest.mark.parametrize("number", tpch.QUERIES)
-def test_answers_equal_duckdb(small: World, number: int) -> None:
-    # One format a query, in turn, keeps this short; all of them for each is below.
+def test_results_equal_duckdb(small: World, number: int) -> None:
+    # Each query runs on one format, in turn, to save time. The next test runs each query on all formats.
     format = tuple(FORMATS)[number % len(FORMATS)]
     found = small.session(format).sql(tpch.QUERIES[number]).to_arrow()
     expected = small.answer(number)
@@ -58,7 +58,7 @@ def test_answers_equal_duckdb(small: World, number: int) -> None:
 @pytest.mark.interop
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("number", tpch.QUERIES)
-def test_answers_equal_duckdb_at_a_larger_scale(large: World, number: int, format: str) -> None:
+def test_results_equal_duckdb_at_a_larger_scale(large: World, number: int, format: str) -> None:
     found = large.session(format).sql(tpch.QUERIES[number]).to_arrow()
     assert is_answer(found, large.answer(number))
     without = large.session(format).sql(tpch.QUERIES[number], rules=False).to_arrow()

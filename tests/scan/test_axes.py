@@ -1,4 +1,4 @@
-"""Where values stand on an axis, and what is written beside it."""
+"""Positions of values on an axis, and its labels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from tamis.scan.report.page_ranges_svg import MAX_TICKS, make_row_ticks, make_value_axis
 
 
-def axis_of(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> Any:
+def make_axis(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> Any:
     lower, upper = (pa.array(bounds, data_type) for bounds in zip(*ranges, strict=True))
     return make_value_axis(lower, upper)
 
 
-def labels(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> list[str]:
-    return [text for _, text in axis_of(ranges, data_type).ticks]
+def make_labels(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) -> list[str]:
+    return [text for _, text in make_axis(ranges, data_type).ticks]
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def labels(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None) 
     ids=lambda given: str(given) if isinstance(given, pa.DataType) else "",
 )  # fmt: skip
 def test_ticks_are_round_values(ranges: list[tuple[Any, Any]], data_type: pa.DataType, expected: list[str]) -> None:
-    assert labels(ranges, data_type) == expected
+    assert make_labels(ranges, data_type) == expected
 
 
 def test_dates_have_ticks_at_months_and_years() -> None:
     days = [(datetime.date(2024, 1, 15), datetime.date(2024, 6, 20))]
-    assert labels(days) == ["2024-02", "2024-03", "2024-04", "2024-05", "2024-06"]
+    assert make_labels(days) == ["2024-02", "2024-03", "2024-04", "2024-05", "2024-06"]
     years = [(datetime.date(1990, 1, 1), datetime.date(2020, 1, 1))]
-    assert labels(years) == ["1990", "1995", "2000", "2005", "2010", "2015", "2020"]
+    assert make_labels(years) == ["1990", "1995", "2000", "2005", "2010", "2015", "2020"]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,10 @@ def test_dates_have_ticks_at_months_and_years() -> None:
     ],
     ids=str,
 )
-def test_extremes_stand_inside_and_have_few_ticks(ranges: list[tuple[Any, Any]], data_type: pa.DataType) -> None:
-    axis = axis_of(ranges, data_type)
+def test_extremes_are_inside_of_the_axis_and_have_few_ticks(
+    ranges: list[tuple[Any, Any]], data_type: pa.DataType
+) -> None:
+    axis = make_axis(ranges, data_type)
     for positions in (axis.lower, axis.upper):
         assert ((positions >= 0) & (positions <= 1)).all()
     assert (axis.lower <= axis.upper).all()
@@ -88,17 +90,17 @@ def test_extremes_stand_inside_and_have_few_ticks(ranges: list[tuple[Any, Any]],
     assert all(len(text) <= 40 for _, text in axis.ticks)
 
 
-def test_numbers_stand_where_their_size_puts_them_and_texts_by_rank() -> None:
-    numbers = axis_of([(0, 10), (5, 100)], pa.int64())
+def test_numbers_are_placed_by_size_and_texts_by_rank() -> None:
+    numbers = make_axis([(0, 10), (5, 100)], pa.int64())
     assert np.asarray(numbers.lower).tolist() == pytest.approx([0, 0.05])
     assert np.asarray(numbers.upper).tolist() == pytest.approx([0.1, 1])
-    texts = axis_of([("a", "b"), ("b", "zzz")], pa.string())
+    texts = make_axis([("a", "b"), ("b", "zzz")], pa.string())
     assert np.asarray(texts.lower).tolist() == pytest.approx([0, 0.5])
     assert np.asarray(texts.upper).tolist() == pytest.approx([0.5, 1])
 
 
-def test_neighbouring_large_numbers_are_told_apart() -> None:
-    axis = axis_of([(2**62, 2**62 + 1), (2**62 + 1, 2**62 + 2)], pa.int64())
+def test_neighbouring_large_numbers_are_distinguished() -> None:
+    axis = make_axis([(2**62, 2**62 + 1), (2**62 + 1, 2**62 + 2)], pa.int64())
     assert np.asarray(axis.lower).tolist() == pytest.approx([0, 0.5])
 
 

@@ -1,4 +1,4 @@
-"""Batches stay small, also where rows take more bytes in memory than in the file."""
+"""Batches stay small, even if rows take more bytes in memory than in the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 2_000
 """Ten texts as a dictionary: 200 KB in the file, 40 MB as rows."""
 
 
-def wide_rows() -> pa.Table:
+def make_wide_rows() -> pa.Table:
     codes = pa.array([row % 10 for row in range(ROWS)], pa.int32())
     texts = pa.DictionaryArray.from_arrays(codes, pa.array([str(digit) * WIDTH for digit in range(10)]))
     return pa.table({"id": pa.array(range(ROWS)), "text": texts.dictionary_decode()})
@@ -27,15 +27,15 @@ def wide_rows() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file that notes how many bytes its texts have."""
+    """A file that records the uncompressed size of its texts."""
     path = tmp_path_factory.mktemp("recorded") / "f.parquet"
-    pq.write_table(wide_rows(), path, write_page_index=True, max_rows_per_page=500)
+    pq.write_table(make_wide_rows(), path, write_page_index=True, max_rows_per_page=500)
     return path
 
 
 @pytest.fixture(scope="module")
 def unrecorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file that does not."""
+    """A file without the uncompressed size of its texts."""
     path = tmp_path_factory.mktemp("unrecorded") / "f.parquet"
     with duckdb.connect() as connection:
         rows = f"select i as id, repeat((i % 10)::varchar, {WIDTH}) as text from range({ROWS}) as r(i)"
@@ -54,7 +54,7 @@ def check(batches: list[pa.RecordBatch], rows: int = ROWS) -> None:
     assert len(batches) <= 10
 
 
-def test_texts_of_a_dictionary_do_not_make_a_batch_larger_than_it_may_be(file: Path) -> None:
+def test_texts_of_a_dictionary_do_not_exceed_the_batch_size(file: Path) -> None:
     assert file.stat().st_size < 500_000
     check(list(tamis.open(file).scan().to_batches()))
 

@@ -35,7 +35,7 @@ def test_keys_of_many_types(data_type: pa.DataType) -> None:
     assert BloomJoinFilter(keys).may_contain(keys).tolist() == [True, True, False]
 
 
-def test_negative_and_unsigned_keys_are_told_apart() -> None:
+def test_negative_and_unsigned_keys_are_distinguished() -> None:
     keys = pa.array([2**64 - 1], pa.uint64())
     assert BloomJoinFilter(keys).may_contain(pa.array([2**64 - 1, 1], pa.uint64())).tolist() == [True, False]
     assert not BloomJoinFilter.can_hold(pa.string())
@@ -48,7 +48,7 @@ def test_few_others_pass() -> None:
     assert join_filter.may_contain(pa.array(range(1, 2_000_000, 20))).mean() < 0.15
 
 
-def test_rows_that_nearly_all_pass_are_not_looked_at_further(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_that_nearly_all_rows_pass_is_no_longer_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MIN_ROWS_TO_DECIDE", 3)
     batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [2, 9]}), pa.record_batch({"a": [9, 9]})]
     found = [batch["a"].to_pylist() for batch in apply_join_filter(batches, BloomJoinFilter(pa.array([1, 2])), ("a",))]

@@ -1,4 +1,4 @@
-"""The checksum of rows: blind to order and batches, not to anything else."""
+"""The checksum of rows ignores order and batches, and depends on everything else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.verify import RowChecksum
 
 
-def checksum(rows: pa.Table) -> int:
+def compute_checksum(rows: pa.Table) -> int:
     found = RowChecksum()
     found.add_all(rows.to_batches())
     assert found.rows == rows.num_rows
@@ -29,10 +29,10 @@ def test_order_and_batches_do_not_matter() -> None:
     shuffled = list(range(1_000))
     random.Random(5).shuffle(shuffled)
     parts = [rows.take(shuffled).slice(start, 100) for start in range(0, 1_000, 100)]
-    assert checksum(pa.concat_tables(parts)) == checksum(rows)
+    assert compute_checksum(pa.concat_tables(parts)) == compute_checksum(rows)
 
 
-def test_missing_repeated_and_moved_values_are_noticed() -> None:
+def test_missing_repeated_and_moved_values_are_detected() -> None:
     rows = pa.table({"a": [1, 2, 3, 3], "b": [4, 5, 6, 6]})
     different = {
         "missing": rows.slice(1),
@@ -44,11 +44,11 @@ def test_missing_repeated_and_moved_values_are_noticed() -> None:
         "moved between rows": pa.table({"a": [2, 1, 3, 3], "b": [4, 5, 6, 6]}),
         "moved between columns": pa.table({"a": [4, 2, 3, 3], "b": [1, 5, 6, 6]}),
     }
-    found = {name: checksum(table) for name, table in different.items()}
-    assert len({checksum(rows), *found.values()}) == len(found) + 1
+    found = {name: compute_checksum(table) for name, table in different.items()}
+    assert len({compute_checksum(rows), *found.values()}) == len(found) + 1
 
 
-def float_of(bits: int) -> float:
+def make_float(bits: int) -> float:
     found: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
     return found
 
@@ -59,7 +59,7 @@ def float_of(bits: int) -> float:
         ([None, 0, 1, -1, 2**62], pa.int64()),
         ([None, 0, 1, 255], pa.uint8()),
         ([None, True, False], pa.bool_()),
-        ([None, 0.0, -0.0, math.nan, -math.nan, math.inf, float_of(0x7FF8000000000001)], pa.float64()),
+        ([None, 0.0, -0.0, math.nan, -math.nan, math.inf, make_float(0x7FF8000000000001)], pa.float64()),
         ([None, 0.0, -0.0, 1.5], pa.float16()),
         ([None, "", " ", "a", "b", "\0", "\0\0", "a" * 100, "a" * 101], pa.string()),
         ([None, "", "a"], pa.string_view()),
@@ -86,16 +86,16 @@ def float_of(bits: int) -> float:
 )
 def test_values_that_differ_in_anything_have_other_checksums(values: list[Any], data_type: pa.DataType) -> None:
     array = pa.array(values, data_type)
-    found = {checksum(pa.table({"value": array.slice(index, 1)})) for index in range(len(array))}
+    found = {compute_checksum(pa.table({"value": array.slice(index, 1)})) for index in range(len(array))}
     assert len(found) == len(values)
-    # Every pair of values, so that no two of them can be swapped unnoticed.
-    pairs = [checksum(pa.table({"value": pa.array(pair, data_type)})) for pair in combinations(values, 2)]
+    # Every pair of values differs, so that swapping two of them changes the checksum.
+    pairs = [compute_checksum(pa.table({"value": pa.array(pair, data_type)})) for pair in combinations(values, 2)]
     assert len(set(pairs)) == len(pairs)
 
 
 def test_rows_without_columns_and_columns_without_values_have_a_checksum() -> None:
-    assert checksum(pa.table({"a": pa.nulls(3)})) == checksum(pa.table({"b": pa.nulls(3)}))
-    assert checksum(pa.table({"a": pa.array([], pa.string())})) == 0
+    assert compute_checksum(pa.table({"a": pa.nulls(3)})) == compute_checksum(pa.table({"b": pa.nulls(3)}))
+    assert compute_checksum(pa.table({"a": pa.array([], pa.string())})) == 0
 
 
 def test_batches_are_joined_until_they_are_large_enough() -> None:
@@ -107,7 +107,7 @@ def test_batches_are_joined_until_they_are_large_enough() -> None:
     assert list(coalesce_batches([])) == []
 
 
-def test_joining_draws_no_more_than_it_needs() -> None:
+def test_joining_reads_only_the_batches_that_it_needs() -> None:
     drawn = []
 
     def draw() -> Any:

@@ -40,40 +40,40 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def nearly_always(level: int) -> Expression:
+def make_likely(level: int) -> Expression:
     return col("b") != 1_000 - level
 
 
-def never(level: int) -> Expression:
-    """Bounds cannot exclude it: the string sorts among the others."""
+def make_unlikely(level: int) -> Expression:
+    """Return a predicate that no row matches and that bounds cannot exclude: its string is between others."""
     return col("c") == f"k{level % 300:03d}x"
 
 
-def alternating(depth: int) -> Expr:
+def make_alternating(depth: int) -> Expr:
     found = col("a") < FEW
     for level in range(depth):
-        found = (found & nearly_always(level)) if level % 2 else (found | never(level))
+        found = (found & make_likely(level)) if level % 2 else (found | make_unlikely(level))
     return found.node
 
 
-def negated(depth: int) -> Expr:
+def make_negated(depth: int) -> Expr:
     found = col("a") < FEW
     for level in range(depth):
-        found = ~(found & nearly_always(level)) if level % 2 else ~(found | never(level))
+        found = ~(found & make_likely(level)) if level % 2 else ~(found | make_unlikely(level))
     return found.node
 
 
-def cases(depth: int) -> Expr:
+def make_cases(depth: int) -> Expr:
     found: Expr = (col("a") < FEW).node
     for level in range(depth):
         if level % 2:
-            found = Call("case", (nearly_always(level).node, found, Literal(True, types.BOOLEAN)))
+            found = Call("case", (make_likely(level).node, found, Literal(True, types.BOOLEAN)))
         else:
-            found = Call("case", (never(level).node, Literal(True, types.BOOLEAN), found))
+            found = Call("case", (make_unlikely(level).node, Literal(True, types.BOOLEAN), found))
     return found
 
 
-@pytest.mark.parametrize("make", [alternating, negated, cases])
+@pytest.mark.parametrize("make", [make_alternating, make_negated, make_cases])
 def test_X11_a_deep_predicate_of_three_columns_passes_all_levels(file: Path, make: Callable[[int], Expr]) -> None:
     gone = [1_000 - level for level in range(1, DEPTH, 2)]
     assert not np.isin(B, gone).any()
@@ -81,8 +81,8 @@ def test_X11_a_deep_predicate_of_three_columns_passes_all_levels(file: Path, mak
     assert scan.to_arrow()["a"].to_pylist() == list(range(FEW))
     assert scan.count() == FEW
     levels = {level["level"]: level for level in scan.plan().report.to_dict()["levels"]}
-    if make is not cases:
-        # What a CASE says is not known of bounds, but by rows.
+    if make is not make_cases:
+        # A CASE cannot be decided by bounds, only by rows.
         assert (levels["bloom"]["total"], levels["bloom"]["kept"]) == (4, 1)
         assert (levels["dictionary"]["total"], levels["dictionary"]["kept"]) == (10, 5)
     assert tamis.open(file, tuning=BY_PAGES).scan(make(DEPTH), levels=()).count() == FEW

@@ -1,4 +1,4 @@
-"""Rows that were deleted by their positions: never read, whatever else is pruned, at every level."""
+"""Rows deleted by position are never read, with any other pruning, at every level."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WithDeletes(HiveTable):
         return {index: BitMap64(self.gone[name]) for index, name in enumerate(names) if name in self.gone}
 
 
-def rows_of(number: int) -> pa.Table:
+def make_rows(number: int) -> pa.Table:
     first = number * ROWS
     return pa.table({"id": np.arange(first, first + ROWS), "kind": [f"k{n % 7}" for n in range(ROWS)]})
 
@@ -46,7 +46,7 @@ def rows_of(number: int) -> pa.Table:
 def folder(tmp_path: Path) -> Path:
     for number in range(3):
         pq.write_table(
-            rows_of(number),
+            make_rows(number),
             tmp_path / f"{number}.parquet",
             row_group_size=ROWS_PER_GROUP,
             max_rows_per_page=50,
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def table_with(folder: Path, gone: Mapping[str, Any]) -> WithDeletes:
+def open_with_deletes(folder: Path, gone: Mapping[str, Any]) -> WithDeletes:
     plain = HiveTable.open(open_storage(folder).with_tuning(TUNING))
     return WithDeletes(plain.storage, plain.layout, plain.schema, gone=gone)
 
@@ -72,18 +72,18 @@ GONE = {
     "where", [None, "id < 40", "id BETWEEN 4450 AND 4800", "kind = 'k3' AND id > 3499", "id IN (0, 1, 2, 4777)"]
 )
 def test_P5_deleted_rows_do_not_come_back(folder: Path, where: str | None, levels: tuple[str, ...]) -> None:
-    everything = pa.concat_tables([rows_of(number) for number in range(3)])
+    everything = pa.concat_tables([make_rows(number) for number in range(3)])
     deleted = {number * ROWS + row for number in range(3) for row in GONE[f"{number}.parquet"]}
     plain = Scan(HiveTable.open(open_storage(folder).with_tuning(TUNING)), where, levels=levels).to_arrow()
     expected = [row for row in plain.to_pylist() if row["id"] not in deleted]
-    scan = Scan(table_with(folder, GONE), where, levels=levels)
+    scan = Scan(open_with_deletes(folder, GONE), where, levels=levels)
     assert scan.to_arrow().to_pylist() == expected
     assert scan.count() == len(expected)
     assert len(expected) <= everything.num_rows - (0 if where else len(deleted))
 
 
 def test_a_row_group_without_any_row_left_is_not_read(folder: Path) -> None:
-    plan = Scan(table_with(folder, GONE)).plan()
+    plan = Scan(open_with_deletes(folder, GONE)).plan()
     assert (1, 1) not in {(int(Path(task.path).stem), task.row_group) for task in plan.tasks}
     assert len(plan.tasks) == 17
     assert sum(task.row_count for task in plan.tasks) == 3 * ROWS - 507
@@ -91,23 +91,25 @@ def test_a_row_group_without_any_row_left_is_not_read(folder: Path) -> None:
 
 def test_P5_the_only_row_left_of_a_row_group_is_read(folder: Path) -> None:
     gone = {f"{number}.parquet": [row for row in range(ROWS) if row % ROWS_PER_GROUP != 7] for number in range(3)}
-    assert Scan(table_with(folder, gone)).to_arrow()["id"].to_pylist() == list(range(7, 3 * ROWS, ROWS_PER_GROUP))
+    assert Scan(open_with_deletes(folder, gone)).to_arrow()["id"].to_pylist() == list(
+        range(7, 3 * ROWS, ROWS_PER_GROUP)
+    )
 
 
 def test_a_limit_counts_rows_that_are_left(folder: Path) -> None:
     gone = {f"{number}.parquet": list(range(ROWS - 2)) for number in range(3)}
-    scan = Scan(table_with(folder, gone), limit=5)
+    scan = Scan(open_with_deletes(folder, gone), limit=5)
     assert scan.to_arrow()["id"].to_pylist() == [2998, 2999, 5998, 5999, 8998]
 
 
 def test_D16_a_deleted_row_that_the_file_does_not_have_is_an_error(folder: Path) -> None:
-    table = table_with(folder, {"0.parquet": [5, ROWS]})
+    table = open_with_deletes(folder, {"0.parquet": [5, ROWS]})
     with pytest.raises(
         CorruptFile, match=r"row 3000 of '.*0\.parquet' is recorded as deleted, but the file has 3,000 rows"
     ):
         Scan(table).count()
 
 
-def test_what_was_deleted_hides_nothing_of_other_tables(folder: Path) -> None:
-    table = table_with(folder, GONE)
+def test_deleted_rows_do_not_affect_other_tables(folder: Path) -> None:
+    table = open_with_deletes(folder, GONE)
     assert Scan(replace(table, gone={})).count() == 3 * ROWS

@@ -1,4 +1,4 @@
-"""Files of many writers and of all types: a scan finds the rows that a judge finds in a full read."""
+"""Files of many writers and of all types: a scan finds the rows that an oracle finds in a full read."""
 
 from __future__ import annotations
 
@@ -78,34 +78,34 @@ def test_rows_of_larger_golden_files_are_those_of_a_full_read(golden, name, wher
 ROWS = 40
 
 
-def everything() -> pa.Table:
-    """Columns of all types, mostly ascending so that row groups differ, with NULL, NaN and the extremes."""
+def make_all_types() -> pa.Table:
+    """Return columns of all types, mostly ascending so that row groups differ, with NULL, NaN and the extremes."""
     numbers = list(range(-ROWS // 2, ROWS // 2))
     floats = [float(each) for each in numbers]
     floats[3], floats[7], floats[20] = NAN, OTHER_NAN, -0.0
 
-    def with_nulls(values: list) -> list:
+    def add_nulls(values: list) -> list:
         return [None if index % 9 == 4 or 30 <= index < 33 else value for index, value in enumerate(values)]
 
     return pa.table(
         {
-            "i8": pa.array(with_nulls(numbers), pa.int8()),
-            "i32": pa.array(with_nulls(numbers), pa.int32()),
-            "i64": pa.array(with_nulls([each * 2**58 for each in numbers]), pa.int64()),
-            "u8": pa.array(with_nulls([each + 128 for each in numbers]), pa.uint8()),
-            "u32": pa.array(with_nulls([each + 2**31 for each in numbers]), pa.uint32()),
-            "u64": pa.array(with_nulls([each + 2**63 for each in numbers]), pa.uint64()),
-            "f64": pa.array(with_nulls(floats), pa.float64()),
-            "text": pa.array(with_nulls([chr(0xD7F0 + each) * 70 if each < 0 else "é" * each for each in numbers])),
-            "bytes": pa.array(with_nulls([bytes([each % 256]) * 70 for each in numbers])),
-            "flag": pa.array(with_nulls([each > 0 for each in numbers])),
-            "day": pa.array(with_nulls(numbers), pa.int32()).cast(pa.date32()),
-            "us": pa.array(with_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us")),
-            "utc": pa.array(with_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us", "UTC")),
-            "ns": pa.array(with_nulls([each * 43_200_000_000_001 for each in numbers]), pa.timestamp("ns")),
-            "ms": pa.array(with_nulls([each * 43_200_001 for each in numbers]), pa.timestamp("ms")),
-            "money": pa.array(with_nulls([Decimal(each) / 4 for each in numbers]), pa.decimal128(9, 2)),
-            "wide": pa.array(with_nulls([Decimal(each * 10**27) for each in numbers]), pa.decimal128(38, 4)),
+            "i8": pa.array(add_nulls(numbers), pa.int8()),
+            "i32": pa.array(add_nulls(numbers), pa.int32()),
+            "i64": pa.array(add_nulls([each * 2**58 for each in numbers]), pa.int64()),
+            "u8": pa.array(add_nulls([each + 128 for each in numbers]), pa.uint8()),
+            "u32": pa.array(add_nulls([each + 2**31 for each in numbers]), pa.uint32()),
+            "u64": pa.array(add_nulls([each + 2**63 for each in numbers]), pa.uint64()),
+            "f64": pa.array(add_nulls(floats), pa.float64()),
+            "text": pa.array(add_nulls([chr(0xD7F0 + each) * 70 if each < 0 else "é" * each for each in numbers])),
+            "bytes": pa.array(add_nulls([bytes([each % 256]) * 70 for each in numbers])),
+            "flag": pa.array(add_nulls([each > 0 for each in numbers])),
+            "day": pa.array(add_nulls(numbers), pa.int32()).cast(pa.date32()),
+            "us": pa.array(add_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us")),
+            "utc": pa.array(add_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us", "UTC")),
+            "ns": pa.array(add_nulls([each * 43_200_000_000_001 for each in numbers]), pa.timestamp("ns")),
+            "ms": pa.array(add_nulls([each * 43_200_001 for each in numbers]), pa.timestamp("ms")),
+            "money": pa.array(add_nulls([Decimal(each) / 4 for each in numbers]), pa.decimal128(9, 2)),
+            "wide": pa.array(add_nulls([Decimal(each * 10**27) for each in numbers]), pa.decimal128(38, 4)),
             "inner": pa.array(
                 [None if index % 5 == 0 else {"x": each, "y": str(each)} for index, each in enumerate(numbers)],
                 pa.struct([("x", pa.int64()), ("y", pa.string())]),
@@ -128,14 +128,14 @@ def everything() -> pa.Table:
 )
 def test_rows_of_a_pyarrow_file_are_those_of_a_full_read(tmp_path, options, names):
     path = tmp_path / "f.parquet"
-    rows = everything() if names is None else everything().select(names)
+    rows = make_all_types() if names is None else make_all_types().select(names)
     pq.write_table(rows, path, row_group_size=8, **options)
     assert (check_file(path, names) == 0) == (options.get("write_statistics") is False)
 
 
 def test_rows_of_a_duckdb_file_are_those_of_a_full_read(tmp_path):
     path = tmp_path / "f.parquet"
-    rows = everything()
+    rows = make_all_types()
     assert rows.num_rows == ROWS
     many = "SELECT * FROM rows ORDER BY i32 IS NULL, i32"
     # DuckDB makes row groups of 2048 rows at least.
@@ -154,7 +154,7 @@ def test_rows_of_a_duckdb_file_are_those_of_a_full_read(tmp_path):
 
 def test_rows_of_a_polars_file_are_those_of_a_full_read(tmp_path):
     path = tmp_path / "f.parquet"
-    pl.from_arrow(everything()).write_parquet(path, row_group_size=8, statistics="full")
+    pl.from_arrow(make_all_types()).write_parquet(path, row_group_size=8, statistics="full")
     assert check_file(path, ("i8", "u64", "f64", "text", "bytes", "ns", "utc", "money", "inner")) > 0
 
 

@@ -144,7 +144,7 @@ def test_skipped_rows_of_aggregations_and_top_rows_add_up(tmp_path: Path) -> Non
     check_sums(scan.report, "stopped")
 
 
-def test_a_note_is_a_line_of_its_own_that_pushes_nothing_aside() -> None:
+def test_a_note_is_a_separate_line_and_keeps_columns_aligned() -> None:
     parts = (ConjunctOutcome("a = 1", 3, None), ConjunctOutcome("bcd > 5", 0, None))
     report = Report("t", "hive", "a = 1 AND bcd > 5", ("a",))
     add_level(report, LevelReport("files", 5, 2, by_predicate=parts))

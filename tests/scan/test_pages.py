@@ -77,8 +77,8 @@ def test_the_report_says_why_small_row_groups_are_read_whole(tmp_path: Path) -> 
     assert tamis.open(tmp_path).scan("x < 500").plan().report.levels[-1].note is None
 
 
-def test_bytes_of_pages_that_match_whole_and_of_others_are_counted_once(tmp_path: Path) -> None:
-    """Pages of y hold rows of x that match whole and rows that must be tested, which the dictionary is asked about."""
+def test_bytes_of_fully_matched_and_other_pages_are_counted_once(tmp_path: Path) -> None:
+    """A page of y has rows of fully matched pages of x and rows that are tested; only the latter use the dictionary."""
     rows = pa.table({"x": np.arange(ROWS) // 100, "y": np.arange(ROWS)})
     write(tmp_path / "a.parquet", rows, row_group_size=ROWS)
     plan = tamis.open(tmp_path, tuning=PRUNE_PAGES).scan("x < 305 AND x % 7 <> 8").plan()

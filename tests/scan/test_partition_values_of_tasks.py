@@ -15,8 +15,8 @@ from tamis.scan.planning.task_data import get_task_reader, tasks_from_table, tas
 from tamis.scan.planning.tasks import ScanTask, read_partition_values
 
 
-def partitioned_by(folder: Path, declared: str, *texts: str | None) -> tamis.Table:
-    """A Delta table with a file for each partition value; ids count from 0."""
+def write_partitions(folder: Path, declared: str, *texts: str | None) -> tamis.Table:
+    """Write a Delta table with a file for each partition value; ids count from 0."""
     log = DeltaLog(folder, {"id": "long", "p": declared}, partition_columns=["p"], features=["timestampNtz"])
     log.commit(
         *(
@@ -27,8 +27,8 @@ def partitioned_by(folder: Path, declared: str, *texts: str | None) -> tamis.Tab
     return tamis.open(folder)
 
 
-def elsewhere(scan: tamis.Scan, schema: pa.Schema) -> pa.Table:
-    """The rows of a scan whose tasks went through a table, as those do that go to another process."""
+def read_through_table(scan: tamis.Scan, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a scan whose tasks were converted to a table and back, as for another process."""
     reader = get_task_reader(scan)
     tasks = tasks_from_table(tasks_to_table(scan.plan("row_groups").tasks, reader.schema, reader.partition_columns))
     return pa.Table.from_batches(reader.read(tasks), schema)
@@ -48,9 +48,9 @@ def test_D5_values_beyond_the_calendar_of_python_are_read(
     tmp_path: Path, declared: str, text: str, number: int
 ) -> None:
     today = "2024-01-01" if declared == "date" else "2024-01-01 00:00:00"
-    table = partitioned_by(tmp_path, declared, text, today)
+    table = write_partitions(tmp_path, declared, text, today)
     scan = table.scan()
-    for found in (scan.to_arrow(), elsewhere(scan, table.schema)):
+    for found in (scan.to_arrow(), read_through_table(scan, table.schema)):
         values = found["p"].cast(pa.int32() if declared == "date" else pa.int64())
         by_id = dict(zip(found["id"].to_pylist(), values.to_pylist(), strict=True))
         assert by_id[0] == number
@@ -58,10 +58,10 @@ def test_D5_values_beyond_the_calendar_of_python_are_read(
 
 
 def test_F4_zeros_of_both_signs_stay_apart_in_one_read(tmp_path: Path) -> None:
-    table = partitioned_by(tmp_path, "double", "-0.0", "0.0", "-0.0", "NaN", "NaN", None)
+    table = write_partitions(tmp_path, "double", "-0.0", "0.0", "-0.0", "NaN", "NaN", None)
     expected = [struct.pack("<d", value) for value in (-0.0, 0.0, -0.0)]
     scan = table.scan()
-    for found in (scan.to_arrow(), elsewhere(scan, table.schema)):
+    for found in (scan.to_arrow(), read_through_table(scan, table.schema)):
         found = found.sort_by("id")
         assert [struct.pack("<d", value) for value in found["p"].to_pylist()[:3]] == expected
         assert str(found["p"].to_pylist()[3:]) == "[nan, nan, None]"
@@ -80,7 +80,7 @@ def test_F4_zeros_of_both_signs_stay_apart_in_one_read(tmp_path: Path) -> None:
         (pa.array([], pa.string()), []),
     ],
 )
-def test_neighbours_with_the_very_same_values_share_them(values: pa.Array, runs: list[int]) -> None:
+def test_adjacent_tasks_with_the_same_values_share_them(values: pa.Array, runs: list[int]) -> None:
     found = read_partition_values(pa.table({"p": values, "same": pa.repeat(pa.scalar(1), len(values))}))
     identities = [id(each) for each in found]
     assert [list(dict.fromkeys(identities)).index(each) for each in identities] == runs

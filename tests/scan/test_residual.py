@@ -1,4 +1,4 @@
-"""What metadata cannot decide is tested row by row, by Arrow or by the embedded engine, with one meaning."""
+"""Residual filters are evaluated row by row by Arrow or the embedded engine, with the same semantics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS = pa.record_batch(
 )
 
 
-def kept(*conjuncts: str) -> list[int]:
+def find_kept(*conjuncts: str) -> list[int]:
     found = Residual([bind(parse_sql(text), ROWS.schema) for text in conjuncts]).filter(ROWS)
     return found["part0"].to_pylist()
 
@@ -48,13 +48,13 @@ def kept(*conjuncts: str) -> list[int]:
         (["size(l) = 1"], [10]),
         (["n / 2 = 1"], [20]),
         (["n % 2 = 1"], [10, 30]),
-        # A whole number of a fraction cuts it off, in either engine and in both casts.
+        # A cast of a fraction to an integer truncates, in either engine and in both casts.
         (["CAST(d AS int) = 2"], [10]),
         (["CAST(d AS int) = -2"], [20]),
         (["CAST(f AS int) = 2"], [10]),
         (["TRY_CAST(f AS int) = 2"], [10]),
         (["TRY_CAST(g AS int) IS NULL"], [20, 30, 40]),
-        # What may fail is computed only for the rows that it is meant for.
+        # An expression that may fail is evaluated only for the rows of its branch.
         (["CASE WHEN n > 2 THEN 0 ELSE n * 2 END = 4"], [20]),
         (["CASE WHEN s = 'axb' THEN CAST(n AS int) ELSE CAST('7' AS int) END = 2"], [20]),
         (["CASE WHEN t <> 'n/a' THEN CAST(t AS int) ELSE 0 END > 5"], [10]),
@@ -62,19 +62,19 @@ def kept(*conjuncts: str) -> list[int]:
         (["CAST(t AS int) > 5", "t <> 'n/a'"], [10]),
         (["substring(trim(t), 0, 1) = '7'"], [10]),
         (["greatest(n, 1) IN (3, '2')"], [20, 30]),
-        # Functions of texts take numbers as texts, as Spark does.
+        # Text functions cast numbers to texts, as Spark does.
         (["lower(n) = '1'"], [10]),
     ],
 )
 def test_rows_that_satisfy_all_conjuncts(conjuncts: list[str], expected: list[int]) -> None:
-    assert kept(*conjuncts) == expected
+    assert find_kept(*conjuncts) == expected
 
 
 @pytest.mark.parametrize("text", ["CAST(s AS bigint) = 1", "CAST(concat(s, '') AS bigint) = 1"])
 def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> None:
     with pytest.raises(EvaluationError, match="cannot evaluate CAST"):
-        kept(text)
-    assert kept(text.replace("CAST", "TRY_CAST") + " OR n = 3") == [30]
+        find_kept(text)
+    assert find_kept(text.replace("CAST", "TRY_CAST") + " OR n = 3") == [30]
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> Non
         ("to_number(s, '9') = 1", "to_number(s, '9') = 1: a text does not match the format of to_number. "),
     ],
 )
-def test_what_the_engine_cannot_do_is_said_in_one_line_with_the_way_out(where: str, message: str) -> None:
+def test_an_engine_error_is_one_line_with_a_remedy(where: str, message: str) -> None:
     with pytest.raises(EvaluationError) as raised:
-        kept(where)
-    said = str(raised.value)
-    assert "the embedded engine" in said
-    assert message in re.sub(r" \(at: where, character \d+\)(?=: |\. )", "", said)
-    assert "\n" not in said
-    assert "\x1b" not in said
-    assert "given" not in said
+        find_kept(where)
+    text = str(raised.value)
+    assert "the embedded engine" in text
+    assert message in re.sub(r" \(at: where, character \d+\)(?=: |\. )", "", text)
+    assert "\n" not in text
+    assert "\x1b" not in text
+    assert "given" not in text
 
 
 def test_X11_a_case_of_many_levels_is_computed_by_the_engine() -> None:
     deep = "0"
     for level in range(200):
-        # Branches that may fail are for the rows of that branch alone, and so they are the engine's.
+        # Only the engine evaluates a branch that may fail for the rows of that branch alone.
         deep = f"CASE WHEN n = {level} THEN ({deep}) ELSE n + {level} END"
-    assert kept(f"{deep} = 202") == [30]
+    assert find_kept(f"{deep} = 202") == [30]

@@ -68,13 +68,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> tamis.Table:
 @pytest.mark.parametrize(
     "query", [None, "SELECT x FROM t", "SELECT x FROM t ORDER BY i DESC"], ids=["scan", "all", "ordered"]
 )
-def test_every_type_is_taken_or_refused_by_name(table: tamis.Table, query: str | None, method: str) -> None:
-    refusal = refusal_of(table, query, method)
+def test_every_type_is_converted_or_refused_by_name(table: tamis.Table, query: str | None, method: str) -> None:
+    refusal = find_error(table, query, method)
     assert refusal is None or ("column 'x'" in refusal and "to_arrow()" in refusal), refusal
 
 
-def refusal_of(table: tamis.Table, query: str | None, method: str) -> str | None:
-    """What the error says; None where there is none, and all rows came."""
+def find_error(table: tamis.Table, query: str | None, method: str) -> str | None:
+    """Return the message of the error, or None if all rows were converted."""
     try:
         found = table.scan(columns=["x"]) if query is None else tamis.connect().register("t", table).sql(query)
         rows = getattr(found, method)()
@@ -83,44 +83,44 @@ def refusal_of(table: tamis.Table, query: str | None, method: str) -> str | None
     try:
         count = len(rows.fetchall() if method == "to_duckdb" else rows)
     except duckdb.Error as error:
-        # A DuckDB relation raises errors of values while it reads, as DuckDB errors around ours.
+        # A DuckDB relation raises errors of values while it reads, as DuckDB errors that wrap errors of Tamis.
         return str(error)
     return None if count == 2 else f"{count} rows"
 
 
-def session_of(tmp_path: Path, **columns: pa.Array) -> tamis.Session[Any]:
+def write_and_connect(tmp_path: Path, **columns: pa.Array) -> tamis.Session[Any]:
     pq.write_table(pa.table(columns), tmp_path / "f.parquet")
     return tamis.connect().register("t", tamis.open(tmp_path / "f.parquet"))
 
 
 def test_a_duration_of_a_query_is_a_duration_of_polars(tmp_path: Path) -> None:
     spans = [timedelta(microseconds=1), None, timedelta(days=-400, seconds=3)]
-    found = session_of(tmp_path, x=pa.array(spans, pa.duration("us"))).sql("SELECT x FROM t").to_polars()
+    found = write_and_connect(tmp_path, x=pa.array(spans, pa.duration("us"))).sql("SELECT x FROM t").to_polars()
     assert found["x"].dtype == polars.Duration("us")
     assert found["x"].to_list() == spans
 
 
 def test_an_interval_with_months_is_refused_by_polars_with_its_name(tmp_path: Path) -> None:
-    query = session_of(tmp_path, i=pa.array([1])).sql("SELECT make_ym_interval(0, i) AS months FROM t")
+    query = write_and_connect(tmp_path, i=pa.array([1])).sql("SELECT make_ym_interval(0, i) AS months FROM t")
     with pytest.raises(UnsupportedFeature, match=r"the column 'months', an interval: .* with months"):
         query.to_polars()
 
 
 def test_two_columns_of_one_name_are_refused_by_polars_with_the_name(tmp_path: Path) -> None:
-    query = session_of(tmp_path, i=pa.array([1])).sql("SELECT i AS a, i + 1 AS a FROM t")
+    query = write_and_connect(tmp_path, i=pa.array([1])).sql("SELECT i AS a, i + 1 AS a FROM t")
     assert query.to_arrow().num_columns == 2
     with pytest.raises(UnsupportedFeature, match=r"found 'a' twice: .* AS"):
         query.to_polars()
 
 
 def test_a_day_that_python_does_not_have_is_refused_by_pandas_with_its_name(tmp_path: Path) -> None:
-    session = session_of(tmp_path, i=pa.array([1]), day=pa.array([2_932_897], pa.date32()))
+    session = write_and_connect(tmp_path, i=pa.array([1]), day=pa.array([2_932_897], pa.date32()))
     with pytest.raises(UnsupportedFeature, match=r"pandas cannot hold the column 'day', a date: year 10000"):
         session.sql("SELECT * FROM t").to_pandas()
 
 
 def test_nanoseconds_of_a_duration_are_an_error_of_queries_and_not_dropped(tmp_path: Path) -> None:
-    session = session_of(tmp_path, x=pa.array([1001], pa.duration("ns")))
+    session = write_and_connect(tmp_path, x=pa.array([1001], pa.duration("ns")))
     with pytest.raises(UnsupportedFeature, match=r"column 'x' holds a value that cannot be cast to duration\[us\]"):
         session.sql("SELECT x FROM t").to_arrow()
 

@@ -33,8 +33,8 @@ ROWS_PER_FILE = 100
 ROWS_PER_GROUP = 20
 
 
-def part(region: str, day: int) -> pa.Table:
-    """A hundred rows of one day of one region; ids ascend over days."""
+def make_part(region: str, day: int) -> pa.Table:
+    """Return a hundred rows of one day of one region; ids ascend over days."""
     first = day * ROWS_PER_FILE
     ids = list(range(first, first + ROWS_PER_FILE))
     return pa.table(
@@ -52,7 +52,7 @@ def part(region: str, day: int) -> pa.Table:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = [
-        ({"region": region, "day": f"2024-01-{day + 1:02d}"}, part(region, day))
+        ({"region": region, "day": f"2024-01-{day + 1:02d}"}, make_part(region, day))
         for region in ("eu", "us", "ap")
         for day in range(4)
     ]
@@ -62,7 +62,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def table(root: Path) -> tamis.Table:
     table = tamis.open(root)
-    # Footers are kept in memory: what a test counts then are the bytes of its own columns.
+    # Footers are cached, so that a test counts only the bytes of its columns.
     table.scan().plan()
     return table
 
@@ -70,7 +70,7 @@ def table(root: Path) -> tamis.Table:
 # --- Tables ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_tells_what_it_is(table: tamis.Table) -> None:
+def test_a_table_describes_itself(table: tamis.Table) -> None:
     assert (table.format, table.name, table.version) == ("hive", "orders", None)
     assert table.partition_columns == ("region", "day")
     assert table.schema.names == ["id", "amount", "name", "address", "tags", "ts", "region", "day"]
@@ -82,7 +82,7 @@ def test_a_table_tells_what_it_is(table: tamis.Table) -> None:
 
 
 def test_a_single_file_and_a_flat_folder_are_tables(root: Path, tmp_path: Path) -> None:
-    rows = part("eu", 0)
+    rows = make_part("eu", 0)
     pq.write_table(rows, tmp_path / "one.parquet")
     single = tamis.open(tmp_path / "one.parquet")
     assert single.format == "parquet"
@@ -134,8 +134,8 @@ def test_only_matching_directories_are_listed(tmp_path: Path) -> None:
         for day in range(1000):
             folder = tmp_path / f"region={region}" / f"day={first + datetime.timedelta(days=day)}"
             folder.mkdir(parents=True)
-    pq.write_table(part("eu", 0), tmp_path / "region=ap" / "day=2024-01-01" / "a.parquet")
-    pq.write_table(part("eu", 0), tmp_path / "region=eu" / "day=2024-03-03" / "a.parquet")
+    pq.write_table(make_part("eu", 0), tmp_path / "region=ap" / "day=2024-01-01" / "a.parquet")
+    pq.write_table(make_part("eu", 0), tmp_path / "region=eu" / "day=2024-03-03" / "a.parquet")
     table = tamis.open(tmp_path, partitioning={"region": "string", "day": "date"})
     counters = table._source.storage.counters
     before = counters.listing_calls
@@ -152,7 +152,7 @@ def test_pruning_by_a_function_that_keeps_no_order_of_a_partition_column(table: 
 
 def test_partitions_and_statistics_prune_together_under_or(table: tamis.Table) -> None:
     plan = table.scan("region = 'eu' AND day = '2024-01-01' OR id > 390").plan()
-    assert plan.num_files == 4  # the whole file of one partition, the last row group of the last day of each region
+    assert plan.num_files == 4  # the whole file of one partition, and the last row group of the last day of each region
     assert sum(task.row_count for task in plan.tasks) == ROWS_PER_FILE + 3 * ROWS_PER_GROUP
 
 
@@ -208,13 +208,13 @@ def test_a_limit_stops_early(table: tamis.Table) -> None:
 
 def test_a_small_limit_opens_few_footers(tmp_path: Path) -> None:
     for index in range(200):
-        pq.write_table(part("eu", index % 4), tmp_path / f"{index:03d}.parquet")
+        pq.write_table(make_part("eu", index % 4), tmp_path / f"{index:03d}.parquet")
     scan = tamis.open(tmp_path).scan(limit=5)
     assert scan.to_arrow().num_rows == 5
     assert scan.report.level("row_groups").total <= 16
 
 
-def test_count_reads_no_column_where_row_groups_match_whole(table: tamis.Table) -> None:
+def test_count_reads_no_column_of_fully_matched_row_groups(table: tamis.Table) -> None:
     whole = table.scan("id < 40 AND region <> 'us'")
     assert whole.count() == 80
     assert (whole.report.bytes_read, whole.report.requests) == (0, 0)
@@ -286,7 +286,7 @@ def test_filters_of_every_kind(table: tamis.Table, where: object, count: int) ->
 # --- Errors ---------------------------------------------------------------------------------------------------------
 
 
-def test_errors_name_the_thing_and_the_way_out(table: tamis.Table) -> None:
+def test_errors_name_the_cause_and_the_remedy(table: tamis.Table) -> None:
     with pytest.raises(UnknownColumn, match=r"no column 'ammount' in orders \(at: where, character 10\).*'amount'"):
         table.scan("TRUE AND ammount = 3")
     with pytest.raises(UnknownColumn, match=r"no column 'nmae' in orders\. Did you mean 'name'\?"):
@@ -309,7 +309,7 @@ def test_errors_name_the_thing_and_the_way_out(table: tamis.Table) -> None:
 
 def test_E2_a_file_that_vanished_after_planning_is_named(tmp_path: Path) -> None:
     for index in range(2):
-        pq.write_table(part("eu", index), tmp_path / f"{index}.parquet")
+        pq.write_table(make_part("eu", index), tmp_path / f"{index}.parquet")
     scan = tamis.open(tmp_path).scan("id >= 0", columns=["name"])
     scan.plan()
     (tmp_path / "1.parquet").unlink()
@@ -344,7 +344,7 @@ def test_T11_files_with_narrower_types_missing_and_differently_spelled_columns(t
 # --- Reports --------------------------------------------------------------------------------------------------------
 
 
-def reasons(report: tamis.Report, level: str) -> dict[str, tuple[int, str | None]]:
+def list_reasons(report: tamis.Report, level: str) -> dict[str, tuple[int, str | None]]:
     found = report.level(level)
     assert found is not None
     return {each.predicate: (each.skipped, each.unused_because) for each in found.by_predicate}
@@ -353,12 +353,12 @@ def reasons(report: tamis.Report, level: str) -> dict[str, tuple[int, str | None
 def test_a_report_says_what_each_conjunct_did_at_each_level(table: tamis.Table) -> None:
     where = "region = 'eu' AND id < 150 AND upper(name) = 'X' AND name LIKE '%7' AND amount < 3000 AND tags IS NOT NULL"
     report = table.scan(where).plan().report
-    assert reasons(table.scan("amount > 300").plan().report, "row_groups") == {
+    assert list_reasons(table.scan("amount > 300").plan().report, "row_groups") == {
         "amount > 300.0": (0, "NaN count is unknown, and NaN is larger than every number")
     }
-    assert reasons(report, "partitions")["region = 'eu'"] == (2, None)
-    assert reasons(report, "partitions")["id < 150"] == (0, "not a partition column")
-    groups = reasons(report, "row_groups")
+    assert list_reasons(report, "partitions")["region = 'eu'"] == (2, None)
+    assert list_reasons(report, "partitions")["id < 150"] == (0, "not a partition column")
+    groups = list_reasons(report, "row_groups")
     assert groups["region = 'eu'"] == (0, None)  # checked, nothing to skip
     assert groups["id < 150"][0] == 12
     assert groups["upper(name) = 'X'"] == (0, "function on column: upper(name)")
@@ -422,7 +422,7 @@ def test_dictionary_columns_are_filtered_and_pruned_by_their_values(tmp_path: Pa
     assert table.scan("k IN ('a', 'd') AND n > 1").to_arrow().to_pylist() == [{"k": "d", "n": 4}]
 
 
-def test_a_struct_of_which_a_file_lacks_the_wanted_field_is_not_null(tmp_path: Path) -> None:
+def test_a_struct_is_not_null_if_a_file_lacks_the_requested_field(tmp_path: Path) -> None:
     pq.write_table(pa.table({"s": [{"a": 1, "b": 2}]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"s": [{"a": 9}, None]}), tmp_path / "b.parquet")
     table = tamis.open(tmp_path)
@@ -441,14 +441,14 @@ def test_H6_a_file_that_spells_a_column_twice_is_an_error(tmp_path: Path) -> Non
         tamis.open(tmp_path)
 
 
-def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole(tmp_path: Path) -> None:
+def test_F7_a_cast_that_fails_on_NaN_is_not_fully_matched(tmp_path: Path) -> None:
     pq.write_table(pa.table({"f": [1.0, float("nan")]}), tmp_path / "a.parquet")
     with pytest.raises(EvaluationError, match="cannot evaluate"):
         tamis.open(tmp_path).scan("CAST(f AS int) >= 0").count()
 
 
-def test_D24_a_partition_filter_on_a_table_without_partitions_knows_no_column(tmp_path: Path) -> None:
-    pq.write_table(part("eu", 0), tmp_path / "a.parquet")
+def test_D24_a_partition_filter_on_a_table_without_partitions_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(make_part("eu", 0), tmp_path / "a.parquet")
     table = tamis.open(tmp_path)
     assert table.scan(PartitionFilter.or_()).count() == 0
     assert table.scan(PartitionFilter.and_()).count() == ROWS_PER_FILE
@@ -457,8 +457,8 @@ def test_D24_a_partition_filter_on_a_table_without_partitions_knows_no_column(tm
             table.scan(where).count()
 
 
-def test_what_a_partition_filter_skips_is_told(table: tamis.Table) -> None:
+def test_partitions_that_a_partition_filter_skips_are_reported(table: tamis.Table) -> None:
     where = PartitionFilter.eq("region", "eu")
-    assert reasons(table.scan(where).plan(depth="files").report, "partitions") == {
+    assert list_reasons(table.scan(where).plan(depth="files").report, "partitions") == {
         'partition filter {"op":"eq","column":"region","value":"eu"}': (2, None)
     }

@@ -1,4 +1,4 @@
-"""Files of one table whose types differ: a right answer or an error, never a missing row."""
+"""Files of one table with different types: a scan returns all rows or an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(folder: Path, files: list[pa.Array], *, partitioned: bool) -> Path:
     return folder
 
 
-def rows(folder: Path, where: str, **options: Any) -> list[Any]:
+def read_rows(folder: Path, where: str, **options: Any) -> list[Any]:
     return tamis.open(folder, **options).scan(where, columns=["x"]).to_arrow()["x"].to_pylist()
 
 
@@ -51,23 +51,21 @@ def test_T4_a_literal_beyond_the_type_of_the_first_file_loses_no_row_of_a_wider_
     with pytest.raises(
         CorruptFile, match=r"'x' of '.*1\.parquet' is a bigint, which is incompatible with the table's type int"
     ):
-        rows(tmp_path, where)
-    found = rows(tmp_path, where, merge_schema=True)
+        read_rows(tmp_path, where)
+    found = read_rows(tmp_path, where, merge_schema=True)
     assert found == ([1, 2**40] if where == "x IS NOT NULL" else [2**40])
 
 
-def test_T4_an_impossible_side_of_OR_does_not_rule_a_partition_out(tmp_path: Path) -> None:
+def test_T4_an_impossible_side_of_OR_does_not_skip_a_partition(tmp_path: Path) -> None:
     write(tmp_path, [pa.array([1], pa.int32()), pa.array([2**40])], partitioned=True)
     with pytest.raises(CorruptFile, match="is incompatible with the table's type"):
-        rows(tmp_path, "x > 3000000000 OR p = 0")
-    assert rows(tmp_path, "x > 3000000000 AND p = 0") == []
-    assert rows(tmp_path, "x > 3000000000 OR p = 0", merge_schema=True) == [1, 2**40]
+        read_rows(tmp_path, "x > 3000000000 OR p = 0")
+    assert read_rows(tmp_path, "x > 3000000000 AND p = 0") == []
+    assert read_rows(tmp_path, "x > 3000000000 OR p = 0", merge_schema=True) == [1, 2**40]
 
 
 @pytest.mark.parametrize("asked", [{"where": "later > 1"}, {"columns": ["later"]}], ids=str)
-def test_a_column_that_only_later_files_have_is_an_error_that_says_how_to_get_it(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
+def test_a_column_that_only_later_files_have_is_an_error_with_a_hint(tmp_path: Path, asked: dict[str, Any]) -> None:
     write(tmp_path, [pa.array([1])], partitioned=False)
     pq.write_table(pa.table({"x": [2], "later": [3]}), tmp_path / "1.parquet")
     with pytest.raises(UnknownColumn) as raised:
@@ -79,7 +77,7 @@ def test_a_column_that_only_later_files_have_is_an_error_that_says_how_to_get_it
     assert tamis.open(tmp_path, merge_schema=True).scan(**asked).to_arrow()["later"].drop_null().to_pylist() == [3]
 
 
-def test_no_other_file_can_have_a_column_where_the_schema_is_that_of_all(tmp_path: Path) -> None:
+def test_an_unknown_column_of_one_file_or_a_merged_schema_gets_no_hint(tmp_path: Path) -> None:
     write(tmp_path, [pa.array([1])], partitioned=False)
     for table in (tamis.open(tmp_path / "0.parquet"), tamis.open(tmp_path, merge_schema=True)):
         with pytest.raises(UnknownColumn) as raised:
@@ -100,7 +98,7 @@ def test_T11_files_of_two_number_types_give_all_rows_or_an_error(
         singles = [tamis.open(path).scan(where).count() for path in sorted(tmp_path.rglob("*.parquet"))]
         for options in ({}, {"merge_schema": True}):
             try:
-                found = len(rows(tmp_path, where, **options))
+                found = len(read_rows(tmp_path, where, **options))
             except (CorruptFile, UnsupportedFeature):
                 assert options or not can_hold(first, second)
                 continue
@@ -224,8 +222,8 @@ def test_a_misfit_names_merging_only_where_it_helps(tmp_path: Path) -> None:
     with pytest.raises(
         CorruptFile, match=r"with merge_schema=True \(--merge-schema\), which makes it bigint, or write"
     ):
-        rows(tmp_path / "wider", "x > 1")
+        read_rows(tmp_path / "wider", "x > 1")
     write(tmp_path / "text", [pa.array([1], pa.int32()), pa.array(["a"])], partitioned=False)
     with pytest.raises(CorruptFile) as caught:
-        rows(tmp_path / "text", "x > 1")
+        read_rows(tmp_path / "text", "x > 1")
     assert "merge" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Many small row groups and files: read together, with the same rows, errors and counts as one by one."""
+"""Many small row groups and files are read together, with the same rows, errors and counts as separately."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from tamis.tuning import DEFAULT_TUNING
 FILES = 20
 
 
-def task(size: int = 100, rows: int = 10) -> ScanTask:
+def make_task(size: int = 100, rows: int = 10) -> ScanTask:
     return ScanTask("a.parquet", 10**9, 1, 0, rows, size, {}, ())
 
 
-def lengths(tasks: list[ScanTask], most_rows: int | None = None) -> list[int]:
+def group_lengths(tasks: list[ScanTask], most_rows: int | None = None) -> list[int]:
     groups = list(group_tasks(tasks, most_rows))
     assert [each for group in groups for each in group] == tasks
     return [len(group) for group in groups]
 
 
 def test_small_tasks_are_put_together_up_to_a_number() -> None:
-    assert lengths([]) == []
-    assert lengths([task()] * (2 * MAX_TASKS_PER_GROUP + 3)) == [MAX_TASKS_PER_GROUP, MAX_TASKS_PER_GROUP, 3]
+    assert group_lengths([]) == []
+    assert group_lengths([make_task()] * (2 * MAX_TASKS_PER_GROUP + 3)) == [MAX_TASKS_PER_GROUP, MAX_TASKS_PER_GROUP, 3]
 
 
 def test_large_tasks_stay_alone() -> None:
-    large, half = task(MAX_BYTES_PER_GROUP * 5), task(MAX_BYTES_PER_GROUP // 2)
-    assert lengths([large, large, half, half, half, large, task()]) == [1, 1, 2, 1, 1, 1]
+    large, half = make_task(MAX_BYTES_PER_GROUP * 5), make_task(MAX_BYTES_PER_GROUP // 2)
+    assert group_lengths([large, large, half, half, half, large, make_task()]) == [1, 1, 2, 1, 1, 1]
 
 
 def test_a_group_ends_where_it_has_the_rows_that_are_wanted() -> None:
-    assert lengths([task(rows=10)] * 5, most_rows=20) == [2, 2, 1]
-    assert lengths([task(rows=10)] * 3, most_rows=1) == [1, 1, 1]
+    assert group_lengths([make_task(rows=10)] * 5, most_rows=20) == [2, 2, 1]
+    assert group_lengths([make_task(rows=10)] * 3, most_rows=1) == [1, 1, 1]
 
 
-def part(number: int) -> pa.Table:
+def make_part(number: int) -> pa.Table:
     return pa.table({"id": range(number * 10, number * 10 + 10), "name": [f"n{number}"] * 10})
 
 
 @pytest.fixture
 def small_files(tmp_path: Path) -> Path:
     for number in range(FILES):
-        pq.write_table(part(number), tmp_path / f"{number:02d}.parquet")
+        pq.write_table(make_part(number), tmp_path / f"{number:02d}.parquet")
     return tmp_path
 
 
@@ -63,7 +63,7 @@ def test_a_small_file_is_read_once_with_its_footer(small_files: Path) -> None:
     assert first.report is not None
     assert first.report.requests == FILES
     assert first.report.bytes_read == sum(file.stat().st_size for file in small_files.iterdir())
-    # Once the footers are known, only the columns are read.
+    # The footers are cached, so only the columns are read.
     assert second.to_arrow() == first.to_arrow()
     assert second.report is not None
     assert second.report.requests == FILES
@@ -75,7 +75,7 @@ def test_a_remote_small_file_costs_one_opening_and_one_read() -> None:
     remote.create_dir("table")
     for number in range(FILES):
         with remote.open_output_stream(f"table/{number:02d}.parquet") as sink:
-            pq.write_table(part(number), sink)
+            pq.write_table(make_part(number), sink)
     table = tamis.open("table", storage_options={"filesystem": remote})
     FOOTERS.clear()
     scan = table.scan()
@@ -99,7 +99,7 @@ def test_a_plan_holds_no_contents_of_files(small_files: Path) -> None:
 
 
 def test_a_larger_file_is_not_kept_whole(tmp_path: Path) -> None:
-    pq.write_table(part(0), tmp_path / "0.parquet")
+    pq.write_table(make_part(0), tmp_path / "0.parquet")
     count = DEFAULT_TUNING.max_whole_file_bytes
     rows = pa.table({"id": range(count), "name": ["x"] * count})
     pq.write_table(rows, tmp_path / "1.parquet", compression="none", use_dictionary=False)
@@ -114,7 +114,7 @@ def test_a_larger_file_is_not_kept_whole(tmp_path: Path) -> None:
 def test_rows_keep_their_order_over_partitions_schemas_and_remaining_filters(tmp_path: Path) -> None:
     parts = []
     for number in range(12):
-        rows = part(number)
+        rows = make_part(number)
         if number % 3 == 1:
             rows = rows.select(["name", "id"])
         elif number % 3 == 2:
@@ -126,7 +126,7 @@ def test_rows_keep_their_order_over_partitions_schemas_and_remaining_filters(tmp
         for number in range(120)
     ]
     assert table.scan().to_arrow().to_pylist() == expected
-    # Of some row groups all rows match, of others some, and of one column the file knows nothing.
+    # Some row groups are fully matched, others are not, and one column has no statistics.
     where = "(id < 33 OR id > 87) AND (name IS NULL OR name <> 'n0')"
     kept = [row for row in expected if (row["id"] < 33 or row["id"] > 87) and row["name"] != "n0"]
     assert table.scan(where).to_arrow().to_pylist() == kept
@@ -149,7 +149,7 @@ def test_dictionaries_that_do_not_fit_into_one_are_not_joined(tmp_path: Path) ->
 
 def test_E8_a_damaged_row_group_among_small_ones_is_named(tmp_path: Path) -> None:
     for number in range(3):
-        pq.write_table(part(number), tmp_path / f"{number}.parquet", row_group_size=5, compression="snappy")
+        pq.write_table(make_part(number), tmp_path / f"{number}.parquet", row_group_size=5, compression="snappy")
     damaged = tmp_path / "1.parquet"
     start = pq.read_metadata(damaged).row_group(1).column(0).data_page_offset
     raw = bytearray(damaged.read_bytes())

@@ -1,4 +1,4 @@
-"""Traps end to end: files with the rows that were lost elsewhere, and what a scan finds in them."""
+"""Traps end to end: scans of files whose rows other readers have lost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_N9_fields_of_null_structs_and_items_of_lists(tmp_path):
     assert find_rows(table, "s IS NULL") == [1]
     assert find_rows(table, "NOT (s.x > 5)") == [0]
     assert count_kept_row_groups(table, "s.x > 5") == (1, 2)
-    # A list has more NULL items than there are rows, and none of them makes the list NULL.
+    # A list has more NULL items than the file has rows, but a NULL item does not make the list NULL.
     assert find_rows(table, "l IS NULL") == [2]
     assert find_rows(table, "l IS NOT NULL") == [0, 1, 3]
     assert find_rows(table, "size(l) = 3") == [0]
@@ -126,7 +126,7 @@ def test_F4_a_zero_in_the_bounds_hides_the_other(tmp_path, lower, upper):
     both = pa.array([lower, upper, 0.0, -0.0, -0.0, 0.0])
     table = write_table(tmp_path, {"x": both})
     zero = -lower if lower == 0 else -upper
-    # As a writer that holds both zeros for equal may note either of them.
+    # A writer that treats both zeros as equal may record either of them.
     for sign in (0.0, -0.0):
         text = "-0.0D" if math.copysign(1, sign) < 0 else "0.0D"
         assert len(find_rows(table, f"x = {text}")) == 5
@@ -174,7 +174,7 @@ def test_S1_S2_long_texts_whose_statistics_are_cut(tmp_path, writer):
 
 def test_S3_bounds_that_are_not_text(tmp_path):
     table = write_table(tmp_path, {"x": pa.array(["ééé", "ééz", "zzzz", "zzzz"])})
-    # As a writer leaves them that cuts in the middle of a character: the lower one down, the upper one up.
+    # A writer may truncate bounds inside of a character: the lower bound down, the upper bound up.
     broken = patch_footer(
         table, lower=("ééé".encode(), b"\xc3\xa9\xc3\xa9\xc3\xff"), upper=("ééz".encode(), b"\xc3\xa9\xc3\xa9z")
     )
@@ -386,7 +386,7 @@ def test_T10_bounds_the_wrong_way_round(tmp_path):
     ],
 )  # fmt: skip
 def test_T11_columns_that_the_table_promoted(tmp_path, table_type, file_type, values, wheres):
-    """The first file makes the table's type, the second was written before it was widened."""
+    """The first file has the type of the table; the second was written before the type was widened."""
     narrow = (
         pa.array(values, pa.int32()).cast(file_type) if pa.types.is_date(file_type) else pa.array(values, file_type)
     )
@@ -406,7 +406,7 @@ def test_T11_columns_that_the_table_promoted(tmp_path, table_type, file_type, va
 
 @pytest.mark.parametrize("where", ["day < ns", "ns > day", "seconds <> ns"])
 def test_T5_a_far_day_against_nanoseconds_is_an_error_and_not_a_lost_row(tmp_path, where):
-    """Two columns meet in the finer unit, and nanoseconds end in 2262."""
+    """Two columns are compared in the finer unit, and nanoseconds end in 2262."""
     columns = {
         "day": pa.array([date(9999, 12, 31), date(1970, 1, 1)]),
         "seconds": pa.array([10**12, 0], pa.timestamp("s")),

@@ -1,4 +1,4 @@
-"""Verification: equal runs where pruning is right, the guilty level named where it is not."""
+"""Verification: runs are equal if pruning is correct; otherwise the wrong level is named."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(tmp_path: Path) -> Path:
 
 
 class ListsTooFew:
-    """A table that loses its last file when a level is switched on: what a wrong pruning rule would do."""
+    """A table that loses its last file if a level is switched on, like a wrong pruning rule."""
 
     def __init__(self, table: HiveTable, level: str) -> None:
         self._table = table
@@ -56,7 +56,7 @@ def test_every_subset_of_levels_runs_once_and_returns_the_same_rows(table: Path)
     assert_same_rows(results)
 
 
-def test_results_tell_what_each_run_kept_and_read(table: Path) -> None:
+def test_results_report_what_each_run_kept_and_read(table: Path) -> None:
     first, *_, last = verify(tamis.open(table), "region = 'eu' AND id BETWEEN 120 AND 124")
     assert first.kept == {"partitions": 3, "files": 3, "row_groups": 30}
     assert last.kept == {"partitions": 1, "files": 1, "row_groups": 1}
@@ -95,7 +95,7 @@ def test_first_subset_that_loses_rows_is_named(table: Path, level: str) -> None:
         assert_same_rows(results)
 
 
-def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_rows_are_detected(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = Scan.to_batches
 
     def repeat_one_file(scan: Scan) -> Any:
@@ -114,13 +114,13 @@ def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.M
         assert_same_rows(verify(tamis.open(table)))
 
 
-def test_wrong_count_from_metadata_is_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_count_from_metadata_is_detected(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scan, "count", lambda scan: 299 if "row_groups" in get_planner(scan).levels else 300)
     with pytest.raises(VerificationFailed, match="row_groups on counts 299 rows, but 300 match"):
         assert_same_rows(verify(tamis.open(table)))
 
 
-def test_errors_of_the_scan_are_raised_as_they_are(table: Path) -> None:
+def test_errors_of_the_scan_are_raised_unchanged(table: Path) -> None:
     with pytest.raises(UnknownColumn):
         verify(tamis.open(table), "nmae = 'n1'")
     with pytest.raises(EvaluationError):
@@ -142,5 +142,5 @@ def test_a_filter_that_is_not_deterministic_cannot_be_verified(table: Path, wher
         verify(tamis.open(table), where)
 
 
-def test_the_time_of_a_filter_stands_still(table: Path) -> None:
+def test_the_current_time_is_the_same_in_all_runs(table: Path) -> None:
     assert_same_rows(verify(tamis.open(table), "now() > TIMESTAMP '2024-01-01 00:00:00' AND id < 5"))

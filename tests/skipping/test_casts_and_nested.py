@@ -52,7 +52,7 @@ def test_a_join_with_a_wider_key_prunes_partitions_dynamically(hive: Path, condi
     query = f"SELECT count(*) n, sum(amount) a FROM s JOIN d ON {condition} WHERE d.sk IN (3, 4) AND d.month = 0"
     expected = [{"n": 4000, "a": 2 * sum(range(2000))}]
     assert session.sql(query, rules=False).to_arrow().to_pylist() == expected
-    # What is not needed cannot be read any more; the schema is that of the first file.
+    # Files that are not needed are damaged; the schema is that of the first file.
     for path in (hive / "sales").rglob("*.parquet"):
         if path.parent.name not in ("day=0", "day=3", "day=4"):
             path.write_bytes(bytes(path.stat().st_size))

@@ -32,7 +32,7 @@ from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
 
 LARGEST = 2**63 - 1
-MOMENTS = Unit(datetime(2024, 1, 1), datetime(2024, 2, 1))
+TIMESTAMPS = Unit(datetime(2024, 1, 1), datetime(2024, 2, 1))
 UNBOUNDED = Unit(None, None)
 
 
@@ -45,7 +45,7 @@ UNBOUNDED = Unit(None, None)
         (BIG, "5 - x IS NOT NULL", Unit(-5, 5), FULLY_MATCHED),
         (BIG, "CAST(x AS TINYINT) IS NOT NULL", Unit(1, 9), FULLY_MATCHED),
         (BIG, "x = 1 OR CAST(x AS TINYINT) > 100", Unit(1, 1), FULLY_MATCHED),
-        (TIMESTAMP, "date_trunc('month', x) IS NOT NULL", MOMENTS, FULLY_MATCHED),
+        (TIMESTAMP, "date_trunc('month', x) IS NOT NULL", TIMESTAMPS, FULLY_MATCHED),
         (DATE, "x + INTERVAL 1 DAY IS NOT NULL", Unit(date(2024, 1, 1), date(2024, 2, 1)), FULLY_MATCHED),
         # --- Without bounds there is no image.
         (BIG, "x + 9223372036854775807 IS NOT NULL", UNBOUNDED, KEPT),
@@ -54,16 +54,16 @@ UNBOUNDED = Unit(None, None)
         (BIG, "CAST(x AS TINYINT) IS NOT NULL", UNBOUNDED, KEPT),
         (BIG, "x + 1 IS NOT NULL", ALL_NULL, SKIPPED),
         (BIG, "x + 1 IS NULL", ALL_NULL, FULLY_MATCHED),
-        # --- What is not monotone has no image either, unless there is but one value.
+        # --- A function that is not monotone has an image only for a single value.
         (BIG, "abs(x) IS NOT NULL", Unit(1, 9), KEPT),
         (BIG, "abs(x) > 5", Unit(7, 7), FULLY_MATCHED),
         (TEXT, "CAST(x AS BIGINT) IS NOT NULL", Unit("1", "9"), KEPT),
         (TEXT, "CAST(x AS BIGINT) IS NULL", Unit("1", "9"), KEPT),
         (TEXT, "CAST(x AS BOOLEAN) IS NOT NULL", Unit("1", "9"), KEPT),
         (TEXT, "CAST(x AS BOOLEAN) IS NULL", Unit("1", "9"), KEPT),
-        # --- What only the embedded engine knows may fail, or be NULL, there.
-        (TIMESTAMP, "date_trunc('foo', x) IS NOT NULL", MOMENTS, KEPT),
-        (TIMESTAMP, "date_trunc('foo', x) IS NULL", MOMENTS, KEPT),
+        # --- A function that only the embedded engine supports may fail or be NULL.
+        (TIMESTAMP, "date_trunc('foo', x) IS NOT NULL", TIMESTAMPS, KEPT),
+        (TIMESTAMP, "date_trunc('foo', x) IS NULL", TIMESTAMPS, KEPT),
         (DATE, "trunc(x, 'foo') IS NULL", Unit(date(2024, 1, 1), date(2024, 2, 1)), KEPT),
         (TEXT, "year(x) IS NOT NULL", Unit("2024-01-01", "2024-02-01"), KEPT),
         (INT, "x > 0 OR x % 0 = 1", Unit(1, 9), KEPT),
@@ -73,14 +73,14 @@ UNBOUNDED = Unit(None, None)
         (TEXT, "x < 'b' OR CAST(x AS INT) > 5", Unit("a", "aa"), KEPT),
         (BIG, "x > 0 OR abs(x) > 5", Unit(1, 9), KEPT),
         (BIG, "NOT (x < 0 AND abs(x) > 5)", Unit(1, 9), KEPT),
-        # --- Some never fail, whatever the value.
+        # --- Some functions never fail.
         (INT, "CAST(x AS BIGINT) IS NOT NULL", UNBOUNDED, FULLY_MATCHED),
         (BIG, "CAST(x AS DOUBLE) IS NOT NULL", UNBOUNDED, FULLY_MATCHED),
         (BIG, "CAST(x AS STRING) IS NOT NULL", UNBOUNDED, FULLY_MATCHED),
         (DOUBLE, "x * 2 + 1 IS NOT NULL", UNBOUNDED, FULLY_MATCHED),
         (TIMESTAMP, "year(x) IS NOT NULL", UNBOUNDED, FULLY_MATCHED),
         (TEXT, "upper(x) IS NOT NULL", UNBOUNDED, FULLY_MATCHED),
-        # --- NaN is within no bounds, and no whole number.
+        # --- NaN is outside of all bounds, and cannot be cast to an integer.
         (DOUBLE, "CAST(x AS INT) + 1 IS NOT NULL", Unit(1.0, 9.0, 0, 0), FULLY_MATCHED),
         (DOUBLE, "CAST(x AS INT) + 1 IS NOT NULL", Unit(1.0, 9.0, 0, 3), KEPT),
         (DOUBLE, "CAST(x AS INT) + 1 IS NOT NULL", Unit(1.0, 9.0, 0, None), KEPT),

@@ -53,7 +53,7 @@ def test_F1_an_uncounted_nan_may_be_above_the_bounds(where, expected):
 @pytest.mark.parametrize(
     ("where", "unit", "expected"),
     [
-        # What is bounded from above is no NaN, so that the other part is asked without it.
+        # A value with an upper bound is not NaN, so the other conjunct can ignore NaN.
         ("x BETWEEN 3 AND 4", Unit(1.0, 2.0), SKIPPED),
         ("x >= 3 AND x < double('NaN')", Unit(1.0, 2.0), SKIPPED),
         ("x BETWEEN 3 AND 4 OR x BETWEEN 5 AND 6", Unit(1.0, 2.0), SKIPPED),

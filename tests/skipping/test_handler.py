@@ -29,7 +29,7 @@ def text(value: str) -> Literal:
     return Literal(value, types.STRING)
 
 
-def evaluated(predicate: Expr, batch: pa.RecordBatch = BATCH, selection: list[bool] | None = None) -> list[bool]:
+def evaluate(predicate: Expr, batch: pa.RecordBatch = BATCH, selection: list[bool] | None = None) -> list[bool]:
     given = None if selection is None else HANDLER.create_selection_vector(selection)
     found = HANDLER.predicate_evaluator(batch.schema, predicate).eval(batch, given)
     assert isinstance(found, pa.BooleanArray)
@@ -58,7 +58,7 @@ def test_an_invalid_selection_vector_is_rejected(booleans):
 
 
 def test_only_rows_for_which_the_predicate_is_true_are_selected():
-    assert evaluated(ABOVE_ONE) == [False, True, False, True]
+    assert evaluate(ABOVE_ONE) == [False, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -71,29 +71,29 @@ def test_only_rows_for_which_the_predicate_is_true_are_selected():
     ],
 )
 def test_an_existing_selection_is_narrowed_and_never_widened(selection, expected):
-    assert evaluated(ABOVE_ONE, selection=selection) == expected
+    assert evaluate(ABOVE_ONE, selection=selection) == expected
 
 
 @pytest.mark.parametrize(
     ("predicate", "expected"), [(TRUE, True), (FALSE, False), (NULL, False), (Literal(None, types.BOOLEAN), False)]
 )
 def test_a_constant_predicate_selects_all_rows_or_none(predicate, expected):
-    assert evaluated(predicate) == [expected] * 4
-    assert evaluated(predicate, selection=[True, False, True, False]) == [expected, False, expected, False]
+    assert evaluate(predicate) == [expected] * 4
+    assert evaluate(predicate, selection=[True, False, True, False]) == [expected, False, expected, False]
 
 
 def test_a_batch_without_rows():
-    assert evaluated(ABOVE_ONE, BATCH.slice(0, 0), []) == []
+    assert evaluate(ABOVE_ONE, BATCH.slice(0, 0), []) == []
 
 
 def test_slices_are_evaluated_by_their_own_rows():
-    assert evaluated(ABOVE_ONE, BATCH.slice(1, 2)) == [True, False]
+    assert evaluate(ABOVE_ONE, BATCH.slice(1, 2)) == [True, False]
 
 
 @pytest.mark.parametrize("length", [0, 3, 5])
 def test_a_selection_of_another_length_is_rejected(length):
     with pytest.raises(InvalidArgument, match=f"{length} entries, the batch 4 rows"):
-        evaluated(ABOVE_ONE, selection=[True] * length)
+        evaluate(ABOVE_ONE, selection=[True] * length)
 
 
 def test_a_selection_with_nulls_is_rejected():
@@ -110,9 +110,9 @@ def test_a_batch_of_another_schema_is_rejected():
 
 def test_a_column_that_the_batch_lacks_is_null():
     absent = Column(("b",), type=types.LONG)
-    assert evaluated(Call(">", (absent, Literal(1, types.LONG)))) == [False] * 4
-    assert evaluated(Call("is_null", (absent,))) == [True] * 4
-    assert evaluated(Call("coalesce", (Call(">", (absent, Literal(1, types.LONG))), TRUE))) == [True] * 4
+    assert evaluate(Call(">", (absent, Literal(1, types.LONG)))) == [False] * 4
+    assert evaluate(Call("is_null", (absent,))) == [True] * 4
+    assert evaluate(Call("coalesce", (Call(">", (absent, Literal(1, types.LONG))), TRUE))) == [True] * 4
 
 
 def test_an_unknown_function_is_an_error_that_names_it():
@@ -122,7 +122,7 @@ def test_an_unknown_function_is_an_error_that_names_it():
 
 def test_a_value_is_not_a_predicate():
     with pytest.raises(InvalidArgument, match="not a predicate"):
-        evaluated(Column(("a",), type=types.LONG))
+        evaluate(Column(("a",), type=types.LONG))
 
 
 def test_one_evaluator_serves_many_batches():
@@ -152,7 +152,7 @@ MAPS = pa.record_batch(
 )
 
 
-def partition(name: str, data_type: str) -> Call:
+def read_partition(name: str, data_type: str) -> Call:
     return Call("partition_value", (Call("element_at", (Column(("values",)), text(name))), text(data_type)))
 
 
@@ -162,19 +162,19 @@ def partition(name: str, data_type: str) -> Call:
         (Call("=", (Call("element_at", (Column(("values",)), text("day"))), text("2024-03-03"))), [1, 0, 0, 0, 0, 0]),
         (Call("is_null", (Call("element_at", (Column(("values",)), text("day"))),)), [0, 0, 0, 1, 1, 1]),
         # The empty text is NULL for every type.
-        (Call("is_null", (partition("day", "date"),)), [0, 0, 1, 1, 1, 1]),
-        (Call("is_null", (partition("day", "string"),)), [0, 0, 1, 1, 1, 1]),
-        (Call("=", (partition("day", "date"), Literal(19785, types.DATE))), [1, 0, 0, 0, 0, 0]),
-        (Call("<>", (partition("day", "date"), Literal(19785, types.DATE))), [0, 1, 0, 0, 0, 0]),
-        (Call("in", (partition("day", "date"), Literal(19786, types.DATE), Literal(9, DAY))), [0, 1, 0, 0, 0, 0]),
+        (Call("is_null", (read_partition("day", "date"),)), [0, 0, 1, 1, 1, 1]),
+        (Call("is_null", (read_partition("day", "string"),)), [0, 0, 1, 1, 1, 1]),
+        (Call("=", (read_partition("day", "date"), Literal(19785, types.DATE))), [1, 0, 0, 0, 0, 0]),
+        (Call("<>", (read_partition("day", "date"), Literal(19785, types.DATE))), [0, 1, 0, 0, 0, 0]),
+        (Call("in", (read_partition("day", "date"), Literal(19786, types.DATE), Literal(9, DAY))), [0, 1, 0, 0, 0, 0]),
         # As texts 7 comes after 70, as numbers before it.
-        (Call("<", (partition("n", "bigint"), Literal(70, types.LONG))), [1, 0, 0, 0, 0, 0]),
-        (Call("<", (partition("n", "string"), text("7"))), [0, 0, 0, 0, 0, 0]),
-        (Call("=", (Call("year", (partition("day", "date"),)), Literal(2024, types.LONG))), [1, 1, 0, 0, 0, 0]),
+        (Call("<", (read_partition("n", "bigint"), Literal(70, types.LONG))), [1, 0, 0, 0, 0, 0]),
+        (Call("<", (read_partition("n", "string"), text("7"))), [0, 0, 0, 0, 0, 0]),
+        (Call("=", (Call("year", (read_partition("day", "date"),)), Literal(2024, types.LONG))), [1, 1, 0, 0, 0, 0]),
     ],
 )  # fmt: skip
 def test_element_at_and_partition_value_are_ordinary_calls(predicate, expected):
-    assert evaluated(predicate, MAPS) == [bool(each) for each in expected]
+    assert evaluate(predicate, MAPS) == [bool(each) for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -196,19 +196,19 @@ def test_partition_value_parses_the_text_as_the_type(value, data_type, expected)
     batch = pa.record_batch({"values": pa.array([[("p", value)]], pa.map_(pa.string(), pa.string()))})
     target = types.type_from_name(data_type)
     physical = (expected - date(1970, 1, 1)).days if isinstance(expected, date) else expected
-    assert evaluated(Call("<=>", (partition("p", data_type), Literal(physical, target))), batch) == [True]
+    assert evaluate(Call("<=>", (read_partition("p", data_type), Literal(physical, target))), batch) == [True]
 
 
 def test_partition_value_of_an_invalid_text_is_an_error_that_names_it():
     with pytest.raises(EvaluationError, match="the partition value '2024-03-03' is not a valid int"):
-        evaluated(Call("=", (partition("day", "int"), Literal(1, pa.int32()))), MAPS)
+        evaluate(Call("=", (read_partition("day", "int"), Literal(1, pa.int32()))), MAPS)
 
 
 # --- Another handler ------------------------------------------------------------------------------------------------
 
 
 class RowByRowHandler:
-    """The same contract, unit by unit in plain Python: slow, and with nothing in common with the Arrow handler."""
+    """The same contract, unit by unit in plain Python: slow, and independent of the Arrow handler."""
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
         return pa.array([bool(each) for each in booleans], pa.bool_())

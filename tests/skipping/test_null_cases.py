@@ -216,7 +216,7 @@ def test_N9_a_field_of_a_struct_has_bounds_and_nulls_of_its_own():
             "row_count": pa.array([10, 10, 10]),
             metadata_name("lower", ("s", "a")): pa.array([1, 6, None], INT),
             metadata_name("upper", ("s", "a")): pa.array([4, 9, None], INT),
-            # Where the struct is NULL, so is its field, and the count says so.
+            # The field of a NULL struct is NULL and is counted.
             metadata_name("null_count", ("s", "a")): pa.array([2, 0, 10]),
         }
     )

@@ -28,12 +28,12 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
         (TEXT, "length(x) > 3", Unit("a", "z"), "function on column: length(x)"),
         (DOUBLE, "x * 0 = 1", Unit(1.0, 9.0, 0, 0), "function on column: x * 0"),
         (INT, "coalesce(x, 7) = 7", Unit(1, 9), "function on column: coalesce(x, 7)"),
-        # Months are not of one length, so that adding them keeps no order of timestamps.
+        # Months have different lengths, so adding them does not keep the order of timestamps.
         (TIMESTAMP, "x + INTERVAL 1 MONTH > TIMESTAMP '2024-01-01'", Unit(0, 1), "function on column"),
         # An unknown function.
         (INT, "my_own(x) = 3", Unit(1, 9), "unknown function: my_own"),
         (INT, "my_own(x)", Unit(1, 9), "unknown function"),
-        # A cast that keeps no order, or a text that is read as a number.
+        # A cast that does not keep order, or a text that is cast to a number.
         (TEXT, "CAST(x AS INT) = 3", Unit("1", "9"), "type mismatch"),
         (TEXT, "x = 3", Unit("1", "9"), "type mismatch"),
         (TEXT, "x IN (3, 4)", Unit("1", "9"), "type mismatch"),
@@ -47,12 +47,12 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
         (TEXT, "contains(x, 'a')", Unit("b", "z"), "bounds cannot answer contains"),
         (TEXT, "endswith(x, 'a')", Unit("b", "z"), "bounds cannot answer endswith"),
         (TEXT, "x LIKE x", Unit("b", "z"), "not a comparison with a constant"),
-        # Usable, and nothing to use it on.
+        # Usable, but without statistics.
         (INT, "x = 5", Unit(None, None, None), "no statistics"),
         (INT, "x IS NULL", Unit(1, 9, None), "no statistics"),
         (TEXT, "x LIKE 'a%'", Unit(None, None, None), "no statistics"),
         (INT, "x = 5 OR x = 7", Unit(None, None, None), "no statistics"),
-        # Usable, used, and in vain.
+        # Usable and evaluated, but nothing to skip.
         (INT, "x = 5", Unit(1, 9), "overlaps"),
         (INT, "x IN (1, 5)", Unit(1, 9), "overlaps"),
         (INT, "x IS NULL", Unit(1, 9, 3), "overlaps"),

@@ -30,7 +30,7 @@ def session():
     return found
 
 
-def rows_of(session, query):
+def read_rows(session, query):
     table = session.sql(query).to_arrow()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
@@ -67,7 +67,7 @@ def rows_of(session, query):
     ],
 )  # fmt: skip
 def test_maps_with_the_same_entries_are_one_group(session, query, rows):
-    assert rows_of(session, query) == rows
+    assert read_rows(session, query) == rows
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_sorting_lists_that_contain_NULL_is_an_error(session, query):
 
 
 def test_lists_without_NULL_are_sorted(session):
-    assert rows_of(session, "SELECT max(xs), min(xs) FROM t WHERE id > 1") == [([1, 2], [0])]
-    assert rows_of(session, "SELECT id FROM t WHERE id > 1 ORDER BY xs") == [(3,), (2,)]
+    assert read_rows(session, "SELECT max(xs), min(xs) FROM t WHERE id > 1") == [([1, 2], [0])]
+    assert read_rows(session, "SELECT id FROM t WHERE id > 1 ORDER BY xs") == [(3,), (2,)]
 
 
 def test_a_conjunction_beside_a_null_safe_comparison_keeps_its_parentheses() -> None:

@@ -53,7 +53,7 @@ def session(folder: Path) -> tamis.Session:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Any:
+def oracle() -> Any:
     """DuckDB itself, over the same rows."""
     with closing(duckdb.connect()) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -69,7 +69,7 @@ def judge() -> Any:
         yield connection
 
 
-def rows_of(table: pa.Table) -> list[str]:
+def format_rows(table: pa.Table) -> list[str]:
     return sorted(repr(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -133,11 +133,11 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_has_the_result_of_duckdb(session: tamis.Session, judge: Any, query: str) -> None:
+def test_a_query_has_the_result_of_duckdb(session: tamis.Session, oracle: Any, query: str) -> None:
     found = session.sql(query, dialect="duckdb").to_arrow()
-    wanted = judge.sql(query).to_arrow_table()
+    wanted = oracle.sql(query).to_arrow_table()
     assert found.column_names == wanted.column_names
-    assert rows_of(found) == rows_of(wanted)
+    assert format_rows(found) == format_rows(wanted)
 
 
 def test_random_conditions_return_the_rows_of_duckdb(tmp_path: Path) -> None:
@@ -145,31 +145,31 @@ def test_random_conditions_return_the_rows_of_duckdb(tmp_path: Path) -> None:
     c.register("t", str(write_rows(tmp_path / "t.parquet")))
     chance = random.Random(16)
     pushed = 0
-    with closing(duckdb.connect()) as judge:
-        judge.execute("SET TimeZone = 'UTC'")
-        judge.register("t", ROWS)
+    with closing(duckdb.connect()) as oracle:
+        oracle.execute("SET TimeZone = 'UTC'")
+        oracle.register("t", ROWS)
         for _ in range(40):
             query = f"SELECT n, s, day FROM t WHERE {draw_condition(chance)}"
             try:
-                wanted = judge.sql(query).to_arrow_table()
+                wanted = oracle.sql(query).to_arrow_table()
             except duckdb.Error:
                 with pytest.raises(errors.TamisError):
                     c.sql(query, dialect="duckdb").to_arrow()
                 continue
             found = c.sql(query, dialect="duckdb")
-            assert rows_of(found.to_arrow()) == rows_of(wanted), query
-            pushed += "where" in scans_of(found)
+            assert format_rows(found.to_arrow()) == format_rows(wanted), query
+            pushed += "where" in explain_scans(found)
     assert pushed > 15
 
 
-def scans_of(query: Any) -> str:
+def explain_scans(query: Any) -> str:
     return str(query.explain().split("Scans\n")[1])
 
 
-# --- What scans are asked for -----------------------------------------------------------------------------------------
+# --- Filters and columns of scans -------------------------------------------------------------------------------------
 
 
-def pushed(c: tamis.Session, query: str, args: Any = None) -> list[tuple[list[str], str]]:
+def list_pushed(c: tamis.Session, query: str, args: Any = None) -> list[tuple[list[str], str]]:
     """Return the columns and the filter of each scan."""
     scans = json.loads(c.explain(query, args, format="json", dialect="duckdb"))["scans"]
     found = []
@@ -196,7 +196,7 @@ CONDITIONS = (
     ("region IS NULL", "`region` IS NULL"),
     ("NOT (id = 5 OR region = 'eu')", "NOT (`id` = 5 OR `region` = 'eu')"),
     ("(id = 5 AND lower(region) = 'eu') OR id = 7", "`id` = 5 OR `id` = 7"),
-    # What might mean something else, or is about more than a column and a constant.
+    # Conditions that may differ in meaning, or that compare more than a column with a constant.
     ("id = '5'", ""),
     ("region = 5", ""),
     ("region BETWEEN '5' AND 10", ""),
@@ -218,7 +218,7 @@ CONDITIONS = (
 @pytest.mark.parametrize(("condition", "wanted"), CONDITIONS)
 def test_equivalent_conditions_are_pushed_into_the_scan(session: tamis.Session, condition: str, wanted: str) -> None:
     try:
-        ((_, found),) = pushed(session, f"SELECT id FROM orders WHERE {condition}")
+        ((_, found),) = list_pushed(session, f"SELECT id FROM orders WHERE {condition}")
     except errors.ExpressionError:
         # DuckDB 2 does not compare these at all.
         assert condition in ("region = 5", "region BETWEEN '5' AND 10")
@@ -227,20 +227,22 @@ def test_equivalent_conditions_are_pushed_into_the_scan(session: tamis.Session, 
 
 
 def test_only_the_named_columns_are_read(session: tamis.Session) -> None:
-    assert [columns for columns, _ in pushed(session, "SELECT max(ID) FROM orders")] == [["id"]]
+    assert [columns for columns, _ in list_pushed(session, "SELECT max(ID) FROM orders")] == [["id"]]
     query = "SELECT * FROM (SELECT id, rank() OVER (ORDER BY amount) AS r FROM orders) WHERE r < 3"
-    assert [columns for columns, _ in pushed(session, query)] == [["Amount", "id"]]
-    assert pushed(session, "SELECT count(*) FROM orders WHERE EXISTS (SELECT * FROM customers WHERE customer = 1)")[1][
-        0
-    ] == ["customer"]
-    assert len(pushed(session, "SELECT * FROM orders")[0][0]) == len(ORDERS.column_names)
-    assert len(pushed(session, "SELECT orders FROM orders")[0][0]) == len(ORDERS.column_names)
+    assert [columns for columns, _ in list_pushed(session, query)] == [["Amount", "id"]]
+    assert list_pushed(
+        session, "SELECT count(*) FROM orders WHERE EXISTS (SELECT * FROM customers WHERE customer = 1)"
+    )[1][0] == ["customer"]
+    assert len(list_pushed(session, "SELECT * FROM orders")[0][0]) == len(ORDERS.column_names)
+    assert len(list_pushed(session, "SELECT orders FROM orders")[0][0]) == len(ORDERS.column_names)
 
 
 def test_a_table_with_two_references_is_filtered_by_either_condition(session: tamis.Session) -> None:
-    ((_, found),) = pushed(session, "SELECT * FROM orders WHERE id = 1 UNION ALL SELECT * FROM orders WHERE id = 98")
+    ((_, found),) = list_pushed(
+        session, "SELECT * FROM orders WHERE id = 1 UNION ALL SELECT * FROM orders WHERE id = 98"
+    )
     assert found.startswith(("`id` = 1 OR `id` = 98", "`id` = 98 OR `id` = 1"))
-    ((_, found),) = pushed(session, "SELECT * FROM orders WHERE id = 1 UNION ALL SELECT * FROM orders")
+    ((_, found),) = list_pushed(session, "SELECT * FROM orders WHERE id = 1 UNION ALL SELECT * FROM orders")
     assert found == ""
 
 
@@ -259,13 +261,13 @@ def test_a_table_with_two_references_is_filtered_by_either_condition(session: ta
     ],
 )
 def test_conditions_that_would_change_the_result_are_not_pushed_down(session: tamis.Session, query: str) -> None:
-    assert all(found == "" for columns, found in pushed(session, query) if "Amount" in columns or "id" in columns)
+    assert all(found == "" for columns, found in list_pushed(session, query) if "Amount" in columns or "id" in columns)
 
 
 def test_row_groups_are_skipped(session: tamis.Session) -> None:
     found = session.sql("SELECT id FROM orders WHERE day = '2024-01-03'", dialect="duckdb")
     assert sorted(found.to_arrow()["id"].to_pylist()) == list(range(20, 30))
-    assert "day" in scans_of(found)
+    assert "day" in explain_scans(found)
 
 
 # --- Parameters -------------------------------------------------------------------------------------------------------
@@ -275,7 +277,7 @@ def test_duckdb_parameters_prune(session: tamis.Session) -> None:
     query = "SELECT id FROM orders WHERE id > $low AND day < $day AND region = $region"
     values = {"low": 3, "day": date(2024, 1, 2), "region": "eu"}
     assert session.sql(query, values, dialect="duckdb").to_arrow()["id"].to_pylist() == [4, 8]
-    ((_, found),) = pushed(session, query, values)
+    ((_, found),) = list_pushed(session, query, values)
     assert "`id` > 3" in found
     assert "DATE '2024-01-02'" in found
     numbered = session.sql("SELECT id FROM orders WHERE id = ? OR id = ?", [5, 6], dialect="duckdb")
@@ -288,16 +290,16 @@ def test_duckdb_parameters_prune(session: tamis.Session) -> None:
 
 @pytest.mark.parametrize("value", ["5", 5.0, Decimal("5.0"), True, datetime(2024, 1, 1), None])
 def test_a_parameter_of_another_type_is_compared_as_in_duckdb(
-    session: tamis.Session, judge: Any, value: object
+    session: tamis.Session, oracle: Any, value: object
 ) -> None:
     query = "SELECT id FROM orders WHERE id = $1 OR Amount = $1"
     try:
-        wanted = judge.sql(query, params=[value]).to_arrow_table()
+        wanted = oracle.sql(query, params=[value]).to_arrow_table()
     except duckdb.Error:
         with pytest.raises(errors.TamisError):
             session.sql(query, [value], dialect="duckdb").to_arrow()
         return
-    assert rows_of(session.sql(query, [value], dialect="duckdb").to_arrow()) == rows_of(wanted)
+    assert format_rows(session.sql(query, [value], dialect="duckdb").to_arrow()) == format_rows(wanted)
 
 
 def test_parameters_without_values_and_values_without_parameters(session: tamis.Session) -> None:

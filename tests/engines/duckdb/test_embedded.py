@@ -49,11 +49,11 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     explained: list[str] = []
     started = RunningQuery._start
 
-    def watched(self: RunningQuery, text: str) -> pa.RecordBatchReader:
+    def record_plan(self: RunningQuery, text: str) -> pa.RecordBatchReader:
         explained.append(self._connection.sql(f"EXPLAIN {text}").fetchall()[0][1])
         return started(self, text)
 
-    monkeypatch.setattr(RunningQuery, "_start", watched)
+    monkeypatch.setattr(RunningQuery, "_start", record_plan)
     return explained
 
 

@@ -70,7 +70,7 @@ GUARDED = [
 
 @pytest.mark.parametrize(("condition", "values"), GUARDED, ids=[each for each, _ in GUARDED])
 def test_a_condition_guards_those_after_it(tmp_path, session, condition, values):
-    ids = [place + 1 for place, value in enumerate(values) if value]
+    ids = [index + 1 for index, value in enumerate(values) if value]
     pq.write_table(ROWS, tmp_path / "part.parquet")
     assert tamis.open(str(tmp_path)).scan(condition).to_arrow()["id"].to_pylist() == ids
     assert session.sql(f"SELECT id FROM t WHERE {condition}").to_arrow()["id"].to_pylist() == ids

@@ -29,7 +29,7 @@ def session(folder: Path) -> tamis.Session:
     return session
 
 
-def rows(session: tamis.Session, query: str) -> list[object]:
+def read_rows(session: tamis.Session, query: str) -> list[object]:
     (column,) = session.sql(query).to_arrow().columns
     found: list[object] = column.to_pylist()
     return found
@@ -71,7 +71,7 @@ def test_calls_built_by_the_table_pass() -> None:
 def test_type_dependent_functions_run_in_queries_only(folder: Path, session: tamis.Session, call: str) -> None:
     with pytest.raises(EvaluationError, match=f"{call[:-3]}: a filter does not pass the types"):
         tamis.open(folder).scan(f"{call} IS NULL").count()
-    assert rows(session, f"SELECT count({call}) FROM t") == [3]
+    assert read_rows(session, f"SELECT count({call}) FROM t") == [3]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_tables_and_columns_may_have_internal_prefixes(tmp_path: Path) -> None:
     pq.write_table(pa.table({"duckdb_len": [1, 2], "spark_add": [2, 1]}), tmp_path / "f.parquet")
     session = tamis.connect()
     session.register("duckdb_tables", tmp_path)
-    assert rows(session, "SELECT duckdb_len FROM duckdb_tables WHERE spark_add > 1") == [1]
+    assert read_rows(session, "SELECT duckdb_len FROM duckdb_tables WHERE spark_add > 1") == [1]
     assert tamis.open(tmp_path).scan("duckdb_len < spark_add").count() == 1
 
 
@@ -150,7 +150,7 @@ def test_scalar_values_stay_in_the_call(text: str) -> None:
     assert "LAMBDA" not in to_duckdb(text, of_query=True)
 
 
-def _nested(levels: int) -> str:
+def _nest(levels: int) -> str:
     text = "a"
     for level in range(levels):
         text = f"(b{level} = {text})"
@@ -158,7 +158,7 @@ def _nested(levels: int) -> str:
 
 
 def test_at_most_five_levels_of_overloads_nest() -> None:
-    found = [to_duckdb(_nested(levels), of_query=True).count("LAMBDA") for levels in range(1, 17)]
+    found = [to_duckdb(_nest(levels), of_query=True).count("LAMBDA") for levels in range(1, 17)]
     assert found == [0] * 5 + [1] * 5 + [2] * 5 + [3]
     # Levels without overloads do not count.
     assert "LAMBDA" not in to_duckdb("upper(" * 9 + "a" + ")" * 9 + " IS NULL", of_query=True)
@@ -166,10 +166,10 @@ def test_at_most_five_levels_of_overloads_nest() -> None:
 
 def test_a_nested_call_keeps_values_that_are_bound_first(session: tamis.Session) -> None:
     """It is the argument of a function, not an operator that a macro replaces."""
-    assert rows(session, "SELECT concat(upper(max(s) OVER ()), 'x') FROM t") == ["Bx"] * 3
-    assert rows(session, "SELECT bound = lower(upper(max(s) OVER ())) FROM t") == [True, False, False]
-    assert rows(session, "SELECT length(concat(upper(max(s) OVER ()), lower(min(s) OVER ()))) FROM t") == [2] * 3
-    assert rows(session, "SELECT transform(array('y'), v -> concat(v, upper(max(s)))) FROM t") == [["yB"]]
+    assert read_rows(session, "SELECT concat(upper(max(s) OVER ()), 'x') FROM t") == ["Bx"] * 3
+    assert read_rows(session, "SELECT bound = lower(upper(max(s) OVER ())) FROM t") == [True, False, False]
+    assert read_rows(session, "SELECT length(concat(upper(max(s) OVER ()), lower(min(s) OVER ()))) FROM t") == [2] * 3
+    assert read_rows(session, "SELECT transform(array('y'), v -> concat(v, upper(max(s)))) FROM t") == [["yB"]]
 
 
 # --- Operators --------------------------------------------------------------------------------------------------------

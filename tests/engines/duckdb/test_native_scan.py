@@ -41,41 +41,41 @@ ROWS = pa.table(
 NATIVE, STREAMED = Tuning(min_native_bytes=0), Tuning(min_native_bytes=2**60)
 
 
-def connect(place: Path, tuning: Tuning) -> tamis.Session:
+def connect(path: Path, tuning: Tuning) -> tamis.Session:
     session = tamis.connect(tuning=tuning)
-    session.register("t", session.open(place))
+    session.register("t", session.open(path))
     return session
 
 
-def answers(place: Path, query: str) -> tuple[pa.Table, pa.Table, bool]:
-    """The rows of a native scan, the rows of a stream, and whether a native scan was used at all."""
-    made = connect(place, NATIVE).sql(query)
+def read_both(path: Path, query: str) -> tuple[pa.Table, pa.Table, bool]:
+    """Return the rows of a native scan, the rows of a stream, and whether a native scan was used."""
+    made = connect(path, NATIVE).sql(query)
     scans = [node for node in walk_plan(get_compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
     given = [
         own_files.plan_native_scan(scan, get_compiled_query(made).context.connectors[scan.connector]) for scan in scans
     ]
-    streamed = connect(place, STREAMED).sql(query).to_arrow()
+    streamed = connect(path, STREAMED).sql(query).to_arrow()
     return made.to_arrow(), streamed, all(each is not None for each in given)
 
 
-def one_file(folder: Path) -> Path:
+def write_file(folder: Path) -> Path:
     pq.write_table(ROWS, folder / "t.parquet")
     return folder / "t.parquet"
 
 
-def hive(folder: Path) -> Path:
+def write_hive(folder: Path) -> Path:
     return write_hive_table(folder / "t", [({"region": name}, ROWS) for name in ("eu", "us", None)])
 
 
-def delta(folder: Path) -> Path:
+def write_delta(folder: Path) -> Path:
     for name in ("eu", "us"):
         rows = ROWS.append_column("region", pa.array([name] * 4))
         deltalake.write_deltalake(str(folder / "t"), rows, partition_by=["region"], mode="append")
     return folder / "t"
 
 
-def iceberg_folder(folder: Path) -> IcebergFolder:
-    """Two files with swapped physical names of two columns."""
+def write_iceberg_folder(folder: Path) -> IcebergFolder:
+    """Write two files with swapped physical names of two columns."""
     region = field(9, "region", "string")
     known = {"id": "long", "value": "double", "text": "string", "price": "decimal(10, 2)"}
     before = [field(number, name, kind) for number, (name, kind) in enumerate(known.items(), 1)]
@@ -88,11 +88,11 @@ def iceberg_folder(folder: Path) -> IcebergFolder:
     return table
 
 
-def iceberg(folder: Path) -> Path:
-    return iceberg_folder(folder).folder
+def write_iceberg(folder: Path) -> Path:
+    return write_iceberg_folder(folder).folder
 
 
-@pytest.mark.parametrize("table", [one_file, hive, delta, iceberg])
+@pytest.mark.parametrize("table", [write_file, write_hive, write_delta, write_iceberg])
 @pytest.mark.parametrize(
     "query",
     [
@@ -104,30 +104,30 @@ def iceberg(folder: Path) -> Path:
     ],
 )
 def test_a_native_scan_returns_the_rows_of_a_stream(tmp_path: Path, table: Callable[[Path], Path], query: str) -> None:
-    from_files, streamed, _ = answers(table(tmp_path), query)
+    from_files, streamed, _ = read_both(table(tmp_path), query)
     assert has_same_rows(from_files, streamed)
     assert from_files.schema.types == streamed.schema.types
 
 
 def test_a_whole_table_is_scanned_natively(tmp_path: Path) -> None:
-    assert answers(one_file(tmp_path), "SELECT * FROM t")[2]
-    assert answers(hive(tmp_path / "hive"), "SELECT * FROM t")[2]
+    assert read_both(write_file(tmp_path), "SELECT * FROM t")[2]
+    assert read_both(write_hive(tmp_path / "hive"), "SELECT * FROM t")[2]
 
 
 def test_I5_files_are_read_by_their_physical_names(tmp_path: Path) -> None:
-    table = iceberg_folder(tmp_path)
+    table = write_iceberg_folder(tmp_path)
     expected = [1, 1, 2, 2, 4, 4, None, None]
-    found, _, is_given = answers(table.folder, "SELECT id FROM t ORDER BY id NULLS LAST")
+    found, _, is_given = read_both(table.folder, "SELECT id FROM t ORDER BY id NULLS LAST")
     assert (found["id"].to_pylist(), is_given) == (expected, True)
-    found, _, is_given = answers(table.folder, "SELECT id, region FROM t WHERE text >= 'b' AND id < 3")
+    found, _, is_given = read_both(table.folder, "SELECT id, region FROM t WHERE text >= 'b' AND id < 3")
     assert (found.to_pylist(), is_given) == ([{"id": 2, "region": "eu"}] * 2, True)
-    # What a file lacks, other types, and deleted rows come from us.
+    # Files that lack a column, have other types or have deleted rows are streamed by Tamis.
     table.evolve([*table.fields, field(10, "late", "long")])
     table.commit()
-    assert not answers(table.folder, "SELECT id, late FROM t")[2]
-    assert answers(table.folder, "SELECT id FROM t")[2]
+    assert not read_both(table.folder, "SELECT id, late FROM t")[2]
+    assert read_both(table.folder, "SELECT id FROM t")[2]
     table.commit(equality_deletes(table, "e.parquet", pa.table({"id": [4]}), partition=("eu",)))
-    found, streamed, is_given = answers(table.folder, "SELECT id FROM t")
+    found, streamed, is_given = read_both(table.folder, "SELECT id FROM t")
     assert has_same_rows(found, streamed)
     assert not is_given
 
@@ -137,38 +137,38 @@ def test_D6_mapped_columns_of_delta_are_scanned_natively(tmp_path: Path) -> None
     columns = [delta_field("id", "long", **mapping(1, "x")), delta_field("x", "long", **mapping(2, "col-2"))]
     log = DeltaLog(tmp_path, columns, configuration=settings, features=["columnMapping"])
     log.commit(data_file(log, "1.parquet", pa.table({"x": [1, 2], "col-2": [10, None]}), stats=None))
-    found, _, is_given = answers(tmp_path, "SELECT x, id FROM t WHERE id > 1")
+    found, _, is_given = read_both(tmp_path, "SELECT x, id FROM t WHERE id > 1")
     assert (found.to_pylist(), is_given) == ([{"x": None, "id": 2}], True)
 
 
 def test_nan_is_larger_than_the_maximum_in_file_statistics(tmp_path: Path) -> None:
-    place = one_file(tmp_path)
-    # Tamis prunes by constants; the engine's own dynamic filters have to be made aware of NaN.
-    found, _, is_given = answers(place, "SELECT id FROM t WHERE value > 1")
+    path = write_file(tmp_path)
+    # Tamis prunes by constants; the dynamic filters of the engine must handle NaN as well.
+    found, _, is_given = read_both(path, "SELECT id FROM t WHERE value > 1")
     assert (found["id"].to_pylist(), is_given) == ([2], False)
     joined = "SELECT a.id FROM t a JOIN t b ON a.value = b.value WHERE b.id = 2"
-    assert answers(place, joined)[0]["id"].to_pylist() == [2]
+    assert read_both(path, joined)[0]["id"].to_pylist() == [2]
     sorted_ = "SELECT value FROM t ORDER BY value DESC NULLS LAST, id OFFSET 0"
-    found, _, is_given = answers(place, sorted_)
+    found, _, is_given = read_both(path, sorted_)
     assert math.isnan(found["value"][0].as_py())
     assert is_given
 
 
 def test_files_with_unreliable_bounds_are_not_scanned_natively(tmp_path: Path) -> None:
-    place = one_file(tmp_path)
+    path = write_file(tmp_path)
     by_bytes = ("SELECT id FROM t WHERE text >= 'a'", "SELECT id FROM t WHERE price >= 1")
-    assert not answers(place, "SELECT id FROM t WHERE value >= 1")[2]
-    assert answers(place, "SELECT text, price FROM t WHERE id >= 1")[2]
-    assert all(answers(place, query)[2] for query in by_bytes)
+    assert not read_both(path, "SELECT id FROM t WHERE value >= 1")[2]
+    assert read_both(path, "SELECT text, price FROM t WHERE id >= 1")[2]
+    assert all(read_both(path, query)[2] for query in by_bytes)
     # A writer whose byte order is unknown.
-    written = place.read_bytes()
-    place.write_bytes(written.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
-    assert not any(answers(place, query)[2] for query in by_bytes)
-    assert answers(place, "SELECT text, price FROM t WHERE id >= 1")[2]
+    written = path.read_bytes()
+    path.write_bytes(written.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
+    assert not any(read_both(path, query)[2] for query in by_bytes)
+    assert read_both(path, "SELECT text, price FROM t WHERE id >= 1")[2]
 
 
 def test_partition_values_are_added(tmp_path: Path) -> None:
-    found, _, is_given = answers(hive(tmp_path), "SELECT DISTINCT region, id FROM t WHERE id = 1")
+    found, _, is_given = read_both(write_hive(tmp_path), "SELECT DISTINCT region, id FROM t WHERE id = 1")
     assert is_given
     assert {row["region"] for row in found.to_pylist()} == {"eu", "us", None}
 
@@ -176,36 +176,36 @@ def test_partition_values_are_added(tmp_path: Path) -> None:
 def test_files_that_lack_a_column_are_streamed(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "t"), ROWS.select(["id"]))
     deltalake.write_deltalake(str(tmp_path / "t"), ROWS, mode="append", schema_mode="merge")
-    found, _, is_given = answers(tmp_path / "t", "SELECT id, text FROM t")
+    found, _, is_given = read_both(tmp_path / "t", "SELECT id, text FROM t")
     assert not is_given
     assert found.num_rows == 8
 
 
 def test_a_deleted_row_is_not_read_again(tmp_path: Path, golden: Path) -> None:
-    places = [place.parents[1] for place in golden.rglob("_delta_log/*.json") if "deletionVector" in place.read_text()]
-    assert places, "some golden table has deletion vectors"
-    for place in sorted(set(places))[:3]:
-        session = connect(place, NATIVE)
+    paths = [path.parents[1] for path in golden.rglob("_delta_log/*.json") if "deletionVector" in path.read_text()]
+    assert paths, "some golden table has deletion vectors"
+    for path in sorted(set(paths))[:3]:
+        session = connect(path, NATIVE)
         assert (
-            session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == session.open(place).scan().count()
+            session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == session.open(path).scan().count()
         )
-        assert session.sql("SELECT * FROM t").to_arrow().num_rows == session.open(place).scan().count()
+        assert session.sql("SELECT * FROM t").to_arrow().num_rows == session.open(path).scan().count()
 
 
 def test_a_selective_filter_a_limit_and_nested_columns_are_streamed(tmp_path: Path) -> None:
     rows = pa.table({"id": range(10_000), "nested": [{"x": 1}] * 10_000})
     pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1_000)
-    place = tmp_path / "t.parquet"
-    assert not answers(place, "SELECT id FROM t WHERE id < 50")[2]
-    assert not answers(place, "SELECT id FROM t LIMIT 5")[2]
-    assert not answers(place, "SELECT nested.x FROM t")[2]
-    assert answers(place, "SELECT id FROM t WHERE id > 50")[2]
+    path = tmp_path / "t.parquet"
+    assert not read_both(path, "SELECT id FROM t WHERE id < 50")[2]
+    assert not read_both(path, "SELECT id FROM t LIMIT 5")[2]
+    assert not read_both(path, "SELECT nested.x FROM t")[2]
+    assert read_both(path, "SELECT id FROM t WHERE id > 50")[2]
 
 
 def test_a_native_scan_reads_no_other_files(tmp_path: Path) -> None:
-    place = one_file(tmp_path)
+    path = write_file(tmp_path)
     pq.write_table(pa.table({"secret": [1]}), tmp_path / "other.parquet")
-    session: Any = connect(place, NATIVE)
+    session: Any = connect(path, NATIVE)
     query = f"SELECT (SELECT max(secret) FROM read_parquet('{tmp_path}/other.parquet')) AS s, id, rank() OVER () FROM t"
     with pytest.raises(tamis.TamisError):
         session.sql(query).to_arrow()

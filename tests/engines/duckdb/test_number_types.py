@@ -118,7 +118,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
     return tamis.connect().register("n", tamis.open(path))
 
 
-def values(session: tamis.Session, query: str, column: int = 0) -> list[Any]:
+def read_values(session: tamis.Session, query: str, column: int = 0) -> list[Any]:
     found: list[Any] = session.sql(query).to_arrow().column(column).to_pylist()
     return found
 
@@ -126,7 +126,7 @@ def values(session: tamis.Session, query: str, column: int = 0) -> list[Any]:
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_Q5_numbers_of_several_types(session: tamis.Session, expression: str, context: str) -> None:
-    assert values(session, CONTEXTS[context].format(expression)) == list(EXPRESSIONS[expression])
+    assert read_values(session, CONTEXTS[context].format(expression)) == list(EXPRESSIONS[expression])
 
 
 GROUPED: dict[str, Any] = {
@@ -144,12 +144,12 @@ GROUPED: dict[str, Any] = {
 
 @pytest.mark.parametrize("expression", GROUPED)
 def test_Q5_groups_of_numbers(session: tamis.Session, expression: str) -> None:
-    (found,) = values(session, f"SELECT {expression} FROM n")
+    (found,) = read_values(session, f"SELECT {expression} FROM n")
     assert found == (pytest.approx(GROUPED[expression], abs=1e-15) if isinstance(found, float) else GROUPED[expression])
 
 
 def test_Q5_a_product_of_more_than_38_digits_is_rounded(session: tamis.Session) -> None:
-    assert values(session, "SELECT e * e FROM n ORDER BY id") == [2.25, 4.509069, None]
+    assert read_values(session, "SELECT e * e FROM n ORDER BY id") == [2.25, 4.509069, None]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,10 @@ def test_Q5_a_product_of_more_than_38_digits_is_rounded(session: tamis.Session) 
     ],
 )
 def test_Q5_conditions_in_scans_and_queries(session: tamis.Session, condition: str, ids: list[int]) -> None:
-    assert values(session, f"SELECT id FROM n WHERE {condition} ORDER BY id") == ids
-    assert values(session, f"SELECT id, {condition} AS v FROM n ORDER BY id", 1) == [each in ids for each in range(3)]
+    assert read_values(session, f"SELECT id FROM n WHERE {condition} ORDER BY id") == ids
+    assert read_values(session, f"SELECT id, {condition} AS v FROM n ORDER BY id", 1) == [
+        each in ids for each in range(3)
+    ]
 
 
 @pytest.mark.parametrize("expression", ["f div 3", "CAST(i AS DOUBLE) div 3"])

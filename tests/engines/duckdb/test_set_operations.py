@@ -69,7 +69,7 @@ def session() -> tamis.Session:
     return connection
 
 
-def rows_of(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
+def read_rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in session.sql(query).to_arrow().to_pylist()]
 
 
@@ -140,12 +140,12 @@ SPARK_VALUES: dict[str, list[tuple[object, ...]]] = {
 
 @pytest.mark.parametrize("query", SPARK_VALUES)
 def test_set_operations_return_the_values_of_spark(session: tamis.Session, query: str) -> None:
-    found = rows_of(session, query)
+    found = read_rows(session, query)
     assert found == SPARK_VALUES[query]
     assert [type(value) for row in found for value in row] == [
         type(value) for row in SPARK_VALUES[query] for value in row
     ]
-    assert rows_of(session, f"SELECT * FROM ({query})") == found
+    assert read_rows(session, f"SELECT * FROM ({query})") == found
 
 
 REJECTED = {

@@ -19,7 +19,7 @@ def _at(*parts: int) -> datetime:
     return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
-def _value(query: str) -> Any:
+def _read_value(query: str) -> Any:
     rows = tamis.connect().sql(query).to_arrow().to_pylist()
     assert len(rows) == 1
     values = list(rows[0].values())
@@ -50,12 +50,12 @@ _SUMS = {
     ],
 )
 def test_Q2_intervals_of_several_units_mean_the_same_in_every_context(query: str, expression: str) -> None:
-    assert _value(query.format(expression)) == _SUMS[expression]
+    assert _read_value(query.format(expression)) == _SUMS[expression]
 
 
 def test_Q2_intervals_of_several_units_without_from_and_in_a_correlated_exists() -> None:
-    assert _value("SELECT TIMESTAMP '2020-01-03 00:00:00' - INTERVAL 1 DAY 2 HOURS") == _at(2020, 1, 1, 22)
-    found = _value(
+    assert _read_value("SELECT TIMESTAMP '2020-01-03 00:00:00' - INTERVAL 1 DAY 2 HOURS") == _at(2020, 1, 1, 22)
+    found = _read_value(
         f"SELECT count(*) FROM {_TS} WHERE EXISTS (SELECT 1 FROM (SELECT TIMESTAMP '2020-01-01 22:00:00' AS u) b "
         "WHERE b.u = t.ts - INTERVAL 1 DAY 2 HOURS)"
     )
@@ -85,7 +85,7 @@ def test_Q2_intervals_of_several_units_without_from_and_in_a_correlated_exists()
     ],
 )
 def test_Q2_an_interval_has_the_text_of_its_fields(expression: str, text: str) -> None:
-    assert _value(f"SELECT CAST({expression} AS STRING)") == text
+    assert _read_value(f"SELECT CAST({expression} AS STRING)") == text
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_Q2_an_interval_has_the_text_of_its_fields(expression: str, text: str) -
     ],
 )
 def test_Q2_the_fields_of_an_interval_decide_the_type_of_a_sum(expression: str, expected: Any) -> None:
-    assert _value(f"SELECT {expression}") == expected
+    assert _read_value(f"SELECT {expression}") == expected
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_Q12_datetime_expressions_that_spark_rejects_are_errors(expression: str)
     ],
 )  # fmt: skip
 def test_Q9_datetime_patterns(expression: str, expected: Any) -> None:
-    assert _value(f"SELECT {expression}") == expected
+    assert _read_value(f"SELECT {expression}") == expected
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_Q9_datetime_patterns(expression: str, expected: Any) -> None:
     ],
 )
 def test_datetime_functions_cast_texts_as_spark_does(expression: str, expected: Any) -> None:
-    assert _value(f"SELECT {expression}") == expected
+    assert _read_value(f"SELECT {expression}") == expected
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Both kinds of sessions of the Spark that all tests share, so that they cost one JVM."""
+"""Classic and Connect sessions of one Spark, so that all tests share one JVM."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def connect_spark(spark: Any) -> Iterator[Any]:
 
 @pytest.fixture(params=["classic", pytest.param("connect", marks=pytest.mark.interop)])
 def any_spark(request: pytest.FixtureRequest) -> Any:
-    """Each kind of session in turn; Connect, where the tests are the same once more, with `make test-interop`."""
+    """A session of each kind. Tests on Connect repeat those on classic, so they run with `make test-interop` only."""
     return request.getfixturevalue("spark" if request.param == "classic" else "connect_spark")

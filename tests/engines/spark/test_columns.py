@@ -22,7 +22,7 @@ from tamis.expr.sql.parse import parse_sql
 
 @pytest.fixture
 def f(any_spark: Any) -> Any:
-    """The functions of the kind of session."""
+    """`pyspark.sql.functions` for the kind of session."""
     if "connect" in type(any_spark).__module__:
         from pyspark.sql.connect import functions
 
@@ -92,18 +92,18 @@ SAME_AS_TEXT: dict[str, Build] = {
 }
 
 
-def lowered(expr: Expr) -> Expr:
-    """Functions by their small names: `isnan` and `isNaN` are one."""
+def lower_names(expr: Expr) -> Expr:
+    """Return the expression with lower-case function names: `isnan` and `isNaN` are one."""
     from tamis.expr.nodes import transform
 
     return transform(expr, lambda node: Call(node.function.lower(), node.args) if isinstance(node, Call) else node)
 
 
-def test_columns_mean_what_the_text_means(f: Any) -> None:
+def test_columns_mean_the_same_as_the_text(f: Any) -> None:
     wrong = {
         text: repr(found)
         for text, build in SAME_AS_TEXT.items()
-        if lowered(found := from_pyspark(build(f))) != lowered(parse_sql(text))
+        if lower_names(found := from_pyspark(build(f))) != lower_names(parse_sql(text))
     }
     assert wrong == {}
 
@@ -122,7 +122,7 @@ def test_columns_of_a_data_frame_are_names(any_spark: Any) -> None:
     assert from_pyspark(frame["id"].isNull()) == parse_sql("id IS NULL")
 
 
-def test_what_has_no_counterpart_is_refused_by_name(f: Any) -> None:
+def test_a_function_without_a_counterpart_is_refused_by_name(f: Any) -> None:
     double = f.udf(lambda value: 2 * value, "int")
     refused: dict[str, Any] = {
         "LambdaFunction": f.exists("arr", lambda value: value > 3),
@@ -134,7 +134,7 @@ def test_what_has_no_counterpart_is_refused_by_name(f: Any) -> None:
             from_pyspark(column)
 
 
-def test_a_deep_column_is_no_problem(connect_spark: Any) -> None:
+def test_a_deeply_nested_column_is_accepted(connect_spark: Any) -> None:
     from pyspark.sql.connect import functions as f
 
     column = f.col("x")

@@ -67,7 +67,7 @@ def registered(any_spark: Any) -> Iterator[Any]:
     any_spark.conf.set(PUSHDOWN, before)
 
 
-def texts(rows: pa.Table) -> list[str]:
+def format_rows(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
@@ -76,7 +76,7 @@ def read(spark: Any, table: Path, **options: str) -> Any:
 
 
 def leaves_to_spark(frame: Any) -> bool:
-    """Whether Spark tests rows once more."""
+    """Return whether Spark filters the rows again."""
     import contextlib
     import io
 
@@ -92,11 +92,11 @@ def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Pat
     tamis.spark.register(spark)
     newest = read(spark, table)
     assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,moment:timestamp,")
-    assert texts(newest.toArrow()) == texts(tamis.open(table).scan().to_arrow())
+    assert format_rows(newest.toArrow()) == format_rows(tamis.open(table).scan().to_arrow())
     old = tamis.open(table, version=0)
     where = "id > 1 AND moment < TIMESTAMP '1970-01-01 09:00:00Z' AND p <=> 'b' AND text LIKE 't0%' AND ratio <> 2.5"
     pushed = read(spark, table, version="0", pushdown="true").where(where)
-    assert texts(pushed.toArrow()) == texts(old.scan(where).to_arrow())
+    assert format_rows(pushed.toArrow()) == format_rows(old.scan(where).to_arrow())
     assert not leaves_to_spark(pushed)
     either = "id = 1 OR date(moment) = DATE '1970-01-01' AND id > 9"
     left = read(spark, table, version="0", pushdown="true").where(either)
@@ -106,7 +106,11 @@ def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Pat
     )
     assert narrow.columns == ["P", "id"]
     found = narrow.toArrow().rename_columns(["p", "id"])
-    assert texts(found) == texts(old.scan(either, ["p", "id"]).to_arrow()) == texts(left.select("p", "id").toArrow())
+    assert (
+        format_rows(found)
+        == format_rows(old.scan(either, ["p", "id"]).to_arrow())
+        == format_rows(left.select("p", "id").toArrow())
+    )
     assert read(spark, table).where("id > 100").count() == 0
 
 
@@ -126,7 +130,7 @@ def test_views_come_and_go(registered: Any, table: Path) -> None:
     assert {each.name for each in spark.catalog.listTables()} == before
 
 
-def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
+def test_errors_name_the_cause(connect_spark: Any, table: Path) -> None:
     tamis.spark.register(connect_spark)
     with pytest.raises(PySparkException, match="no option 'filtr'"):
         read(connect_spark, table, filtr="id < 2").collect()
@@ -137,7 +141,7 @@ def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
 
 
 @pytest.mark.interop
-def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_spark: Any, table: Path) -> None:
+def test_filters_are_left_to_spark_if_the_conf_is_off(connect_spark: Any, table: Path) -> None:
     tamis.spark.register(connect_spark)
     assert connect_spark.conf.get(PUSHDOWN) == "true"
     connect_spark.conf.set(PUSHDOWN, "false")
@@ -151,7 +155,7 @@ def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_
         tamis.spark.register(connect_spark)
 
 
-def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, tmp_path: Path) -> None:
+def test_a_frame_and_a_view_run_several_queries(registered: Any, tmp_path: Path) -> None:
     """Spark applies the filters of the first query again, if the data source accepted them."""
     for key in range(1, 6):
         pq.write_table(pa.table({"k": [key], "v": [key * 10]}), tmp_path / f"{key}.parquet")
@@ -175,7 +179,7 @@ def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> N
     tamis.spark.register(connect_spark)
     for name in ("data-reader-primitives", "dv-partitioned-with-checkpoint", "table-with-columnmapping-mode-name"):
         path = golden / "delta" / name / "delta"
-        assert texts(read(connect_spark, path).toArrow()) == texts(tamis.open(path).scan().to_arrow()), name
+        assert format_rows(read(connect_spark, path).toArrow()) == format_rows(tamis.open(path).scan().to_arrow()), name
 
 
 # --- Without Spark ----------------------------------------------------------------------------------------------------
@@ -183,13 +187,13 @@ def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> N
 
 def test_every_filter_of_spark_means_the_same_here() -> None:
     a = ("st", "a")
-    moment = datetime(2024, 3, 1, tzinfo=UTC)
+    instant = datetime(2024, 3, 1, tzinfo=UTC)
     for given, text in (
         (datasource.EqualTo(a, 5), "st.a = 5"),
         (datasource.EqualNullSafe(a, None), "st.a <=> NULL"),
         (datasource.GreaterThan(a, 1.5), "st.a > 1.5D"),
         (datasource.GreaterThanOrEqual(a, date(2024, 3, 1)), "st.a >= DATE '2024-03-01'"),
-        (datasource.LessThan(a, moment), "st.a < TIMESTAMP '2024-03-01 00:00:00Z'"),
+        (datasource.LessThan(a, instant), "st.a < TIMESTAMP '2024-03-01 00:00:00Z'"),
         (datasource.LessThanOrEqual(a, "x"), "st.a <= 'x'"),
         (datasource.In(a, (1, 2)), "st.a IN (1, 2)"),
         (datasource.In(a, ()), "false"),
@@ -216,11 +220,11 @@ def test_filters_that_do_not_fit_the_table_are_left_to_spark(table: Path) -> Non
     assert [batch.num_rows for batch in reader.read(partition)] == [1]
 
 
-def test_a_limit_takes_as_many_tasks_as_surely_hold_it() -> None:
-    def task(rows: int, residual: tuple[int, ...] = ()) -> ScanTask:
+def test_a_limit_takes_only_the_tasks_that_it_needs() -> None:
+    def make_task(rows: int, residual: tuple[int, ...] = ()) -> ScanTask:
         return ScanTask("f", 1, 0, 0, rows, 1, {}, residual)
 
-    tasks = [task(5), task(5, (0,)), task(5), task(5)]
+    tasks = [make_task(5), make_task(5, (0,)), make_task(5), make_task(5)]
     assert [len(list(limit_tasks(tasks, limit))) for limit in (0, 5, 6, 100, None)] == [1, 1, 3, 4, 4]
 
 

@@ -27,7 +27,7 @@ Rows = list[tuple[int, int, int]]
 
 @pytest.fixture(scope="module")
 def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with days of two thousand years, written in the legacy mode, the zone being UTC."""
+    """A file with dates over two thousand years, written in the legacy mode and the zone UTC."""
     choice = random.Random(1582)
     edges = [
         FIRST_GREGORIAN_DAY - 11,
@@ -55,12 +55,12 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def of_spark(frame: Any) -> Rows:
+def read_with_spark(frame: Any) -> Rows:
     found = frame.selectExpr("id", "unix_date(d) AS d", "unix_micros(ts) AS ts").toArrow()
     return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
-def here(scan: Scan) -> Rows:
+def read_locally(scan: Scan) -> Rows:
     found = scan.to_arrow()
     columns = found["id"], found["d"].cast(pa.int32()), found["ts"].cast(pa.int64())
     return sorted(zip(*(column.to_pylist() for column in columns), strict=True))
@@ -74,13 +74,13 @@ FILTERS = [
 
 def test_O8_T6_old_dates_are_rebased_as_spark_does(spark: Any, folder: Path) -> None:
     table = tamis.open(folder)
-    written = of_spark(spark.read.parquet(str(folder)))
-    assert here(table.scan()) == written
+    written = read_with_spark(spark.read.parquet(str(folder)))
+    assert read_locally(table.scan()) == written
     for where in FILTERS:
-        expected = of_spark(spark.read.parquet(str(folder)).where(where))
+        expected = read_with_spark(spark.read.parquet(str(folder)).where(where))
         assert expected
-        assert here(table.scan(where)) == expected
-        assert of_spark(table.scan(where).to_spark(spark)) == expected
+        assert read_locally(table.scan(where)) == expected
+        assert read_with_spark(table.scan(where).to_spark(spark)) == expected
 
 
 def test_O8_T6_statistics_in_the_log_match_the_dates_in_the_file(spark: Any, folder: Path, tmp_path: Path) -> None:
@@ -91,6 +91,6 @@ def test_O8_T6_statistics_in_the_log_match_the_dates_in_the_file(spark: Any, fol
     log.commit(add("old.parquet", size=file.stat().st_size, stats=json.dumps({"numRecords": 507, **bounds})))
     table = tamis.open(log.table)
     for where in FILTERS:
-        expected = of_spark(spark.read.parquet(str(folder)).where(where))
-        assert here(table.scan(where)) == expected
-        assert of_spark(table.scan(where).to_spark(spark, reader="spark")) == expected
+        expected = read_with_spark(spark.read.parquet(str(folder)).where(where))
+        assert read_locally(table.scan(where)) == expected
+        assert read_with_spark(table.scan(where).to_spark(spark, reader="spark")) == expected

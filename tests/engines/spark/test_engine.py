@@ -43,16 +43,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def listing(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
-    """A job over directories, one for each call."""
+def make_listing_job(root: Path, what: str = "list 5 directories") -> tuple[Job, list[Item]]:
+    """Return a job that lists directories, one for each call."""
     job = Job(LIST, storage_to_arguments(open_storage(root)), LISTED, what, IoCounters())
     return job, [Item.from_json([f"{root}/{number}"], size=number) for number in range(5)]
 
 
-def test_batches_come_in_the_order_of_items_as_the_local_engine_gives_them(any_spark: Any, folders: Path) -> None:
+def test_batches_are_in_the_order_of_items_as_on_the_local_engine(any_spark: Any, folders: Path) -> None:
     engine = SparkEngine(any_spark, tasks=2)
-    job, items = listing(folders)
-    local, _ = listing(folders)
+    job, items = make_listing_job(folders)
+    local, _ = make_listing_job(folders)
     found, expected = list(engine.run(job, items)), list(LocalEngine().run(local, items))
     assert [number for number, _ in found] == [1, 2, 3, 4]
     assert [number for number, _ in expected] == [1, 2, 3, 4]
@@ -71,15 +71,15 @@ def test_a_job_is_named_after_what_it_does(spark: Any, folders: Path) -> None:
     try:
         tracker = spark.sparkContext.statusTracker()
         assert list(tracker.getJobIdsForGroup("tamis: list orders@17")) == []
-        list(SparkEngine(spark, tasks=4).run(*listing(folders, "list orders@17")))
+        list(SparkEngine(spark, tasks=4).run(*make_listing_job(folders, "list orders@17")))
         jobs = list(tracker.getJobIdsForGroup("tamis: list orders@17"))
         assert jobs
         # Spark records the end of a job a little later.
         assert {tracker.getJobInfo(job).status for job in jobs} <= {"RUNNING", "SUCCEEDED"}
         stages = [stage for job in jobs for stage in tracker.getJobInfo(job).stageIds]
-        # Spark does not put tasks together that were kept apart.
+        # Spark does not merge the tasks.
         assert max(tracker.getStageInfo(stage).numTasks for stage in stages if tracker.getStageInfo(stage)) == 4
-        # What ran before under that name runs under it again.
+        # The job group of the caller is restored.
         assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") == "mine"
         assert spark.sparkContext.getLocalProperty("spark.job.description") == "my own work"
     finally:
@@ -97,7 +97,7 @@ def test_on_connect_a_job_is_tagged_for_as_long_as_it_runs(
     )
     connect_spark.addTag("mine")
     try:
-        list(SparkEngine(connect_spark, tasks=2).run(*listing(folders, "list a, b")))
+        list(SparkEngine(connect_spark, tasks=2).run(*make_listing_job(folders, "list a, b")))
         assert sorted(tags) == ["mine", "tamis: list a; b"]
         assert connect_spark.getTags() == {"mine"}
     finally:
@@ -105,7 +105,7 @@ def test_on_connect_a_job_is_tagged_for_as_long_as_it_runs(
 
 
 def test_an_error_of_ours_arrives_as_it_was_raised(any_spark: Any, folders: Path) -> None:
-    job, items = listing(folders)
+    job, items = make_listing_job(folders)
     items[3] = Item.from_json([f"{folders}/nowhere"])
     with pytest.raises(MissingFile) as local:
         list(LocalEngine().run(job, items))
@@ -121,7 +121,7 @@ def test_a_corrupt_part_in_an_executor_is_an_error_of_ours_on_the_driver(any_spa
     part = log.checkpoint(parts=2)[1]
     log.commit()
     table = tamis.connect(spark=any_spark, planning="spark").open(log.table)
-    # The footer is in order, so that it opens; the pages are not.
+    # The footer is valid, so the file opens; the pages are not valid.
     content = bytearray(part.read_bytes())
     content[4:600] = bytes(596)
     part.write_bytes(content)
@@ -137,7 +137,7 @@ def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(
     grave = tmp_path / "grave"
     make = spark_engine.JobRunner
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: DiesOnce(make(*given), grave))
-    job, items = listing(folders)
+    job, items = make_listing_job(folders)
     found = list(SparkEngine(spark, tasks=2).run(job, items))
     assert grave.exists()
     assert [number for number, _ in found] == [1, 2, 3, 4]
@@ -145,25 +145,25 @@ def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(
         assert batch.equals(other)
 
 
-def test_how_much_is_done_is_told_while_tasks_are_under_way(
+def test_progress_is_reported_while_tasks_run(
     any_spark: Any, folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, heard, told = spark_engine.JobRunner, tmp_path / "heard", []
+    make, heard, shares = spark_engine.JobRunner, tmp_path / "heard", []
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: WaitsForNews(make(*given), tmp_path / "first", heard))
 
-    def tell(share: float) -> None:
-        told.append(share)
+    def record_share(share: float) -> None:
+        shares.append(share)
         if share == 0.5:
             heard.touch()
 
-    job, items = listing(folders)
-    list(SparkEngine(any_spark, tasks=2).run(replace(job, progress=tell), items))
-    assert 0.5 in told
-    assert told == sorted(told)
+    job, items = make_listing_job(folders)
+    list(SparkEngine(any_spark, tasks=2).run(replace(job, progress=record_share), items))
+    assert 0.5 in shares
+    assert shares == sorted(shares)
 
 
 @pytest.mark.parametrize(
-    ("runner", "error", "told"),
+    ("runner", "error", "message"),
     [
         (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.spark.ship(spark)"),
         (Unknown("no_such_package"), MissingDependency, "the package 'no_such_package' is not installed on Spark's"),
@@ -172,13 +172,13 @@ def test_how_much_is_done_is_told_while_tasks_are_under_way(
     ],
     ids=["without tamis", "without a package", "a death", "a bug"],
 )
-def test_a_failure_of_workers_is_told_in_one_line(
-    any_spark: Any, folders: Path, runner: Any, error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+def test_a_failure_of_workers_is_reported_in_one_line(
+    any_spark: Any, folders: Path, runner: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: runner)
     with pytest.raises(error) as caught:
-        list(SparkEngine(any_spark, tasks=1).run(*listing(folders)))
-    assert told in str(caught.value)
+        list(SparkEngine(any_spark, tasks=1).run(*make_listing_job(folders)))
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -194,12 +194,12 @@ def test_tamis_can_be_sent_to_the_workers(own_session: Any) -> None:
     name = tamis.spark.ship(own_session)
     assert name == tamis.spark.ship(own_session)
 
-    def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report_paths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
 
         # A worker may have imported the installed package for an earlier job, so its path proves nothing.
         for _ in batches:
-            yield pa.record_batch({"places": [" ".join(sys.path)]})
+            yield pa.record_batch({"paths": [" ".join(sys.path)]})
 
-    found = own_session.range(2).mapInArrow(where, "places string").toArrow()["places"].to_pylist()
-    assert all(name in places for places in found)
+    found = own_session.range(2).mapInArrow(report_paths, "paths string").toArrow()["paths"].to_pylist()
+    assert all(name in paths for paths in found)

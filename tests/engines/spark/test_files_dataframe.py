@@ -22,25 +22,25 @@ from tamis.formats.source import Sizes
 from tamis.skipping.metrics import LevelReport
 
 
-def texts(rows: pa.Table) -> list[str]:
+def format_rows(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
-def leftovers(spark: Any) -> list[str]:
+def list_leftovers(spark: Any) -> list[str]:
     return [each.name for each in spark.catalog.listTables() if each.name.startswith("tamis_files")]
 
 
-def levels_of(table: tamis.Table, where: object) -> dict[str, LevelReport]:
+def find_levels(table: tamis.Table, where: object) -> dict[str, LevelReport]:
     return {level.level: level for level in table.scan(where).plan("files").report.levels}
 
 
 def check_delta(files: Any, table: tamis.Table, where: object, *context: object) -> Any:
-    """The plan of Spark, once it is that of this process."""
+    """Return the plan of Spark, after checking that it equals the local plan."""
     found = files.files_for_scan(where)
     local = table.scan(where).plan("files")
     names = ["path", "size", *table.partition_columns]
-    assert texts(found.files.select(names)) == texts(local.files.select(names)), context
-    levels = levels_of(table, where)
+    assert format_rows(found.files.select(names)) == format_rows(local.files.select(names)), context
+    levels = find_levels(table, where)
     assert (found.after_partitions.files, found.after_partitions.bytes) == (
         levels["files"].total,
         levels["files"].bytes_total,
@@ -59,7 +59,7 @@ def compare_delta_files(spark: Any, seed: int, predicates: int) -> None:
         case = draw_delta_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
         with table.files_dataframe(spark) as files:
-            assert texts(files.files_for_scan().files) == texts(table.files()), seed
+            assert format_rows(files.files_for_scan().files) == format_rows(table.files()), seed
             for said in case.predicates:
                 check_delta(files, table, said.expr, seed, said.sql)
 
@@ -69,8 +69,8 @@ def test_O8_random_delta_tables_have_the_files_of_a_local_plan(connect_spark: An
     compare_delta_files(connect_spark, seed, predicates=3)
 
 
-def delta_table(folder: Path) -> Path:
-    """Forty files in a checkpoint of two parts; newer commits remove some and add others."""
+def write_delta_table(folder: Path) -> Path:
+    """Write forty files in a checkpoint of two parts; newer commits remove some and add others."""
     columns = {"id": "long", "x": "double", "p": "string"}
     log = DeltaLog(folder, columns, partition_columns=["p"], features=["deletionVectors"])
 
@@ -88,11 +88,11 @@ def delta_table(folder: Path) -> Path:
 
 @pytest.mark.interop
 def test_checkpoint_parts_and_commits_are_one_table(any_spark: Any, tmp_path: Path) -> None:
-    table = tamis.open(delta_table(tmp_path))
-    before = leftovers(any_spark)
+    table = tamis.open(write_delta_table(tmp_path))
+    before = list_leftovers(any_spark)
     with table.files_dataframe(any_spark) as files:
         assert files.name.endswith("_v1")
-        assert files.name in leftovers(any_spark)
+        assert files.name in list_leftovers(any_spark)
         assert any_spark.catalog.isCached(files.name)
         frame = files.dataframe
         assert frame.count() == 40
@@ -113,7 +113,7 @@ def test_checkpoint_parts_and_commits_are_one_table(any_spark: Any, tmp_path: Pa
             check_delta(files, table, where, where)
         unused = files.files_for_scan("p = 'a' AND upper(p) = 'A' AND id = 25")
         assert unused.after_statistics.files == 1
-    assert leftovers(any_spark) == before
+    assert list_leftovers(any_spark) == before
     files.unpersist()
 
 
@@ -134,7 +134,7 @@ def test_a_view_name_that_another_thread_uses_is_not_replaced(
 
 
 def test_statistics_of_some_columns_only(connect_spark: Any, tmp_path: Path) -> None:
-    table = tamis.open(delta_table(tmp_path))
+    table = tamis.open(write_delta_table(tmp_path))
     with table.files_dataframe(connect_spark, columns=["ID"]) as files:
         assert [field.name for field in files.dataframe.schema["lower"].dataType] == ["id"]
         assert files.files_for_scan("x > 1000").after_statistics.files == 40
@@ -166,7 +166,7 @@ def test_footers_of_a_folder_are_read_by_executors(connect_spark: Any, tmp_path:
         )
         assert files.files_for_scan("id2 = 't0333' OR id = 5").after_statistics.files == 2
         assert files.files_for_scan("day IS NULL").after_statistics.files == 2
-    assert leftovers(connect_spark) == []
+    assert list_leftovers(connect_spark) == []
 
 
 def test_a_damaged_file_is_an_error_of_ours_and_leaves_nothing(connect_spark: Any, tmp_path: Path) -> None:
@@ -176,5 +176,5 @@ def test_a_damaged_file_is_an_error_of_ours_and_leaves_nothing(connect_spark: An
     damaged.write_bytes(damaged.read_bytes()[:-4] + b"ABCD")
     with pytest.raises(CorruptFile, match=damaged.name):
         tamis.open(folder).files_dataframe(connect_spark)
-    assert leftovers(connect_spark) == []
+    assert list_leftovers(connect_spark) == []
     assert table.format == "hive"

@@ -1,4 +1,4 @@
-"""The Spark handler against the Arrow handler: the same predicates over the same metadata, the same answers."""
+"""The Spark handler against the Arrow handler: both return the same results for the same predicates and metadata."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PER_JOB = 200
 """How many Columns Spark computes at once: one is as much work to plan as a thousand units to compute."""
 
 
-def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[list[bool] | None]:
-    """The units that each predicate keeps (unknown and failed ones are kept); None if Spark has no equivalent."""
+def evaluate_with_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[list[bool] | None]:
+    """Return the units that each predicate keeps, with unknown and failed ones; None if Spark has no equivalent."""
     handler = SparkExpressionHandler(spark)
     fitted = convert_metadata(batch)
     names = {name: f"c{number}" for number, name in enumerate(fitted.schema.names)}
@@ -53,54 +53,55 @@ def by_spark(spark: Any, batch: pa.RecordBatch, predicates: list[Expr]) -> list[
     return [found.get(f"p{number}") for number in range(len(predicates))]
 
 
-def by_arrow(batch: pa.RecordBatch, predicate: Expr) -> list[bool]:
-    """The same by Arrow: where a batch fails, unit by unit, and a unit that fails is kept."""
+def evaluate_with_arrow(batch: pa.RecordBatch, predicate: Expr) -> list[bool]:
+    """Return the units that Arrow keeps. If a batch fails, each unit is evaluated alone; a failing unit is kept."""
     evaluate = Evaluator(Call("coalesce", (predicate, TRUE)), absent_as_null=True)
     try:
         return evaluate(batch).to_pylist()
     except EvaluationError:
         return [
-            by_arrow(batch.slice(row, 1), predicate)[0] if batch.num_rows > 1 else True for row in range(len(batch))
+            evaluate_with_arrow(batch.slice(row, 1), predicate)[0] if batch.num_rows > 1 else True
+            for row in range(len(batch))
         ]
 
 
-def near_values(data_type: pa.DataType) -> list[Any]:
-    """Values in the range of microseconds: beyond it Spark has unknown bounds, and keeps units that Arrow may skip."""
+def list_near_values(data_type: pa.DataType) -> list[Any]:
+    """Return values in the range of microseconds: beyond it Spark has no bounds and keeps units that Arrow may skip."""
     per_second = types.UNITS_PER_SECOND.get(getattr(data_type, "unit", ""), 1_000_000)
     most = (2**63 - 1) * per_second // 1_000_000 if per_second < 1_000_000 else 2**64
     return [value for value in list_values(data_type) if not isinstance(value, int) or abs(value) <= most]
 
 
-def random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> pa.RecordBatch:
-    """Metadata of units of a few rows each, with gaps."""
+def make_random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """Return metadata of units of a few rows each, some of it missing."""
     units = []
     for _ in range(count):
         rows = choices.one_of([1, 1, 2, 3, 0])
-        units.append({field.name: draw_column(choices, near_values(field.type), rows) for field in schema})
+        units.append({field.name: draw_column(choices, list_near_values(field.type), rows) for field in schema})
 
-    def gappy(data_type: pa.DataType, values: list[Any]) -> pa.Array:
+    def make_gappy(data_type: pa.DataType, values: list[Any]) -> pa.Array:
         return make_array(data_type, [None if choices.flag(8) else value for value in values])
 
-    arrays = {"row_count": gappy(BIG, [len(next(iter(unit.values()))) for unit in units])}
+    arrays = {"row_count": make_gappy(BIG, [len(next(iter(unit.values()))) for unit in units])}
     for field in schema:
         path = (field.name,)
         cells = [unit[field.name] for unit in units]
         plain = [sorted((v for v in each if v is not None and v == v), key=sort_key) for each in cells]
-        arrays[metadata_name("lower", path)] = gappy(field.type, [each[0] if each else None for each in plain])
-        arrays[metadata_name("upper", path)] = gappy(field.type, [each[-1] if each else None for each in plain])
-        arrays[metadata_name("null_count", path)] = gappy(BIG, [sum(v is None for v in each) for each in cells])
+        arrays[metadata_name("lower", path)] = make_gappy(field.type, [each[0] if each else None for each in plain])
+        arrays[metadata_name("upper", path)] = make_gappy(field.type, [each[-1] if each else None for each in plain])
+        arrays[metadata_name("null_count", path)] = make_gappy(BIG, [sum(v is None for v in each) for each in cells])
         if pa.types.is_floating(field.type) and choices.flag():
             nans = [sum(isinstance(v, float) and math.isnan(v) for v in each) for each in cells]
-            arrays[metadata_name("nan_count", path)] = gappy(BIG, nans)
+            arrays[metadata_name("nan_count", path)] = make_gappy(BIG, nans)
     return pa.record_batch(arrays)
 
 
 def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tuple[int, int]:
-    """How many answers were compared, and how many predicates Spark has no like of."""
+    """Return how many results were compared, and how many predicates Spark cannot express."""
     choices = SeededChoices(seed)
     schema = pa.schema([(f"x{number}", data_type) for number, data_type in enumerate(PRIMITIVES)])
-    batch = random_units(choices, schema, units)
-    subjects = [make_subject((field.name,), field.type, near_values(field.type)) for field in schema]
+    batch = make_random_units(choices, schema, units)
+    subjects = [make_subject((field.name,), field.type, list_near_values(field.type)) for field in schema]
     asked: list[Expr] = []
     for number in range(predicates):
         some = [subjects[number % len(subjects)], choices.one_of(subjects)]
@@ -108,16 +109,16 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
         for conjunct in rewrite(normalise(bind(said.expr, schema))):
             asked += [conjunct.may_be_true, conjunct.fully_matches]
     asked = list(dict.fromkeys(asked))
-    # What Spark has no type for, as times of a nanosecond, is unknown there.
+    # Types that Spark lacks, such as nanoseconds, have unknown metadata there.
     known = batch.select(convert_metadata(batch).schema.names)
     wrong = []
     refused = compared = 0
-    for predicate, found in zip(asked, by_spark(spark, batch, asked), strict=True):
+    for predicate, found in zip(asked, evaluate_with_spark(spark, batch, asked), strict=True):
         if found is None:
             refused += 1
             continue
         compared += len(found)
-        expected = by_arrow(known, predicate)
+        expected = evaluate_with_arrow(known, predicate)
         if found != expected:
             rows = [row for row in range(len(found)) if found[row] != expected[row]]
             wrong.append((predicate, batch.slice(rows[0], 1).to_pylist(), found[rows[0]], expected[rows[0]]))
@@ -125,7 +126,7 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
     return compared, refused
 
 
-def test_random_predicates_have_the_answers_that_arrow_gives(connect_spark: Any) -> None:
+def test_random_predicates_have_the_results_of_arrow(connect_spark: Any) -> None:
     compared, refused = compare_handlers(connect_spark, seed=7, predicates=26, units=60)
     assert compared > 60 * 25
     assert refused < compared / 60 / 4
@@ -145,7 +146,7 @@ UNITS = make_batch(
 SCHEMA = pa.schema([("a", BIG), ("f", DOUBLE), ("s", types.STRING), ("b", types.BINARY)])
 
 
-def test_chosen_predicates_have_the_answers_that_arrow_gives(any_spark: Any) -> None:
+def test_chosen_predicates_have_the_results_of_arrow(any_spark: Any) -> None:
     many = ", ".join(str(7 * number) for number in range(1000))
     texts = ", ".join(f"'t{number:04d}'" for number in range(1000))
     wheres = [
@@ -159,9 +160,13 @@ def test_chosen_predicates_have_the_answers_that_arrow_gives(any_spark: Any) -> 
     ]  # fmt: skip
     conjuncts = [each for where in wheres for each in make_predicate(where, SCHEMA, "t").conjuncts]
     asked = [answer for each in conjuncts for answer in (each.may_be_true, each.fully_matches)]
-    answers = by_spark(any_spark, UNITS, asked)
+    answers = evaluate_with_spark(any_spark, UNITS, asked)
     known = [(predicate, found) for predicate, found in zip(asked, answers, strict=True) if found is not None]
-    wrong = [(each, found, by_arrow(UNITS, each)) for each, found in known if found != by_arrow(UNITS, each)]
+    wrong = [
+        (each, found, evaluate_with_arrow(UNITS, each))
+        for each, found in known
+        if found != evaluate_with_arrow(UNITS, each)
+    ]
     assert wrong == []
     assert len(known) >= len(asked) - 4
 
@@ -267,7 +272,7 @@ CONSTANTS: dict[pa.DataType, list[Any]] = {
 }
 
 
-def value_at(name: str) -> Call:
+def look_up(name: str) -> Call:
     maps = Column(("add", "partitionValues"), type=TEXTS)
     return Call("element_at", (maps, Literal(name, types.STRING)))
 
@@ -275,12 +280,12 @@ def value_at(name: str) -> Call:
 def test_evaluators_read_nested_columns_maps_and_partition_values(any_spark: Any) -> None:
     first = pa.array([True, False, False, False, False])
     untyped = Column(("add", "path"))
-    p1 = Call("partition_value", (value_at("p1"), Literal("int", types.STRING)))
+    p1 = Call("partition_value", (look_up("p1"), Literal("int", types.STRING)))
     asked = [
         (Call("=", (untyped, Literal("a.parquet", types.STRING))), first),
-        (Call("=", (value_at("p1"), Literal("1", types.STRING))), first),
+        (Call("=", (look_up("p1"), Literal("1", types.STRING))), first),
         (Call("=", (p1, Literal(1, pa.int32()))), first),
-        # Of a key that is twice in a map the last value counts.
+        # The last value of a repeated key counts.
         (Call("=", (p1, Literal(3, pa.int32()))), pa.array([False, True, False, False, False])),
     ]
     for handler in (SparkExpressionHandler(any_spark), ArrowExpressionHandler()):
@@ -289,10 +294,10 @@ def test_evaluators_read_nested_columns_maps_and_partition_values(any_spark: Any
             assert of.predicate_evaluator(ACTIONS.schema, predicate).eval(ACTIONS).equals(expected), predicate
 
 
-def random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
-    """A predicate over columns inside of structs and values of maps, of everything that Arrow evaluates."""
+def make_random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
+    """Return a predicate over columns inside of structs and values of maps, with any function that Arrow evaluates."""
     if depth and choices.flag():
-        parts = (random_nested(choices, depth - 1), random_nested(choices, depth - 1))
+        parts = (make_random_nested(choices, depth - 1), make_random_nested(choices, depth - 1))
         function = choices.one_of(["and", "or", "not"])
         return Call(function, parts[:1] if function == "not" else parts)
     kind = choices.one_of(["field", "field", "map", "partition", "text"])
@@ -309,9 +314,9 @@ def random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
     name = choices.one_of(["p1", "p2", "none"])
     if kind == "map":
         literal = Literal(choices.one_of(["1", "x", "", "3"]), types.STRING)
-        return Call(choices.one_of(["=", "<", ">=", "<=>"]), (value_at(name), literal))
+        return Call(choices.one_of(["=", "<", ">=", "<=>"]), (look_up(name), literal))
     if kind == "text":
-        made = Call(choices.one_of(["upper", "lower"]), (value_at(name),))
+        made = Call(choices.one_of(["upper", "lower"]), (look_up(name),))
         return Call("=", (made, Literal(choices.one_of(["X", "x", "1"]), types.STRING)))
     target, values = choices.one_of(
         [
@@ -323,17 +328,17 @@ def random_nested(choices: SeededChoices, depth: int = 2) -> Expr:
             ("date", (pa.date32(), [0, 19_000])),
         ]
     )
-    # Only the first column of partitions has numbers: others fail for both.
-    text = Call("partition_value", (value_at(name), Literal(target, types.STRING)))
+    # Only the first partition column has numbers: the others fail on both.
+    text = Call("partition_value", (look_up(name), Literal(target, types.STRING)))
     return Call(choices.one_of(["=", "<", "<=>"]), (text, Literal(choices.one_of(values[1]), values[0])))
 
 
-def test_evaluators_answer_alike_whatever_arrow_evaluates(connect_spark: Any) -> None:
+def test_evaluators_have_the_results_of_arrow(connect_spark: Any) -> None:
     choices = SeededChoices(11)
     arrow, spark = ArrowExpressionHandler(), SparkExpressionHandler(connect_spark)
     selection = pa.array([True, True, True, False, True])
     answered = failed = 0
-    for predicate in dict.fromkeys(random_nested(choices) for _ in range(40)):
+    for predicate in dict.fromkeys(make_random_nested(choices) for _ in range(40)):
         evaluator = spark.predicate_evaluator(ACTIONS.schema, predicate)
         try:
             expected = arrow.predicate_evaluator(ACTIONS.schema, predicate).eval(ACTIONS, selection)

@@ -1,4 +1,4 @@
-"""Iceberg tables on Spark: plans of executors are those of this process (O8), DataFrames have the rows of a scan."""
+"""Iceberg tables on Spark: plans of executors equal local plans (O8), DataFrames have the rows of a scan."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ def test_O8_files_as_a_dataframe_are_those_of_a_local_plan(spark: Any, orders: P
 
 @pytest.mark.interop
 @pytest.mark.parametrize("version", [1, 2])
-def test_O8_I1_files_as_a_dataframe_by_buckets_and_texts_that_are_cut_off(
-    spark: Any, tmp_path: Path, version: int
-) -> None:
+def test_O8_I1_files_as_a_dataframe_by_buckets_and_truncated_texts(spark: Any, tmp_path: Path, version: int) -> None:
     fields = [field(1, "id", "long"), field(2, "s", "string"), field(3, "day", "date")]
     specs = [[(1, "bucket[4]", "by_id")], [(2, "truncate[2]", "by_s"), (3, "month", "by_day")]]
     table = IcebergFolder(tmp_path, fields, specs=specs, version=version)

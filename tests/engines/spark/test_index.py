@@ -15,8 +15,8 @@ from builders.delta.tables import data_file
 from builders.hive.indexed import write_files
 
 
-def entries(place: Path) -> pa.Table:
-    tables = [pq.read_table(path) for path in place.glob("part-*.tamis")]
+def read_entries(folder: Path) -> pa.Table:
+    tables = [pq.read_table(path) for path in folder.glob("part-*.tamis")]
     return pa.concat_tables([table.replace_schema_metadata(None) for table in tables]).sort_by("path")
 
 
@@ -38,6 +38,6 @@ def test_O8_an_index_built_on_spark_is_the_one_built_locally(any_spark: Any, tmp
             "seconds": 0,
             "index_bytes": 0,
         }
-        assert entries(Path(there.location)).equals(entries(Path(here.location)))
+        assert read_entries(Path(there.location)).equals(read_entries(Path(here.location)))
         kept = tamis.open(root, index=there.location).scan(where).plan("files").num_files
         assert kept == (2 if root == folder else 1)

@@ -23,8 +23,8 @@ FILTERS = (
 
 
 @pytest.fixture(scope="module")
-def place(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Hive-style table of Spark's, with a clock that leaves an hour out on 2024-03-10 in New York."""
+def path(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hive-style table that Spark wrote, with timestamps around the missing hour of 2024-03-10 in New York."""
     path = tmp_path_factory.mktemp("int96") / "t"
     before = spark.conf.get("spark.sql.parquet.outputTimestampType")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
@@ -55,36 +55,36 @@ def zone(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def micros(frame: Any) -> list[tuple[Any, ...]]:
+def read_micros(frame: Any) -> list[tuple[Any, ...]]:
     found = frame.selectExpr("id", "unix_micros(ts) AS ts", "unix_micros(s.at) AS at").collect()
     return sorted(map(tuple, found))
 
 
 @pytest.mark.parametrize("where", FILTERS)
-def test_T3_T7_rows_and_filters_equal_a_native_scan(spark: Any, place: Path, zone: str, where: str) -> None:
-    expected = micros(spark.read.parquet(str(place)).where(where))
+def test_T3_T7_rows_and_filters_equal_a_native_scan(spark: Any, path: Path, zone: str, where: str) -> None:
+    expected = read_micros(spark.read.parquet(str(path)).where(where))
     assert expected
-    spark.read.parquet(str(place)).createOrReplaceTempView("t")
-    session = tamis.connect(spark=spark).register("t", place)
+    spark.read.parquet(str(path)).createOrReplaceTempView("t")
+    session = tamis.connect(spark=spark).register("t", path)
     query = f"SELECT id, ts, s FROM t WHERE {where}"
-    assert micros(session.sql(query)) == expected
-    assert micros(session.sql(query, rules=False)) == expected
-    assert micros(spark.read.format("tamis").load(str(place)).where(where)) == expected
-    # A filter of a scan has no session: its literals are those of UTC, as are those of the embedded engine.
+    assert read_micros(session.sql(query)) == expected
+    assert read_micros(session.sql(query, rules=False)) == expected
+    assert read_micros(spark.read.format("tamis").load(str(path)).where(where)) == expected
+    # A scan has no session, so the literals of its filter are in UTC, as on the embedded engine.
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    expected = micros(spark.read.parquet(str(place)).where(where))
+    expected = read_micros(spark.read.parquet(str(path)).where(where))
     spark.conf.set("spark.sql.session.timeZone", zone)
-    scan = tamis.open(place).scan(where)
+    scan = tamis.open(path).scan(where)
     for reader in ("auto", "spark", "arrow"):
-        assert micros(scan.to_spark(spark, reader=reader)) == expected, reader
+        assert read_micros(scan.to_spark(spark, reader=reader)) == expected, reader
     assert sorted(scan.to_arrow()["id"].to_pylist()) == [row[0] for row in expected]
     assert scan.count() == len(expected)
-    local = tamis.connect().register("t", place).sql(query).to_arrow()
+    local = tamis.connect().register("t", path).sql(query).to_arrow()
     assert sorted(local["id"].to_pylist()) == [row[0] for row in expected]
 
 
-def test_T3_T7_without_a_zone_clocks_are_the_same_in_every_session(spark: Any, place: Path, zone: str) -> None:
-    table = tamis.open(place, int96="local")
+def test_T3_T7_without_a_zone_clocks_are_the_same_in_every_session(spark: Any, path: Path, zone: str) -> None:
+    table = tamis.open(path, int96="local")
     where = "ts >= TIMESTAMP_NTZ '2024-03-10 02:30:00' AND ts < TIMESTAMP_NTZ '2024-03-10 05:00:00'"
     clocks = [datetime(2024, 3, 10, 3), datetime(2024, 3, 10, 4)]
     assert sorted(table.scan(where).to_arrow()["ts"].to_pylist()) == clocks
@@ -92,16 +92,16 @@ def test_T3_T7_without_a_zone_clocks_are_the_same_in_every_session(spark: Any, p
         frame = table.scan(where).to_spark(spark, reader=reader)
         assert dict(frame.dtypes)["ts"] == "timestamp_ntz"
         assert sorted(row["ts"] for row in frame.collect()) == clocks
-    frame = spark.read.format("tamis").option("int96", "local").option("filter", where).load(str(place))
+    frame = spark.read.format("tamis").option("int96", "local").option("filter", where).load(str(path))
     assert sorted(row["ts"] for row in frame.collect()) == clocks
 
 
-def test_T3_a_session_that_converts_int96_uses_no_native_scan(spark: Any, place: Path) -> None:
+def test_T3_a_session_that_converts_int96_uses_no_native_scan(spark: Any, path: Path) -> None:
     name = "spark.sql.parquet.int96TimestampConversion"
-    scan = tamis.open(place).scan()
-    expected = micros(scan.to_spark(spark))
+    scan = tamis.open(path).scan()
+    expected = read_micros(scan.to_spark(spark))
     spark.conf.set(name, "true")
     try:
-        assert micros(scan.to_spark(spark)) == expected
+        assert read_micros(scan.to_spark(spark)) == expected
     finally:
         spark.conf.unset(name)

@@ -32,7 +32,7 @@ from tamis.tuning import DEFAULT_TUNING, Tuning
 SPARK, TASKS = "FileScan parquet", "MapInArrow"
 
 
-def readers_of(
+def find_readers(
     spark: Any,
     path: Path,
     where: str | None = None,
@@ -75,8 +75,8 @@ def test_files_that_match_the_table_are_scanned_natively(spark: Any, tmp_path: P
     values |= {"list": [[1, None], None, []], "nest": [{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}]}
     table.commit(table.data_file("1.parquet", pa.table(values, schema=table.arrow_schema)))
     for where in (None, "part = double('NaN') OR part = 0", "nest.x = 1 AND id < 5", "day < DATE'1300-01-01'"):
-        assert readers_of(spark, tmp_path, where) == {SPARK}, where
-    assert readers_of(spark, tmp_path, "id = 2 OR nest.y = 'b'", ["nest.x", "short"]) == {SPARK}
+        assert find_readers(spark, tmp_path, where) == {SPARK}, where
+    assert find_readers(spark, tmp_path, "id = 2 OR nest.y = 'b'", ["nest.x", "short"]) == {SPARK}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_I5_swapped_names_are_read_and_filtered_by_their_ids(spark: Any, tmp_pat
     table.evolve([field(1, "b", "long"), field(2, "a", "long")])
     table.commit(table.data_file("2.parquet", pa.table({"b": [4, 5], "a": [40, 50]})))
     for where in (None, "a = 20", "b = 2", "a > 25 AND b < 5"):
-        assert readers_of(spark, tmp_path, where, tuning=tuning) == {SPARK}, where
+        assert find_readers(spark, tmp_path, where, tuning=tuning) == {SPARK}, where
     scan = tamis.open(tmp_path, tuning=tuning).scan("a = 20")
     assert scan.to_spark(spark, reader="spark").toArrow()["b"].to_pylist() == [2]
 
@@ -99,7 +99,7 @@ def test_I5_a_dropped_column_is_not_a_new_one_of_the_same_name(spark: Any, tmp_p
     table.evolve([field(1, "id", "long"), field(3, "x", "long")])
     table.commit(table.data_file("2.parquet", pa.table({"id": [3], "x": [30]})))
     for where in (None, "x IS NULL", "x = 10", "x >= 20"):
-        assert readers_of(spark, tmp_path, where) in ({SPARK}, set()), where
+        assert find_readers(spark, tmp_path, where) in ({SPARK}, set()), where
     assert tamis.open(tmp_path).scan("x IS NULL").to_spark(spark).toArrow()["id"].to_pylist() == [1, 2]
 
 
@@ -109,8 +109,8 @@ def test_files_that_lack_a_column_with_a_default_are_read_by_tasks(spark: Any, t
     note = field(2, "note", "string", **{"initial-default": "none", "write-default": "none"})
     later.evolve([field(1, "id", "long"), note])
     later.commit(later.data_file("2.parquet", pa.table({"id": [3], "note": ["x"]})))
-    assert readers_of(spark, later.folder) == {SPARK, TASKS}
-    assert readers_of(spark, later.folder, columns=["id"]) == {SPARK}
+    assert find_readers(spark, later.folder) == {SPARK, TASKS}
+    assert find_readers(spark, later.folder, columns=["id"]) == {SPARK}
     by_region = [[(2, "identity", "region")]]
     fields = [field(1, "id", "long"), field(2, "region", "string")]
     identity = IcebergFolder(tmp_path / "identity", fields, specs=by_region)
@@ -118,8 +118,8 @@ def test_files_that_lack_a_column_with_a_default_are_read_by_tasks(spark: Any, t
         identity.data_file("1.parquet", pa.table({"id": [1]}), fields=fields[:1], partition=("eu",)),
         identity.data_file("2.parquet", pa.table({"id": [2], "region": ["us"]})),
     )
-    assert readers_of(spark, identity.folder) == {SPARK, TASKS}
-    assert readers_of(spark, identity.folder, "region = 'eu'", ["id"]) == {TASKS}
+    assert find_readers(spark, identity.folder) == {SPARK, TASKS}
+    assert find_readers(spark, identity.folder, "region = 'eu'", ["id"]) == {TASKS}
 
 
 def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any,
     ]
     table.commit(*files)
     table.evolve([field(1, "id", "long"), field(2, "x", "double")])
-    assert readers_of(spark, tmp_path) == {TASKS}
+    assert find_readers(spark, tmp_path) == {TASKS}
     rows = pa.table({"id": [10, 11, 12], "x": [0.5, 1.5, 2.5]})
     late = [table.data_file(f"{number}.parquet", rows) for number in range(4, 8)]
     table.commit(*late)
@@ -138,24 +138,24 @@ def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any,
         position_deletes(table, "p.parquet", [(late[0].path, 1)]),
         *deletion_vectors(table, "v.puffin", {late[1].path: [2]}, {late[1].path: late[1]}),
     )
-    assert readers_of(spark, tmp_path, "id >= 10") == {SPARK, TASKS}
+    assert find_readers(spark, tmp_path, "id >= 10") == {SPARK, TASKS}
     table.commit(equality_deletes(table, "e.parquet", pa.table({"id": [11]})))
-    assert readers_of(spark, tmp_path, "id >= 10") == {TASKS}
+    assert find_readers(spark, tmp_path, "id >= 10") == {TASKS}
 
 
 def test_I5_fields_inside_of_structs_that_evolved_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
-    def struct(*names: tuple[int, str]) -> dict[str, Any]:
+    def make_struct(*names: tuple[int, str]) -> dict[str, Any]:
         return {"type": "struct", "fields": [field(number, name, "long") for number, name in names]}
 
-    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "s", struct((3, "a"), (4, "b")))])
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "s", make_struct((3, "a"), (4, "b")))])
     rows = pa.table({"id": [1, 2], "s": [{"a": 1, "b": 2}, None]})
     table.commit(table.data_file("1.parquet", rows))
     for inner in (((3, "b"), (4, "a")), ((3, "a"), (5, "b")), ((3, "a"), (4, "b"), (5, "c"))):
-        table.evolve([field(1, "id", "long"), field(2, "s", struct(*inner))])
+        table.evolve([field(1, "id", "long"), field(2, "s", make_struct(*inner))])
         table.commit()
-        assert readers_of(spark, tmp_path) == {TASKS}, inner
-        readers_of(spark, tmp_path, "s.b IS NOT NULL", ["id"])
-        assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}, inner
+        assert find_readers(spark, tmp_path) == {TASKS}, inner
+        find_readers(spark, tmp_path, "s.b IS NOT NULL", ["id"])
+        assert find_readers(spark, tmp_path, columns=["id"]) == {SPARK}, inner
 
 
 def test_names_that_differ_only_by_case_are_not_confused(spark: Any, tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_names_that_differ_only_by_case_are_not_confused(spark: Any, tmp_path: P
     table.commit(table.data_file("1.parquet", pa.table({"a": [1, 2], "A": [10, 20]})))
     table.evolve([field(1, "a", "long"), field(2, "b", "long")])
     table.commit()
-    assert readers_of(spark, tmp_path, "b = 20") == {TASKS}
-    assert readers_of(spark, tmp_path, "a = 2", ["a"]) == {TASKS}
+    assert find_readers(spark, tmp_path, "b = 20") == {TASKS}
+    assert find_readers(spark, tmp_path, "a = 2", ["a"]) == {TASKS}
 
 
 def test_I5_files_without_ids_are_read_by_the_mapping_of_names(spark: Any, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_I5_files_without_ids_are_read_by_the_mapping_of_names(spark: Any, tmp_p
         rows = pa.table({name: [number], "x": [number * 10], "y": [99]})
         fields = [field(1, name, "long"), field(2, "x", "long"), field(9, "y", "long")]
         table.commit(table.data_file(f"{name}.parquet", rows, fields=fields, with_ids=False))
-    assert readers_of(spark, tmp_path, "y >= 0") == {SPARK}
+    assert find_readers(spark, tmp_path, "y >= 0") == {SPARK}
     assert sorted(tamis.open(tmp_path).scan().to_spark(spark).toArrow()["y"].to_pylist()) == [0, 10]
 
 
@@ -188,8 +188,8 @@ def test_T6_old_dates_of_iceberg_are_not_rebased(spark: Any, tmp_path: Path) -> 
         writer.write_table(rows)
         writer.add_key_value_metadata({"org.apache.spark.version": "2.4.8"})
     table.commit(replace(file, size=path.stat().st_size))
-    assert readers_of(spark, tmp_path) == {TASKS}
-    assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}
+    assert find_readers(spark, tmp_path) == {TASKS}
+    assert find_readers(spark, tmp_path, columns=["id"]) == {SPARK}
 
 
 def test_many_sets_of_physical_names_use_a_few_scans_and_tasks(spark: Any, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_many_sets_of_physical_names_use_a_few_scans_and_tasks(spark: Any, tmp_p
         table.commit(table.data_file(f"{number}.parquet", rows))
         table.evolve([field(1, "id", "long"), field(2, f"x{number + 1}", "long")])
     table.commit()
-    assert readers_of(spark, tmp_path) == {SPARK, TASKS}
+    assert find_readers(spark, tmp_path) == {SPARK, TASKS}
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
@@ -219,7 +219,7 @@ def test_D6_mapped_columns_of_delta_are_read_by_their_physical_names(spark: Any,
         rows = pa.table([[number, number + 10], [number, None]], schema=schema)
         log.commit(data_file(log, f"{number}.parquet", rows, {"col-3": "ab"[number % 2]}, stats=None))
     for where in (None, "x = 'a' AND y IS NULL", "y = 3", "id > 10 AND x = 'b'"):
-        assert readers_of(spark, tmp_path, where) == {SPARK}, where
+        assert find_readers(spark, tmp_path, where) == {SPARK}, where
 
 
 def test_D6_mapped_fields_inside_of_structs_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ def test_D6_mapped_fields_inside_of_structs_are_read_by_tasks(spark: Any, tmp_pa
     columns = [delta_field("id", "long", **mapping(3, "col-3")), delta_field("s", inner, **mapping(1, "col-1"))]
     log = DeltaLog(tmp_path, columns, configuration=settings, features=["columnMapping"])
     log.commit(data_file(log, "1.parquet", pa.table({"col-1": [{"col-2": 1}], "col-3": [5]}), stats=None))
-    assert readers_of(spark, tmp_path) == {TASKS}
-    assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}
+    assert find_readers(spark, tmp_path) == {TASKS}
+    assert find_readers(spark, tmp_path, columns=["id"]) == {SPARK}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -246,4 +246,4 @@ def test_more_random_iceberg_tables_have_the_rows_of_a_scan(spark: Any, tmp_path
 def compare_random(spark: Any, tmp_path: Path, seed: int) -> None:
     case = draw_iceberg_case(SeededChoices(seed), tmp_path, predicates=3)
     for where in (None, *(said.expr for said in case.predicates)):
-        readers_of(spark, tmp_path, where)
+        find_readers(spark, tmp_path, where)

@@ -33,7 +33,7 @@ def assert_same(spark: Any, path: Path, where: str | None, columns: list[str] | 
 
 
 @contextmanager
-def conf(spark: Any, name: str, value: str) -> Iterator[None]:
+def set_conf(spark: Any, name: str, value: str) -> Iterator[None]:
     before = spark.conf.get(name)
     spark.conf.set(name, value)
     try:
@@ -77,7 +77,7 @@ def test_columns_that_differ_by_case(spark: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"ID": [3, 4]}), tmp_path / "b.parquet")
     assert_same(spark, tmp_path, "id > 1")
-    with conf(spark, "spark.sql.caseSensitive", "true"):
+    with set_conf(spark, "spark.sql.caseSensitive", "true"):
         assert_same(spark, tmp_path, "id > 1")
 
 
@@ -85,7 +85,7 @@ def test_unreadable_files_are_never_skipped(spark: Any, tmp_path: Path) -> None:
     for number in range(2):
         pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
     for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
-        with conf(spark, name, "true"):
+        with set_conf(spark, name, "true"):
             frame = tamis.open(tmp_path).scan().to_spark(spark)
             content = (tmp_path / "1.parquet").read_bytes()
             if name.endswith("MissingFiles"):
@@ -136,7 +136,7 @@ def test_a_limit_beyond_32_bits_is_ignored(spark: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def checkpointed(tmp_path: Path) -> Path:
-    """A Delta table whose newest version is that of its checkpoint."""
+    """A Delta table without commits after its checkpoint."""
     deltalake = pytest.importorskip("deltalake")
     path = tmp_path / "t"
     for number in range(3):

@@ -31,7 +31,7 @@ SEVERAL = settings(max_examples=max(1, settings().max_examples // 30), deadline=
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve files in three parts of a checkpoint, then a commit that removes one, deletes of one and adds one."""
+    """Twelve files in a checkpoint of three parts; a later commit removes one, deletes rows of one and adds one."""
     log = DeltaLog(
         tmp_path_factory.mktemp("spark") / "orders",
         {"id": "long", "amount": "decimal(10,2)", "day": "date"},
@@ -39,17 +39,17 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         features=["deletionVectors"],
     )
 
-    def file(number: int, **more: Any) -> dict[str, Any]:
+    def add_file(number: int, **more: Any) -> dict[str, Any]:
         day = f"2024-03-0{number % 3 + 1}"
         ids = range(number * 10, number * 10 + 10)
         amounts = pa.array([Decimal(each) for each in ids], pa.decimal128(10, 2))
         rows = pa.table({"id": pa.array(ids, pa.int64()), "amount": amounts})
         return data_file(log, f"day={day}/{number}.parquet", rows, {"day": day}, **more)
 
-    log.commit(*(file(number) for number in range(12)))
+    log.commit(*(add_file(number) for number in range(12)))
     log.checkpoint(parts=3)
-    gone, changed = (file(number)["add"]["path"] for number in (4, 5))
-    log.commit(remove(gone), remove(changed), file(5, deleted=[0, 3]), file(12))
+    gone, changed = (add_file(number)["add"]["path"] for number in (4, 5))
+    log.commit(remove(gone), remove(changed), add_file(5, deleted=[0, 3]), add_file(12))
     return log.table
 
 
@@ -108,29 +108,29 @@ def test_O8_plans_of_random_tables_are_the_local_ones(spark: Any, data: st.DataO
         )
 
 
-def jobs_of(spark: Any, what: str) -> int:
+def count_jobs(spark: Any, what: str) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"tamis: {what}"))
 
 
 def test_auto_plans_on_spark_from_its_thresholds_on(spark: Any, orders: Path) -> None:
     what = "read 3 checkpoint parts of orders@1"
     table = tamis.connect(spark=spark).open(orders)
-    before = jobs_of(spark, what)
+    before = count_jobs(spark, what)
     small = make_fresh_plan(table, "id = 57", "files")
-    assert jobs_of(spark, what) == before
+    assert count_jobs(spark, what) == before
     tuning = Tuning(spark_planning_min_bytes=1, spark_planning_min_parts=3)
     table = tamis.connect(spark=spark, tuning=tuning).open(orders)
     large = make_fresh_plan(table, "id = 57", "files")
-    assert jobs_of(spark, what) > before
+    assert count_jobs(spark, what) > before
     assert_same_plans(small, large)
-    # What an earlier plan left in memory need not be read by anybody.
+    # Cached files are not read again.
     FILE_BATCH_CACHE.clear()
     tamis.open(orders).scan().plan("files")
-    before = jobs_of(spark, what)
+    before = count_jobs(spark, what)
     table.scan("id = 58").plan("files")
-    assert jobs_of(spark, what) == before
+    assert count_jobs(spark, what) == before
     make_fresh_plan(tamis.connect(spark=spark, planning="local", tuning=tuning).open(orders), "id = 57", "files")
-    assert jobs_of(spark, what) == before
+    assert count_jobs(spark, what) == before
 
 
 def test_a_file_system_object_cannot_be_sent_to_executors(spark: Any, orders: Path) -> None:

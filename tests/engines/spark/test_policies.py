@@ -1,4 +1,4 @@
-"""Policies on Spark: its optimizer, its errors and its plans know nothing but what is visible."""
+"""Policies on Spark: its optimizer, errors and plans contain only visible rows and values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tamis.session import Session
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_orders(tmp_path_factory.mktemp("policies"), "delta")
 
 
 @pytest.fixture(scope="module")
-def ana(spark: Any, place: Path) -> Session:
+def ana(spark: Any, path: Path) -> Session:
     session = tamis.connect(spark=spark, policies=POLICIES)
-    session.register("orders", tamis.open(place))
+    session.register("orders", tamis.open(path))
     return session.as_principal("ana")
 
 
@@ -32,7 +32,7 @@ def ana(spark: Any, place: Path) -> Session:
     ("query", "expected"),
     [
         ("SELECT id FROM orders", EU),
-        # Spark fails where something is divided by zero.
+        # Spark fails on a division by zero.
         ("SELECT id FROM orders WHERE 1 / (y - 20) < 2", EU),
         ("SELECT id FROM orders WHERE y = 20 AND 1 / (y - 20) = 0", []),
         ("SELECT id FROM orders WHERE y * 600000000000000000 > 0", EU),
@@ -44,49 +44,47 @@ def ana(spark: Any, place: Path) -> Session:
         ("SELECT a.id FROM orders a JOIN orders b ON a.y = b.y + 9", []),
     ],
 )
-def test_a_query_answers_as_if_there_were_nothing_else(ana: Session, query: str, expected: list[int]) -> None:
+def test_a_query_returns_only_visible_rows(ana: Session, query: str, expected: list[int]) -> None:
     frame = ana.sql(query)
     assert sorted(row[0] for row in frame.collect()) == expected
     plan = frame._jdf.queryExecution().toString()
     assert not any(secret in plan for secret in ("card-0", "apac", ".parquet", "'eu'", "concat"))
 
 
-def test_workers_read_and_what_spark_shows_is_the_same_whatever_is_hidden(
-    ana: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plans_of_spark_do_not_depend_on_hidden_rows(ana: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "read_leaf", None)
-    # The first is visible, the second hidden, and the third nowhere.
+    # The first row is visible, the second is hidden, and the third does not exist.
     frames = [ana.sql(f"SELECT id, card FROM orders WHERE y = {y}") for y in (12, 20, 99)]
     assert [frame.collect() for frame in frames] == [[(4, "****0004")], [], []]
     assert {frame.rdd.getNumPartitions() for frame in frames} == {2}
-    shown = {re.sub(r"_pyspark_\w+|plan_id=\d+|#\d+L?", "", _shown(frame)) for frame in frames}
+    shown = {re.sub(r"_pyspark_\w+|plan_id=\d+|#\d+L?", "", _show(frame)) for frame in frames}
     assert len(shown) == 1
     assert "mapinarrow" in shown.pop().lower()
 
 
-def _shown(frame: Any) -> str:
+def _show(frame: Any) -> str:
     execution = frame._jdf.queryExecution()
     return str(execution.toString()) + str(execution.optimizedPlan().stats().toString())
 
 
-def test_A5_workers_do_not_tell_what_is_wrong_with_a_file(spark: Any, tmp_path: Path) -> None:
+def test_A5_workers_do_not_report_what_is_wrong_with_a_file(spark: Any, tmp_path: Path) -> None:
     session = tamis.connect(spark=spark, policies=POLICIES)
-    place = write_orders(tmp_path, "hive")
-    session.register("orders", tamis.open(place))
+    path = write_orders(tmp_path, "hive")
+    session.register("orders", tamis.open(path))
     frame = session.as_principal("ana").sql("SELECT id FROM orders")
-    for file in place.rglob("*.parquet"):
+    for file in path.rglob("*.parquet"):
         file.write_bytes(b"no such thing" * 9)
     with pytest.raises(PythonException, match="reason is not shown") as raised:
         frame.collect()
     assert not any(word in str(raised.value) for word in ("part-", "no such thing", "region="))
 
 
-def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path) -> None:
-    frame = ana.open(place).scan("y >= 12", columns=["id", "card"]).to_spark(spark)
+def test_scans_are_protected_and_files_cannot_be_read_past_the_policy(ana: Session, spark: Any, path: Path) -> None:
+    frame = ana.open(path).scan("y >= 12", columns=["id", "card"]).to_spark(spark)
     assert sorted(frame.collect()) == [(4, "****0004"), (6, "****0006"), (8, "****0008"), (10, "****0010")]
     spark.range(3).createOrReplaceTempView("hidden_view")
     try:
-        for source in ("hidden_view", f"parquet.`{place}`", f"delta.`{place}`", f"text.`{place}`"):
+        for source in ("hidden_view", f"parquet.`{path}`", f"delta.`{path}`", f"text.`{path}`"):
             with pytest.raises(TamisError):
                 ana.sql(f"SELECT * FROM {source}")
             with pytest.raises(AccessDenied):
@@ -97,12 +95,12 @@ def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path
         ana.as_principal("zoe").sql("SELECT * FROM orders")
 
 
-def test_settings_of_spark_and_of_its_process_are_not_put_into_texts(ana: Session, spark: Any, place: Path) -> None:
+def test_settings_of_spark_and_its_process_are_not_substituted(ana: Session, spark: Any, path: Path) -> None:
     for text in ("'${env:HOME}'", "'\\u0024{env:HOME}'", "max(id) OVER (ORDER BY '${spark.app.name}')"):
         with pytest.raises(AccessDenied, match="remove it"):
             ana.sql(f"SELECT {text} FROM orders")
-    anybody = tamis.connect(spark=spark).register("orders", place)
-    assert anybody.sql("SELECT '${spark.app.name}' AS x").collect() == [("tamis-tests",)]
+    unprotected = tamis.connect(spark=spark).register("orders", path)
+    assert unprotected.sql("SELECT '${spark.app.name}' AS x").collect() == [("tamis-tests",)]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_settings_of_spark_and_of_its_process_are_not_put_into_texts(ana: Sessio
         "SELECT * FROM raw_orders",
     ],
 )
-def test_names_of_common_table_expressions_lead_to_no_table_of_spark(ana: Session, spark: Any, query: str) -> None:
+def test_names_of_common_table_expressions_do_not_reach_tables_of_spark(ana: Session, spark: Any, query: str) -> None:
     spark.range(12).createOrReplaceTempView("raw_orders")
     try:
         with pytest.raises(TamisError):
@@ -125,12 +123,12 @@ def test_names_of_common_table_expressions_lead_to_no_table_of_spark(ana: Sessio
         spark.catalog.dropTempView("raw_orders")
 
 
-def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, place: Path) -> None:
+def test_text_between_back_ticks_is_a_name_and_not_sql(ana: Session, path: Path) -> None:
     query = (
         "SELECT region FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT card FROM "
-        f"parquet.``{place}/*.parquet`` LATERAL VIEW explode(array(1)) k` AS `v`"
+        f"parquet.``{path}/*.parquet`` LATERAL VIEW explode(array(1)) k` AS `v`"
     )
-    evil = f"t AS x) AS _t UNION ALL SELECT card FROM parquet.``{place}/*.parquet`` --"
+    evil = f"t AS x) AS _t UNION ALL SELECT card FROM parquet.``{path}/*.parquet`` --"
     twice = f"SELECT DISTINCT ON (id) card AS `{evil}` FROM orders LATERAL VIEW explode(array(1)) `{evil}` AS y"
     counted = (
         "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT id FROM orders --` AS y "
@@ -141,7 +139,7 @@ def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, pla
             found = ana.sql(each).collect()
         except (TamisError, ParseException):
             continue
-        # An odd name, and nothing more.
+        # The text was read as an unusual name.
         assert len(found) == len(EU)
         assert {row[0] for row in found} in ({"eu"}, {*EU}, {f"****{number:04}" for number in EU})
     assert ana.sql("SELECT `my x` FROM orders LATERAL VIEW explode(array(1)) `my tab` AS `my x`").count() == 6

@@ -35,15 +35,15 @@ MORE_QUERIES = (
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return sql_tables.write_tables(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")
-def on_spark(spark: Any, places: dict[str, Path]) -> tamis.Session:
+def on_spark(spark: Any, paths: dict[str, Path]) -> tamis.Session:
     session = tamis.connect(spark=spark)
-    for name, place in places.items():
-        session.register(name, session.open(place))
+    for name, path in paths.items():
+        session.register(name, session.open(path))
     session.register("labels", pa.table({"region": ["eu", "us"], "label": ["Europe", "America"]}))
     return session
 
@@ -52,20 +52,20 @@ def on_spark(spark: Any, places: dict[str, Path]) -> tamis.Session:
     "query", [*QUERIES, *(pytest.param(query, marks=pytest.mark.interop) for query in MORE_QUERIES)]
 )
 def test_rows_equal_those_of_the_embedded_engine(
-    on_spark: tamis.Session, places: dict[str, Path], query: str, caplog: pytest.LogCaptureFixture
+    on_spark: tamis.Session, paths: dict[str, Path], query: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="tamis")
-    embedded = sql_tables.open_session(places).sql(query).to_arrow()
+    embedded = sql_tables.open_session(paths).sql(query).to_arrow()
     found = on_spark.sql(query)
     assert found.columns == embedded.column_names
     assert sql_tables.has_same_rows(found.toArrow(), embedded)
     assert "rejects the plan" not in caplog.text
 
 
-def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dict[str, Path], spark: Any) -> None:
+def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, paths: dict[str, Path], spark: Any) -> None:
     query = "SELECT sum(id) AS a, avg(price) AS b, sum(price) AS c, avg(amount) AS d, count(*) AS n FROM orders"
     found = on_spark.sql(query)
-    (spark.read.parquet(str(places["orders"]))).createOrReplaceTempView("orders_of_spark")
+    (spark.read.parquet(str(paths["orders"]))).createOrReplaceTempView("orders_of_spark")
     try:
         theirs = spark.sql(query.replace("FROM orders", "FROM orders_of_spark"))
         assert found.dtypes == theirs.dtypes
@@ -73,8 +73,8 @@ def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dic
     finally:
         spark.catalog.dropTempView("orders_of_spark")
     assert "Aggregate sum(" in on_spark.explain(query).split("Optimized plan")[1]
-    # The same of a query that was made for the embedded engine.
-    embedded = sql_tables.open_session(places).sql(query)
+    # A query of a session without Spark has the same sums.
+    embedded = sql_tables.open_session(paths).sql(query)
     assert "summed while reading" in embedded.explain()
     assert embedded.to_spark(spark).dtypes == theirs.dtypes
 
@@ -98,15 +98,15 @@ def test_no_views_are_left(on_spark: tamis.Session, spark: Any) -> None:
 
 
 @pytest.mark.interop
-def test_a_connect_session_runs_the_same(connect_spark: Any, places: dict[str, Path]) -> None:
+def test_a_connect_session_runs_the_same(connect_spark: Any, paths: dict[str, Path]) -> None:
     session = tamis.connect(spark=connect_spark)
-    for name, place in places.items():
-        session.register(name, session.open(place))
+    for name, path in paths.items():
+        session.register(name, session.open(path))
     query = (
         "SELECT c.name, count(*) AS n FROM orders o JOIN customers c ON o.customer = c.id "
         "WHERE o.id < 90 GROUP BY c.name"
     )
-    embedded = sql_tables.open_session(places).sql(query).to_arrow()
+    embedded = sql_tables.open_session(paths).sql(query).to_arrow()
     assert sql_tables.has_same_rows(session.sql(query).toArrow(), embedded)
 
 
@@ -116,7 +116,7 @@ def test_functions_that_only_spark_has(on_spark: tamis.Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         (
             "SELECT no_such_function(id) FROM orders",
@@ -126,9 +126,9 @@ def test_functions_that_only_spark_has(on_spark: tamis.Session) -> None:
         ("SELECT region, id, rand() FROM orders GROUP BY region", "'id' is neither grouped by nor"),
     ],
 )
-def test_queries_that_spark_rejects_are_one_error(on_spark: tamis.Session, query: str, told: str) -> None:
+def test_queries_that_spark_rejects_are_one_error(on_spark: tamis.Session, query: str, message: str) -> None:
     for ask in (on_spark.sql, on_spark.explain) if "GROUP" not in query else (on_spark.sql,):
-        with pytest.raises(tamis.TamisError, match=told) as raised:
+        with pytest.raises(tamis.TamisError, match=message) as raised:
             ask(query)
         assert "\n" not in str(raised.value)
 
@@ -164,7 +164,7 @@ def test_parameters_and_versions(on_spark: tamis.Session, tmp_path: Path) -> Non
     ],
 )  # fmt: skip
 def test_queries_that_spark_accepts_are_not_refused(
-    on_spark: tamis.Session, spark: Any, places: dict[str, Path], query: str, expected: list[tuple[object, ...]] | None
+    on_spark: tamis.Session, spark: Any, paths: dict[str, Path], query: str, expected: list[tuple[object, ...]] | None
 ) -> None:
     found = sorted(map(tuple, on_spark.sql(query).collect()))
     if expected is None:
@@ -177,7 +177,7 @@ def test_queries_that_spark_accepts_are_not_refused(
 
 
 def test_unsupported_sql_runs_as_text_on_spark(
-    on_spark: tamis.Session, spark: Any, tmp_path: Path, places: dict[str, Path]
+    on_spark: tamis.Session, spark: Any, tmp_path: Path, paths: dict[str, Path]
 ) -> None:
     on_spark.register("texts", pa.table({"id": [1, 2], "js": ['{"a": 5}', '{"a": 7}']}))
     query = "SELECT texts.id, parse_json(js):a::int AS a FROM texts WHERE id > 1"
@@ -187,7 +187,7 @@ def test_unsupported_sql_runs_as_text_on_spark(
     for wrong in ("SELECT parse_json(js):a:: FROM texts", "SELECT js:a FROM nothing", "SELEC js:a FROM texts"):
         with pytest.raises(tamis.TamisError):
             on_spark.sql(wrong)
-    # Nothing but queries, and nothing under policies.
+    # Only queries are accepted, and none under policies.
     for statement in (
         "FROM texts INSERT INTO other SELECT js:a",
         "WITH x AS (SELECT js:a FROM texts) INSERT INTO y SELECT 1",
@@ -243,11 +243,11 @@ def test_filters_have_the_semantics_of_plain_spark(spark: Any, tmp_path: Path, z
     try:
         session = tamis.connect(spark=spark)
         session.register("types", tmp_path / "t.parquet")
-        # All of them at once, since each query costs Spark a second.
+        # One query tests all conditions, because each query on Spark takes a second.
         found, expected = (
             " UNION ALL ".join(
-                f"SELECT {place} AS place, id FROM {table} WHERE {condition}"
-                for place, condition in enumerate(CONDITIONS)
+                f"SELECT {index} AS place, id FROM {table} WHERE {condition}"
+                for index, condition in enumerate(CONDITIONS)
             )
             for table in ("types", "plain_types")
         )
@@ -279,8 +279,8 @@ def test_windows_of_time(spark: Any, on_spark: tamis.Session) -> None:
     assert [row.start for row in found] == sorted({row.start for row in found})
 
 
-def test_none_is_not_a_spark_session(places: dict[str, Path]) -> None:
-    query = sql_tables.open_session(places).sql("SELECT id FROM orders")
+def test_none_is_not_a_spark_session(paths: dict[str, Path]) -> None:
+    query = sql_tables.open_session(paths).sql("SELECT id FROM orders")
     with pytest.raises(tamis.TamisError, match="spark must be a SparkSession, found a NoneType"):
         query.to_spark(None)
 

@@ -36,11 +36,11 @@ def session(request: pytest.FixtureRequest, spark: Any) -> Any:
 
 def stop(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if hasattr(session, "is_stopped"):
-        # What its server keeps in memory is shared with other sessions, and stays.
+        # The cache of the server is shared with other sessions and is not cleared by `stop`.
         session.catalog.clearCache()
         session.stop()
     else:
-        # All that `stop` does to the Python side, without ending the Spark of all tests.
+        # The effect of `stop` on the Python side, without stopping the Spark of all tests.
         monkeypatch.setattr(session.sparkContext, "_jsc", None)
 
 

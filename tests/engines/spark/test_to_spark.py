@@ -37,11 +37,11 @@ from tamis.scan.scan import get_planner
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
 
-def texts(rows: pa.Table) -> list[str]:
+def format_rows(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
-def expected_rows(scan: tamis.Scan) -> pa.Table:
+def read_expected_rows(scan: tamis.Scan) -> pa.Table:
     """Return the rows of a scan, in the types of Spark."""
     schema = to_row_schema(scan.schema)
     return pa.Table.from_batches([convert_rows(batch, schema) for batch in scan.to_batches()], schema)
@@ -50,19 +50,19 @@ def expected_rows(scan: tamis.Scan) -> pa.Table:
 def check(spark: Any, scan: tamis.Scan, *context: object, reader: str = "auto") -> Any:
     """Return the DataFrame of a scan, after checking that it has the rows of the scan."""
     frame = scan.to_spark(spark, reader=reader)
-    expected = expected_rows(scan)
+    expected = read_expected_rows(scan)
     found = frame.toArrow()
     assert found.column_names == expected.column_names, context
-    assert texts(found.cast(expected.schema)) == texts(expected), (reader, *context)
+    assert format_rows(found.cast(expected.schema)) == format_rows(expected), (reader, *context)
     return frame
 
 
-def plan_text(frame: Any) -> str:
+def explain_plan(frame: Any) -> str:
     """Return the plan of Spark."""
-    return str(frame._explain_string(extended=True)) if hasattr(frame, "_explain_string") else _printed_plan(frame)
+    return str(frame._explain_string(extended=True)) if hasattr(frame, "_explain_string") else _print_plan(frame)
 
 
-def _printed_plan(frame: Any) -> str:
+def _print_plan(frame: Any) -> str:
     import contextlib
     import io
 
@@ -73,15 +73,15 @@ def _printed_plan(frame: Any) -> str:
 
 
 def uses_tasks(frame: Any) -> bool:
-    return "MapInArrow" in plan_text(frame)
+    return "MapInArrow" in explain_plan(frame)
 
 
 def uses_sparks_reader(frame: Any) -> bool:
-    return "FileScan parquet" in plan_text(frame)
+    return "FileScan parquet" in explain_plan(frame)
 
 
 def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
-    """Random tables with deletion vectors, mapped and widened columns, and filters about them."""
+    """Compare random tables with deletion vectors, mapped and widened columns, under random filters."""
     with tempfile.TemporaryDirectory() as folder:
         case = draw_delta_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
@@ -91,7 +91,7 @@ def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
 
 
 def compare_deltalake_tables(spark: Any, seed: int, predicates: int) -> None:
-    """Random tables of another writer, most of them read by native scans."""
+    """Compare random tables of another writer; most of them are read by native scans."""
     with tempfile.TemporaryDirectory() as folder:
         case = draw_deltalake_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
@@ -110,8 +110,8 @@ def test_O8_random_tables_of_deltalake_have_the_rows_of_a_local_scan(connect_spa
     compare_deltalake_tables(connect_spark, seed, predicates=3)
 
 
-def every_type(count: int) -> pa.Table:
-    """Rows of all types that a table of ours may have and Spark too."""
+def make_every_type(count: int) -> pa.Table:
+    """Return rows of all types that Tamis and Spark support."""
     numbers = range(count)
     inner = pa.struct([("x", pa.int32()), ("t", pa.timestamp("us", "UTC"))])
     return pa.table(
@@ -151,7 +151,7 @@ WHERES = (
 
 @pytest.fixture(scope="module")
 def hive_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = every_type(80)
+    rows = make_every_type(80)
     parts = [
         ({"region": "eu"}, rows.slice(0, 40)),
         ({"region": "us"}, rows.slice(40, 20)),
@@ -166,7 +166,7 @@ def test_rows_are_the_same_by_both_readers(any_spark: Any, hive_table: Path) -> 
     # Classic and Connect sessions differ in how Columns are created; a few cases are enough.
     for where in (None, *WHERES) if is_connect else (WHERES[2], WHERES[7]):
         frame = check(any_spark, table.scan(where), where)
-        # What only the embedded engine knows, Spark is not asked for.
+        # Functions that only the embedded engine supports are not pushed to Spark.
         assert uses_sparks_reader(frame) == ("concat" not in (where or "")), where
     check(any_spark, table.scan(WHERES[1], ["region", "nest.t", "id"]), reader="arrow")
     check(any_spark, table.scan(WHERES[0], ["text"], limit=1000))
@@ -182,23 +182,23 @@ def test_T7_the_session_time_zone_has_no_effect(connect_spark: Any, hive_table: 
         for where in (*WHERES[1:3], WHERES[7]):
             scan = table.scan(where, ["id"])
             found = scan.to_spark(connect_spark).toArrow()
-            assert texts(found) == texts(scan.to_arrow())
+            assert format_rows(found) == format_rows(scan.to_arrow())
     finally:
         connect_spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_the_filter_reaches_sparks_reader(connect_spark: Any, hive_table: Path) -> None:
     where = "id >= 30 AND moment > TIMESTAMP '1970-01-01 05:00:00Z' AND region <> 'us'"
-    text = plan_text(tamis.open(hive_table).scan(where, ["text"]).to_spark(connect_spark))
+    text = explain_plan(tamis.open(hive_table).scan(where, ["text"]).to_spark(connect_spark))
     (pushed,) = (line for line in text.splitlines() if "PushedFilters" in line)
     assert "GreaterThanOrEqual(id,30)" in pushed
     assert "GreaterThan(moment,1970-01-01" in pushed
-    # Partition values settle their part of the filter, and no row is tested by it again.
+    # Partition values decide their conjunct, so it is not evaluated for rows.
     assert "region#" not in text
 
 
-def mixed_table(folder: Path) -> Path:
-    """A Delta table with deleted rows in one file."""
+def write_mixed_table(folder: Path) -> Path:
+    """Write a Delta table with deleted rows in one file."""
     rows = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{n}" for n in range(10)]})
     fields = [
         {"name": "id", "type": "long", "nullable": False, "metadata": {}},
@@ -207,13 +207,13 @@ def mixed_table(folder: Path) -> Path:
     ]
     log = DeltaLog(folder, fields, partition_columns=["p"], features=["deletionVectors"])
     whole = data_file(log, "p=a/whole.parquet", rows, {"p": "a"})
-    pieces = data_file(log, "p=b/pieces.parquet", rows, {"p": "b"}, deleted=[0, 3, 9])
-    log.commit(whole, pieces)
+    partial = data_file(log, "p=b/partial.parquet", rows, {"p": "b"}, deleted=[0, 3, 9])
+    log.commit(whole, partial)
     return folder
 
 
 def test_D16_files_with_deleted_rows_are_read_by_tasks_and_the_others_by_spark(any_spark: Any, tmp_path: Path) -> None:
-    table = tamis.open(mixed_table(tmp_path))
+    table = tamis.open(write_mixed_table(tmp_path))
     for where, columns in ((None, None), ("id > 2 AND p = 'b' OR id = 1", ["p", "id"]), ("id = 3", ["name"])):
         frame = check(any_spark, table.scan(where, columns), where)
         assert uses_tasks(frame)
@@ -247,7 +247,7 @@ def test_nested_columns_keep_their_nullability(connect_spark: Any, tmp_path: Pat
 
 
 def test_required_columns_are_not_null(any_spark: Any, tmp_path: Path) -> None:
-    rows = every_type(5)
+    rows = make_every_type(5)
     flat = [name for name in rows.column_names if name not in ("text", "list", "map", "nest")]
     required = pa.schema([rows.schema.field(name).with_nullable(name not in flat) for name in rows.column_names])
     pq.write_table(pa.Table.from_arrays(rows.columns, schema=required), tmp_path / "0.parquet")
@@ -281,7 +281,7 @@ def test_page_indexes_of_many_files_are_read_if_a_sample_is_worth_it(
     tmp_path: Path, where: str, is_narrow: bool
 ) -> None:
     for number in range(20):
-        # Every file has small and large numbers, its pages do not.
+        # Every file has small and large numbers, but each page has a narrow range.
         ids = pa.array(range(number, 1_000_000, 20), pa.int64())
         pq.write_table(
             pa.table({"id": ids}), tmp_path / f"{number}.parquet", write_page_index=True, use_dictionary=False,
@@ -347,7 +347,7 @@ def test_many_local_files_are_listed_by_the_driver_and_the_setting_is_restored(s
 
 def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) -> None:
     before = {each.name for each in spark.catalog.listTables()}
-    table = tamis.open(mixed_table(tmp_path))
+    table = tamis.open(write_mixed_table(tmp_path))
     table.scan("id > 3").to_spark(spark).count()
     assert {each.name for each in spark.catalog.listTables()} == before
     if hasattr(spark, "_jsc"):
@@ -356,9 +356,9 @@ def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) ->
 
 
 def test_E2_a_missing_file_is_an_error(connect_spark: Any, tmp_path: Path) -> None:
-    table = tamis.open(mixed_table(tmp_path))
-    (tmp_path / "p=b" / "pieces.parquet").unlink()
-    with pytest.raises(MissingFile, match=r"pieces\.parquet.*version 0"):
+    table = tamis.open(write_mixed_table(tmp_path))
+    (tmp_path / "p=b" / "partial.parquet").unlink()
+    with pytest.raises(MissingFile, match=r"partial\.parquet.*version 0"):
         table.scan().to_spark(connect_spark)
 
 
@@ -377,23 +377,23 @@ def test_types_that_spark_does_not_support_are_refused(connect_spark: Any, tmp_p
 
 
 def test_tasks_are_packed_by_their_bytes() -> None:
-    def task(size: int) -> ScanTask:
+    def make_task(size: int) -> ScanTask:
         return ScanTask("f", 10 * size, 0, 0, 1, size, {}, ())
 
-    small = [task(SMALLEST // 4)] * 8
+    small = [make_task(SMALLEST // 4)] * 8
     assert [len(group) for group in pack_tasks(small)] == [4, 4]
-    huge = [task(200 * SMALLEST)] * 3
+    huge = [make_task(200 * SMALLEST)] * 3
     assert [len(group) for group in pack_tasks(huge)] == [1, 1, 1]
     assert pack_tasks([]) == []
 
 
 def test_timestamps_are_in_utc(connect_spark: Any, tmp_path: Path) -> None:
-    moment = datetime(2024, 3, 10, 10, 30, tzinfo=UTC)
-    pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("ms", "UTC"))}), tmp_path / "t.parquet")
+    instant = datetime(2024, 3, 10, 10, 30, tzinfo=UTC)
+    pq.write_table(pa.table({"at": pa.array([instant], pa.timestamp("ms", "UTC"))}), tmp_path / "t.parquet")
     scan = tamis.open(tmp_path / "t.parquet").scan("at = TIMESTAMP '2024-03-10 10:30:00Z'")
     for reader in ("spark", "arrow"):
         frame = scan.to_spark(connect_spark, reader=reader)
-        assert frame.toArrow()["at"].to_pylist() == [moment]
+        assert frame.toArrow()["at"].to_pylist() == [instant]
 
 
 def test_many_small_files_are_read_by_tasks_and_larger_ones_by_spark(spark: Any, tmp_path: Path) -> None:

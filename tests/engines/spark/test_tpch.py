@@ -1,4 +1,4 @@
-"""All queries of TPC-H on Spark, over tables of three formats in turn, equal DuckDB's answers over the plain files."""
+"""All queries of TPC-H on Spark, over tables of three formats in turn, equal DuckDB's results over the plain files."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.mark.parametrize("number", tpch.QUERIES)
-def test_answers_equal_duckdb(world: World, spark: Any, number: int) -> None:
+def test_results_equal_duckdb(world: World, spark: Any, number: int) -> None:
     format = tuple(FORMATS)[number % len(FORMATS)]
     found = world.session(format, spark).sql(tpch.QUERIES[number]).toArrow()
     expected = world.answer(number)
     assert found.column_names == expected.column_names
     # The scale of decimals after a division differs between engines.
-    assert [[_rounded(value) for value in row] for row in sql_tables.list_rows(found)] == [
-        [_rounded(value) for value in row] for row in sql_tables.list_rows(expected)
+    assert [[_round(value) for value in row] for row in sql_tables.list_rows(found)] == [
+        [_round(value) for value in row] for row in sql_tables.list_rows(expected)
     ]
 
 
-def _rounded(value: object) -> object:
+def _round(value: object) -> object:
     return float(f"{value:.5g}") if isinstance(value, float) else value

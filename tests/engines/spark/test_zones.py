@@ -1,4 +1,4 @@
-"""Spark sessions in other time zones than UTC: timestamps have Spark's semantics, whatever is pushed."""
+"""Spark sessions in other time zones than UTC: timestamps have Spark's semantics, with and without pushdown."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ZONES = ("America/New_York", "+05:30", "UTC")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    moments = [START + timedelta(hours=number) for number in range(HOURS)]
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    instants = [START + timedelta(hours=number) for number in range(HOURS)]
     rows = pa.table(
         {
             "id": range(HOURS),
-            "ts": pa.array(moments, pa.timestamp("us", "UTC")),
-            "local": pa.array([each.replace(tzinfo=None) for each in moments], pa.timestamp("us")),
-            "day": pa.array([each.date() for each in moments], pa.date32()),
-            "s": pa.StructArray.from_arrays([pa.array(moments, pa.timestamp("us", "UTC"))], ["at"]),
+            "ts": pa.array(instants, pa.timestamp("us", "UTC")),
+            "local": pa.array([each.replace(tzinfo=None) for each in instants], pa.timestamp("us")),
+            "day": pa.array([each.date() for each in instants], pa.date32()),
+            "s": pa.StructArray.from_arrays([pa.array(instants, pa.timestamp("us", "UTC"))], ["at"]),
         }
     )
     found = tmp_path_factory.mktemp("zones") / "e.parquet"
@@ -37,13 +37,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=ZONES)
-def session(request: pytest.FixtureRequest, spark: Any, place: Path) -> Iterator[tamis.Session]:
+def session(request: pytest.FixtureRequest, spark: Any, path: Path) -> Iterator[tamis.Session]:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", request.param)
-    spark.read.parquet(str(place)).createOrReplaceTempView("e")
+    spark.read.parquet(str(path)).createOrReplaceTempView("e")
     days = pa.table({"d": pa.array([date(2024, 3, 9), date(2024, 3, 11)]), "name": ["sat", "mon"]})
     spark.createDataFrame(days).createOrReplaceTempView("days")
-    yield tamis.connect(spark=spark).register("e", place).register("days", days)
+    yield tamis.connect(spark=spark).register("e", path).register("days", days)
     spark.catalog.dropTempView("e")
     spark.catalog.dropTempView("days")
     spark.conf.set("spark.sql.session.timeZone", before)
@@ -82,14 +82,14 @@ def test_a_query_returns_the_rows_of_spark(session: tamis.Session, spark: Any, q
 
 
 def test_a_query_that_was_made_without_spark_means_the_same_there(
-    session: tamis.Session, spark: Any, place: Path
+    session: tamis.Session, spark: Any, path: Path
 ) -> None:
     query = "SELECT id FROM e WHERE ts >= '2024-03-09' AND hour(ts) < 3"
-    made = tamis.connect().register("e", place).sql(query)
+    made = tamis.connect().register("e", path).sql(query)
     assert sorted(made.to_spark(spark).collect()) == sorted(spark.sql(query).collect())
 
 
 def test_times_still_prune(session: tamis.Session) -> None:
-    told = session.explain("SELECT id FROM e WHERE ts >= '2024-03-11' AND hour(ts) = 3")
-    scan = told.split("Scans")[1]
+    explained = session.explain("SELECT id FROM e WHERE ts >= '2024-03-11' AND hour(ts) = 3")
+    scan = explained.split("Scans")[1]
     assert "`ts` >= TIMESTAMP" in scan

@@ -7,7 +7,6 @@ So constants of another type than the column are not in the column's type yet.
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset

@@ -12,7 +12,7 @@ from tamis.query.plan.nodes import Limit, Node
 from tamis.query.plan.optimizer import Context, optimize
 
 
-class _Restless:
+class _NeverStops:
     name = "restless"
 
     def apply(self, node: Node, given: Context) -> Node | None:
@@ -22,5 +22,5 @@ class _Restless:
 def test_a_rule_that_never_stops_is_named() -> None:
     plan = Limit(scan("t"), 1)
     with pytest.raises(TamisError, match="'restless' still changes the plan"):
-        optimize(plan, [_Restless()], context())
-    assert optimize(plan, [_Restless()], context(), switched_off=["restless"]).plan == plan
+        optimize(plan, [_NeverStops()], context())
+    assert optimize(plan, [_NeverStops()], context(), switched_off=["restless"]).plan == plan

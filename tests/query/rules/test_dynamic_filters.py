@@ -18,11 +18,11 @@ ON = ((column("t.a"), column("u.a")),)
 LARGE, SMALL = scan("t", rows=10_000), scan("u", rows=10)
 
 
-def keys(*values: int | None) -> pa.Table:
+def make_keys(*values: int | None) -> pa.Table:
     return pa.table({"key": pa.array(values, pa.int64())})
 
 
-def in_list(name: str, *items: int) -> Call:
+def make_in(name: str, *items: int) -> Call:
     return Call("in", (Column((name,)), *(Literal(item, LONG) for item in items)))
 
 
@@ -30,32 +30,32 @@ def test_dynamic_filters_reach_scans_through_nodes_that_preserve_the_key() -> No
     inner = Join(select(where(LARGE, "`t.a` < `t.b`"), y="`t.b`", z="`t.a`"), scan("v"), "left", ())
     side = Sort(inner, ())
     join = Join(side, SMALL, "inner", ((Column(("z",), type=LONG), column("u.a")),), dynamic_filter_side="left")
-    found = push_dynamic_filters(join, keys(3, 1, None, 3), context())
-    assert get_predicates(found) == [in_list("a", 1, 3), get_predicates(scan("v"))[0]]
+    found = push_dynamic_filters(join, make_keys(3, 1, None, 3), context())
+    assert get_predicates(found) == [make_in("a", 1, 3), get_predicates(scan("v"))[0]]
     assert get_outputs(found) == get_outputs(side)
 
 
 def test_an_empty_key_set_prunes_everything() -> None:
     join = Join(LARGE, SMALL, "inner", ON, dynamic_filter_side="left")
-    assert get_predicates(push_dynamic_filters(join, keys(None), context())) == get_predicates(LARGE)
+    assert get_predicates(push_dynamic_filters(join, make_keys(None), context())) == get_predicates(LARGE)
     assert build_key_predicate(column("t.a"), pa.array([None], LONG)) == FALSE
 
 
 def test_dynamic_filters_do_not_pass_a_limit_or_the_padded_side_of_an_outer_join() -> None:
     for side in (Limit(LARGE, 5), Join(scan("v"), LARGE, "left", ()), TopN(LARGE, (SortKey(column("t.b")),), 3)):
         join = Join(side, SMALL, "inner", ON, dynamic_filter_side="left")
-        assert push_dynamic_filters(join, keys(1), context()) == side
+        assert push_dynamic_filters(join, make_keys(1), context()) == side
 
 
 def test_A8_dynamic_filters_pass_masks_only_on_unmasked_columns() -> None:
     hidden = scan("t", protects=True)
     masks = select(where(hidden, "`t.b` = 1", protects=True), protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)")
     join = Join(masks, SMALL, "inner", ON, dynamic_filter_side="left")
-    assert get_predicates(push_dynamic_filters(join, keys(1), context())) == [
+    assert get_predicates(push_dynamic_filters(join, make_keys(1), context())) == [
         Call("=", (Column(("a",)), Literal(1, LONG)))
     ]
     masked = Join(masks, SMALL, "inner", ((Column(("t.b",), type=LONG), column("u.a")),), dynamic_filter_side="left")
-    assert push_dynamic_filters(masked, keys(1), context()) == masks
+    assert push_dynamic_filters(masked, make_keys(1), context()) == masks
 
 
 def test_many_keys_become_ranges() -> None:
@@ -71,7 +71,7 @@ def test_many_keys_become_ranges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "said"),
+    ("kind", "given", "expected"),
     [
         (pa.int32(), pa.array([1, 2**40], LONG), "`k` = 1"),
         (LONG, pa.array([1, 1], pa.int32()), "`k` = 1"),
@@ -82,6 +82,6 @@ def test_many_keys_become_ranges() -> None:
         (pa.bool_(), pa.array([True]), None),
     ],
 )
-def test_keys_of_other_types(kind: pa.DataType, given: pa.Array, said: str | None) -> None:
+def test_keys_of_other_types(kind: pa.DataType, given: pa.Array, expected: str | None) -> None:
     found = build_key_predicate(Column(("k",), type=kind), given)
-    assert found == (None if said is None else expr(said, Union((), (Output("k", kind),))))
+    assert found == (None if expected is None else expr(expected, Union((), (Output("k", kind),))))

@@ -16,7 +16,7 @@ NOT_OF_SPARK = ("timestamp_ntz", "timestamp")
 """Spark writes times in the zone of its session, and infers them as such."""
 
 
-def by_spark(spark: Any, root: Path, given: Kind) -> dict[int, object]:
+def read_with_spark(spark: Any, root: Path, given: Kind) -> dict[int, object]:
     return given.by_id(spark.read.parquet(str(root)).toArrow())
 
 
@@ -24,14 +24,14 @@ def by_spark(spark: Any, root: Path, given: Kind) -> dict[int, object]:
 def test_H1_H3_H10_H11_folders_of_spark_are_read_as_spark_reads_them(spark: Any, tmp_path: Path, kind: str) -> None:
     given, root = KINDS[kind], tmp_path / "table"
     spark.createDataFrame(given.rows).coalesce(1).write.partitionBy("p").parquet(str(root))
-    before = by_spark(spark, root, given)
+    before = read_with_spark(spark, root, given)
     table = tamis.open(root)
     assert given.by_id(table.scan().to_arrow()) == before
     assert given.by_id(table.scan().to_spark(spark).toArrow()) == before
     # The empty text is NULL in a folder of Spark.
     assert before == {number: None if value == "" else value for number, value in given.by_id(given.rows).items()}
     tamis.index.build(root)
-    assert by_spark(spark, root, given) == before
+    assert read_with_spark(spark, root, given) == before
 
 
 @pytest.mark.parametrize("kind", ["other scripts", "empty", "special"])
