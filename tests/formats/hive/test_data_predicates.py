@@ -11,8 +11,11 @@ import datetime
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tamis
+from tamis.errors import TamisError
 
 DAY = datetime.date(2024, 1, 1)
 LARGE = 2**53 + 1
@@ -60,3 +63,37 @@ def test_a_contradiction_of_partition_values_still_prunes_all(table: tamis.Table
     scan = table.scan("region = 'eu' AND region = 'us'")
     assert scan.plan("files").report.levels[0].kept == 0
     assert scan.count() == 0
+
+
+NUMBERS = st.sampled_from([9, 10, 11, LARGE, LARGE - 1])
+CONSTANTS = st.builds(
+    lambda number, form: form.format(number),
+    NUMBERS,
+    st.sampled_from(["{}", "'{}'", "'0{}'", "{}D", "{}.0", "CAST({} AS DECIMAL(20, 0))"]),
+)
+COMPARISONS = st.builds(
+    lambda column, operator, constant: f"{column} {operator} {constant}",
+    st.sampled_from(["x", "u"]),
+    st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]),
+    CONSTANTS,
+) | st.builds(
+    lambda column, items: f"{column} IN ({', '.join(items)})",
+    st.sampled_from(["x", "u"]),
+    st.lists(CONSTANTS, min_size=1, max_size=3),
+)
+PREDICATES = st.recursive(
+    COMPARISONS | st.just("region = 'eu'"),
+    lambda inner: st.builds(lambda parts, word: f"({word.join(parts)})", st.lists(inner, min_size=2, max_size=3),
+                            st.sampled_from([" AND ", " AND ", " OR "])),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(PREDICATES)
+def test_O1_partitions_of_matching_rows_are_kept(table: tamis.Table, where: str) -> None:
+    try:
+        expected = sorted(table.scan(where, levels=[]).to_arrow()["id"].to_pylist())
+    except TamisError:
+        # Constants of types without a common type.
+        return
+    assert sorted(table.scan(where).to_arrow()["id"].to_pylist()) == expected
