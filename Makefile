@@ -39,7 +39,7 @@ test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the 
 test-oracles: ## the property tests once more with EXAMPLES=120 examples each, four times what `make test` takes
 	@bash scripts/setup.sh test
 	TAMIS_HYPOTHESIS_PROFILE=long TAMIS_HYPOTHESIS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
-		tests/oracles tests/index/test_oracle.py tests/index/test_delta_oracle.py tests/formats/delta/test_statistics_oracle.py \
+		tests/oracles tests/index/test_oracle.py tests/formats/delta/test_statistics_oracle.py \
 		tests/query/test_random_queries.py tests/query/test_random_policies.py $(ARGS)
 
 mutants: ## put small mistakes into the code that must not lose a row, and see that tests notice; ARGS goes to scripts/mutants.py

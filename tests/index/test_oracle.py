@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,32 +14,9 @@ import tamis
 from builders.answers.oracle import evaluate_predicates
 from builders.hive.scan_cases import ROW, HiveCase, draw_scan_case
 from builders.values.choices import Choices
-from tamis.formats.source import LEVELS
+from oracles.formats.indexed import build_hive_index
 
 EXAMPLES = max(5, settings().max_examples // 5)
-
-
-def build(case: HiveCase, table: tamis.Table) -> None:
-    """Build an index of some columns, some with Bloom filters and NaN counts."""
-    partitions = {"region", "day"}
-    leaves = {
-        f"{field.name}.{child.name}" if pa.types.is_struct(field.type) else field.name: child.type
-        for field in table.schema
-        if field.name not in partitions and not pa.types.is_list(field.type)
-        for child in (field.type if pa.types.is_struct(field.type) else [field])
-    }
-    names = list(leaves)
-    bloom = [name for name, kind in leaves.items() if not pa.types.is_boolean(kind) and case.choices.flag(2)]
-    floats = [name for name, kind in leaves.items() if pa.types.is_floating(kind) and case.choices.flag(2)]
-    tamis.index.build(
-        table.uri,
-        columns=case.choices.one_of([None, names, names[:1]]),
-        bloom=bloom,
-        count_nan=floats,
-        # Such a large rate gives many false positives.
-        false_positives=case.choices.one_of([0.01, 0.5]),
-        partitioning=case.partitioning,
-    )
 
 
 @st.composite
@@ -54,36 +29,8 @@ def open_table(case: HiveCase, folder: str) -> tamis.Table:
     return tamis.open(Path(folder) / "t", partitioning=case.partitioning)
 
 
-def count_row_ids(table: pa.Table) -> Counter[int]:
-    return Counter(table[ROW].to_pylist())
-
-
-def find_expected_ids(case: HiveCase) -> list[Counter[int]]:
-    """Return the ids of the rows for which each predicate is TRUE."""
-    numbers = case.rows[ROW].to_pylist()
-    return [
-        Counter(row for row, answer in zip(numbers, answers, strict=True) if answer is True)
-        for answers in evaluate_predicates(case.rows, [predicate.sql for predicate in case.predicates])
-    ]
-
-
 def reopen(case: HiveCase, table: tamis.Table) -> tamis.Table:
     return tamis.open(table.uri, partitioning=case.partitioning)
-
-
-@settings(max_examples=EXAMPLES)
-@given(cases())
-def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        plain = open_table(case, folder)
-        build(case, plain)
-        table = reopen(case, plain)
-        for predicate, expected in zip(case.predicates, find_expected_ids(case), strict=True):
-            for levels in (LEVELS, ("files",), ("files", "bloom")):
-                scan = table.scan(predicate.expr, levels=levels)
-                assert count_row_ids(scan.to_arrow()) == expected, predicate
-                assert scan.count() == expected.total(), predicate
-        assert table.scan().count() == case.rows.num_rows
 
 
 @settings(max_examples=EXAMPLES)
@@ -91,7 +38,7 @@ def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: HiveCase) -> None:
 def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain = open_table(case, folder)
-        build(case, plain)
+        build_hive_index(case, plain)
         table = reopen(case, plain)
         for predicate in case.predicates:
             with_index, without = (each.scan(predicate.expr).plan("row_groups") for each in (table, plain))
@@ -104,7 +51,7 @@ def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: 
 def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(case: HiveCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = open_table(case, folder)
-        build(case, table)
+        build_hive_index(case, table)
         # The first file defines the columns.
         first, *others = table.files()["path"].to_pylist()
         for path in others:

@@ -8,6 +8,7 @@ from oracles.formats.delta import DELTA, DELTA_VERSIONS, DELTALAKE
 from oracles.formats.evolved import EVOLVED
 from oracles.formats.hive import HIVE
 from oracles.formats.iceberg import ICEBERG, ICEBERG_SNAPSHOTS, PYICEBERG
+from oracles.formats.indexed import INDEXED_DELTA_VERSIONS, INDEXED_HIVE
 from oracles.formats.pages import PAGES, PAGES_OF_TABLES
 from oracles.frame import (
     Format,
@@ -22,7 +23,7 @@ from oracles.frame import (
 FORMATS = (HIVE, DELTA, DELTALAKE, ICEBERG, PYICEBERG, PAGES, PAGES_OF_TABLES, EVOLVED)
 
 
-@parametrize_formats(FORMATS)
+@parametrize_formats([*FORMATS, INDEXED_HIVE])
 def test_O1_every_subset_of_levels_returns_the_rows_of_a_full_scan(format: Format) -> None:
     format.check("O1", check_levels)
 
@@ -37,7 +38,7 @@ def test_O2_rows_of_p_and_not_p_and_p_is_null_are_all_rows(format: Format) -> No
     format.check("O2", check_three_parts)
 
 
-@parametrize_formats([DELTA_VERSIONS, ICEBERG_SNAPSHOTS])
+@parametrize_formats([DELTA_VERSIONS, ICEBERG_SNAPSHOTS, INDEXED_DELTA_VERSIONS])
 def test_O1_every_version_has_its_rows_however_it_is_reached(format: Format) -> None:
     format.check("versions", check_versions)
 
