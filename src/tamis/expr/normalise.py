@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
 from tamis.expr.functions.table import FUNCTIONS, NEGATIONS, Nulls, type_of
@@ -295,8 +297,8 @@ def _is_tighter(new: tuple[Literal, bool], old: tuple[Literal, bool], *, lower: 
 
 def _parse_constraint(part: Expr) -> tuple[Column, str, tuple[Literal, ...]] | None:
     match part:
-        case Call(_, (Column(type=None), *_)):
-            # A column of unknown type was not bound, so constants are not in its type yet, and do not compare as its
+        case Call(_, (Column(type=None), *items)) if not all(map(_is_exact_in_any_type, items)):
+            # A column of unknown type was not bound, so constants are not in its type yet, and need not compare as its
             # values do: for an int column, `x >= '9' AND x <= '10'` is TRUE for 9.
             return None
         case Call(("=" | "<>" | "<" | "<=" | ">" | ">=") as function, (Column() as column, Literal() as item)):
@@ -306,6 +308,21 @@ def _parse_constraint(part: Expr) -> tuple[Column, str, tuple[Literal, ...]] | N
             return (column, "in", literals) if len(literals) == len(items) else None
         case _:
             return None
+
+
+def _is_exact_in_any_type(item: Expr) -> bool:
+    """Return whether a constant keeps its value in every type that a column compared with it may have."""
+    return (
+        isinstance(item, Literal)
+        and item.type is not None
+        and pa.types.is_integer(item.type)
+        and isinstance(item.value, int)
+        and abs(item.value) <= _LARGEST_EXACT_INTEGER
+    )
+
+
+_LARGEST_EXACT_INTEGER = 2**24
+"""32-bit floats represent every integer up to this one."""
 
 
 def merge_conjunction(parts: list[Expr], *, where: bool) -> list[Expr]:
