@@ -267,7 +267,7 @@ class Catalog:
         )
 
 
-TABLE_BY_PATH_SYNTAX = " or ".join(f"{format}.`path`" for format in FORMATS)
+TABLE_BY_PATH_SYNTAX = " or ".join((", ".join(f"{each}.`path`" for each in FORMATS[:-1]), f"{FORMATS[-1]}.`path`"))
 """How a query names unregistered tables."""
 
 

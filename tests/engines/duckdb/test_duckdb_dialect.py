@@ -357,7 +357,7 @@ def test_a_generated_name_does_not_shadow_a_table(folder: Path) -> None:
         ("SELECT nope FROM orders", errors.UnknownColumn, "nope"),
         ("SELECT nope(id) FROM orders", errors.ExpressionError, "nope"),
         ("FROM ordes", errors.TableNotFound, "Did you mean 'orders'"),
-        ("FROM zzz", errors.TableNotFound, 'or write delta."path", iceberg."path" or parquet."path"$'),
+        ("FROM zzz", errors.TableNotFound, 'or write delta."path", iceberg."path", hive."path" or parquet."path"$'),
         ("INSERT INTO orders VALUES (1)", errors.ParseError, "SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE"),
         ("SELEC 1", errors.ParseError, "SELEC"),
         ("", errors.ParseError, "one query"),

@@ -144,7 +144,12 @@ class DuckdbQuery(CompiledQuery):
         pairs = zip(self._views, plan.inputs, strict=True)
         views = [TableView(view.name, node, view.fields) for view, (_, node) in pairs]
         return RunningDuckdbQuery(
-            self.text, views, self._context.connectors, self._parameters, self._make_rejection_error
+            self.text,
+            views,
+            self._context.connectors,
+            self._parameters,
+            self._make_rejection_error,
+            self._context.tuning,
         )
 
     # --- Errors -------------------------------------------------------------------------------------------------------
@@ -404,8 +409,10 @@ class RunningDuckdbQuery(RunningQuery):
         connectors: Mapping[str, Connector],
         parameters: Parameters,
         explain: Callable[[BaseException], BaseException],
+        tuning: Tuning,
     ) -> None:
         self._explain = explain
+        self._tuning = tuning
         self._failures: list[BaseException] = []
         leaves = _make_leaves(text, views)
         named = [(leaf.name, leaf.scan) for leaf in leaves]
