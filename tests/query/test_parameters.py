@@ -96,8 +96,8 @@ def test_an_unclosed_text_is_a_parse_error(session: tamis.Session) -> None:
         ("SELECT :x", {"x": 1, "z": 2}, "args= has a value for :z"),
         ("SELECT :x", {"x": [1, 2]}, "is a list, which only IN"),
         ("SELECT ?", [object()], "the value of the parameter ? number 1 has no SQL literal"),
-        ("SELECT ?", "abc", "not a str"),
-        ("SELECT ?", 5, "not an int"),
+        ("SELECT ?", "abc", "found a str"),
+        ("SELECT ?", 5, "found an int"),
     ],
 )
 def test_mistakes(session: tamis.Session, query: str, args: Any, message: str) -> None:
