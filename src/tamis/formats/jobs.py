@@ -151,7 +151,7 @@ def get_job_engines() -> JobEngines:
 
 
 def read_table(item: bytes) -> pa.Table:
-    """Read the table of an item made with `Item.of_table`."""
+    """Read the table of an item made with `Item.from_table`."""
     with pa.ipc.open_stream(item) as reader:
         return reader.read_all()
 
@@ -162,7 +162,7 @@ def find_function(name: str) -> JobFunction:
     >>> find_function("os:system")
     Traceback (most recent call last):
         ...
-    tamis.errors.InvalidArgument: a job runs a function of this package, as tamis.module:function, not 'os:system'
+    tamis.errors.InvalidArgument: a job must be a function of this package, as tamis.module:function, found 'os:system'
     """
     module, _, function = name.partition(":")
     if not module.startswith(MODULE_PREFIX) or not function.isidentifier():

@@ -4,7 +4,7 @@ A container is a header (metadata with schema and codec, and a sync marker of 16
 count, byte count, compressed records, and the sync marker again. polars is slow for files with one block per record,
 and does not have all codecs. So this module decompresses all blocks and passes them to polars as one uncompressed
 block, under an equivalent schema that polars supports: see `avro_schema`. Files that polars still rejects are decoded
-record by record: see `avro_rows`.
+record by record, at the end of this module.
 
 A damaged file may contain any length, so every length is checked against the available bytes before use.
 """
