@@ -32,7 +32,7 @@ A message says in one line what is wrong, where, and what to do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, getattr_static, signature
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
@@ -270,13 +270,20 @@ def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callab
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        parameters = [each for each in signature(function).parameters.values() if each.name not in ("self", "cls")]
-        keywords = frozenset(each.name for each in parameters if each.kind in _KEYWORDS)
+        # Reading a signature takes longer than a call, and most functions are never called with a keyword.
+        @cache
+        def read_parameters() -> list[Parameter]:
+            return [each for each in signature(function).parameters.values() if each.name not in ("self", "cls")]
+
+        @cache
+        def find_keywords() -> frozenset[str]:
+            return frozenset(each.name for each in read_parameters() if each.kind in _KEYWORDS)
 
         @wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            if not kwargs.keys() <= keywords:
-                raise _make_unknown_argument_error(function_name, min(kwargs.keys() - keywords), parameters)
+            if kwargs and not kwargs.keys() <= find_keywords():
+                unknown = min(kwargs.keys() - find_keywords())
+                raise _make_unknown_argument_error(function_name, unknown, read_parameters())
             return function(*args, **kwargs)
 
         return call
