@@ -368,7 +368,7 @@ def test_no_tuning_changes_the_rows_of_a_scan(write: RandomCase, data: st.DataOb
                 assert limited.num_rows == min(limit, expected.num_rows), (limit, *context)
 
 
-@pytest.mark.parametrize("write", [draw_delta, draw_hive])
+@RANDOM
 @FEWER
 @given(data=st.data())
 def test_no_tuning_changes_a_join_an_aggregate_or_a_top_n(write: RandomCase, data: st.DataObject) -> None:

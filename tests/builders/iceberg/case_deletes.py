@@ -155,13 +155,15 @@ def _delete_by_value(
         partition=partition,
         metrics={} if choices.flag(5) else None,
     )
+    # A spec without fields, or with void fields only, is unpartitioned: its equality deletes apply to all files.
+    is_for_all = all(transform == "void" for _, transform, _ in table.specs[spec])
     rows_of = {
         stored.file.path: _find_equal_rows(stored, [each["name"] for each in fields], deleted)
         for stored in live
         if stored.sequence < sequence
-        and (not table.specs[spec] or (stored.file.spec, repr(stored.file.partition)) == (spec, repr(partition)))
+        and (is_for_all or (stored.file.spec, repr(stored.file.partition)) == (spec, repr(partition)))
     }
-    return Deletion([file], rows_of, f"values {values} of {'all' if not table.specs[spec] else partition}")
+    return Deletion([file], rows_of, f"values {values} of {'all' if is_for_all else partition}")
 
 
 def _find_equal_rows(stored: StoredFile, names: list[str], deleted: set[tuple[Any, ...]]) -> set[int]:
