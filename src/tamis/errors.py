@@ -37,6 +37,39 @@ from inspect import Parameter, getattr_static, signature
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
+__all__ = [
+    "AccessDenied",
+    "AmbiguousColumn",
+    "CorruptFile",
+    "EngineError",
+    "EvaluationError",
+    "ExpressionError",
+    "FilterFormatError",
+    "InvalidArgument",
+    "MissingDependency",
+    "MissingFile",
+    "MissingValue",
+    "MisusedExpression",
+    "ParseError",
+    "PartitionLayoutError",
+    "PlanBudgetExceeded",
+    "StorageError",
+    "TableError",
+    "TableNotFound",
+    "TamisError",
+    "TypeMismatch",
+    "UnknownArgument",
+    "UnknownColumn",
+    "UnsupportedFeature",
+    "VerificationFailed",
+    "VersionNotFound",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Class = TypeVar("_Class", bound=type)

@@ -28,7 +28,7 @@ from tamis.errors import (
 from tamis.formats.catalogs import attach_catalog, is_catalog
 from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode, get_job_engines
 from tamis.formats.open_source import open_source
-from tamis.formats.source import Versioned
+from tamis.formats.source import Versioned, is_single_file
 from tamis.index.finding import find_index
 from tamis.io.storage_options import check_storage_options
 from tamis.table import Table
@@ -426,14 +426,14 @@ class _Opener:
             raise AccessDenied(
                 "a session with policies queries tables by their names, not by their locations: register the table"
             )
-        if format != "parquet":
+        if not is_single_file(format):
             return self._open_source(path, format)
         # For `open` that is a single file; for queries, as in Spark, also a folder of files.
         source = self._open_source(path)
         if isinstance(source, Versioned):
             raise UnsupportedFeature(
                 f"'{source.storage.uri}' is {add_article(source.format)} table, whose files alone are not its rows: "
-                f"write {source.format} instead of parquet"
+                f"write {source.format} instead of {format}"
             )
         return source
 

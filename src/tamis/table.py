@@ -257,11 +257,11 @@ def open_table(
 ) -> Table:
     """Open a table: Delta, Iceberg, a folder of Parquet files, Hive-style partition directories, or a single file.
 
-    `version` or `timestamp` choose a version of a Delta table, `snapshot_id`, `ref` (a branch or a tag) or `timestamp`
-    a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
-    `catalog`: one of pyiceberg's, or the properties or the name of one. If an Iceberg table was moved, its files are
-    looked up below the new location; with `relocate=False` it is an error. `allow_outside` allows files outside of the
-    table's folder that its log, its metadata or a symbolic link refers to.
+    `version` or `timestamp` choose a version of a Delta table; `snapshot_id` (or `version`), `ref` (a branch or a tag)
+    or `timestamp` choose a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file,
+    or by its name in a `catalog`: one of pyiceberg's, or the properties or the name of one. If an Iceberg table was
+    moved, its files are looked up below the new location; with `relocate=False` it is an error. `allow_outside` allows
+    files outside of the table's folder that its log, its metadata or a symbolic link refers to.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
     The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and has
@@ -271,7 +271,7 @@ def open_table(
     `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. An index beside the
     table is found automatically; `False` ignores it. Iceberg tables have no index.
 
-    `tuning` has the thresholds of planning and reading; they never change a result.
+    `tuning` has the thresholds of planning and reading; only `inference_listings` may change a result.
     """
     return Table(
         open_source(

@@ -37,7 +37,6 @@ from tamis.parquet.footer.chunks import (
     ChunkLayout,
     map_footer,
     read_chunk_layouts,
-    read_row_group_rows,
 )
 from tamis.parquet.footer.thrift import BINARY, BOOLEAN, I32, I64, LIST, STRUCT, encode_list, encode_struct
 from tamis.parquet.reading.page_header import decode_page_header
@@ -129,7 +128,6 @@ def test_only_requested_chunks_are_decoded() -> None:
     file = OpenedFile(content)
     found = read_chunk_layouts(get_footer(content), [1, 3], [2], len(content), FILE_PATH)
     assert found == {(2, 1): file.layouts[2, 1], (2, 3): file.layouts[2, 3]}
-    assert read_row_group_rows(get_footer(content)).tolist() == [100, 100, 50]
     assert read_chunk_layouts(get_footer(content), [], None, len(content), FILE_PATH) == {}
 
 

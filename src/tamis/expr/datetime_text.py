@@ -295,7 +295,7 @@ def format_interval(interval: Interval) -> str:
 # --- Vectorised parsing of dates and timestamps in partition values and statistics ------------------------------------
 #
 # Arrow parses the common forms. Texts that it does not accept (years beyond 9999 or before 0, offsets with seconds,
-# digits beyond the microsecond) are parsed one by one with `tamis.expr.datetime_text`, each distinct text once.
+# digits beyond the microsecond) are parsed one by one in Python, each distinct text once.
 
 _LONG_YEAR = re.compile(r"[0-9]{5,}-")
 _NANOSECONDS_PER_MICROSECOND = 1_000

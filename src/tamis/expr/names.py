@@ -102,7 +102,8 @@ def _make_unknown_column_error(
     if near:
         spelled = [each for each in names if each.casefold() in near]
         hint = f" Did you mean {' or '.join(repr(each) for each in spelled)}?"
-    listed = ", ".join(names[:_MAX_COLUMNS]) + (f", … {len(names) - _MAX_COLUMNS} more" if len(names) > 12 else "")
+    more = len(names) - _MAX_COLUMNS
+    listed = ", ".join(names[:_MAX_COLUMNS]) + (f", … {more} more" if more > 0 else "")
     kind = "field" if found else "column"
     columns = f"{kind.capitalize()}s: {listed or 'none'}."
     return UnknownColumn(f"no {kind} {name!r} in {owner}{location}.{hint}{guess} {columns}")

@@ -77,7 +77,7 @@ def open_source(
         raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
     if not isinstance(uri, str | os.PathLike):
         raise make_argument_error("uri", "the path or the URI of a table", uri)
-    chosen = _Snapshot(version, timestamp, snapshot_id, ref)
+    chosen = _Snapshot(snapshot_id if version is None else version, timestamp, ref)
     chosen_int96 = None if int96 == "instant" else int96
     thresholds = check_tuning(tuning)
 
@@ -86,7 +86,8 @@ def open_source(
         own = {"merge_schema": merge_schema or None, "int96": chosen_int96, "partitioning": partitioning}
         _refuse_given("an Iceberg table", **own)
         _refuse_index(index)
-        _refuse_version(version)
+        if version is not None and snapshot_id is not None:
+            raise InvalidArgument("version= is the id of a snapshot of an Iceberg table: give it or snapshot_id=")
         check_installed()
 
     if catalog is not None:
@@ -146,11 +147,10 @@ def open_source(
 
 
 class _Snapshot(NamedTuple):
-    """The arguments that choose a snapshot."""
+    """The arguments that choose a snapshot of an Iceberg table."""
 
-    version: int | None
-    timestamp: object
     snapshot_id: int | None
+    timestamp: object
     ref: str | None
 
 
@@ -159,14 +159,6 @@ def _open_snapshot(opened: OpenedTable, chosen: _Snapshot, planning: Planning | 
 
     at = check_timestamp(chosen.timestamp)
     return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
-
-
-def _refuse_version(version: int | None) -> None:
-    if version is not None:
-        raise UnsupportedFeature(
-            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, "
-            "ref= or timestamp=; history() lists them"
-        )
 
 
 def _refuse_given(kind: str, **given: object) -> None:

@@ -40,9 +40,9 @@ def list_levels(table_format: str) -> tuple[str, ...]:
     return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
 
 
-def has_versions(table_format: str) -> bool:
-    """Return whether tables of a format keep versions: they are `Versioned`."""
-    return table_format in ("delta", "iceberg")
+def is_single_file(table_format: str) -> bool:
+    """Return whether a table of a format is one file."""
+    return table_format == PARQUET
 
 
 def has_schemas_of_files(table_format: str) -> bool:

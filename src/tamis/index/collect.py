@@ -82,7 +82,7 @@ RESULT = pa.schema(
 """The result of a call: the part that it wrote; `name` is null if no file could be read."""
 
 MAX_LEAVES_WITH_SIZES = 100
-"""The bytes of leaf columns are not recorded for files with more of them."""
+"""The largest number of leaf columns whose bytes are recorded for a file."""
 
 _TRAILER = 8  # behind the footer: its length, then the magic
 

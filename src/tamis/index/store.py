@@ -99,7 +99,9 @@ class IndexStore:
         try:
             with RangedFile(self.storage, self.join_path(CURRENT)) as file:
                 if file.size > MAX_CURRENT_BYTES:
-                    raise CorruptFile(f"the index at '{self.location}' is damaged: {CURRENT} has {file.size} bytes")
+                    raise CorruptFile(
+                        f"the index at '{self.location}' is damaged: {CURRENT} has {file.size} bytes. Build it again"
+                    )
                 return bytes(file.read([(0, file.size)])[0].to_pybytes())
         except MissingFile:
             return None
@@ -149,7 +151,7 @@ class IndexStore:
             return IndexSpec.from_dict(json.loads(metadata[SPEC_KEY]))
         except (KeyError, ValueError) as error:
             raise CorruptFile(
-                f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index"
+                f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index: build it again"
             ) from error
 
     def read_schemas(self, part: Part) -> list[bytes]:
@@ -159,7 +161,7 @@ class IndexStore:
             return [b64decode(each) for each in json.loads(metadata[SCHEMAS_KEY])]
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptFile(
-                f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index"
+                f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index: build it again"
             ) from error
 
     def find_unreferenced_parts(self, referred: Collection[str]) -> list[Part]:
@@ -295,7 +297,9 @@ class IndexStore:
         try:
             run_with_retries(attempt, self.storage.retries, task, location)
         except NotADirectoryError as error:
-            raise StorageError(f"cannot {task} '{location}': one of its parent folders is a file") from error
+            raise StorageError(
+                f"cannot {task} '{location}': one of its parent folders is a file. Choose another location"
+            ) from error
 
 
 def _write_local_file(folder: str, path: str, content: pa.Buffer) -> None:

@@ -94,7 +94,7 @@ class CompiledQuery:
             self._planned = plan_query(self._tree, tables, now=self._now)
         columns = {name for name, _ in types}
         for comparison in find_quoted_columns(self._tree, columns):
-            # Engines accept it, and find nothing.
+            # Engines accept such a comparison, but no row satisfies it.
             logger.warning(
                 "%s compares two texts, and not a column: double quotes make a text, so write a name as `name`",
                 comparison,
@@ -158,8 +158,9 @@ class CompiledQuery:
             return self
         found = CompiledQuery.__new__(CompiledQuery)
         vars(found).update(vars(self))
-        for known in ("optimized", "plain", "schema"):
-            vars(found).pop(known, None)
+        for name, member in vars(CompiledQuery).items():
+            if isinstance(member, cached_property):
+                vars(found).pop(name, None)
         found._context = context
         found._started_at = self._started_at.astimezone(zone)
         found._planned = plan_query(found._tree, found._tables, now=found._now)

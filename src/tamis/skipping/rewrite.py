@@ -271,9 +271,8 @@ def _is_constant(column: Column) -> Expr:
 # --- Conjunctions that exclude NaN ------------------------------------------------------------------------------------
 #
 # `x >= 3 AND x <= 4`: NaN is above 3, so the first conjunct alone keeps every unit without a NaN count, and most
-# writers
-# do not count NaN. But the second conjunct bounds x from above, and NaN is above everything: for a row that satisfies
-# both, x is not NaN. So *whether the first conjunct may be TRUE* is answered as if there were no NaN.
+# writers do not count NaN. But the second conjunct bounds x from above, and NaN is above everything: for a row that
+# satisfies both, x is not NaN. So *whether the first conjunct may be TRUE* is answered as if there were no NaN.
 
 _NONE = Literal(0, types.LONG)
 

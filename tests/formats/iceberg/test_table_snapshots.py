@@ -53,6 +53,7 @@ def test_I8_a_snapshot_a_branch_a_tag_and_a_timestamp(tmp_path: Path) -> None:
     side = add_row(table, 100, ref="side")
     assert find_ids(tamis.open(tmp_path)) == [0, 1, 2]
     assert find_ids(tamis.open(tmp_path, snapshot_id=second)) == [0, 1]
+    assert find_ids(tamis.open(tmp_path, version=second)) == [0, 1]
     assert find_ids(tamis.open(tmp_path, ref="one")) == [0]
     assert find_ids(tamis.open(tmp_path, ref="side")) == [0, 1, 100]
     assert tamis.open(tmp_path, ref="side").version == side

@@ -11,8 +11,7 @@ from tamis.cli.errors import debug_option
 from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import flush, is_terminal, print_note, select_columns, write, write_lines
 from tamis.cli.text import format_json
-from tamis.errors import UnsupportedFeature, format_count
-from tamis.formats.source import has_versions
+from tamis.errors import format_count
 
 VERSIONS_ON_A_TERMINAL = 20
 
@@ -43,10 +42,6 @@ def history(request: Request, as_json: bool) -> None:
     `timestamp` is the time that --timestamp uses, `written_at` is the time that the writer recorded.
     """
     table = request.open()
-    if not has_versions(table.format):
-        raise UnsupportedFeature(
-            f"'{table.uri}' is a {table.format} table, which has no history: Delta and Iceberg tables have one"
-        )
     is_default = request.limit is None and is_terminal()
     most = VERSIONS_ON_A_TERMINAL if is_default else request.row_limit
     # Ask for one more, to know whether there are more.

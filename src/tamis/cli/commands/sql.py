@@ -28,6 +28,7 @@ from tamis.cli.output import (
 )
 from tamis.errors import InvalidArgument, TableNotFound, format_count, to_one_line
 from tamis.formats.database.open_database import find_database_file
+from tamis.formats.source import is_single_file
 from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.nodes import TableScan, walk_plan
 from tamis.query.query import Query, get_compiled_query
@@ -294,7 +295,7 @@ class CommandTables:
 
 def _find_names(table: Table) -> list[str]:
     """Return the names under which a query finds a table: for a single file, with and without its extension."""
-    if table.format != "parquet":
+    if not is_single_file(table.format):
         return [f"`{table.name}`"]
     stem, _, ending = table.name.rpartition(".")
     return [f"`{table.name}`", *([f"`{stem}`", f"`{stem}`.`{ending}`"] if stem else [])]

@@ -309,8 +309,7 @@ def _format_time(value: Literal, pattern: str) -> Literal | None:
 # --- The ranges of a column's values for which a predicate can be TRUE ------------------------------------------------
 #
 # `x >= 5` is a range directly. `year(ts) = 2024` is a range because `year` is monotone: its ends are found by
-# bisection,
-# which calls the same kernels that evaluate rows, so that no function needs an inverse.
+# bisection, which calls the same kernels that evaluate rows, so that no function needs an inverse.
 
 Range = tuple[Literal | None, Literal | None]
 """An inclusive lower and upper end; None for an open end."""

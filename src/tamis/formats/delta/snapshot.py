@@ -140,8 +140,8 @@ class Snapshot:
                 return _load(listing, None)  # older commits were decoded for other partition columns
             newer = _make_lazy_changes(lines, metadata)
         except (CorruptFile, MissingFile):
-            # Either cleaned up meanwhile, and a newer checkpoint replaces them; or damaged, and other files have the
-            # same actions.
+            # The commits were cleaned up meanwhile, and a newer checkpoint replaces them. Or one is damaged, and other
+            # files have the same actions.
             return _load(list_log(self.storage), None)
         segment = LogSegment(listing.latest, self.segment.checkpoint, (*self.segment.deltas, *deltas))
         return replace(

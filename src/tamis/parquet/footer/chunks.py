@@ -153,10 +153,6 @@ def map_footer(footer: bytes, location: str, known: RowGroupPositions | None = N
     return decode_or_raise(partial(_read_map, known=known), footer, 0, f"the footer of '{location}'")
 
 
-def read_row_group_rows(footer: bytes | FooterMap, location: str = "the file") -> Int64Array:
-    return _ensure_map(footer, location).rows
-
-
 def read_chunk_layouts(
     footer: bytes | FooterMap,
     leaves: Collection[int],

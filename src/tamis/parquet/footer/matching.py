@@ -34,7 +34,10 @@ def find_name(names: list[str], wanted: str, *, exact: bool = False) -> int | No
     matches = [index for index, name in enumerate(names) if name.casefold() == folded]
     if len(matches) > 1:
         spelled = ", ".join(repr(names[index]) for index in matches)
-        raise CorruptFile(f"a file has the columns {spelled} where the table has {wanted!r}: the name is ambiguous")
+        raise CorruptFile(
+            f"a file has the columns {spelled} where the table has {wanted!r}: the name is ambiguous. "
+            "Rename one of them in the file"
+        )
     return matches[0] if matches else None
 
 

@@ -44,7 +44,7 @@ _INT16, _INT32, _INT64 = _VARINTS = (4, 5, 6)
 _LONGEST_VARINT = 10
 
 MANY_ROW_GROUPS = 16
-"""The number of row groups from which learning the shapes of chunks pays: see `tamis.parquet.footer.validation`."""
+"""The number of row groups from which learning the shapes of chunks pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,13 +458,10 @@ def compile_valid_chunk_pattern(leaf: LeafType) -> re.Pattern[bytes]:
 
 # --- The shape of a column chunk's metadata in a footer, to recognise chunks of the same shape ------------------------
 #
-# `tamis.parquet.footer.validation` judges a chunk by its set of fields, the lengths of its lists and byte strings,
-# and its physical
+# Whether a chunk is valid depends on its set of fields, the lengths of its lists and byte strings, and its physical
 # type. Everything else is a number. So a chunk with the shape of a valid chunk is valid too, and the chunks of one
-# column
-# mostly have one shape in all row groups of a file. Comparing a shape takes a fifth of the time of a walk over the
-# chunk,
-# and learning one takes as long as one walk; compiling a regular expression would take as long as a hundred.
+# column mostly have one shape in all row groups of a file. Comparing a shape takes a fifth of the time of a walk over
+# the chunk, and learning one takes as long as one walk; compiling a regular expression would take as long as a hundred.
 
 _DEEPEST = 8
 

@@ -174,24 +174,15 @@ def _has_bits(words: Array, hashes: Array) -> Array:
 # type first: to the stored value that is read as the literal. There is at most one, because a reader rejects values
 # that the table's type cannot represent exactly. A literal without a stored value is in no row of the file:
 #
-# | table type    | file type             | stored value of the literal                              | in no file
-# |
-# |---------------|-----------------------|----------------------------------------------------------|----------------
-# --|
-# | integers      | other integers        | the number                                               | 300 as an int8
-# |
-# | decimals      | integers, decimals    | the digits at the file's scale                           | 1.5 as an int
-# |
-# | float, double | integers              | the number; unknown from where floats skip integers      | 1.5, infinities
-# |
-# | float, double | narrower floats       | the number; **both** zeros, which are equal; NaN unknown | 0.1 as a float
-# |
-# | times         | times of another unit | the ticks of the file's unit                             | 1 µs as ms
-# |
-# | timestamps    | dates                 | the day                                                  | noon
-# |
-# | text, bytes   | bytes                 | the bytes                                                | another width
-# |
+# | table type    | file type             | stored value of the literal                              | in no file      |
+# |---------------|-----------------------|----------------------------------------------------------|-----------------|
+# | integers      | other integers        | the number                                               | 300 as an int8  |
+# | decimals      | integers, decimals    | the digits at the file's scale                           | 1.5 as an int   |
+# | float, double | integers              | the number; unknown from where floats skip integers      | 1.5, infinities |
+# | float, double | narrower floats       | the number; **both** zeros, which are equal; NaN unknown | 0.1 as a float  |
+# | times         | times of another unit | the ticks of the file's unit                             | 1 µs as ms      |
+# | timestamps    | dates                 | the day                                                  | noon            |
+# | text, bytes   | bytes                 | the bytes                                                | another width   |
 #
 # Storage forms: INT32 and INT64 in little endian (an int8 as INT32, an unsigned number by its bits), floats in IEEE
 # 754, fixed-length decimals as big-endian numbers of exactly that width, bytes without a length prefix. No lookup is

@@ -392,7 +392,9 @@ def find_leaves(leaves: Sequence[InspectedLeaf], name: str, location: str) -> li
             meant = list(dict.fromkeys(each.leaf.path[: len(path)] for each in found))
             if len(meant) > 1:
                 spelled = ", ".join(repr(format_path(each)) for each in meant)
-                raise AmbiguousColumn(f"the name {name!r} matches several columns of '{location}': {spelled}")
+                raise AmbiguousColumn(
+                    f"the name {name!r} matches several columns of '{location}': {spelled}. Write one of these"
+                )
             if found:
                 return found
     raise _make_unknown_column_error(leaves, name, location)

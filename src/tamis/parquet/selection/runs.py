@@ -184,8 +184,7 @@ def move_runs(starts: Rows, ends: Rows, tile_starts: Rows, tile_lengths: Rows, t
 #
 # *From a bitmap.* A run starts at a row whose predecessor is not in the bitmap, and ends at one whose successor is not.
 # Shifting the whole bitmap by one and subtracting leaves exactly those rows, without decompression: one run of 2^31
-# rows
-# gives two numbers.
+# rows gives two numbers.
 #
 # *To a bitmap.* pyroaring cannot add many ranges in one call: adding them one by one is a loop in Python, and adding
 # their rows takes memory for each row. But its portable format, which every Roaring library reads, has run containers,

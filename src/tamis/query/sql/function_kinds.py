@@ -28,7 +28,7 @@ _NOT_SCALAR = frozenset({
     "session_window", "window_time", "input_file_name", "input_file_block_start", "input_file_block_length",
     "spark_partition_id", "monotonically_increasing_id",
 })  # fmt: skip
-"""Functions that return several rows, and functions whose value depends on other rows or on the location of a row."""
+"""Functions that return several rows, and functions whose value depends on other rows or on the position of a row."""
 
 _SCALAR = frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | FUNCTIONS.keys() | {
     "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "decimal", "len",

@@ -145,7 +145,7 @@ class EmbeddedPredicates:
             connection.unregister("rows_of_batch")
 
     def _locate(self, function: str | None) -> str:
-        """Return the location of a function in the text, or else that of the first part."""
+        """Return the position of a function in the text, or else that of the first part."""
         calls = (node for part in self._parts for node in walk(part) if isinstance(node, Call))
         return format_expression_position(next((call for call in calls if call.function == function), self._parts[0]))
 

@@ -206,30 +206,20 @@ def _find_indices(data_type: pa.DataType, path: Path) -> list[int] | None:
 # --- Min/max bounds in the table's types, from the `minValues` and `maxValues` of file statistics ---------------------
 #
 # Statistics are only approximately values of the file: writers truncate and round them, and may have written them when
-# the column had another type. This module widens them, so that every value of the file is within the bounds.
+# the column had another type. The bounds are widened, so that every value of the file is within the bounds.
 #
-# | type                | lower bound                   | upper bound                                 | exact
-# |
-# |---------------------|-------------------------------|---------------------------------------------|---------------
+# | type                | lower bound                | upper bound                              | exact            |
+# |---------------------|----------------------------|------------------------------------------|------------------|
 # ---|
-# | integers, dates     | the value                     | the value                                   | yes
-# |
-# | dates before 1582   | 12 days less                  | 12 days more                                | no
-# |
-# | decimals            | the value; long ones less     | the value; long ones more                   | up to 15
-# digits  |
-# | floats              | the value; zero is -0.0       | the value; zero is 0.0                      | yes; zero is
-# not |
-# | doubles, once float | the lesser of two readings    | the greater of two readings                 | where they
-# agree |
-# | timestamps          | truncated to milliseconds     | 999 microseconds more                       | no
-# |
-# | UTC, before 1972    | a minute less                 | a minute more                               | no
-# |
-# | UTC, before 1900    | 14 days less                  | 14 days more                                | no
-# |
-# | strings             | truncated, so lower           | the successor of the first 32 characters    | no
-# |
+# | integers, dates     | the value                  | the value                                | yes              |
+# | dates before 1582   | 12 days less               | 12 days more                             | no               |
+# | decimals            | the value; long ones less  | the value; long ones more                | up to 15 digits  |
+# | floats              | the value; zero is -0.0    | the value; zero is 0.0                   | yes; zero is not |
+# | doubles, once float | the lesser of two readings | the greater of two readings              | where they agree |
+# | timestamps          | truncated to milliseconds  | 999 microseconds more                    | no               |
+# | UTC, before 1972    | a minute less              | a minute more                            | no               |
+# | UTC, before 1900    | 14 days less               | 14 days more                             | no               |
+# | strings             | truncated, so lower        | the successor of the first 32 characters | no               |
 #
 # Writers truncate strings to 32 characters by default. The limit is configurable and not recorded in the log, so a
 # short string may be truncated as well, and no string bound is exact. Timestamps before 1972 may be written with a

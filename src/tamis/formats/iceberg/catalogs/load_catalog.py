@@ -122,7 +122,9 @@ def _reject_incomplete(what: str, properties: Mapping[str, Any]) -> None:
     if kind and "py-catalog-impl" not in properties and str(kind).lower() not in known:
         raise InvalidArgument(f"{what} cannot be opened: unknown type {kind!r}. Types: {', '.join(known)}")
     if needs_uri and not properties.get("uri"):
-        raise InvalidArgument(f"{what} cannot be opened: the property 'uri' is missing")
+        raise InvalidArgument(
+            f"{what} cannot be opened: the property 'uri' is missing. Add it to the catalog's properties"
+        )
 
 
 # --- Catalogs that are databases -------------------------------------------------------------------------------------
