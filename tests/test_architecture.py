@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import deltalake
@@ -45,6 +46,16 @@ PACKAGE_LIMIT = 15
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def parse_module(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def list_nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(parse_module(path)))
+
+
 def get_layer(path: Path) -> str:
     name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     return PUBLIC_MODULES.get(name, name)
@@ -52,7 +63,7 @@ def get_layer(path: Path) -> str:
 
 def find_imported_layers(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in list_nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             parts = node.module.split(".")
             if parts[0] == "tamis":
@@ -87,7 +98,7 @@ def test_the_page_has_every_job() -> None:
     jobs = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in list_nodes(path)
         if isinstance(node, ast.Assign) and re.match(r"'tamis\.[\w.]+:\w+'$", ast.unparse(node.value))
     }
     listed = re.findall(r"^\| `([\w/]+\.py)` \|", PAGE.partition("| job |")[2].partition("\n\n")[0], re.MULTILINE)
@@ -125,7 +136,7 @@ def test_only_formats_know_a_format_by_its_name() -> None:
         name = path.relative_to(SOURCE).as_posix()
         # The package itself has the names of its public modules; an export names the kinds of files that it writes.
         if get_layer(path) not in ("formats", "__init__") and name != "cli/export.py":
-            wrong += [f"{name}:{line}: {what}" for line, what in find_format_names(ast.parse(path.read_text()))]
+            wrong += [f"{name}:{line}: {what}" for line, what in find_format_names(parse_module(path))]
     assert not wrong, "ask the table instead: see tamis.formats.source"
 
 
@@ -150,7 +161,7 @@ def test_no_import_hides_in_a_string() -> None:
     found = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in list_nodes(path)
         if isinstance(node, ast.Name) and node.id in ("import_module", "__import__")
     }
     assert found == IMPORTS_BY_NAME
@@ -166,7 +177,7 @@ def test_a_package_is_small_and_names_its_modules(package: Path) -> None:
     modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
     assert len(modules) <= PACKAGE_LIMIT
     parts = modules | {path.parent.name for path in package.glob("*/__init__.py")}
-    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    docstring = ast.get_docstring(parse_module(package / "__init__.py")) or ""
     named = set(re.findall(r"`([a-z_0-9.]+)`", docstring))
     assert parts <= named, "the docstring of a package names every module, in the order in which to read them"
     public = {f"tamis.{name}" for name in tamis.__all__} | {"tamis", "where"}
@@ -214,7 +225,7 @@ def find_texts(tree: ast.Module) -> list[tuple[int, str]]:
 
 
 def test_names_in_docstrings_exist() -> None:
-    trees = {path: ast.parse(path.read_text()) for path in MODULES}
+    trees = {path: parse_module(path) for path in MODULES}
     known = FOREIGN_NAMES | set(dir(builtins)) | set(keyword.kwlist)
     for path, tree in trees.items():
         known |= {*path.relative_to(SOURCE.parent).with_suffix("").parts} | find_names(tree)
@@ -269,7 +280,7 @@ def test_private_attributes_are_used_only_where_they_are_defined() -> None:
     wrong = []
     for path in MODULES:
         name = path.relative_to(SOURCE).as_posix()
-        own, used = find_private_attributes(ast.parse(path.read_text()))
+        own, used = find_private_attributes(parse_module(path))
         # Methods of named tuples, which are public.
         allowed = own | REMEMBERED.get(name, set()) | {"_asdict", "_replace"}
         if name not in FOREIGN_PRIVATES:
