@@ -58,6 +58,16 @@ class Tuning:
     max_statistics_bytes: int = 1024 * MIB
     """The bytes of JSON statistics of a Delta log that are decoded together."""
 
+    max_log_bytes_together: int = 8 * MIB
+    """The bytes of small commits of a Delta log that are read together."""
+
+    max_action_bytes_together: int = 32 * MIB
+    """The bytes of actions of a Delta log that are decoded together, so that not all are in memory twice."""
+
+    max_commits_since_checkpoint: int = 1000
+    """`refresh()` of a Delta table reads only new commits. If more commits than this follow the checkpoint that it
+    began with, and there is a newer checkpoint, it starts again from that."""
+
     spark_planning_min_bytes: int = 32 * MIB
     """From this many bytes of metadata on, `planning="auto"` plans in executors. A checkpoint of 27 MiB, with 800,000
     files, took one process two seconds of one processor; a Spark job with new workers takes about as long to start."""
@@ -95,6 +105,9 @@ class Tuning:
 
     max_batch_bytes: int = 16 * MIB
     """The approximate maximum size of a batch in bytes, which limits batches of wide rows."""
+
+    max_avro_bytes_together: int = 64 * MIB
+    """The bytes of an Avro data file that are decoded together."""
 
     # --- SQL ---
 
@@ -191,6 +204,7 @@ class Tuning:
 _STEPS = frozenset((
     "files_per_slice", "min_files_per_round", "max_files_per_round", "directories_per_call", "max_batch_rows",
     "max_key_ranges", "max_files_per_index_item", "max_files_per_index_part", "max_bytes_per_index_part",
+    "max_action_bytes_together",
 ))  # fmt: skip
 """Thresholds by which code advances or divides, so that they cannot be 0."""
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.scan.reading import bloom_join_filter as module
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter, apply_join_filter
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
@@ -48,12 +47,12 @@ def test_few_others_pass() -> None:
     assert join_filter.may_contain(pa.array(range(1, 2_000_000, 20))).mean() < 0.15
 
 
-def test_a_filter_that_nearly_all_rows_pass_is_no_longer_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MIN_ROWS_TO_DECIDE", 3)
+def test_a_filter_that_nearly_all_rows_pass_is_no_longer_applied() -> None:
     batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [2, 9]}), pa.record_batch({"a": [9, 9]})]
-    found = [batch["a"].to_pylist() for batch in apply_join_filter(batches, BloomJoinFilter(pa.array([1, 2])), ("a",))]
-    assert found == [[1, 2], [2], [9, 9]]
-    found = [
-        batch["a"].to_pylist() for batch in apply_join_filter(batches[::-1], BloomJoinFilter(pa.array([1])), ("a",))
-    ]
-    assert found == [[1]]
+    assert filter_by_keys(batches, [1, 2]) == [[1, 2], [2], [9, 9]]
+    assert filter_by_keys(batches[::-1], [1]) == [[1]]
+
+
+def filter_by_keys(batches: list[pa.RecordBatch], keys: list[int]) -> list[list[int]]:
+    found = apply_join_filter(batches, BloomJoinFilter(pa.array(keys)), ("a",), min_rows_to_decide=3)
+    return [batch["a"].to_pylist() for batch in found]

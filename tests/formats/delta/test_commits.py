@@ -9,12 +9,13 @@ import pytest
 
 from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from tamis.errors import CorruptFile
-from tamis.formats.delta.log import actions, commits
+from tamis.formats.delta.log import actions
 from tamis.formats.delta.log.actions import ADD, FILE_ACTIONS, decode_file_actions
 from tamis.formats.delta.log.commits import ActionLines, read_actions
 from tamis.formats.delta.log.log_segment import find_candidate_segments, list_log
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 
 @pytest.fixture
@@ -22,20 +23,22 @@ def log(tmp_path: Path) -> DeltaLog:
     return DeltaLog(tmp_path, {"id": "long", "day": "string", "é ü": "string"}, partition_columns=["day", "é ü"])
 
 
-def read_lines(log: DeltaLog) -> ActionLines:
-    storage = open_storage(log.table)
+def read_lines(log: DeltaLog, tuning: Tuning = DEFAULT_TUNING) -> ActionLines:
+    storage = open_storage(log.table).with_tuning(tuning)
     return read_actions(storage, next(find_candidate_segments(list_log(storage))).deltas)
 
 
-def decode_log(log: DeltaLog, names: tuple[str, ...] = ("day",)) -> list[dict[str, Any]]:
-    found = decode_file_actions(read_lines(log), names)
+def decode_log(
+    log: DeltaLog, names: tuple[str, ...] = ("day",), tuning: Tuning = DEFAULT_TUNING
+) -> list[dict[str, Any]]:
+    found = decode_file_actions(read_lines(log, tuning), names)
     assert found.schema == FILE_ACTIONS
     found.validate(full=True)
     return found.to_pylist()
 
 
-def read_files(log: DeltaLog) -> list[dict[str, Any]]:
-    snapshot = Snapshot.load(open_storage(log.table))
+def read_files(log: DeltaLog, tuning: Tuning = DEFAULT_TUNING) -> list[dict[str, Any]]:
+    snapshot = Snapshot.load(open_storage(log.table).with_tuning(tuning))
     return [row for part in snapshot.list_parts() for batch in part.read() for row in batch.to_pylist()]
 
 
@@ -321,15 +324,12 @@ def test_many_commits_are_one_array_of_lines(log: DeltaLog) -> None:
     assert [row["path"] for row in read_files(log)] == ["299"]
 
 
-def test_runs_of_files_and_slices_of_lines_of_any_length_give_the_same_actions(
-    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_files_and_slices_of_lines_of_any_length_give_the_same_actions(log: DeltaLog) -> None:
     for version in range(12):
         added = [add(f"{version}-{number}", {"day": str(version)}, stats="x" * 50) for number in range(version)]
         log.commit(commit_info(), *added, *([remove(f"{version - 1}-0")] if version % 3 == 0 else []))
     wanted, wanted_files = decode_log(log), read_files(log)
     for together, at_once in [(1, 1), (700, 150), (2000, 400), (10**6, 1000)]:
-        monkeypatch.setattr(commits, "BYTES_PER_RUN", together)
-        monkeypatch.setattr(actions, "BYTES_PER_SLICE", at_once)
-        assert decode_log(log) == wanted
-        assert read_files(log) == wanted_files
+        tuning = Tuning(max_log_bytes_together=together, max_action_bytes_together=at_once)
+        assert decode_log(log, tuning=tuning) == wanted
+        assert read_files(log, tuning) == wanted_files

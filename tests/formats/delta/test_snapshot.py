@@ -24,6 +24,7 @@ from tamis.formats.delta.log import log_segment as log_files
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.listing import list_directory
 from tamis.io.storage import Storage, open_storage
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def log(tmp_path: Path) -> DeltaLog:
     return log
 
 
-def load(log: DeltaLog, version: int | None = None) -> Snapshot:
-    return Snapshot.load(open_storage(log.table), version)
+def load(log: DeltaLog, version: int | None = None, tuning: Tuning = DEFAULT_TUNING) -> Snapshot:
+    return Snapshot.load(open_storage(log.table).with_tuning(tuning), version)
 
 
 def list_paths(snapshot: Snapshot) -> list[str]:
@@ -184,11 +185,8 @@ def test_a_snapshot_may_be_refreshed_often_before_the_first_plan(log: DeltaLog) 
         sys.setrecursionlimit(before)
 
 
-def test_a_snapshot_with_many_commits_moves_on_to_a_newer_checkpoint(
-    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "MOST_DELTAS", 5)
-    snapshot = load(log)
+def test_a_snapshot_with_many_commits_moves_on_to_a_newer_checkpoint(log: DeltaLog) -> None:
+    snapshot = load(log, tuning=Tuning(max_commits_since_checkpoint=5))
     for version in range(5, 12):
         log.commit(add(f"{version}"))
         snapshot = snapshot.refresh()

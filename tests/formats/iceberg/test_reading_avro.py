@@ -17,6 +17,7 @@ from tamis.errors import CorruptFile
 from tamis.formats.files.data_files import DataFile, as_type
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.io.storage import open_storage
+from tamis.tuning import Tuning
 
 FIXED = {"type": "fixed", "name": "f9", "size": 9, "logicalType": "decimal", "precision": 20, "scale": 3}
 INNER = {
@@ -129,17 +130,15 @@ def make_expected(number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
 @pytest.mark.parametrize("per_block", [1, 7, 1000])
-def test_nested_values_of_avro_files_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, per_block: int
-) -> None:
+def test_nested_values_of_avro_files_are_read(tmp_path: Path, codec: str, per_block: int) -> None:
     path = tmp_path / "a.avro"
     size = write_avro(path, SCHEMA, map(make_record, range(100)), codec=codec, per_block=per_block)
     schema = {"fields": FIELDS}
-    file = DataFile(open_storage(tmp_path), str(path), size, "AVRO", 100)
     wanted = pa.Table.from_pylist(list(map(make_expected, range(100))), arrow_schema(schema))
     names = make_field_names(schema)
     for part_bytes in (2**26, 500):
-        monkeypatch.setattr("tamis.formats.files.avro.PART_BYTES", part_bytes)
+        storage = open_storage(tmp_path).with_tuning(Tuning(max_avro_bytes_together=part_bytes))
+        file = DataFile(storage, str(path), size, "AVRO", 100)
         batches = list(file.read(arrow_schema(schema), names))
         assert pa.Table.from_batches(batches).equals(wanted)
         assert (len(batches) > 1) is (part_bytes == 500 and per_block < 1000)

@@ -47,9 +47,6 @@ logger = logging.getLogger("tamis")
 
 Loaded = TypeVar("Loaded")
 
-MOST_DELTAS = 1000
-"""A snapshot with more commits after its checkpoint than this is reloaded on refresh if there is a newer checkpoint."""
-
 
 CHANGES_CACHE = WeightedCache(capacity=32 * 1024 * 1024)
 """Small sets of decoded commits, cached for this process."""
@@ -127,7 +124,7 @@ class Snapshot:
             return _load(listing, None)  # the table was replaced by another
         if self.segment.checkpoint is not None and self.segment.checkpoint not in listing.checkpoints:
             return _load(listing, None)  # the checkpoint was cleaned up or rewritten: a newer one replaces it
-        if len(self.segment.deltas) > MOST_DELTAS and any(
+        if len(self.segment.deltas) > self.storage.tuning.max_commits_since_checkpoint and any(
             checkpoint.version >= self.version for checkpoint in listing.checkpoints
         ):
             return _load(listing, None)  # otherwise the commits since the checkpoint would grow without limit

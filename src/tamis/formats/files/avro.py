@@ -34,9 +34,6 @@ _MAX_DIGITS = 9
 MOST_BYTES = 2**30
 """The largest decompressed size of the blocks of one file: a small file can claim any size."""
 
-PART_BYTES = 64 * 1024 * 1024
-"""The number of bytes of a large file that are decompressed at a time."""
-
 
 @dataclass(frozen=True)
 class AvroFile:

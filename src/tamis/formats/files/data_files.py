@@ -196,7 +196,7 @@ class DataFile:
 
         (content,) = read_ranges(self.storage, self.path, [(0, self.size)], size=self.size)
         start = 0
-        for part in avro.open_avro_parts(content, self.location, avro.PART_BYTES):
+        for part in avro.open_avro_parts(content, self.location, self.storage.tuning.max_avro_bytes_together):
             own = part.arrow_schema
             columns = part.read().columns
             arrays = [

@@ -61,7 +61,11 @@ class BloomJoinFilter:
 
 
 def apply_join_filter(
-    batches: Iterable[pa.RecordBatch], join_filter: BloomJoinFilter, column: tuple[str, ...]
+    batches: Iterable[pa.RecordBatch],
+    join_filter: BloomJoinFilter,
+    column: tuple[str, ...],
+    *,
+    min_rows_to_decide: int = MIN_ROWS_TO_DECIDE,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows whose column may be a key, as long as the filter drops many rows."""
     seen = passed = 0
@@ -75,7 +79,7 @@ def apply_join_filter(
         seen, passed = seen + len(mask), passed + count
         if count:
             yield batch if count == len(mask) else batch.filter(pa.array(mask))
-        if seen >= MIN_ROWS_TO_DECIDE and passed > MAX_SELECTIVITY * seen:
+        if seen >= min_rows_to_decide and passed > MAX_SELECTIVITY * seen:
             break
     yield from batches
 

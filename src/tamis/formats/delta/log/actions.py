@@ -66,8 +66,6 @@ _NON_FILE_ACTIONS = tuple(sorted(KNOWN_NAMES - {"add", "remove"}))
 BLOCK = 1024 * 1024
 """The number of bytes that one thread parses at a time, unless a line is longer."""
 
-BYTES_PER_SLICE = 32 * BLOCK
-
 
 def decode_file_actions(lines: ActionLines, partition_names: Sequence[str]) -> pa.Table:
     """Return one row for each line that adds or removes a file, in order, with the columns of `FILE_ACTIONS`.
@@ -104,7 +102,7 @@ def _build_log_schema(mentioned: Collection[str], partition_names: Sequence[str]
 def _decode(lines: ActionLines, schema: pa.Schema) -> Iterator[tuple[pa.Table, npt.NDArray[np.int32]]]:
     """Yield the decoded lines as tables, in order. Where the fast decoder fails, retry it on each half of the files."""
     for run in lines.file_actions:
-        waiting = _split_into_slices(run.texts)[::-1]
+        waiting = _split_into_slices(run.texts, lines.storage.tuning.max_action_bytes_together)[::-1]
         while waiting:
             start, stop = waiting.pop()
             some, origins = run.texts.slice(start, stop - start), run.origins[start:stop]
@@ -120,11 +118,11 @@ def _decode(lines: ActionLines, schema: pa.Schema) -> Iterator[tuple[pa.Table, n
             yield decoded, origins
 
 
-def _split_into_slices(lines: pa.LargeStringArray) -> list[tuple[int, int]]:
-    """Return ranges of lines of about `BYTES_PER_SLICE` bytes, so that not all lines are in memory both as JSON and
+def _split_into_slices(lines: pa.LargeStringArray, most_bytes: int) -> list[tuple[int, int]]:
+    """Return ranges of lines of about `most_bytes` bytes, so that not all lines are in memory both as JSON and
     decoded."""
     offsets = _get_offsets(lines)
-    cuts = np.searchsorted(offsets, np.arange(offsets[0] + BYTES_PER_SLICE, offsets[-1], BYTES_PER_SLICE))
+    cuts = np.searchsorted(offsets, np.arange(offsets[0] + most_bytes, offsets[-1], most_bytes))
     bounds = np.unique(np.concatenate([[0], cuts, [len(lines)]])).tolist()
     return list(pairwise(bounds))
 

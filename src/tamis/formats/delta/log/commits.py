@@ -35,9 +35,6 @@ from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 MOST_COMMIT_BYTES = 16 * 1024**3
 """A larger commit is rejected before memory is allocated: no writer writes one."""
 
-BYTES_PER_RUN = 8 * 1024 * 1024
-"""The number of bytes of small files that are read as one run."""
-
 OPTIONAL_NAMES = ("remove", "stats", "deletionVector")
 
 KNOWN_NAMES = frozenset(("add", "remove", "metaData", "protocol", "sidecar"))
@@ -172,7 +169,7 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
     about_files: list[Lines] = []
     others = [Lines(pa.array([], pa.large_string()), np.empty(0, np.int32))]
     is_file = np.empty(0, bool)
-    for first, run in _split_into_runs(files):
+    for first, run in _split_into_runs(files, storage.tuning.max_log_bytes_together):
         content, lines = _read_run(storage, run, first)
         digest.update(content)
         mentioned |= _find_names(content, [name for name in OPTIONAL_NAMES if name not in mentioned])
@@ -193,11 +190,11 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
     return found
 
 
-def _split_into_runs(files: Sequence[LogFile]) -> Iterator[tuple[int, list[LogFile]]]:
+def _split_into_runs(files: Sequence[LogFile], most_bytes: int) -> Iterator[tuple[int, list[LogFile]]]:
     """Yield the files to read together: many small ones, or one large one, which is then not copied."""
     first, size = 0, 0
     for position, file in enumerate(files):
-        if position > first and size + file.size > BYTES_PER_RUN:
+        if position > first and size + file.size > most_bytes:
             yield first, list(files[first:position])
             first, size = position, 0
         size += file.size
