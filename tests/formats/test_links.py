@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 import tamis
 from builders.pyiceberg.tables import create_table
 from tamis.errors import UnsupportedFeature
-from tamis.io import storage as links
+from tamis.io import storage as storage_module
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.footer import FOOTERS
 
@@ -94,7 +94,7 @@ def test_X14_links_inside_of_a_table_and_a_root_that_is_a_link_are_followed(
 
 @pytest.mark.parametrize("few", [0, 1000])
 def test_X14_many_paths_are_checked_as_each_alone(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "MAX_PATHS_CHECKED_SINGLY", few)
+    monkeypatch.setattr(storage_module, "MAX_PATHS_CHECKED_SINGLY", few)
     root = tmp_path / "t"
     (root / "a").mkdir(parents=True)
     for name in ("a/1", "a/2", "3"):

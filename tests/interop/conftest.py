@@ -14,7 +14,7 @@ import pytest
 from builders.delta.spark_tables import TABLES
 
 DELTA_VERSIONS = ("4.4.1", "4.4.0")
-"""The newest first; one that the Maven repository does not have makes way for the next."""
+"""The newest first; if the Maven repository lacks one, the next one is used."""
 
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -61,7 +61,7 @@ def rows_of(table: pa.Table) -> Counter[str]:
     return Counter(repr(row) for row in table.select(names).to_pylist())
 
 
-def stored(folder: str) -> Counter[str]:
+def read_rows(folder: str) -> Counter[str]:
     """The rows that Spark put into a folder; it left out the file where there were none."""
     return rows_of(pq.read_table(folder))
 
@@ -69,7 +69,7 @@ def stored(folder: str) -> Counter[str]:
 @pytest.mark.parametrize(("name", "where"), CASES)
 def test_same_rows_as_spark(answers: dict[str, Any], name: str, where: str) -> None:
     found = tamis.open(answers[name]["location"]).scan(where)
-    expected = stored(answers[name]["filters"][where]["rows"])
+    expected = read_rows(answers[name]["filters"][where]["rows"])
     assert rows_of(found.to_arrow()) == expected
     assert tamis.open(answers[name]["location"]).scan(where).count() == expected.total()
 
@@ -86,9 +86,9 @@ def test_no_more_files_than_iceberg_plans(answers: dict[str, Any], name: str, wh
 def test_I8_every_snapshot_branch_and_tag_is_that_of_spark(answers: dict[str, Any], name: str) -> None:
     location = answers[name]["location"]
     for snapshot, rows in answers[name]["snapshots"].items():
-        assert rows_of(tamis.open(location, snapshot_id=int(snapshot)).scan().to_arrow()) == stored(rows), snapshot
+        assert rows_of(tamis.open(location, snapshot_id=int(snapshot)).scan().to_arrow()) == read_rows(rows), snapshot
     for ref, rows in answers[name]["refs"].items():
-        assert rows_of(tamis.open(location, ref=ref).scan().to_arrow()) == stored(rows), ref
+        assert rows_of(tamis.open(location, ref=ref).scan().to_arrow()) == read_rows(rows), ref
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -109,4 +109,4 @@ def test_I10_tables_that_were_moved_have_the_same_rows(answers: dict[str, Any], 
             found = rows_of(tamis.open(moved).scan().to_arrow())
         finally:
             shutil.move(f"{answers[name]['location']}-away", answers[name]["location"])
-        assert found == stored(answers[name]["filters"]["true"]["rows"]), name
+        assert found == read_rows(answers[name]["filters"]["true"]["rows"]), name

@@ -49,7 +49,7 @@ def texts(world: Path) -> dict[int, str]:
 
 
 @pytest.fixture(scope="module")
-def judge(world: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def peer(world: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(duckdb.connect()) as connection:
         for path in sorted(world.glob("*.parquet")):
             connection.execute(f"CREATE VIEW {path.stem} AS FROM read_parquet('{path}')")
@@ -62,29 +62,30 @@ def session(world: Path, request: pytest.FixtureRequest) -> tamis.Session:
     paths = sorted(world.glob("*.parquet"))
     assert len(paths) == 24
     for path in paths:
-        place = path
+        location = path
         if request.param == "delta":
-            place = world / "delta" / path.stem
-            if not place.exists():
-                deltalake.write_deltalake(str(place), pq.read_table(path))
-        c.register(path.stem, str(place))
+            location = world / "delta" / path.stem
+            if not location.exists():
+                deltalake.write_deltalake(str(location), pq.read_table(path))
+        c.register(path.stem, str(location))
     return c
 
 
 def comparable(table: pa.Table) -> list[tuple[str, ...]]:
     """Rows in an order of their own. Sums of doubles depend on the order of the rows, in the last digits."""
 
-    def shown(value: Any) -> str:
+    def format_value(value: Any) -> str:
         return f"{float(value):.6g}" if isinstance(value, float | Decimal) else str(value)
 
-    return sorted(tuple(map(shown, row)) for row in zip(*(column.to_pylist() for column in table.columns), strict=True))
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return sorted(tuple(map(format_value, row)) for row in rows)
 
 
 @pytest.mark.parametrize("number", QUERIES)
 def test_a_query_runs_unchanged(
-    session: tamis.Session, judge: duckdb.DuckDBPyConnection, texts: dict[int, str], number: int
+    session: tamis.Session, peer: duckdb.DuckDBPyConnection, texts: dict[int, str], number: int
 ) -> None:
     found = session.sql(texts[number], dialect="duckdb").to_arrow()
-    wanted = judge.sql(texts[number]).to_arrow_table()
+    wanted = peer.sql(texts[number]).to_arrow_table()
     assert found.column_names == wanted.column_names
     assert comparable(found) == comparable(wanted)

@@ -23,7 +23,7 @@ import pytest
 
 from tamis.errors import CorruptFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
-from tamis.parquet.footer import validation as vetting
+from tamis.parquet.footer import validation
 from tamis.parquet.footer.footer import footer_from_bytes
 from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata
@@ -37,8 +37,8 @@ KINDS = {"i32": 5, "i64": 6, "binary": 8, "list": 9, "struct": 12}
 @pytest.fixture(params=["patterns", "shapes", "neither"], autouse=True)
 def use_fast_paths(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test with patterns from the first chunk, with shapes from the second row group, and with neither."""
-    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0 if request.param == "patterns" else 10**9)
-    monkeypatch.setattr(vetting, "MANY_ROW_GROUPS", 1 if request.param == "shapes" else 10**9)
+    monkeypatch.setattr(validation, "_WALKED_FIRST", 0 if request.param == "patterns" else 10**9)
+    monkeypatch.setattr(validation, "MANY_ROW_GROUPS", 1 if request.param == "shapes" else 10**9)
 
 
 def encode_varint(number: int) -> bytes:
@@ -349,26 +349,26 @@ def write_footers(tmp_path: Any) -> list[bytes]:
 
 
 def test_real_footers_pass_unchanged_with_and_without_patterns(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
+    monkeypatch.setattr(validation, "_WALKED_FIRST", 0)
     footers = write_footers(tmp_path)
     leaves = [get_file_schema(pq.read_metadata(add_frame(footer))).types for footer in footers]
     for footer, types_ in zip(footers, leaves, strict=True):
         assert validate_footer(footer, types_, "x")[0] is footer
-    monkeypatch.setattr(vetting, "compile_valid_chunk_pattern", lambda leaf: re.compile(b"(?!)"))
+    monkeypatch.setattr(validation, "compile_valid_chunk_pattern", lambda leaf: re.compile(b"(?!)"))
     for footer, types_ in zip(footers, leaves, strict=True):
         assert validate_footer(footer, types_, "x")[0] is footer
 
 
 def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
+    monkeypatch.setattr(validation, "_WALKED_FIRST", 0)
     walked: list[str] = []
-    original = vetting._Walk.walk_chunk
+    original = validation._Walk.walk_chunk
 
     def count_chunk(self: Any, position: int, leaf: Any, row_group: int) -> int:
         walked.append(leaf.physical)
         return original(self, position, leaf, row_group)
 
-    monkeypatch.setattr(vetting._Walk, "walk_chunk", count_chunk)
+    monkeypatch.setattr(validation._Walk, "walk_chunk", count_chunk)
     footers = write_footers(tmp_path)
     chunks = 0
     for footer in footers:
@@ -395,22 +395,22 @@ def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any)
             for _ in range(chance.randint(1, 3)):
                 raw[chance.randrange(len(raw))] = chance.randrange(256)
             damaged.append(bytes(raw[: chance.choice([len(raw), chance.randrange(1, len(raw))])]))
-        monkeypatch.setattr(vetting, "_starts", vetting._SeenParts())
-        monkeypatch.setattr(vetting, "_ends", vetting._SeenParts())
+        monkeypatch.setattr(validation, "_starts", validation._SeenParts())
+        monkeypatch.setattr(validation, "_ends", validation._SeenParts())
         validate_footer(footer, leaves, "x")
-        assert vetting._starts.parts
-        assert vetting._ends.parts
+        assert validation._starts.parts
+        assert validation._ends.parts
         with_memory = [validate_or_error(each, leaves) for each in damaged]
         without = []
         for each in damaged:
-            monkeypatch.setattr(vetting, "_starts", vetting._SeenParts())
-            monkeypatch.setattr(vetting, "_ends", vetting._SeenParts())
+            monkeypatch.setattr(validation, "_starts", validation._SeenParts())
+            monkeypatch.setattr(validation, "_ends", validation._SeenParts())
             without.append(validate_or_error(each, leaves))
         assert with_memory == without
 
 
 def test_few_and_only_short_parts_are_cached() -> None:
-    seen = vetting._SeenParts()
+    seen = validation._SeenParts()
     for number in range(100):
         seen.add(bytes([number]))
         seen.add(bytes([number]))

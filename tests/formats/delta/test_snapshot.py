@@ -19,8 +19,8 @@ import tamis
 from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from builders.delta.tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
-from tamis.formats.delta import snapshot as snapshots
-from tamis.formats.delta.log import log_segment as log_files
+from tamis.formats.delta import snapshot as snapshot_module
+from tamis.formats.delta.log import log_segment
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.listing import list_directory
 from tamis.io.storage import Storage, open_storage
@@ -209,7 +209,7 @@ def test_E1_commits_missing_from_a_listing_are_looked_up(log: DeltaLog, monkeypa
         file_sizes=whole.file_sizes.filter(seen),
         file_modified_ns=whole.file_modified_ns.filter(seen),
     )
-    monkeypatch.setattr(log_files, "list_directory", lambda storage, folder: partial)
+    monkeypatch.setattr(log_segment, "list_directory", lambda storage, folder: partial)
     snapshot = load(log)
     assert [file.first for file in snapshot.segment.deltas] == [0, 1, 2, 3, 4]
     assert list_paths(snapshot) == ["0", "1", "2", "3", "4"]
@@ -223,15 +223,15 @@ def test_a_file_of_the_log_that_is_cleaned_up_after_it_was_listed(
 ) -> None:
     calls = []
 
-    def list_then_checkpoint(storage: Storage) -> log_files.LogListing:
-        found = log_files.list_log(storage)
+    def list_then_checkpoint(storage: Storage) -> log_segment.LogListing:
+        found = log_segment.list_log(storage)
         if not calls:
             log.checkpoint(4)
             log.path(2).unlink()
         calls.append(found)
         return found
 
-    monkeypatch.setattr(snapshots, "list_log", list_then_checkpoint)
+    monkeypatch.setattr(snapshot_module, "list_log", list_then_checkpoint)
     assert list_paths(load(log)) == ["0", "1", "2", "3", "4"]
     assert len(calls) == 2
 
