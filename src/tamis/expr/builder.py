@@ -259,7 +259,7 @@ def _to_node(value: object) -> Expr:
 def _to_predicate(value: object) -> Expr:
     if isinstance(value, Expression | Column | Literal | Call | bool | np.bool_):
         return _to_node(value)
-    raise MisusedExpression(f"& and | combine conditions, but {value!r} is not a condition.  {_PARENTHESES}")
+    raise MisusedExpression(f"& and | combine conditions, but {value!r} is not a condition. {_PARENTHESES}")
 
 
 _SINGLE_VALUES = (str, bytes, bytearray, memoryview, Expression, pa.Scalar)

@@ -226,7 +226,7 @@ def make_scan(source: TableSource, request: ScanRequest) -> Scan:
             raise
         # The column may be one that only later files have.
         hint = "merge_schema=True (--merge-schema) takes those of all files."
-        raise UnknownColumn(f"{str(error).rstrip('.')}. These are the columns of the first file: {hint}") from error
+        raise UnknownColumn(f"{str(error).rstrip('.')}. These are the columns of the first file: {hint}") from None
     check_functions(scan._planner.predicate.expr, source.schema)
     return scan
 
