@@ -192,6 +192,27 @@ def test_misspelt_or_missing_keywords(
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [
+        ("SELECT id FROM orders WHERE \"region\" = 'eu'", "'region' = 'eu'"),
+        ('SELECT count(*) FROM orders GROUP BY "region"', "GROUP BY 'region'"),
+        ('SELECT id FROM orders ORDER BY "id" DESC', "ORDER BY 'id' DESC"),
+        ("SELECT 'region', id FROM orders GROUP BY id", None),
+        ("SELECT id FROM orders WHERE region = 'id'", None),
+    ],
+)
+def test_a_text_that_spells_a_column_is_a_warning(
+    session: tamis.Session, caplog: pytest.LogCaptureFixture, query: str, part: str | None
+) -> None:
+    session.sql(query)
+    assert caplog.messages == (
+        []
+        if part is None
+        else [f"{part} uses a text, and not a column: double quotes make a text, so write a name as `name`"]
+    )
+
+
 def test_columns_may_have_the_names_of_clauses() -> None:
     session = tamis.connect().register("t", pa.table({"from": [1], "on": [2], "limit": [3], "join": [4]}))
     query = "SELECT t.from, t.on, limit, t.join FROM t"

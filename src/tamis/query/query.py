@@ -93,11 +93,10 @@ class CompiledQuery:
         if maps and mark_maps(self._tree, maps):
             self._planned = plan_query(self._tree, tables, now=self._now)
         columns = {name for name, _ in types}
-        for comparison in find_quoted_columns(self._tree, columns):
-            # Engines accept such a comparison, but no row satisfies it.
+        for part in find_quoted_columns(self._tree, columns):
+            # Engines accept such a part, but it means something else.
             logger.warning(
-                "%s compares two texts, and not a column: double quotes make a text, so write a name as `name`",
-                comparison,
+                "%s uses a text, and not a column: double quotes make a text, so write a name as `name`", part
             )
 
     # --- Plans --------------------------------------------------------------------------------------------------------

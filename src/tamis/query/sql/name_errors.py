@@ -360,7 +360,10 @@ def _has_column(source: _Source, parts: Sequence[str]) -> bool:
 
 
 def find_quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:
-    """Yield comparisons of literals where one spells a column name: `"region" = 'eu'` compares two strings."""
+    """Yield the parts of a query in which a text spells a column name and can only be meant as the column.
+
+    `"region" = 'eu'` compares two texts, and `GROUP BY "region"` groups by one.
+    """
     names = {name.casefold() for name in columns}
     for each in tree.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.In):
         sides = [each.this, *(each.expressions if isinstance(each, exp.In) else [each.expression])]
@@ -368,3 +371,8 @@ def find_quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[st
             texts = {side.this.casefold() for side in sides if side.is_string}
             if not texts.isdisjoint(names):
                 yield to_sql_text(each)
+    for clause in tree.find_all(exp.Group, exp.Order):
+        for item in clause.expressions:
+            key = item.this if isinstance(item, exp.Ordered) else item
+            if isinstance(key, exp.Literal) and key.is_string and key.this.casefold() in names:
+                yield to_sql_text(clause).strip()
