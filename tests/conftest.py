@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 _ON_SPARK = ("tests/engines/spark/", "tests/docs/test_spark_pages.py")
 """Tests that share one JVM, and so one process."""
 
-_LONGEST = ("spark", "oracles", "cli", "pushdown", "scan", "parquet")
+_LONGEST = ("spark", "oracles", "duckdb", "query", "cli", "scan", "parquet")
 """Folders of tests that take long."""
 
 settings.register_profile(
