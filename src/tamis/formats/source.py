@@ -71,10 +71,21 @@ class FileListing:
     levels: tuple[LevelReport, ...]
     rows: pa.Array | None = None
     """How many rows each file has after deletes, null where unknown; None if it was not requested."""
-    fully_matched: npt.NDArray[np.bool_] | None = None
-    """Whether a file is fully matched: every row satisfies the filter. None if unknown."""
+    matched: npt.NDArray[np.bool_] | None = None
+    """`matched[i, j]`: file i is fully matched by conjunct j of the filter, every row satisfies it. None if unknown.
+
+    A conjunct that fully matches a file is not tested for its row groups, pages and rows.
+    """
     unreadable: Mapping[str, TableError] = field(default_factory=dict)
     """Partition columns with a value that their type cannot represent, with the error. They are not in `partitions`."""
+
+    @property
+    def fully_matched(self) -> npt.NDArray[np.bool_]:
+        """Whether every row of a file satisfies the filter; False if unknown."""
+        if self.matched is None:
+            return np.zeros(self.files.num_rows, bool)
+        found: npt.NDArray[np.bool_] = np.all(self.matched, axis=1, keepdims=False)
+        return found
 
     def require(self, columns: Iterable[str]) -> FileListing:
         """Return the listing, or raise the error of the first of the partition columns that is unreadable."""
@@ -90,7 +101,7 @@ class FileListing:
             files=self.files.slice(start, count),
             partitions=self.partitions.slice(start, count),
             rows=None if self.rows is None else self.rows.slice(start, count),
-            fully_matched=None if self.fully_matched is None else self.fully_matched[start : start + count],
+            matched=None if self.matched is None else self.matched[start : start + count],
         )
 
     def take(self, indices: npt.NDArray[np.int64]) -> FileListing:
@@ -101,7 +112,7 @@ class FileListing:
             files=self.files.take(chosen),
             partitions=self.partitions.take(chosen),
             rows=None if self.rows is None else self.rows.take(chosen),
-            fully_matched=None if self.fully_matched is None else self.fully_matched[indices],
+            matched=None if self.matched is None else self.matched[indices],
         )
 
 
@@ -422,6 +433,23 @@ class Sizes:
 def sum_rows(rows: pa.Array) -> int | None:
     """Return the sum of row counts; None if one of them is unknown."""
     return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
+
+
+# --- Fully matched conjuncts as a column ------------------------------------------------------------------------------
+
+MATCHED_TYPE = pa.list_(pa.bool_())
+
+
+def encode_matches(matched: npt.NDArray[np.bool_]) -> pa.ListArray:
+    """Return a matrix with a row for each file and a column for each conjunct, as a list for each file."""
+    rows, conjuncts = matched.shape
+    return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * conjuncts, pa.array(matched.ravel()))
+
+
+def decode_matches(lists: pa.Array | pa.ChunkedArray, conjuncts: int) -> npt.NDArray[np.bool_]:
+    """Return the matrix of `encode_matches`."""
+    values = (lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists).flatten()
+    return np.asarray(values).astype(bool).reshape(len(lists), conjuncts)
 
 
 # --- Conversion of chunked columns to single arrays -------------------------------------------------------------------

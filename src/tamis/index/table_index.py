@@ -191,9 +191,7 @@ class _ListingPruner:
         units = self._make_units()
         pruned = prune(units, self._predicate.conjuncts)
         left = np.asarray(pruned.selection)
-        whole = np.ones(int(left.sum()), np.bool_)
-        for each in pruned.fully_matched:
-            whole &= np.asarray(each)
+        whole = pruned.matched
         outcomes = pruned.outcomes
         if with_filters and left.any() and not whole.all():
             by_filters, more = self._prune_by_bloom_filters(units.filter(pruned.selection), self._rows[left])
@@ -203,14 +201,14 @@ class _ListingPruner:
         keep = np.ones(self._listing.files.num_rows, np.bool_)
         keep[self._known] = left
         listing = self._listing.take(np.flatnonzero(keep)) if not keep.all() else self._listing
-        matched = np.zeros(self._listing.files.num_rows, np.bool_)
+        matched = np.zeros((len(keep), whole.shape[1]), np.bool_)
         matched[self._known[left]] = whole
         matched = matched[keep]
-        if listing.fully_matched is not None:
-            matched = matched | listing.fully_matched
+        if listing.matched is not None:
+            matched |= listing.matched
         rows = self._add_row_counts(listing, keep) if with_rows else listing.rows
         levels = (*listing.levels[:-1], self._make_report(listing.levels[-1], listing, outcomes))
-        return replace(listing, levels=levels, fully_matched=matched, rows=rows)
+        return replace(listing, levels=levels, matched=matched, rows=rows)
 
     def _make_units(self) -> pa.RecordBatch:
         """Return the metadata of the files with an entry."""

@@ -122,7 +122,7 @@ class DeltaTable:
         """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
         request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
         chosen = self._choose_files(request)
-        if request.skipping == LIMIT and limit is not None and chosen.fully_matched.all():
+        if request.skipping == LIMIT and limit is not None and chosen.matched.all():
             chosen = chosen.take(_choose_enough(chosen, limit), f"limit {limit}")
         return self._make_listing(chosen, request, levels)
 
@@ -161,7 +161,7 @@ class DeltaTable:
         rows = files["logical_rows"].combine_chunks() if request.with_rows else None
         reports = report_levels(chosen, request, bool(self.partition_columns), notes)
         partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
-        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.fully_matched, chosen.unreadable)
+        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.matched, chosen.unreadable)
         if self.index is None or not request.by_statistics:
             return listing
         return self.index.prune_listing(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -36,6 +38,7 @@ from tamis.skipping.metadata import make_constant_bounds
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
+from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
 
@@ -181,7 +184,13 @@ class HiveTable:
         notes = [each for each in (None if is_on else SWITCHED_OFF, self.layout.note) if each]
         note = "; ".join(notes) or None
         reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
-        listing = FileListing(files, partitions, tuple(reports), unreadable=directories.unreadable)
+        listing = FileListing(
+            files,
+            partitions,
+            tuple(reports),
+            matched=pruner.find_matches(partitions, predicate.conjuncts, len(files)),
+            unreadable=directories.unreadable,
+        )
         return (
             listing if self.index is None else self.index.prune_listing(listing, predicate, levels, with_rows=with_rows)
         )
@@ -225,14 +234,25 @@ class _DirectoryPruner:
         """Return a mask of the directories to keep, by the partition values known at their level."""
         if not self._enabled or not values.num_rows:
             return pa.repeat(pa.scalar(True), values.num_rows)
+        pruned = prune(self._make_units(values), self._conjuncts, with_matches=False)
+        self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
+        self._kept = pruned.selection
+        return pruned.selection
+
+    def find_matches(self, partitions: pa.Table, conjuncts: Sequence[Conjunct], files: int) -> npt.NDArray[np.bool_]:
+        """Return for each file and conjunct whether the partition values prove it for every row."""
+        matched = np.zeros((files, len(conjuncts)), bool)
+        if self._enabled and conjuncts and partitions.num_columns:
+            pruned = prune(self._make_units(partitions), conjuncts)
+            matched[np.asarray(pruned.selection)] = pruned.matched
+        return matched
+
+    def _make_units(self, values: pa.Table) -> pa.RecordBatch:
         one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
         units = {"row_count": one_row}
         for name in values.column_names:
             units |= make_constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
-        pruned = prune(pa.record_batch(units), self._conjuncts, with_matches=False)
-        self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
-        self._kept = pruned.selection
-        return pruned.selection
+        return pa.record_batch(units)
 
     def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
         """Return a function that applies a partition filter at each level and records its outcome."""

@@ -140,7 +140,6 @@ class IcebergTable:
         """Return the files that may hold a matching row, pruned by manifests, partition values and statistics."""
         listing = self._make_listing(Request.of(self.layout, predicate, levels))
         assert listing.rows is not None
-        assert listing.fully_matched is not None
         if limit is not None and listing.fully_matched.all():
             return _apply_limit(listing, find_files_for_limit(listing.rows, limit), limit)
         return listing

@@ -101,8 +101,7 @@ class _Aggregator:
         if not count:
             return listing
         units = self._file_units(listing)
-        matched = np.zeros(count, bool) if listing.fully_matched is None else listing.fully_matched
-        is_answered = self._answer(units, matched, listing, np.arange(count))
+        is_answered = self._answer(units, listing.fully_matched, listing, np.arange(count))
         order = units.sort_best_first(self._partials.measures) if self._may_skip else np.arange(count)
         return _take_files(listing, order[~is_answered[order]])
 
@@ -139,7 +138,7 @@ class _Aggregator:
             count = min(2 * count, self._planner.storage.tuning.max_files_per_round)
 
     def _answer_some(self, listing: FileListing, run: Run) -> _Boundary:
-        row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
+        row_groups = self._slice_planner.plan_row_groups(listing)
         run.add_level(row_groups.report)
         units = row_groups.units
         left = self._planner.exclude_deleted_rows(listing.files, row_groups)

@@ -14,13 +14,14 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import CorruptFile, format_count
-from tamis.expr.nodes import Column
+from tamis.expr.nodes import Column, find_columns
 from tamis.formats.files.data_files import DataFile, make_row_count_error
 from tamis.formats.source import (
     FILE_FORMAT,
     IDENTITY_VALUES,
     PARQUET,
     FileIndex,
+    FileListing,
     IndexedRowGroups,
     parse_absent_column_name,
 )
@@ -39,7 +40,7 @@ from tamis.parquet.footer.statistics import (
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.scan.planning.projection import Path
 from tamis.skipping.metadata import KINDS, ROW_COUNT, make_constant_bounds, metadata_name
-from tamis.skipping.metrics import LevelReport
+from tamis.skipping.metrics import MATCHED_BY_FILE, SWITCHED_OFF, LevelReport, add_matched_conjuncts
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
 
@@ -108,8 +109,7 @@ class RowGroups:
 
 def plan_row_groups(
     storage: Storage,
-    files: pa.Table,
-    partitions: pa.Table,
+    listing: FileListing,
     predicate: Predicate,
     needed: tuple[Path, ...],
     *,
@@ -123,9 +123,16 @@ def plan_row_groups(
 
     `names` maps the physical column names of files to the table's, if they differ. With `keep_contents`, the contents
     of small files are returned for reading; otherwise footers of files in the `index` are not read. The metadata of
-    `with_statistics` columns is returned too, even if the filter does not mention them.
+    `with_statistics` columns is returned too, even if the filter does not mention them. A conjunct that fully matches
+    all files is not tested again.
     """
-    asked_about = tuple(dict.fromkeys((*predicate.columns, *with_statistics)))
+    files, partitions = listing.files, listing.partitions
+    conjuncts = predicate.conjuncts
+    matched = np.zeros((files.num_rows, len(conjuncts)), bool) if listing.matched is None else listing.matched
+    is_tested = ~matched.all(axis=0) if files.num_rows else np.ones(len(conjuncts), bool)
+    tested = [conjunct for conjunct, each in zip(conjuncts, is_tested, strict=True) if each]
+    columns = (column for conjunct in tested for column in find_columns(conjunct.predicate))
+    asked_about = tuple(dict.fromkeys((*columns, *with_statistics)))
     in_files = [column for column in asked_about if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
@@ -148,22 +155,17 @@ def plan_row_groups(
         values = partitions[name].combine_chunks().take(pa.array(units.file))
         metadata |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
     batch = pa.record_batch(metadata)
-    pruned = prune(batch, predicate.conjuncts)
-    kept = units.take(np.asarray(pruned.selection)) if enabled else units
-    residual = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
-    if enabled:
-        for position, matched in enumerate(pruned.fully_matched):
-            residual[:, position] = ~np.asarray(matched)
-    report = LevelReport(
-        "row_groups",
-        len(units),
-        len(kept),
-        units.total_bytes,
-        kept.total_bytes,
-        pruned.outcomes if enabled else (),
-        None if enabled else "switched off",
-    )
-    return RowGroups(kept, rows, residual, report, contents, pruned.remaining if enabled else batch)
+    report = LevelReport("row_groups", len(units), len(units), units.total_bytes, units.total_bytes)
+    if not enabled:
+        report.note = SWITCHED_OFF
+        return RowGroups(units, rows, ~matched[units.file], report, contents, batch)
+    pruned = prune(batch, tested)
+    kept = units.take(np.asarray(pruned.selection))
+    residual = ~matched[kept.file]
+    residual[:, is_tested] &= ~pruned.matched
+    report.kept, report.bytes_kept = len(kept), kept.total_bytes
+    report.by_predicate = add_matched_conjuncts(pruned.outcomes, conjuncts, is_tested.tolist(), MATCHED_BY_FILE)
+    return RowGroups(kept, rows, residual, report, contents, pruned.remaining)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from tamis.formats.delta.planning.prune_files import PRUNED_FILE_SCHEMA, PartPru
 from tamis.formats.delta.schema import TableMetadata, parse_fields
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.jobs import Arguments, Engine, Item, Job, read_table, storage_to_arguments
-from tamis.formats.source import Sizes
+from tamis.formats.source import MATCHED_TYPE, Sizes, decode_matches, encode_matches
 from tamis.skipping.predicate import predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
 
@@ -141,7 +141,7 @@ def _read_touched(arguments: Arguments) -> pa.Array | None:
 
 
 def _make_schema(nothing: PrunedFiles) -> pa.Schema:
-    fields = [("metrics", types.STRING), ("files", pa.struct(list(PRUNED_FILE_SCHEMA))), ("matched", types.BOOLEAN)]
+    fields = [("metrics", types.STRING), ("files", pa.struct(list(PRUNED_FILE_SCHEMA))), ("matched", MATCHED_TYPE)]
     if nothing.partitions.num_columns:
         fields.append(("partitions", pa.struct(list(nothing.partitions.schema))))
     return pa.schema(fields)
@@ -160,7 +160,7 @@ def _encode_result(chosen: PrunedFiles, nothing: PrunedFiles) -> Iterator[pa.Rec
     values = [
         pa.nulls(rows, types.STRING),
         _as_struct(chosen.files.select(PRUNED_FILE_SCHEMA.names)),
-        pa.array(chosen.fully_matched),
+        encode_matches(chosen.matched),
     ]
     if chosen.partitions.num_columns:
         values.append(_as_struct(chosen.partitions))
@@ -185,7 +185,7 @@ def _decode_result(batches: Sequence[pa.RecordBatch], nothing: PrunedFiles) -> P
     return PrunedFiles(
         _from_struct(found["files"], PRUNED_FILE_SCHEMA),
         partitions,
-        found["matched"].to_numpy().astype(bool),
+        decode_matches(found["matched"], nothing.matched.shape[1]),
         total,
         after_partitions,
         after_statistics,

@@ -108,7 +108,7 @@ class PartPruner:
     def make_empty(self) -> PrunedFiles:
         fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
         partitions = pa.schema([(field.name, field.data_type) for field in fields]).empty_table()
-        none = np.zeros(0, bool)
+        none = np.zeros((0, len(self._request.predicate.conjuncts)), bool)
         rows = Sizes()
         return PrunedFiles(PRUNED_FILE_SCHEMA.empty_table(), partitions, none, rows, rows, rows, (), (), ())
 
@@ -220,9 +220,7 @@ class PartPruner:
             pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], matched[left]
-            for position, fully_matched in enumerate(pruned.fully_matched):
-                matched[:, position] |= np.asarray(fully_matched)
+            chosen, matched = chosen[left], matched[left] | pruned.matched
             rows = None if rows is None else rows.filter(pruned.selection)
             statistics = {name: values.filter(pruned.selection) for name, values in statistics.items()}
         files = _select_files(units, np.split(chosen, np.searchsorted(chosen, starts[1:-1])), starts, rows)
@@ -232,7 +230,7 @@ class PartPruner:
         return PrunedFiles(
             files,
             partitions if len(chosen) == len(keep) else partitions.take(pa.array(chosen)),
-            np.all(matched, axis=1, keepdims=False),
+            matched,
             total,
             after_partitions,
             Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks()),
@@ -303,8 +301,7 @@ class PartPruner:
         left = candidates[np.asarray(pruned.selection)]
         admitted[left] = True
         matched = np.zeros((len(live), len(request.predicate.conjuncts)), bool)
-        for position in range(matched.shape[1]):
-            matched[left, position] = np.asarray(pruned.fully_matched[position])
+        matched[left] = pruned.matched[:, : matched.shape[1]]
         return admitted, matched, outcomes
 
     def _make_partition_bounds(
@@ -384,8 +381,8 @@ class PrunedFiles:
     """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
     partitions: pa.Table
     """The typed partition values; those of `unreadable` columns are meaningless."""
-    fully_matched: Bits
-    """`matched[i]`: file i is fully matched, every row of it satisfies the filter."""
+    matched: Bits
+    """`matched[i, j]`: file i is fully matched by conjunct j, every row of it satisfies the conjunct."""
     total: Sizes
     after_partitions: Sizes
     after_statistics: Sizes
@@ -405,7 +402,7 @@ class PrunedFiles:
             self,
             files=files,
             partitions=self.partitions.take(indices),
-            fully_matched=self.fully_matched[rows],
+            matched=self.matched[rows],
             after_statistics=left,
             statistics_outcomes=(*self.statistics_outcomes, *([ConjunctOutcome(cause, skipped, None)] * bool(skipped))),
         )
@@ -419,7 +416,7 @@ class PrunedFiles:
             # Parts without statistics of a column lack the columns of those statistics.
             pa.concat_tables([one.files for one in each], promote_options="default"),
             pa.concat_tables([one.partitions for one in each]),
-            np.concatenate([one.fully_matched for one in each]),
+            np.concatenate([one.matched for one in each]),
             sum((one.total for one in others), first.total),
             sum((one.after_partitions for one in others), first.after_partitions),
             sum((one.after_statistics for one in others), first.after_statistics),

@@ -34,7 +34,13 @@ from tamis.formats.iceberg.partitioning.partition_keys import PartitionTexts, en
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, Outcomes, Sizes
-from tamis.formats.source import IDENTITY_VALUES, format_absent_column, to_single_array
+from tamis.formats.source import (
+    IDENTITY_VALUES,
+    MATCHED_TYPE,
+    encode_matches,
+    format_absent_column,
+    to_single_array,
+)
 from tamis.io.storage import Storage
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -103,7 +109,7 @@ def make_file_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
         ("spec_id", pa.int32()),
         ("partition_key", types.BINARY),
         ("partition_values", types.STRING),
-        ("matched", types.BOOLEAN),
+        ("matched", MATCHED_TYPE),
     ]
     if any(spec.dropped for spec in layout.specs.values()):
         fields.append(("dropped_key", types.BINARY))
@@ -170,7 +176,7 @@ class FilePruner:
             pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
             of_partitions = explain_unused_conjuncts(pruned.outcomes, spec, request)
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], _stack_columns(pruned.fully_matched, int(left.sum()))
+            chosen, matched = chosen[left], pruned.matched
             known = {name: values.filter(pruned.selection) for name, values in known.items()}
         if request.predicate.partition_filter is not None:
             chosen, matched, known, of_filter = self._apply_partition_filter(
@@ -186,7 +192,7 @@ class FilePruner:
             pruned = prune(pa.record_batch(tighten_bounds(units, known, tuple(request.tested.values()))), conjuncts)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], matched[left] | _stack_columns(pruned.fully_matched, int(left.sum()))
+            chosen, matched = chosen[left], matched[left] | pruned.matched
             files = files.filter(pruned.selection)
         metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
         found = self._describe_files(spec, files, given, chosen, matched)
@@ -233,7 +239,7 @@ class FilePruner:
             "spec_id": pa.repeat(pa.scalar(spec.spec_id, pa.int32()), len(chosen)),
             "partition_key": keys,
             "partition_values": PartitionTexts.of(spec, own, keys).to_json(),
-            "matched": pa.array(np.all(matched, axis=1)),
+            "matched": encode_matches(matched),
         }
         if IDENTITY_VALUES in self.schema.names:
             wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
@@ -385,13 +391,6 @@ def join_entries(spec: Spec, entries: Sequence[Entries], location: str) -> Parti
         spec,
         list(zip(typed, entries, strict=True)),
     )
-
-
-def _stack_columns(matched: Sequence[pa.BooleanArray], rows: int) -> Bits:
-    found = np.zeros((rows, len(matched)), bool)
-    for position, each in enumerate(matched):
-        found[:, position] = np.asarray(each)
-    return found
 
 
 def _check_data_files(files: pa.Table, location: str) -> None:

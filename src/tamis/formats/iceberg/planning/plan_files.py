@@ -41,7 +41,7 @@ from tamis.formats.iceberg.planning.manifest_files import (
 )
 from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, describe_levels
 from tamis.formats.jobs import Arguments, Engine, Item, Job, Planning, storage_to_arguments
-from tamis.formats.source import IDENTITY_VALUES, FileListing, to_single_array
+from tamis.formats.source import IDENTITY_VALUES, FileListing, decode_matches, to_single_array
 from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -56,10 +56,8 @@ class Plan:
     """The columns are those of `make_file_schema`, and `deletes`."""
     rows: pa.Array
     levels: Sequence[LevelReport]
-
-    @property
-    def matched(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(to_single_array(self.files["matched"]))
+    matched: npt.NDArray[np.bool_]
+    """`matched[i, j]`: file i is fully matched by conjunct j."""
 
 
 def plan_files(
@@ -112,7 +110,8 @@ def plan_files(
         note=relocation.note,
         rows=(None, None if rows.null_count else pc.sum(rows).as_py() or 0),
     )
-    return Plan(files.append_column("deletes", assigned.deletes), rows, levels)
+    matched = decode_matches(files["matched"], len(request.predicate.conjuncts))
+    return Plan(files.append_column("deletes", assigned.deletes), rows, levels, matched)
 
 
 def _prune_group(pruner: FilePruner, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
