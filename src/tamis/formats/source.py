@@ -11,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis.errors import TableError
@@ -408,48 +407,6 @@ class HasCatalogNames(Protocol):
     def names_in_catalog(self) -> Sequence[str]:
         """Its names in its catalog, with and without the name of the catalog: policies match each."""
         ...
-
-
-# --- Totals of files --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The number of files with their bytes and rows. Rows exclude deleted ones; None means unknown."""
-
-    files: int = 0
-    bytes: int = 0
-    rows: int | None = 0
-
-    def __add__(self, other: Sizes) -> Sizes:
-        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
-        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
-
-    @staticmethod
-    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
-        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
-
-
-def sum_rows(rows: pa.Array) -> int | None:
-    """Return the sum of row counts; None if one of them is unknown."""
-    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
-
-
-# --- Fully matched conjuncts as a column ------------------------------------------------------------------------------
-
-MATCHED_TYPE = pa.list_(pa.bool_())
-
-
-def encode_matches(matched: npt.NDArray[np.bool_]) -> pa.ListArray:
-    """Return a matrix with a row for each file and a column for each conjunct, as a list for each file."""
-    rows, conjuncts = matched.shape
-    return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * conjuncts, pa.array(matched.ravel()))
-
-
-def decode_matches(lists: pa.Array | pa.ChunkedArray, conjuncts: int) -> npt.NDArray[np.bool_]:
-    """Return the matrix of `encode_matches`."""
-    values = (lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists).flatten()
-    return np.asarray(values).astype(bool).reshape(len(lists), conjuncts)
 
 
 # --- Conversion of chunked columns to single arrays -------------------------------------------------------------------

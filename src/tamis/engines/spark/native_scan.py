@@ -184,8 +184,10 @@ class NativeScan:
         """Return the residual filter: the conjuncts that some file is not fully matched by."""
         conjuncts = self._predicate.conjuncts
         # The listing may have been pruned by more conjuncts, after those of the filter.
-        is_matched = [False] * len(conjuncts) if listing.matched is None else listing.matched.all(axis=0).tolist()
-        residual = [each.predicate for each, matched in zip(conjuncts, is_matched, strict=False) if not matched]
+        is_left = np.ones(len(conjuncts), bool)
+        if listing.matched is not None:
+            is_left = ~np.all(listing.matched, axis=0, keepdims=False)
+        residual = [each.predicate for each, left in zip(conjuncts, is_left, strict=False) if left]
         return and_(*residual) if residual else None
 
     def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:

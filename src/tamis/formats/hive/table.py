@@ -17,6 +17,7 @@ from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import Column, find_columns
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
+from tamis.formats.file_funnel import FileMetrics, Sizes, mark_data_conjuncts
 from tamis.formats.hive.layout import (
     FILE_COLUMNS,
     HiveLayout,
@@ -41,8 +42,6 @@ from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
-
-NOT_A_PARTITION_COLUMN = "not a partition column"
 
 _NO_PARTITION_VALUES = pa.Table.from_arrays([pa.nulls(1, pa.string())], names=[""])
 """The partition values of a table without partitions: one row, in which every column is missing."""
@@ -178,12 +177,11 @@ class HiveTable:
         files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
         partitions = pa.table(found.columns[count:], names=directories.values.column_names)
         reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
-        size = pc.sum(files["size"]).as_py() or 0
+        sizes = Sizes.of(files["size"])
         is_on = "files" in levels
         outcomes = _make_file_outcomes(predicate, self.partition_columns) if is_on else ()
-        notes = [each for each in (None if is_on else SWITCHED_OFF, self.layout.note) if each]
-        note = "; ".join(notes) or None
-        reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
+        metrics = FileMetrics(sizes, sizes, sizes, of_statistics=outcomes)
+        reports.append(metrics.describe_files([None if is_on else SWITCHED_OFF, self.layout.note]))
         listing = FileListing(
             files,
             partitions,
@@ -274,12 +272,7 @@ class _DirectoryPruner:
         """Return the report of the partition level. A skipped directory counts once: what is below it is not listed."""
         skipped = sum(level.total - level.kept for level in directories.levels)
         kept = directories.num_directories
-        by_predicate = tuple(
-            outcome
-            if any(column.path[0] in self._columns for column in find_columns(conjunct.predicate))
-            else ConjunctOutcome(outcome.predicate, outcome.skipped, NOT_A_PARTITION_COLUMN)
-            for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
-        )
+        by_predicate = mark_data_conjuncts(self._outcomes, self._conjuncts, {(name,) for name in self._columns})
         notes = [each for each in (None if self._enabled else SWITCHED_OFF, note) if each]
         outcomes = (*by_predicate, *self._filtered)
         return LevelReport("partitions", kept + skipped, kept, by_predicate=outcomes, note="; ".join(notes) or None)

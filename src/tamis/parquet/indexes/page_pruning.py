@@ -160,7 +160,7 @@ class RowRangePruner:
         outcomes.
         """
         residual = remaining.residual
-        is_tested = residual.any(axis=0)
+        is_tested: Bits = np.any(residual, axis=0, keepdims=False)
         if is_tested.all():
             return self._narrow(remaining, levels)
         given, self._filter = self._filter, self._filter.select(tuple(is_tested.tolist()))

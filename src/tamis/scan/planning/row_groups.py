@@ -129,7 +129,9 @@ def plan_row_groups(
     files, partitions = listing.files, listing.partitions
     conjuncts = predicate.conjuncts
     matched = np.zeros((files.num_rows, len(conjuncts)), bool) if listing.matched is None else listing.matched
-    is_tested = ~matched.all(axis=0) if files.num_rows else np.ones(len(conjuncts), bool)
+    is_tested = np.ones(len(conjuncts), bool)
+    if files.num_rows:
+        is_tested = ~np.all(matched, axis=0, keepdims=False)
     tested = [conjunct for conjunct, each in zip(conjuncts, is_tested, strict=True) if each]
     columns = (column for conjunct in tested for column in find_columns(conjunct.predicate))
     asked_about = tuple(dict.fromkeys((*columns, *with_statistics)))

@@ -19,15 +19,23 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import format_count
 from tamis.expr.nodes import Column
-from tamis.formats.jobs import SMALL_READ, Arguments, Engine, Item, Job, Planning, read_table, storage_to_arguments
+from tamis.formats.file_funnel import MATCHED_TYPE, decode_matches, encode_matches
+from tamis.formats.jobs import (
+    SMALL_READ,
+    Arguments,
+    Engine,
+    Item,
+    Job,
+    Planning,
+    read_table,
+    run_job,
+    storage_to_arguments,
+)
 from tamis.formats.source import (
     FILE_FORMAT,
     IDENTITY_VALUES,
-    MATCHED_TYPE,
     FileIndex,
     FileListing,
-    decode_matches,
-    encode_matches,
 )
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -151,9 +159,7 @@ def _plan_in_engine(engine: Engine, planner: SlicePlanner, slices: Sequence[File
     }
     what = f"read {format_count(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
-    batches: list[list[pa.RecordBatch]] = [[] for _ in slices]
-    for number, batch in engine.run(job, [_make_item(each) for each in slices]):
-        batches[number].append(batch)
+    batches = run_job(engine, job, [_make_item(each) for each in slices])
     return [_decode_plan(own, len(planner.predicate.conjuncts)) for own in batches]
 
 
