@@ -93,6 +93,19 @@ class FileListing:
                 raise self.unreadable[column]
         return self
 
+    def read_constants(self, column: Column, files: npt.NDArray[np.int64]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+        """Return the value of a column in each of the files, and in which of them it is known: a row has no other."""
+        indices = pa.array(files)
+        if len(column.path) == 1 and column.path[0] in self.partitions.column_names:
+            return self.partitions[column.path[0]].combine_chunks().take(indices), np.ones(len(files), bool)
+        name = format_absent_column(column.path)
+        if IDENTITY_VALUES in self.files.column_names:
+            given = self.files[IDENTITY_VALUES].combine_chunks()
+            if name in given.type.names:
+                own = given.field(name).take(indices)
+                return own.field("value"), np.asarray(own.is_valid(), bool)
+        return pa.nulls(len(files), column.type), np.zeros(len(files), bool)
+
     def slice(self, start: int, count: int) -> FileListing:
         """Return a range of the files."""
         return replace(

@@ -31,7 +31,7 @@ from tamis.parquet.footer.leaves import FieldPath, find_leaf_indices
 from tamis.parquet.footer.matching import check_compatible_types, find_path
 from tamis.parquet.indexes.bloom_filter import Array, BloomFilter, might_contain_any
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
-from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
+from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds, metadata_name
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -227,10 +227,7 @@ class _ListingPruner:
                     indices
                 )
         asked = {column.path[0] for column in self._predicate.columns}
-        for name in self._listing.partitions.column_names:
-            if name in asked:
-                values = self._listing.partitions[name].combine_chunks().take(pa.array(self._known))
-                units |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
+        units |= make_partition_bounds(self._listing.partitions, asked, row_count, pa.array(self._known))
         return pa.record_batch(units)
 
     # --- Bloom filters ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import UnsupportedFeature
-from tamis.expr.nodes import Column, find_columns
+from tamis.expr.nodes import find_columns
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
 from tamis.formats.file_funnel import FileMetrics, Sizes, mark_data_conjuncts
 from tamis.formats.hive.layout import (
@@ -35,7 +35,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96
-from tamis.skipping.metadata import make_constant_bounds
+from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
@@ -222,7 +222,7 @@ class _DirectoryPruner:
 
     def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
         self._conjuncts = predicate.partition_conjuncts
-        self._columns = {field.name: Column((field.name,), type=field.type) for field in partitions}
+        self._columns = tuple(partitions.names)
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()
         self._filtered: tuple[ConjunctOutcome, ...] = ()
@@ -247,10 +247,7 @@ class _DirectoryPruner:
 
     def _make_units(self, values: pa.Table) -> pa.RecordBatch:
         one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
-        units = {"row_count": one_row}
-        for name in values.column_names:
-            units |= make_constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
-        return pa.record_batch(units)
+        return pa.record_batch({ROW_COUNT.name: one_row} | make_partition_bounds(values, self._columns, one_row))
 
     def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
         """Return a function that applies a partition filter at each level and records its outcome."""

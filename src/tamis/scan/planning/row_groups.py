@@ -39,7 +39,7 @@ from tamis.parquet.footer.statistics import (
 )
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.scan.planning.projection import Path
-from tamis.skipping.metadata import KINDS, ROW_COUNT, make_constant_bounds, metadata_name
+from tamis.skipping.metadata import KINDS, ROW_COUNT, make_constant_bounds, make_partition_bounds, metadata_name
 from tamis.skipping.metrics import MATCHED_BY_FILE, SWITCHED_OFF, LevelReport, add_matched_conjuncts
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
@@ -152,11 +152,15 @@ def plan_row_groups(
         found.sizes,
     )
     row_count = pa.array(units.row_count)
-    metadata = {ROW_COUNT.name: row_count, **found.metadata, **_add_identity_values(files, found, in_files, units)}
-    for name in {column.path[0]: None for column in asked_about if column not in in_files}:
-        values = partitions[name].combine_chunks().take(pa.array(units.file))
-        metadata |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
-    batch = pa.record_batch(metadata)
+    of_partitions = {column.path[0] for column in asked_about}
+    batch = pa.record_batch(
+        {
+            ROW_COUNT.name: row_count,
+            **found.metadata,
+            **_add_identity_values(listing, found, in_files, units),
+            **make_partition_bounds(partitions, of_partitions, row_count, pa.array(units.file)),
+        }
+    )
     report = LevelReport("row_groups", len(units), len(units), units.total_bytes, units.total_bytes)
     if not enabled:
         report.note = SWITCHED_OFF
@@ -279,24 +283,22 @@ def _check_row_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence
         raise make_row_count_error(location, sum(rows[first]), recorded[first].as_py())
 
 
-def _find_identity_columns(files: pa.Table) -> dict[FieldPath, str]:
-    """Return the columns with identity partition values for files that lack them, and their names in the listing."""
+def _find_identity_columns(files: pa.Table) -> list[FieldPath]:
+    """Return the columns with identity partition values for files that lack them."""
     names = files.schema.field(IDENTITY_VALUES).type.names if IDENTITY_VALUES in files.column_names else []
-    keys = {name: parse_absent_column_name(name) for name in names}
-    return {(key,) if isinstance(key, str) else key: name for name, key in keys.items()}
+    keys = map(parse_absent_column_name, names)
+    return [(key,) if isinstance(key, str) else key for key in keys]
 
 
 def _add_identity_values(
-    files: pa.Table, facts: _RowGroupMetadata, columns: Sequence[Column], units: Units
+    listing: FileListing, facts: _RowGroupMetadata, columns: Sequence[Column], units: Units
 ) -> dict[str, pa.Array]:
     """Return the metadata of columns, with their identity partition values in files that lack them."""
     found: dict[str, pa.Array] = {}
     row_count = pa.array(units.row_count)
-    names = _find_identity_columns(files)
     for column in (column for column in columns if column.path in facts.lacking):
-        given = files[IDENTITY_VALUES].combine_chunks().field(names[column.path])
-        is_constant = pa.array((facts.lacking[column.path] & np.asarray(given.is_valid()))[units.file])
-        values = given.field("value").take(pa.array(units.file))
+        values, is_known = listing.read_constants(column, units.file)
+        is_constant = pa.array(facts.lacking[column.path][units.file] & is_known)
         constant = make_constant_bounds(column, values, row_count)
         if len(column.path) > 1:
             # Where a struct is NULL its fields are NULL, even if the value is constant otherwise.

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.expr.nodes import Column, find_columns
+from tamis.expr.nodes import find_columns
 from tamis.formats.delta.checkpoint.row_group_skipping import RowGroupSkipper
 from tamis.formats.delta.planning.file_batches import (
     FILE_BATCH_CACHE,
@@ -55,7 +55,7 @@ from tamis.formats.file_funnel import (
 from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
-from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_names
+from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds, metadata_names
 from tamis.skipping.prune import ConjunctOutcome, prune
 
 
@@ -302,14 +302,8 @@ class PartPruner:
     def _make_partition_bounds(
         self, partitions: pa.Table, rows: npt.NDArray[np.int64], counts: pa.Array
     ) -> dict[str, pa.Array]:
-        found: dict[str, pa.Array] = {}
-        indices = pa.array(rows)
         used = {column.path[0] for each in self._request.partition_conjuncts for column in find_columns(each.predicate)}
-        for name in partitions.column_names:
-            if name in used:
-                values = partitions[name].combine_chunks().take(indices)
-                found |= make_constant_bounds(Column((name,), type=values.type), values, counts)
-        return found
+        return make_partition_bounds(partitions, used, counts, pa.array(rows))
 
 
 def _sum_row_groups(part: FilePart, columns: Sequence[str], row_groups: Collection[int]) -> Sizes:
