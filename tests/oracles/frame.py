@@ -10,9 +10,10 @@ A format writes a random table into a folder, and gives the oracle (DuckDB) its 
 | O4 | a fully matched unit has only such rows |
 | O5 | with weaker statistics no kept unit becomes skipped, and no unit becomes fully matched |
 | O6 | a unit that both p and NOT p skip has only rows for which p is NULL |
+| O9 | what files prove about conjuncts changes neither the rows nor the row groups and pages that are read |
 
-O1 and O2 need a `RowTable`, O3 to O6 a `UnitTable`, whose units are files, pages, or other units with metadata. (O8,
-plans by workers equal local ones, is in `tests/engines`.)
+O1, O2 and O9 need a `RowTable`, O3 to O6 a `UnitTable`, whose units are files, pages, or other units with metadata.
+(O7, policies, is in `tests/query`, and O8, plans by workers equal local ones, in `tests/engines`.)
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +39,7 @@ import tamis
 from builders.answers.oracle import evaluate_predicates
 from builders.values.choices import Choices
 from builders.values.predicates import OraclePredicate, make_unknown_test, negate_predicate
-from tamis.expr.nodes import Expr
+from tamis.expr.nodes import Expr, and_
 from tamis.formats.source import LEVELS
 from tamis.scan.scan import Scan, get_planner
 from tamis.tuning import DEFAULT_TUNING, Tuning
@@ -142,7 +145,15 @@ class Format:
     fully_matched_is_monotone: bool = True
     """Whether weaker statistics never make a unit fully matched."""
 
-    DEFAULT_PREDICATES: ClassVar[dict[str, int]] = {"O1": 3, "O2": 2, "O3": 4, "O5": 4, "limit": 2, "versions": 1}
+    DEFAULT_PREDICATES: ClassVar[dict[str, int]] = {
+        "O1": 3,
+        "O2": 2,
+        "O3": 4,
+        "O5": 4,
+        "O9": 3,
+        "limit": 2,
+        "versions": 1,
+    }
 
     def count_predicates(self, property_: str) -> int:
         return (self.predicates or {}).get(property_, self.DEFAULT_PREDICATES[property_])
@@ -165,7 +176,7 @@ def parametrize_formats(formats: Sequence[Format]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("format", formats, ids=[each.name for each in formats])
 
 
-# --- Rows: O1, O2 -----------------------------------------------------------------------------------------------------
+# --- Rows: O1, O2, O9 -------------------------------------------------------------------------------------------------
 
 
 def evaluate_masks(table: OracleTable) -> list[pa.BooleanArray]:
@@ -216,6 +227,33 @@ def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None
                 assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (predicate, table.notes)
             together = Counter(each for rows in found for each in table.identify(rows))
             assert together == everything, (predicate, levels, tuning, table.notes)
+
+
+def check_proofs(format: Format, choices: Choices, table: RowTable) -> None:
+    """O9: a scan that proves nothing again below files reads the same row groups and pages, and tests no more."""
+    masks = evaluate_masks(table)
+    mask = reduce(pc.and_, masks)
+    where = and_(*(predicate.expr for predicate in table.predicates))
+    for levels in (LEVELS, choices.one_of(SUBSETS)):
+        with format.vary(choices, format.tuning) as tuning:
+            scan = table.scan(where, levels=levels, tuning=tuning)
+            planner = get_planner(scan)
+            planned, again = (
+                {
+                    (task.path, task.row_group): (task.row_count, task.bytes, task.selection, set(task.residual))
+                    for task in planner.plan_listing(listing).tasks()
+                    # No conjunct has to skip a row group without rows.
+                    if task.row_count
+                }
+                for listing in (planner.listing, replace(planner.listing, matched=None))
+            )
+            assert planned.keys() == again.keys(), (where, levels, tuning, table.notes)
+            for key, (*read, tested) in planned.items():
+                *read_again, tested_again = again[key]
+                assert read == read_again, (where, levels, tuning, key, table.notes)
+                assert tested <= tested_again, (where, levels, tuning, key, table.notes)
+            found = Counter(table.identify(scan.to_arrow()))
+            assert found == Counter(table.identify(table.rows.filter(mask))), (where, levels, tuning, table.notes)
 
 
 def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
@@ -303,7 +341,6 @@ class FileUnits:
 
     def prune(self, predicate: OraclePredicate, levels: Sequence[str], tuning: Tuning) -> Kept:
         listing = get_planner(self._table.scan(predicate.expr, levels=levels, tuning=tuning)).listing
-        assert listing.fully_matched is not None
         paths = [path.removeprefix(self.root) for path in listing.files["path"].to_pylist()]
         return dict(zip(paths, listing.fully_matched.tolist(), strict=True))
 

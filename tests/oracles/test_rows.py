@@ -1,4 +1,4 @@
-"""Scans of every format against the oracle: O1 and O2 over random tables, data, layouts and predicates."""
+"""Scans of every format against the oracle: O1, O2 and O9 over random tables, data, layouts and predicates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from oracles.frame import (
     check_all_subsets,
     check_levels,
     check_limit,
+    check_proofs,
     check_three_parts,
     check_versions,
     parametrize_formats,
@@ -36,6 +37,11 @@ def test_O1_no_subset_of_levels_is_an_exception(format: Format) -> None:
 @parametrize_formats(FORMATS)
 def test_O2_rows_of_p_and_not_p_and_p_is_null_are_all_rows(format: Format) -> None:
     format.check("O2", check_three_parts)
+
+
+@parametrize_formats([*FORMATS, INDEXED_HIVE])
+def test_O9_what_files_prove_is_not_proven_again_and_changes_nothing(format: Format) -> None:
+    format.check("O9", check_proofs)
 
 
 @parametrize_formats([DELTA_VERSIONS, ICEBERG_SNAPSHOTS, INDEXED_DELTA_VERSIONS])

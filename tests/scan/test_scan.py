@@ -359,7 +359,7 @@ def test_a_report_says_what_each_conjunct_did_at_each_level(table: tamis.Table) 
     assert list_reasons(report, "partitions")["region = 'eu'"] == (2, None)
     assert list_reasons(report, "partitions")["id < 150"] == (0, "not a partition column")
     groups = list_reasons(report, "row_groups")
-    assert groups["region = 'eu'"] == (0, None)  # checked, nothing to skip
+    assert groups["region = 'eu'"] == (0, "fully matched by the file")
     assert groups["id < 150"][0] == 12
     assert groups["upper(name) = 'X'"] == (0, "function on column: upper(name)")
     assert groups["name LIKE '%7'"] == (0, "pattern starts with a wildcard")

@@ -3,6 +3,7 @@
 Reading order:
 
 - `source`                    the interface: what a scan needs of a table
+- `file_funnel`               pruning of files: request, metrics, limit, results of executors
 - `jobs`, `engines`           metadata is read by plain functions, in threads or executors; how to reach an engine
 - `detect`, `open_source`     the format of a folder; opening a table with arguments that fit it
 - `time_travel`, `catalogs`   timestamps of users; tables by their names in a catalog

@@ -136,6 +136,14 @@ class Engine(Protocol):
         ...
 
 
+def run_job(engine: Engine, job: Job, items: Sequence[Item]) -> list[list[pa.RecordBatch]]:
+    """Return the batches of every call, in the order of the items."""
+    found: list[list[pa.RecordBatch]] = [[] for _ in items]
+    for number, batch in engine.run(job, items):
+        found[number].append(batch)
+    return found
+
+
 class JobEngines(Protocol):
     """The engines that run jobs. `tamis.engines.jobs` implements it."""
 

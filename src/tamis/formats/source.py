@@ -11,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis.errors import TableError
@@ -71,10 +70,21 @@ class FileListing:
     levels: tuple[LevelReport, ...]
     rows: pa.Array | None = None
     """How many rows each file has after deletes, null where unknown; None if it was not requested."""
-    fully_matched: npt.NDArray[np.bool_] | None = None
-    """Whether a file is fully matched: every row satisfies the filter. None if unknown."""
+    matched: npt.NDArray[np.bool_] | None = None
+    """`matched[i, j]`: file i is fully matched by conjunct j of the filter, every row satisfies it. None if unknown.
+
+    A conjunct that fully matches a file is not tested for its row groups, pages and rows.
+    """
     unreadable: Mapping[str, TableError] = field(default_factory=dict)
     """Partition columns with a value that their type cannot represent, with the error. They are not in `partitions`."""
+
+    @property
+    def fully_matched(self) -> npt.NDArray[np.bool_]:
+        """Whether every row of a file satisfies the filter; False if unknown."""
+        if self.matched is None:
+            return np.zeros(self.files.num_rows, bool)
+        found: npt.NDArray[np.bool_] = np.all(self.matched, axis=1, keepdims=False)
+        return found
 
     def require(self, columns: Iterable[str]) -> FileListing:
         """Return the listing, or raise the error of the first of the partition columns that is unreadable."""
@@ -83,6 +93,19 @@ class FileListing:
                 raise self.unreadable[column]
         return self
 
+    def read_constants(self, column: Column, files: npt.NDArray[np.int64]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+        """Return the value of a column in each of the files, and in which of them it is known: a row has no other."""
+        indices = pa.array(files)
+        if len(column.path) == 1 and column.path[0] in self.partitions.column_names:
+            return self.partitions[column.path[0]].combine_chunks().take(indices), np.ones(len(files), bool)
+        name = format_absent_column(column.path)
+        if IDENTITY_VALUES in self.files.column_names:
+            given = self.files[IDENTITY_VALUES].combine_chunks()
+            if name in given.type.names:
+                own = given.field(name).take(indices)
+                return own.field("value"), np.asarray(own.is_valid(), bool)
+        return pa.nulls(len(files), column.type), np.zeros(len(files), bool)
+
     def slice(self, start: int, count: int) -> FileListing:
         """Return a range of the files."""
         return replace(
@@ -90,7 +113,7 @@ class FileListing:
             files=self.files.slice(start, count),
             partitions=self.partitions.slice(start, count),
             rows=None if self.rows is None else self.rows.slice(start, count),
-            fully_matched=None if self.fully_matched is None else self.fully_matched[start : start + count],
+            matched=None if self.matched is None else self.matched[start : start + count],
         )
 
     def take(self, indices: npt.NDArray[np.int64]) -> FileListing:
@@ -101,7 +124,7 @@ class FileListing:
             files=self.files.take(chosen),
             partitions=self.partitions.take(chosen),
             rows=None if self.rows is None else self.rows.take(chosen),
-            fully_matched=None if self.fully_matched is None else self.fully_matched[indices],
+            matched=None if self.matched is None else self.matched[indices],
         )
 
 
@@ -397,31 +420,6 @@ class HasCatalogNames(Protocol):
     def names_in_catalog(self) -> Sequence[str]:
         """Its names in its catalog, with and without the name of the catalog: policies match each."""
         ...
-
-
-# --- Totals of files --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The number of files with their bytes and rows. Rows exclude deleted ones; None means unknown."""
-
-    files: int = 0
-    bytes: int = 0
-    rows: int | None = 0
-
-    def __add__(self, other: Sizes) -> Sizes:
-        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
-        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
-
-    @staticmethod
-    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
-        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
-
-
-def sum_rows(rows: pa.Array) -> int | None:
-    """Return the sum of row counts; None if one of them is unknown."""
-    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 
 # --- Conversion of chunked columns to single arrays -------------------------------------------------------------------

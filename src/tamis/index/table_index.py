@@ -31,7 +31,7 @@ from tamis.parquet.footer.leaves import FieldPath, find_leaf_indices
 from tamis.parquet.footer.matching import check_compatible_types, find_path
 from tamis.parquet.indexes.bloom_filter import Array, BloomFilter, might_contain_any
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
-from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
+from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds, metadata_name
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -191,9 +191,7 @@ class _ListingPruner:
         units = self._make_units()
         pruned = prune(units, self._predicate.conjuncts)
         left = np.asarray(pruned.selection)
-        whole = np.ones(int(left.sum()), np.bool_)
-        for each in pruned.fully_matched:
-            whole &= np.asarray(each)
+        whole = pruned.matched
         outcomes = pruned.outcomes
         if with_filters and left.any() and not whole.all():
             by_filters, more = self._prune_by_bloom_filters(units.filter(pruned.selection), self._rows[left])
@@ -203,14 +201,14 @@ class _ListingPruner:
         keep = np.ones(self._listing.files.num_rows, np.bool_)
         keep[self._known] = left
         listing = self._listing.take(np.flatnonzero(keep)) if not keep.all() else self._listing
-        matched = np.zeros(self._listing.files.num_rows, np.bool_)
+        matched = np.zeros((len(keep), whole.shape[1]), np.bool_)
         matched[self._known[left]] = whole
         matched = matched[keep]
-        if listing.fully_matched is not None:
-            matched = matched | listing.fully_matched
+        if listing.matched is not None:
+            matched |= listing.matched
         rows = self._add_row_counts(listing, keep) if with_rows else listing.rows
         levels = (*listing.levels[:-1], self._make_report(listing.levels[-1], listing, outcomes))
-        return replace(listing, levels=levels, fully_matched=matched, rows=rows)
+        return replace(listing, levels=levels, matched=matched, rows=rows)
 
     def _make_units(self) -> pa.RecordBatch:
         """Return the metadata of the files with an entry."""
@@ -229,10 +227,7 @@ class _ListingPruner:
                     indices
                 )
         asked = {column.path[0] for column in self._predicate.columns}
-        for name in self._listing.partitions.column_names:
-            if name in asked:
-                values = self._listing.partitions[name].combine_chunks().take(pa.array(self._known))
-                units |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
+        units |= make_partition_bounds(self._listing.partitions, asked, row_count, pa.array(self._known))
         return pa.record_batch(units)
 
     # --- Bloom filters ------------------------------------------------------------------------------------------

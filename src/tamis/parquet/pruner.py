@@ -195,11 +195,8 @@ class Pruner:
 def _prune_row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining, LevelReport]:
     pruned = prune(units, predicate.conjuncts)
     groups = np.flatnonzero(np.asarray(pruned.selection)).tolist()
-    residual = np.column_stack(
-        [np.zeros((len(groups), 0), bool), *(~np.asarray(each) for each in pruned.fully_matched)]
-    )
     report = LevelReport("row_groups", units.num_rows, len(groups), by_predicate=pruned.outcomes)
-    return Remaining.from_row_groups(groups, units.filter(pruned.selection), residual), report
+    return Remaining.from_row_groups(groups, pruned.remaining, ~pruned.matched), report
 
 
 def _open(file: object, storage_options: Mapping[str, Any] | None, tuning: Tuning | None) -> ParquetFile | Footer:

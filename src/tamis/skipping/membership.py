@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -127,6 +127,14 @@ class QuestionedPredicate:
 
     conjuncts: tuple[Conjunct, ...]
     questions: tuple[Question, ...]
+
+    def select(self, is_chosen: Sequence[bool]) -> QuestionedPredicate:
+        """Return some of the conjuncts with their questions, which may be about other conjuncts too."""
+        numbers = {question.number for asked in compress(self.asked, is_chosen) for question in asked}
+        return QuestionedPredicate(
+            tuple(compress(self.conjuncts, is_chosen)),
+            tuple(question for question in self.questions if question.number in numbers),
+        )
 
     @cached_property
     def asked(self) -> tuple[tuple[Question, ...], ...]:

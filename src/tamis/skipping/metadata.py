@@ -81,3 +81,15 @@ def make_constant_bounds(column: Column, values: pa.Array, row_count: pa.Array) 
     found[metadata_name("lower", column.path)] = values
     found[metadata_name("upper", column.path)] = values
     return found
+
+
+def make_partition_bounds(
+    partitions: pa.Table, names: Container[str], row_count: pa.Array, rows: pa.Array | None = None
+) -> dict[str, pa.Array]:
+    """Return the metadata columns for units in which some columns are constant; `rows` are their rows of the table."""
+    found: dict[str, pa.Array] = {}
+    for name in (name for name in partitions.column_names if name in names):
+        values = partitions[name].combine_chunks()
+        values = values if rows is None else values.take(rows)
+        found |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
+    return found

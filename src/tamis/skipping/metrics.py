@@ -5,7 +5,8 @@ An entry of `by_predicate` has one of three forms:
 - `skipped > 0`: the conjunct skipped units;
 - `skipped == 0` and `unused_because` is None: it was evaluated and skipped nothing, because every unit matches;
 - `unused_because` is a string: the reason why it skipped nothing, such as `no statistics`, `function on column: …`,
-  `not a partition column`, or `overlaps` (the bounds of every unit overlap the constant).
+  `not a partition column`, `overlaps` (the bounds of every unit overlap the constant), or `fully matched by the file`
+  (a level above has proven it for every row, so it was not tested again).
 
 The `skipped` of all entries add up to `total - kept`. A unit that several conjuncts rule out counts for the first of
 them. Units that are skipped for another reason than a conjunct have an entry of their own: a partition filter, or a
@@ -14,13 +15,19 @@ limit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tamis.skipping.prune import ConjunctOutcome
+from tamis.skipping.rewrite import Conjunct
 
 SWITCHED_OFF = "switched off"
 """The note of a level that was not applied."""
+
+MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP = "fully matched by the file", "fully matched by the row group"
+"""Why a conjunct was not tested: a level above has proven it for every row."""
+_PROVEN = frozenset((MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP))
 
 
 @dataclass(slots=True)
@@ -103,6 +110,27 @@ def merge_outcomes(
             continue
         rest.remove(other)
         skipped = one.skipped + other.skipped
-        reason = None if skipped else one.unused_because or other.unused_because
+        reason = None if skipped else _choose_reason(one.unused_because, other.unused_because)
         merged.append(ConjunctOutcome(one.predicate, skipped, reason))
     return (*merged, *rest)
+
+
+def _choose_reason(one: str | None, other: str | None) -> str | None:
+    """Return the reason for both sets of units. That some are proven does not explain why others are kept."""
+    return other or one if one in _PROVEN else one or other
+
+
+def is_proven(outcome: ConjunctOutcome) -> bool:
+    """Return whether a level above has proven the conjunct for every row, so that it was not tested."""
+    return outcome.unused_because in _PROVEN
+
+
+def add_matched_conjuncts(
+    outcomes: Sequence[ConjunctOutcome], conjuncts: Sequence[Conjunct], is_tested: Sequence[bool], reason: str
+) -> tuple[ConjunctOutcome, ...]:
+    """Return the outcomes of all conjuncts, given those of the tested ones; the others were proven before."""
+    found = iter(outcomes)
+    return tuple(
+        next(found) if tested else ConjunctOutcome(conjunct.text, 0, reason)
+        for conjunct, tested in zip(conjuncts, is_tested, strict=True)
+    )

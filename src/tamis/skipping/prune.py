@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,6 +44,14 @@ class Pruned:
     """The metadata of the remaining units."""
     skipped_by: tuple[pa.BooleanArray, ...]
     """For each conjunct, the units that it skips and no earlier conjunct does: each skipped unit counts once."""
+
+    @property
+    def matched(self) -> npt.NDArray[np.bool_]:
+        """`matched[i, j]`: remaining unit i is fully matched by conjunct j."""
+        found = np.zeros((self.remaining.num_rows, len(self.fully_matched)), bool)
+        for position, each in enumerate(self.fully_matched):
+            found[:, position] = np.asarray(each)
+        return found
 
 
 def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct], *, with_matches: bool = True) -> Pruned:

@@ -18,7 +18,7 @@ from builders.values.choices import SeededChoices
 from tamis import PartitionFilter
 from tamis.engines.spark import files_dataframe
 from tamis.errors import CorruptFile, InvalidArgument, UnknownColumn
-from tamis.formats.source import Sizes
+from tamis.formats.file_funnel import Sizes
 from tamis.skipping.metrics import LevelReport
 
 

@@ -13,6 +13,7 @@ from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 from tamis.cli.text import escape_control_characters
 from tamis.scan.planning.plan import DEPTHS, ScanPlan
 from tamis.scan.report.report import Report, describe_outcome, format_bytes
+from tamis.skipping.metrics import is_proven
 from tamis.skipping.prune import ConjunctOutcome
 
 
@@ -102,4 +103,4 @@ def _show(report: Report) -> None:
 
 
 def _choose_style(outcome: ConjunctOutcome) -> str:
-    return "green" if outcome.skipped else "dim" if outcome.unused_because is None else "yellow"
+    return "green" if outcome.skipped else "dim" if outcome.unused_because is None or is_proven(outcome) else "yellow"

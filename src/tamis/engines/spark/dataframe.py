@@ -69,8 +69,7 @@ def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
     frames = []
     for listing, names in for_spark:
-        matches = listing.fully_matched is not None and bool(listing.fully_matched.all())
-        frames.append(own.frame(listing, names, matches=matches))
+        frames.append(own.frame(listing, names))
     tasks = [task for planned in for_tasks for task in planned.tasks()]
     if tasks:
         frames.append(build_arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))

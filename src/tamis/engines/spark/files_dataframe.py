@@ -28,9 +28,10 @@ from tamis.errors import EvaluationError, InvalidArgument, format_count
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
 from tamis.expr.nodes import TRUE, Column
+from tamis.formats.file_funnel import Sizes
 from tamis.formats.file_rows import KEY, FileRowsReader, HasFileRows
 from tamis.formats.jobs import Item, storage_to_arguments
-from tamis.formats.source import LEVELS, Sizes, TableSource
+from tamis.formats.source import LEVELS, TableSource
 from tamis.parquet.footer.leaves import list_flat_paths
 from tamis.scan.planning.plan import describe_files
 from tamis.skipping.metadata import ROW_COUNT, metadata_name

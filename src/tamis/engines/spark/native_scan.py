@@ -41,9 +41,7 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
 from tamis.scan.planning.physical_names import NamesInFile, NativeScanColumns, find_columns_with_values
 from tamis.scan.planning.projection import Path, narrow_schema
-from tamis.skipping.metadata import make_constant_bounds
 from tamis.skipping.predicate import Predicate
-from tamis.skipping.prune import prune
 
 _SCHEMES = {"s3": "s3a"}
 """Spark's schemes for the object stores that it reads in the same way as Tamis."""
@@ -124,12 +122,9 @@ class NativeScan:
         self._predicate = predicate
         self._projection = projection
 
-    def frame(self, listing: FileListing, names: PhysicalNames, *, matches: bool) -> Any:
-        """Return the matching rows of files with the physical column names `names`.
-
-        With `matches`, the files are fully matched and no row is tested.
-        """
-        residual = None if matches else self._find_residual(listing)
+    def frame(self, listing: FileListing, names: PhysicalNames) -> Any:
+        """Return the matching rows of files with the physical column names `names`."""
+        residual = self._find_residual(listing)
         tested = [column.path for column in find_columns(residual)] if residual is not None else []
         needed = narrow_schema(self._source.schema, (*self._projection, *tested))
         partitions = [name for name in needed.names if name in self._source.partition_columns]
@@ -186,20 +181,13 @@ class NativeScan:
         return True
 
     def _find_residual(self, listing: FileListing) -> Expr | None:
-        """Return the residual filter: the conjuncts that partition values do not prove."""
+        """Return the residual filter: the conjuncts that some file is not fully matched by."""
         conjuncts = self._predicate.conjuncts
-        count = listing.files.num_rows
-        one_row = pa.repeat(pa.scalar(1, types.LONG), count)
-        units = {"row_count": one_row}
-        for name in listing.partitions.column_names:
-            values = listing.partitions[name].combine_chunks()
-            units |= make_constant_bounds(Column((name,), type=values.type), values, one_row)
-        matched = prune(pa.record_batch(units), conjuncts).fully_matched
-        residual = [
-            each.predicate
-            for each, is_matched in zip(conjuncts, matched, strict=True)
-            if len(is_matched) < count or not pc.all(is_matched, min_count=0).as_py()
-        ]
+        # The listing may have been pruned by more conjuncts, after those of the filter.
+        is_left = np.ones(len(conjuncts), bool)
+        if listing.matched is not None:
+            is_left = ~np.all(listing.matched, axis=0, keepdims=False)
+        residual = [each.predicate for each, left in zip(conjuncts, is_left, strict=False) if left]
         return and_(*residual) if residual else None
 
     def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:

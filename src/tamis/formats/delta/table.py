@@ -9,7 +9,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -20,11 +19,12 @@ from tamis.expr.nodes import Column
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.checkpoint_job import find_unread_parts, prune_files_in
-from tamis.formats.delta.planning.file_request import LIMIT, Request
+from tamis.formats.delta.planning.file_request import SKIPPING_NOTES, Request
 from tamis.formats.delta.planning.file_rows import DeltaFileRows
-from tamis.formats.delta.planning.prune_files import PrunedFiles, prune_files, report_levels
+from tamis.formats.delta.planning.prune_files import prune_files
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
+from tamis.formats.file_funnel import LOGICAL_ROWS, FileRequest, PrunedFiles, limit_files
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
 from tamis.formats.source import FileIndex, FileListing, IndexSupport, to_single_array
@@ -33,6 +33,7 @@ from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
 from tamis.parquet.footer.leaves import FieldPath
+from tamis.skipping.metrics import SWITCHED_OFF
 from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning
 
@@ -120,19 +121,16 @@ class DeltaTable:
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
         """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
-        request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
-        chosen = self._choose_files(request)
-        if request.skipping == LIMIT and limit is not None and chosen.fully_matched.all():
-            chosen = chosen.take(_choose_enough(chosen, limit), f"limit {limit}")
-        return self._make_listing(chosen, request, levels)
+        request = Request.of(FileRequest(predicate, frozenset(levels), limit, with_rows), self.snapshot.metadata)
+        return self._make_listing(limit_files(self._choose_files(request), limit), request, levels)
 
     def list_files_with_statistics(
         self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]
     ) -> FileListing:
         """Return the files that may hold a matching row, with their statistics of `columns`."""
-        request = Request.of(predicate, self.snapshot.metadata, levels, None, with_rows=True)
-        chosen = prune_files(self.snapshot, replace(request, statistics_columns=tuple(columns)))
-        return self._make_listing(chosen, request, levels)
+        asked = FileRequest(predicate, frozenset(levels), with_rows=True, statistics_columns=tuple(columns))
+        request = Request.of(asked, self.snapshot.metadata)
+        return self._make_listing(prune_files(self.snapshot, request), request, levels)
 
     def _make_listing(self, chosen: PrunedFiles, request: Request, levels: Collection[str]) -> FileListing:
         files = chosen.files
@@ -158,10 +156,16 @@ class DeltaTable:
                 **{name: files[name] for name in files.column_names if ":" in name},
             }
         )
-        rows = files["logical_rows"].combine_chunks() if request.with_rows else None
-        reports = report_levels(chosen, request, bool(self.partition_columns), notes)
+        with_rows = request.asked.with_rows
+        rows = files[LOGICAL_ROWS].combine_chunks() if with_rows else None
+        # A predicate on data columns would have used statistics if they were not switched off.
+        is_on = request.by_statistics or not request.data_columns
+        notes = [SKIPPING_NOTES[request.skipping] if is_on else SWITCHED_OFF, *notes]
+        reports = [chosen.metrics.describe_files(notes, with_rows=with_rows)]
+        if self.partition_columns:
+            reports.insert(0, chosen.metrics.describe_partitions(enabled=request.by_partitions, with_rows=with_rows))
         partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
-        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.fully_matched, chosen.unreadable)
+        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.matched, chosen.unreadable)
         if self.index is None or not request.by_statistics:
             return listing
         return self.index.prune_listing(
@@ -216,17 +220,6 @@ class DeltaTable:
 
 _CHANGING_FEATURES = ("typeWidening", "variant")
 """Prefixes of the reader features that allow files to store columns in other types than the schema's."""
-
-
-def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:
-    """Return the files that together hold `limit` rows, those with known row counts first."""
-    rows = chosen.files["logical_rows"].combine_chunks()
-    is_known = np.asarray(rows.is_valid())
-    known = np.flatnonzero(is_known)
-    before = np.cumsum(np.asarray(rows.filter(rows.is_valid()), np.int64)) - np.asarray(rows.drop_null(), np.int64)
-    needed = known[before < limit]
-    total = int(np.sum(np.asarray(rows.drop_null(), np.int64)))
-    return needed if total >= limit else np.concatenate([known, np.flatnonzero(~is_known)])
 
 
 @lru_cache(maxsize=64)

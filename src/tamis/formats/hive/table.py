@@ -7,14 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import UnsupportedFeature
-from tamis.expr.nodes import Column, find_columns
+from tamis.expr.nodes import find_columns
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
+from tamis.formats.file_funnel import FileMetrics, Sizes, mark_data_conjuncts
 from tamis.formats.hive.layout import (
     FILE_COLUMNS,
     HiveLayout,
@@ -32,14 +35,13 @@ from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96
-from tamis.skipping.metadata import make_constant_bounds
+from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
+from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
-
-NOT_A_PARTITION_COLUMN = "not a partition column"
 
 _NO_PARTITION_VALUES = pa.Table.from_arrays([pa.nulls(1, pa.string())], names=[""])
 """The partition values of a table without partitions: one row, in which every column is missing."""
@@ -175,13 +177,18 @@ class HiveTable:
         files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
         partitions = pa.table(found.columns[count:], names=directories.values.column_names)
         reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
-        size = pc.sum(files["size"]).as_py() or 0
+        sizes = Sizes.of(files["size"])
         is_on = "files" in levels
         outcomes = _make_file_outcomes(predicate, self.partition_columns) if is_on else ()
-        notes = [each for each in (None if is_on else SWITCHED_OFF, self.layout.note) if each]
-        note = "; ".join(notes) or None
-        reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
-        listing = FileListing(files, partitions, tuple(reports), unreadable=directories.unreadable)
+        metrics = FileMetrics(sizes, sizes, sizes, of_statistics=outcomes)
+        reports.append(metrics.describe_files([None if is_on else SWITCHED_OFF, self.layout.note]))
+        listing = FileListing(
+            files,
+            partitions,
+            tuple(reports),
+            matched=pruner.find_matches(partitions, predicate.conjuncts, len(files)),
+            unreadable=directories.unreadable,
+        )
         return (
             listing if self.index is None else self.index.prune_listing(listing, predicate, levels, with_rows=with_rows)
         )
@@ -215,7 +222,7 @@ class _DirectoryPruner:
 
     def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
         self._conjuncts = predicate.partition_conjuncts
-        self._columns = {field.name: Column((field.name,), type=field.type) for field in partitions}
+        self._columns = tuple(partitions.names)
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()
         self._filtered: tuple[ConjunctOutcome, ...] = ()
@@ -225,14 +232,22 @@ class _DirectoryPruner:
         """Return a mask of the directories to keep, by the partition values known at their level."""
         if not self._enabled or not values.num_rows:
             return pa.repeat(pa.scalar(True), values.num_rows)
-        one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
-        units = {"row_count": one_row}
-        for name in values.column_names:
-            units |= make_constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
-        pruned = prune(pa.record_batch(units), self._conjuncts, with_matches=False)
+        pruned = prune(self._make_units(values), self._conjuncts, with_matches=False)
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
         self._kept = pruned.selection
         return pruned.selection
+
+    def find_matches(self, partitions: pa.Table, conjuncts: Sequence[Conjunct], files: int) -> npt.NDArray[np.bool_]:
+        """Return for each file and conjunct whether the partition values prove it for every row."""
+        matched = np.zeros((files, len(conjuncts)), bool)
+        if self._enabled and conjuncts and partitions.num_columns:
+            pruned = prune(self._make_units(partitions), conjuncts)
+            matched[np.asarray(pruned.selection)] = pruned.matched
+        return matched
+
+    def _make_units(self, values: pa.Table) -> pa.RecordBatch:
+        one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
+        return pa.record_batch({ROW_COUNT.name: one_row} | make_partition_bounds(values, self._columns, one_row))
 
     def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
         """Return a function that applies a partition filter at each level and records its outcome."""
@@ -254,12 +269,7 @@ class _DirectoryPruner:
         """Return the report of the partition level. A skipped directory counts once: what is below it is not listed."""
         skipped = sum(level.total - level.kept for level in directories.levels)
         kept = directories.num_directories
-        by_predicate = tuple(
-            outcome
-            if any(column.path[0] in self._columns for column in find_columns(conjunct.predicate))
-            else ConjunctOutcome(outcome.predicate, outcome.skipped, NOT_A_PARTITION_COLUMN)
-            for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
-        )
+        by_predicate = mark_data_conjuncts(self._outcomes, self._conjuncts, {(name,) for name in self._columns})
         notes = [each for each in (None if self._enabled else SWITCHED_OFF, note) if each]
         outcomes = (*by_predicate, *self._filtered)
         return LevelReport("partitions", kept + skipped, kept, by_predicate=outcomes, note="; ".join(notes) or None)

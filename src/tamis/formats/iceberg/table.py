@@ -8,13 +8,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis.expr.nodes import Column
+from tamis.formats.file_funnel import FileRequest
 from tamis.formats.iceberg.deletes.deleted_rows import DeleteReader
 from tamis.formats.iceberg.manifests.manifest_list import ManifestList, read_manifest_list
 from tamis.formats.iceberg.metadata.open_metadata import OpenedTable
@@ -24,7 +22,7 @@ from tamis.formats.iceberg.partitioning.partition_fields import partition_field_
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.file_rows import IcebergFileRows
-from tamis.formats.iceberg.planning.plan_files import find_files_for_limit, make_listing, plan_files
+from tamis.formats.iceberg.planning.plan_files import make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
 from tamis.formats.source import FileIndex, FileListing, IndexSupport
@@ -138,27 +136,21 @@ class IcebergTable:
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
         """Return the files that may hold a matching row, pruned by manifests, partition values and statistics."""
-        listing = self._make_listing(Request.of(self.layout, predicate, levels))
-        assert listing.rows is not None
-        assert listing.fully_matched is not None
-        if limit is not None and listing.fully_matched.all():
-            return _apply_limit(listing, find_files_for_limit(listing.rows, limit), limit)
-        return listing
+        return self._make_listing(FileRequest(predicate, frozenset(levels), limit, with_rows))
 
     def list_files_with_statistics(
         self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]
     ) -> FileListing:
         """Return the files that may hold a matching row, with statistics of columns."""
-        return self._make_listing(
-            replace(Request.of(self.layout, predicate, levels), statistics_columns=tuple(columns))
-        )
+        return self._make_listing(FileRequest(predicate, frozenset(levels), statistics_columns=tuple(columns)))
 
-    def _make_listing(self, request: Request) -> FileListing:
+    def _make_listing(self, asked: FileRequest) -> FileListing:
+        request = Request(self.layout, asked)
         relocation = self.opened.relocation
         _ = request.partition_filters  # raises for a column that no spec has, even if no manifest is read
-        plan = plan_files(self.manifests, request, relocation, self.planning, self.name)
+        found, levels = plan_files(self.manifests, request, relocation, self.planning, self.name)
         notes = (self.metadata.note, self.field_names.mapping_error)
-        listing = make_listing(plan, relocation, "; ".join(each for each in notes if each) or None)
+        listing = make_listing(found, levels, relocation, "; ".join(each for each in notes if each) or None)
         self.storage.check_all_links(listing.files["path"])
         return listing
 
@@ -222,13 +214,3 @@ class IcebergTable:
         mine, theirs = self.metadata.table, other.metadata.table
         is_same_table = (mine.table_uuid, self.metadata.schemas) == (theirs.table_uuid, other.metadata.schemas)
         return is_same_table and (self.version, self.chosen.schema) == (other.version, other.chosen.schema)
-
-
-def _apply_limit(listing: FileListing, files: npt.NDArray[np.int64], limit: int) -> FileListing:
-    """Return only some files of a listing. Its report counts the others as skipped by the limit."""
-    taken = listing.take(files)
-    assert taken.rows is not None
-    rows = None if taken.rows.null_count else pc.sum(taken.rows).as_py() or 0
-    size = pc.sum(taken.files["size"]).as_py() or 0
-    *levels, last = listing.levels
-    return replace(taken, levels=(*levels, last.narrow(f"limit {limit}", len(files), size, rows)))

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.expr.nodes import Call, Column, Expr, find_columns, walk
+from tamis.expr.nodes import Call, Column, Expr, and_, find_columns, walk
 from tamis.io.ranges import RangedFile, split_by_bytes
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.chunks import ChunkLayout
@@ -42,7 +43,7 @@ from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
 from tamis.skipping.metadata import ROW_COUNT
-from tamis.skipping.metrics import LevelReport
+from tamis.skipping.metrics import MATCHED_BY_ROW_GROUP, LevelReport, add_matched_conjuncts
 from tamis.skipping.prune import SKIPPED_BEFORE, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 
@@ -67,10 +68,25 @@ class Filter:
 
     predicate: Expr
     conjuncts: tuple[Conjunct, ...]
+    selected_from: tuple[Filter, tuple[bool, ...]] | None = field(default=None, repr=False)
+    """The filter that has more conjuncts, and which of them this one has; None if it has all."""
+    _selected: dict[tuple[bool, ...], Filter] = field(default_factory=dict, compare=False, repr=False)
+
+    def select(self, is_chosen: tuple[bool, ...]) -> Filter:
+        """Return the filter with some of its conjuncts. What follows from all conjuncts together stays known."""
+        if all(is_chosen):
+            return self
+        if is_chosen not in self._selected:
+            chosen = tuple(compress(self.conjuncts, is_chosen))
+            self._selected[is_chosen] = Filter(and_(*(each.predicate for each in chosen)), chosen, (self, is_chosen))
+        return self._selected[is_chosen]
 
     @cached_property
     def with_questions(self) -> QuestionedPredicate:
-        return collect_questions(self.predicate)
+        if self.selected_from is None:
+            return collect_questions(self.predicate)
+        whole, is_chosen = self.selected_from
+        return whole.with_questions.select(is_chosen)
 
     @cached_property
     def bloom(self) -> BloomQuestions:
@@ -140,8 +156,27 @@ class RowRangePruner:
     def narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
         """Apply the levels in order. Row ranges that are fully matched are not tested again.
 
-        The report of a level that was not applied has no outcomes.
+        Neither is a conjunct that fully matches all of them. The report of a level that was not applied has no
+        outcomes.
         """
+        residual = remaining.residual
+        is_tested: Bits = np.any(residual, axis=0, keepdims=False)
+        if is_tested.all():
+            return self._narrow(remaining, levels)
+        given, self._filter = self._filter, self._filter.select(tuple(is_tested.tolist()))
+        found, reports = self._narrow(replace(remaining, residual=residual[:, is_tested]), levels)
+        for report in reports:
+            if report.by_predicate:
+                report.by_predicate = add_matched_conjuncts(
+                    report.by_predicate, given.conjuncts, is_tested.tolist(), MATCHED_BY_ROW_GROUP
+                )
+        left = np.zeros((len(found.starts), residual.shape[1]), bool)
+        left[:, is_tested] = found.residual
+        restored = replace(found, residual=left)
+        self._sized = restored, self.count_remaining_bytes(found)
+        return restored, reports
+
+    def _narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
         reports = []
         self._asks_pages = "pages" in levels
         for level, ask_level in (
@@ -203,8 +238,7 @@ class RowRangePruner:
         conjuncts = self._filter.with_questions.conjuncts if self._has_answers else self._filter.conjuncts
         pruned = prune(units, conjuncts)
         after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
-        matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.fully_matched)])
-        after = replace(after, residual=after.residual & ~matched)
+        after = replace(after, residual=after.residual & ~pruned.matched)
         return _LevelResult(after, len(remaining.starts), pruned.outcomes)
 
     def _keep_all(self, remaining: Remaining, reasons: Sequence[str | None]) -> _LevelResult:

@@ -92,9 +92,7 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
     limits = [each for each in (handle.limit, handle.top.count if handle.top else None) if each is not None]
     if handle.aggregation is not None and not handle.aggregation.keys:
         limits.append(1)
-    is_exact = (
-        rows is not None and listing.fully_matched is not None and bool(listing.fully_matched.all()) and not limits
-    )
+    is_exact = rows is not None and bool(listing.fully_matched.all()) and not limits
     is_exact = is_exact and handle.pruning == TRUE
     if handle.limit is not None:
         rows = handle.limit if rows is None else min(rows, handle.limit)

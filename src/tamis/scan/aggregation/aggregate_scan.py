@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.nodes import FALSE, Column
-from tamis.formats.source import IDENTITY_VALUES, FileListing
+from tamis.formats.source import FileListing
 from tamis.io.listing import check_unchanged
 from tamis.scan.aggregation.measures import Measure, PartialResults, needs_rows
 from tamis.scan.aggregation.metadata_answers import MetadataAnswers
@@ -101,8 +101,7 @@ class _Aggregator:
         if not count:
             return listing
         units = self._file_units(listing)
-        matched = np.zeros(count, bool) if listing.fully_matched is None else listing.fully_matched
-        is_answered = self._answer(units, matched, listing, np.arange(count))
+        is_answered = self._answer(units, listing.fully_matched, listing, np.arange(count))
         order = units.sort_best_first(self._partials.measures) if self._may_skip else np.arange(count)
         return _take_files(listing, order[~is_answered[order]])
 
@@ -139,7 +138,7 @@ class _Aggregator:
             count = min(2 * count, self._planner.storage.tuning.max_files_per_round)
 
     def _answer_some(self, listing: FileListing, run: Run) -> _Boundary:
-        row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
+        row_groups = self._slice_planner.plan_row_groups(listing)
         run.add_level(row_groups.report)
         units = row_groups.units
         left = self._planner.exclude_deleted_rows(listing.files, row_groups)
@@ -204,9 +203,11 @@ class _Aggregator:
         is_answered: Bits = matched & np.asarray(units.rows.is_valid(), bool)
         keys = []
         for key in self._partials.keys:
-            values, is_constant = _read_constant_key(key, listing, files)
-            keys.append(values)
-            is_answered = is_answered & is_constant
+            values, is_constant = listing.read_constants(key, files)
+            # A column may have been widened after its partition value was recorded.
+            has_type = values.type == key.type
+            keys.append(values if has_type else pa.nulls(len(files), key.type))
+            is_answered = is_answered & is_constant & has_type
         answers = []
         for measure in self._partials.measures:
             answer, is_known = units.answer(measure)
@@ -240,23 +241,6 @@ class _Aggregator:
         if not found.num_rows:
             return [pa.scalar(None, measure.type) for measure in self._partials.measures]
         return [found[f"m{number}"][0] for number in range(len(self._partials.measures))]
-
-
-def _read_constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
-    """Return the constant value of a column in each file, and a mask of the files in which it is known."""
-    indices = pa.array(files)
-    (name,) = key.path
-    if name in listing.partitions.column_names:
-        return listing.partitions[name].combine_chunks().take(indices), np.ones(len(files), bool)
-    nothing = pa.nulls(len(files), key.type), np.zeros(len(files), bool)
-    if IDENTITY_VALUES not in listing.files.column_names:
-        return nothing
-    given = listing.files[IDENTITY_VALUES].combine_chunks()
-    index = given.type.get_field_index(name)
-    if index < 0 or given.type.field(index).type.field(0).type != key.type:
-        return nothing
-    own = given.field(index).take(indices)
-    return own.field("value"), np.asarray(own.is_valid(), bool)
 
 
 def _list_all_files(planner: ScanPlanner) -> FileListing:

@@ -109,7 +109,7 @@ class _TopRowsReader:
         )
 
     def _plan_groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
-        row_groups = self._slice_planner.plan_row_groups(listing.files, listing.partitions)
+        row_groups = self._slice_planner.plan_row_groups(listing)
         run.add_level(row_groups.report)
         units = row_groups.units
         batch = row_groups.metadata

@@ -14,13 +14,14 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import CorruptFile, format_count
-from tamis.expr.nodes import Column
+from tamis.expr.nodes import Column, find_columns
 from tamis.formats.files.data_files import DataFile, make_row_count_error
 from tamis.formats.source import (
     FILE_FORMAT,
     IDENTITY_VALUES,
     PARQUET,
     FileIndex,
+    FileListing,
     IndexedRowGroups,
     parse_absent_column_name,
 )
@@ -38,8 +39,8 @@ from tamis.parquet.footer.statistics import (
 )
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.scan.planning.projection import Path
-from tamis.skipping.metadata import KINDS, ROW_COUNT, make_constant_bounds, metadata_name
-from tamis.skipping.metrics import LevelReport
+from tamis.skipping.metadata import KINDS, ROW_COUNT, make_constant_bounds, make_partition_bounds, metadata_name
+from tamis.skipping.metrics import MATCHED_BY_FILE, SWITCHED_OFF, LevelReport, add_matched_conjuncts
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
 
@@ -108,8 +109,7 @@ class RowGroups:
 
 def plan_row_groups(
     storage: Storage,
-    files: pa.Table,
-    partitions: pa.Table,
+    listing: FileListing,
     predicate: Predicate,
     needed: tuple[Path, ...],
     *,
@@ -123,9 +123,18 @@ def plan_row_groups(
 
     `names` maps the physical column names of files to the table's, if they differ. With `keep_contents`, the contents
     of small files are returned for reading; otherwise footers of files in the `index` are not read. The metadata of
-    `with_statistics` columns is returned too, even if the filter does not mention them.
+    `with_statistics` columns is returned too, even if the filter does not mention them. A conjunct that fully matches
+    all files is not tested again.
     """
-    asked_about = tuple(dict.fromkeys((*predicate.columns, *with_statistics)))
+    files, partitions = listing.files, listing.partitions
+    conjuncts = predicate.conjuncts
+    matched = np.zeros((files.num_rows, len(conjuncts)), bool) if listing.matched is None else listing.matched
+    is_tested = np.ones(len(conjuncts), bool)
+    if files.num_rows:
+        is_tested = ~np.all(matched, axis=0, keepdims=False)
+    tested = [conjunct for conjunct, each in zip(conjuncts, is_tested, strict=True) if each]
+    columns = (column for conjunct in tested for column in find_columns(conjunct.predicate))
+    asked_about = tuple(dict.fromkeys((*columns, *with_statistics)))
     in_files = [column for column in asked_about if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
@@ -143,27 +152,26 @@ def plan_row_groups(
         found.sizes,
     )
     row_count = pa.array(units.row_count)
-    metadata = {ROW_COUNT.name: row_count, **found.metadata, **_add_identity_values(files, found, in_files, units)}
-    for name in {column.path[0]: None for column in asked_about if column not in in_files}:
-        values = partitions[name].combine_chunks().take(pa.array(units.file))
-        metadata |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
-    batch = pa.record_batch(metadata)
-    pruned = prune(batch, predicate.conjuncts)
-    kept = units.take(np.asarray(pruned.selection)) if enabled else units
-    residual = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
-    if enabled:
-        for position, matched in enumerate(pruned.fully_matched):
-            residual[:, position] = ~np.asarray(matched)
-    report = LevelReport(
-        "row_groups",
-        len(units),
-        len(kept),
-        units.total_bytes,
-        kept.total_bytes,
-        pruned.outcomes if enabled else (),
-        None if enabled else "switched off",
+    of_partitions = {column.path[0] for column in asked_about}
+    batch = pa.record_batch(
+        {
+            ROW_COUNT.name: row_count,
+            **found.metadata,
+            **_add_identity_values(listing, found, in_files, units),
+            **make_partition_bounds(partitions, of_partitions, row_count, pa.array(units.file)),
+        }
     )
-    return RowGroups(kept, rows, residual, report, contents, pruned.remaining if enabled else batch)
+    report = LevelReport("row_groups", len(units), len(units), units.total_bytes, units.total_bytes)
+    if not enabled:
+        report.note = SWITCHED_OFF
+        return RowGroups(units, rows, ~matched[units.file], report, contents, batch)
+    pruned = prune(batch, tested)
+    kept = units.take(np.asarray(pruned.selection))
+    residual = ~matched[kept.file]
+    residual[:, is_tested] &= ~pruned.matched
+    report.kept, report.bytes_kept = len(kept), kept.total_bytes
+    report.by_predicate = add_matched_conjuncts(pruned.outcomes, conjuncts, is_tested.tolist(), MATCHED_BY_FILE)
+    return RowGroups(kept, rows, residual, report, contents, pruned.remaining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,24 +283,22 @@ def _check_row_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence
         raise make_row_count_error(location, sum(rows[first]), recorded[first].as_py())
 
 
-def _find_identity_columns(files: pa.Table) -> dict[FieldPath, str]:
-    """Return the columns with identity partition values for files that lack them, and their names in the listing."""
+def _find_identity_columns(files: pa.Table) -> list[FieldPath]:
+    """Return the columns with identity partition values for files that lack them."""
     names = files.schema.field(IDENTITY_VALUES).type.names if IDENTITY_VALUES in files.column_names else []
-    keys = {name: parse_absent_column_name(name) for name in names}
-    return {(key,) if isinstance(key, str) else key: name for name, key in keys.items()}
+    keys = map(parse_absent_column_name, names)
+    return [(key,) if isinstance(key, str) else key for key in keys]
 
 
 def _add_identity_values(
-    files: pa.Table, facts: _RowGroupMetadata, columns: Sequence[Column], units: Units
+    listing: FileListing, facts: _RowGroupMetadata, columns: Sequence[Column], units: Units
 ) -> dict[str, pa.Array]:
     """Return the metadata of columns, with their identity partition values in files that lack them."""
     found: dict[str, pa.Array] = {}
     row_count = pa.array(units.row_count)
-    names = _find_identity_columns(files)
     for column in (column for column in columns if column.path in facts.lacking):
-        given = files[IDENTITY_VALUES].combine_chunks().field(names[column.path])
-        is_constant = pa.array((facts.lacking[column.path] & np.asarray(given.is_valid()))[units.file])
-        values = given.field("value").take(pa.array(units.file))
+        values, is_known = listing.read_constants(column, units.file)
+        is_constant = pa.array(facts.lacking[column.path][units.file] & is_known)
         constant = make_constant_bounds(column, values, row_count)
         if len(column.path) > 1:
             # Where a struct is NULL its fields are NULL, even if the value is constant otherwise.

@@ -184,7 +184,7 @@ class ScanPlanner:
     def plan_slice(self, listing: FileListing, projection: tuple[Path, ...]) -> PlannedFiles:
         """Plan some files to pages in this process. Small files come with their contents."""
         planner = self.get_slice_planner(projection, to_pages=True)
-        return self._with_tasks(listing, *planner.plan(listing.files, listing.partitions, keep_contents=True))
+        return self._with_tasks(listing, *planner.plan(listing, keep_contents=True))
 
     def plan_listing(self, listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
         """Plan some files to pages or row groups, in this process or in the engine that plans the table."""

@@ -19,8 +19,24 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import format_count
 from tamis.expr.nodes import Column
-from tamis.formats.jobs import SMALL_READ, Arguments, Engine, Item, Job, Planning, read_table, storage_to_arguments
-from tamis.formats.source import FILE_FORMAT, IDENTITY_VALUES, FileIndex, FileListing
+from tamis.formats.file_funnel import MATCHED_TYPE, decode_matches, encode_matches
+from tamis.formats.jobs import (
+    SMALL_READ,
+    Arguments,
+    Engine,
+    Item,
+    Job,
+    Planning,
+    read_table,
+    run_job,
+    storage_to_arguments,
+)
+from tamis.formats.source import (
+    FILE_FORMAT,
+    IDENTITY_VALUES,
+    FileIndex,
+    FileListing,
+)
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
@@ -51,7 +67,7 @@ _SCHEMA = pa.schema(
                     ("row_group", types.LONG),
                     ("row_count", types.LONG),
                     ("bytes", types.LONG),
-                    ("residual", pa.list_(types.BOOLEAN)),
+                    ("residual", MATCHED_TYPE),
                     ("starts", _NUMBERS),
                     ("ends", _NUMBERS),
                 ]
@@ -81,17 +97,16 @@ class SlicePlanner:
     with_statistics: tuple[Column, ...] = ()
     """Columns besides those of the filter whose metadata is returned with row groups."""
 
-    def plan(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> Planned:
+    def plan(self, listing: FileListing, *, keep_contents: bool = False) -> Planned:
         """Return the row groups and pages to read from some files, and the metrics of the levels below row groups."""
-        row_groups = self.plan_row_groups(files, partitions, keep_contents=keep_contents)
-        return self.plan_pages(files, row_groups) if self.to_pages else (row_groups, [])
+        row_groups = self.plan_row_groups(listing, keep_contents=keep_contents)
+        return self.plan_pages(listing.files, row_groups) if self.to_pages else (row_groups, [])
 
-    def plan_row_groups(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> RowGroups:
+    def plan_row_groups(self, listing: FileListing, *, keep_contents: bool = False) -> RowGroups:
         """Return the row groups to read from some files."""
         return plan_row_groups(
             self.storage,
-            files,
-            partitions,
+            listing,
             self.predicate,
             self.needed,
             names=self.names,
@@ -125,8 +140,8 @@ def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planni
     if engine is not None:
         return _concatenate_plans(_plan_in_engine(engine, planner, slices, name))
     if len(slices) <= 1:
-        return planner.plan(listing.files, listing.partitions)
-    return _concatenate_plans([_drop_metadata(planner.plan(each.files, each.partitions)) for each in slices])
+        return planner.plan(listing)
+    return _concatenate_plans([_drop_metadata(planner.plan(each)) for each in slices])
 
 
 def _plan_in_engine(engine: Engine, planner: SlicePlanner, slices: Sequence[FileListing], name: str) -> list[Planned]:
@@ -144,9 +159,7 @@ def _plan_in_engine(engine: Engine, planner: SlicePlanner, slices: Sequence[File
     }
     what = f"read {format_count(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
-    batches: list[list[pa.RecordBatch]] = [[] for _ in slices]
-    for number, batch in engine.run(job, [_make_item(each) for each in slices]):
-        batches[number].append(batch)
+    batches = run_job(engine, job, [_make_item(each) for each in slices])
     return [_decode_plan(own, len(planner.predicate.conjuncts)) for own in batches]
 
 
@@ -154,11 +167,13 @@ def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Plan the files of one slice in an executor, and yield the result as batches."""
     planner = arguments.memoise(_make_planner)
     given = read_table(item)
-    names = arguments["file_columns"]
-    count = len(names)
-    files = pa.table(given.columns[:count], names=names)
-    partitions = pa.table(given.columns[count:], names=arguments["partition_values"])
-    yield from _encode_plan(planner.plan(files, partitions))
+    names, values = arguments["file_columns"], arguments["partition_values"]
+    files = pa.table(given.columns[: len(names)], names=names)
+    partitions = pa.table(given.columns[len(names) : len(names) + len(values)], names=values)
+    matched = None
+    if "matched" in given.column_names:
+        matched = decode_matches(given["matched"], len(planner.predicate.conjuncts))
+    yield from _encode_plan(planner.plan(FileListing(files, partitions, (), matched=matched)))
 
 
 def _make_planner(arguments: Arguments) -> SlicePlanner:
@@ -234,6 +249,8 @@ def _choose_file_columns(files: pa.Table) -> list[str]:
 def _make_item(listing: FileListing) -> Item:
     columns = [*(listing.files[name] for name in _choose_file_columns(listing.files)), *listing.partitions.columns]
     table = pa.table(columns, names=[str(number) for number in range(len(columns))])
+    if listing.matched is not None:
+        table = table.append_column("matched", encode_matches(listing.matched))
     return Item.from_table(table, table.num_rows * SMALL_READ)
 
 
@@ -243,8 +260,6 @@ def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:
     metrics = json.dumps([asdict(report) for report in (row_groups.report, *below)])
     yield _make_batch(metrics=pa.array([metrics]))
     yield _make_batch(group_rows=pa.array([list(rows) for rows in row_groups.group_rows], _NUMBERS))
-    residual = row_groups.residual
-    offsets = np.arange(len(units) + 1, dtype=np.int32) * residual.shape[1]
     keys = zip(units.file.tolist(), units.row_group.tolist(), strict=True)
     selections = [row_groups.selections.get(key) for key in keys]
     starts = pa.array([None if each is None else each.starts for each in selections], _NUMBERS)
@@ -253,7 +268,7 @@ def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:
         unit=pa.StructArray.from_arrays(
             [
                 *(pa.array(column) for column in (units.file, units.row_group, units.row_count, units.bytes)),
-                pa.ListArray.from_arrays(pa.array(offsets), pa.array(residual.ravel())),
+                encode_matches(row_groups.residual),
                 starts,
                 ends,
             ],
@@ -276,7 +291,7 @@ def _decode_plan(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
     columns = found.filter(is_unit)["unit"].combine_chunks().flatten()
     numbers = [column.to_numpy() for column in columns[:4]]
     units = Units(*numbers)
-    residual = np.asarray(columns[4].flatten()).astype(bool).reshape(len(units), conjuncts)
+    residual = decode_matches(columns[4], conjuncts)
     selections = {}
     for index in np.flatnonzero(np.asarray(columns[5].is_valid())).tolist():
         file, group = int(units.file[index]), int(units.row_group[index])

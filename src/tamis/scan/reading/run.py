@@ -81,7 +81,7 @@ def count_rows(planner: ScanPlanner) -> int:
 
 def _count_matched_files(listing: FileListing) -> tuple[int, FileListing, pa.Table]:
     """Return the rows of fully matched files whose row counts are known, the other files, and those files."""
-    if listing.rows is None or listing.fully_matched is None:
+    if listing.rows is None:
         return 0, listing, listing.files.slice(0, 0)
     is_counted = listing.fully_matched & np.asarray(listing.rows.is_valid())
     found = pc.sum(listing.rows.filter(pa.array(is_counted))).as_py() or 0

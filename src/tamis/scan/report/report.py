@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from tamis.errors import format_count, suggest_method_arguments
-from tamis.skipping.metrics import LevelReport
+from tamis.skipping.metrics import LevelReport, is_proven
 from tamis.skipping.prune import ConjunctOutcome
 
 
@@ -92,6 +92,8 @@ def describe_outcome(outcome: ConjunctOutcome) -> str:
         return f"skipped {outcome.skipped:,}"
     if outcome.unused_because is None:
         return "checked, nothing to skip"
+    if is_proven(outcome):
+        return outcome.unused_because
     return f"not used: {outcome.unused_because}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tamis.expr.nodes import Column
@@ -10,6 +9,7 @@ from tamis.expr.wire.partition_filter import resolve_columns
 from tamis.formats.delta.generated_columns import derive_partition_predicates
 from tamis.formats.delta.planning.file_batches import PARTITION_VALUES, STATISTICS
 from tamis.formats.delta.schema import TableMetadata, check_collations
+from tamis.formats.file_funnel import FileRequest
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct, rewrite
 
@@ -25,53 +25,51 @@ SKIPPING_NOTES = {
 
 @dataclass(frozen=True)
 class Request:
-    """A scan's request for the files of a snapshot."""
+    """A scan's request for the files of a snapshot, with what follows from the table's columns."""
 
-    predicate: Predicate
+    asked: FileRequest
     partition_conjuncts: tuple[Conjunct, ...]
     """The conjuncts of the filter, then those on partition columns that generated columns imply."""
     data_columns: tuple[Column, ...]
     skipping: str
-    by_partitions: bool
-    by_statistics: bool
-    with_rows: bool
-    statistics_columns: tuple[Column, ...] = ()
-    """Columns whose statistics are returned with the remaining files. They are not sent to other processes."""
 
     @staticmethod
-    def of(
-        predicate: Predicate, metadata: TableMetadata, levels: Collection[str], limit: int | None, with_rows: bool
-    ) -> Request:
+    def of(asked: FileRequest, metadata: TableMetadata) -> Request:
+        predicate = asked.predicate
         check_collations(predicate.bound, metadata)
         if predicate.partition_filter is not None:
             resolved = resolve_columns(predicate.partition_filter, metadata.partition_columns, metadata.location)
             predicate = replace(predicate, partition_filter=resolved)
         partition_columns = set(metadata.partition_columns)
         data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
-        by_statistics = "files" in levels and bool(data_columns)
-        if by_statistics:
+        if "files" in asked.levels and data_columns:
             skipping = DATA
-        elif limit is not None and not data_columns:
+        elif asked.limit is not None and not data_columns:
             skipping = LIMIT
         elif predicate.columns or predicate.partition_filter is not None:
             skipping = PARTITION
         else:
             skipping = NONE
         conjuncts = (*predicate.conjuncts, *_derive_conjuncts(predicate, metadata)) if partition_columns else ()
-        return Request(
-            predicate,
-            conjuncts,
-            data_columns,
-            skipping,
-            "partitions" in levels,
-            by_statistics,
-            with_rows or skipping in (DATA, LIMIT),
-        )
+        asked = replace(asked, predicate=predicate, with_rows=asked.with_rows or skipping in (DATA, LIMIT))
+        return Request(asked, conjuncts, data_columns, skipping)
+
+    @property
+    def predicate(self) -> Predicate:
+        return self.asked.predicate
+
+    @property
+    def by_partitions(self) -> bool:
+        return "partitions" in self.asked.levels
+
+    @property
+    def by_statistics(self) -> bool:
+        return self.skipping == DATA
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read from the log."""
-        with_statistics = STATISTICS if self.with_rows else ()
+        with_statistics = STATISTICS if self.asked.with_rows else ()
         return ("path", "size", "deletion_vector", *PARTITION_VALUES, *with_statistics)
 
 

@@ -27,6 +27,7 @@ from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
+from tamis.formats.file_funnel import FileRequest
 from tamis.formats.file_rows import KEY, FileRowsJob, FilesWithStatistics, read_columns
 from tamis.formats.jobs import Arguments, Item
 from tamis.formats.source import LEVELS
@@ -64,7 +65,7 @@ class DeltaFileRows:
         )
 
     def split_conjuncts(self, predicate: Predicate) -> tuple[Sequence[Conjunct], Sequence[Conjunct]]:
-        request = Request.of(predicate, self.snapshot.metadata, LEVELS, None, True)
+        request = Request.of(FileRequest(predicate, frozenset(LEVELS)), self.snapshot.metadata)
         return request.partition_conjuncts, predicate.conjuncts
 
     def resolve_paths(self, files: pa.Table) -> pa.Table:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.expr.nodes import Column, find_columns
+from tamis.expr.nodes import find_columns
 from tamis.formats.delta.checkpoint.row_group_skipping import RowGroupSkipper
 from tamis.formats.delta.planning.file_batches import (
     FILE_BATCH_CACHE,
@@ -37,22 +37,26 @@ from tamis.formats.delta.planning.file_batches import (
     has_room_for_statistics,
     read_batches,
 )
-from tamis.formats.delta.planning.file_request import SKIPPING_NOTES, Request
+from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import make_unreadable_value_error
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
+from tamis.formats.file_funnel import (
+    LOGICAL_ROWS,
+    Bits,
+    FileMetrics,
+    Outcomes,
+    PrunedFiles,
+    Sizes,
+    mark_data_conjuncts,
+    sum_rows,
+)
 from tamis.formats.file_rows import DELETION_VECTOR
-from tamis.formats.source import Sizes, sum_rows
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
-from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_names
-from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
+from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds, metadata_names
 from tamis.skipping.prune import ConjunctOutcome, prune
-
-NOT_A_PARTITION_COLUMN = "not a partition column"
-
-Bits = npt.NDArray[np.bool_]
 
 
 def prune_files(snapshot: Snapshot, request: Request) -> PrunedFiles:
@@ -86,7 +90,7 @@ PRUNED_FILE_SCHEMA = pa.schema(
         ("size", types.LONG),
         ("deletion_vector", DELETION_VECTOR),
         ("num_records", types.LONG),
-        ("logical_rows", types.LONG),
+        (LOGICAL_ROWS, types.LONG),
     ]
 )
 
@@ -108,9 +112,8 @@ class PartPruner:
     def make_empty(self) -> PrunedFiles:
         fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
         partitions = pa.schema([(field.name, field.data_type) for field in fields]).empty_table()
-        none = np.zeros(0, bool)
-        rows = Sizes()
-        return PrunedFiles(PRUNED_FILE_SCHEMA.empty_table(), partitions, none, rows, rows, rows, (), (), ())
+        none = np.zeros((0, len(self._request.predicate.conjuncts)), bool)
+        return PrunedFiles(PRUNED_FILE_SCHEMA.empty_table(), partitions, none)
 
     def prune(self, part: FilePart) -> PrunedFiles:
         """Prune the files of a part while reading it, then cache them if they fit."""
@@ -154,10 +157,11 @@ class PartPruner:
         ]
         total = sum((sizes for _, sizes in by_conjunct), Sizes())
         outcomes = tuple(ConjunctOutcome(text, sizes.files, None) for text, sizes in by_conjunct)
-        nothing = self.make_empty()
         if self._metadata.partition_columns:
-            return replace(nothing, total=replace(total, rows=None), partition_outcomes=outcomes)
-        return replace(nothing, total=total, after_partitions=replace(total, rows=None), statistics_outcomes=outcomes)
+            metrics = FileMetrics(replace(total, rows=None), of_partitions=outcomes)
+        else:
+            metrics = FileMetrics(total, replace(total, rows=None), of_statistics=outcomes)
+        return replace(self.make_empty(), metrics=metrics)
 
     def prune_cached(self, parts: Sequence[tuple[FilePart, list[FileBatch]]]) -> Iterator[PrunedFiles]:
         """Prune cached parts, many files together: an array's overhead exceeds the cost of its values."""
@@ -190,8 +194,7 @@ class PartPruner:
                 raise unreadable[column.path[0]]
         # Values of these columns are unknown, and unknown values keep the file.
         known_partitions = partitions.drop_columns(list(unreadable))
-        of_partitions: tuple[ConjunctOutcome, ...] = ()
-        of_filter: tuple[ConjunctOutcome, ...] = ()
+        of_partitions: Outcomes = ()
         matched = np.zeros((len(keep), len(request.predicate.conjuncts)), bool)
         if request.by_partitions and request.partition_conjuncts:
             admitted, matched, of_partitions = self._prune_by_partitions(known_partitions, keep)
@@ -202,14 +205,14 @@ class PartPruner:
             ]
             admitted = np.asarray(pa.concat_arrays(masks))
             text = f"partition filter {request.predicate.partition_filter.to_json()}"
-            of_filter = (ConjunctOutcome(text, int((keep & ~admitted).sum()), None),)
+            of_partitions += (ConjunctOutcome(text, int((keep & ~admitted).sum()), None),)
             keep &= admitted
         after_partitions = _sum_sizes(sizes, keep)
         chosen = np.flatnonzero(keep)
         matched = matched[chosen]
         rows: pa.Array | None = None
-        of_statistics: tuple[ConjunctOutcome, ...] = ()
-        if request.with_rows and len(chosen):
+        of_statistics: Outcomes = ()
+        if request.asked.with_rows and len(chosen):
             parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
             statistics = self._decode_statistics(units, parts, starts)
             rows = statistics[ROW_COUNT.name]
@@ -220,25 +223,20 @@ class PartPruner:
             pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], matched[left]
-            for position, fully_matched in enumerate(pruned.fully_matched):
-                matched[:, position] |= np.asarray(fully_matched)
+            chosen, matched = chosen[left], matched[left] | pruned.matched
             rows = None if rows is None else rows.filter(pruned.selection)
             statistics = {name: values.filter(pruned.selection) for name, values in statistics.items()}
         files = _select_files(units, np.split(chosen, np.searchsorted(chosen, starts[1:-1])), starts, rows)
-        if request.statistics_columns and len(chosen):
-            for name in metadata_names(request.statistics_columns, statistics):
+        if request.asked.statistics_columns and len(chosen):
+            for name in metadata_names(request.asked.statistics_columns, statistics):
                 files = files.append_column(name, statistics[name])
         return PrunedFiles(
             files,
             partitions if len(chosen) == len(keep) else partitions.take(pa.array(chosen)),
-            np.all(matched, axis=1, keepdims=False),
-            total,
-            after_partitions,
-            Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks()),
-            of_partitions,
-            of_filter,
-            of_statistics,
+            matched,
+            FileMetrics(
+                total, after_partitions, Sizes.of(files["size"], files[LOGICAL_ROWS]), of_partitions, of_statistics
+            ),
             self._find_unreadable(wrong, chosen),
         )
 
@@ -258,7 +256,7 @@ class PartPruner:
         self, units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
     ) -> dict[str, pa.Array]:
         filtered = self._request.data_columns if self._request.by_statistics else ()
-        columns = tuple(dict.fromkeys((*filtered, *self._request.statistics_columns)))
+        columns = tuple(dict.fromkeys((*filtered, *self._request.asked.statistics_columns)))
         by_part = [list(own) for _, own in groupby(zip(units, chosen, starts, strict=False), lambda each: each[0][0])]
 
         def decode(part: list[tuple[Unit, npt.NDArray[np.int64], int]]) -> list[dict[str, pa.Array]]:
@@ -284,7 +282,7 @@ class PartPruner:
             for name, kind in names.items()
         }
 
-    def _prune_by_partitions(self, partitions: pa.Table, live: Bits) -> tuple[Bits, Bits, tuple[ConjunctOutcome, ...]]:
+    def _prune_by_partitions(self, partitions: pa.Table, live: Bits) -> tuple[Bits, Bits, Outcomes]:
         """Return the files that partition values keep, the conjuncts that fully match them, and each conjunct's
         outcome."""
         request = self._request
@@ -292,32 +290,20 @@ class PartPruner:
         one = pa.repeat(pa.scalar(1, types.LONG), len(candidates))
         units = pa.record_batch({ROW_COUNT.name: one} | self._make_partition_bounds(partitions, candidates, one))
         pruned = prune(units, request.partition_conjuncts)
-        own = set(partitions.column_names)
-        outcomes = tuple(
-            outcome
-            if any(column.path[0] in own for column in find_columns(conjunct.predicate))
-            else replace(outcome, unused_because=NOT_A_PARTITION_COLUMN)
-            for conjunct, outcome in zip(request.partition_conjuncts, pruned.outcomes, strict=True)
-        )
+        own = {(name,) for name in partitions.column_names}
+        outcomes = mark_data_conjuncts(pruned.outcomes, request.partition_conjuncts, own)
         admitted = np.zeros(len(live), bool)
         left = candidates[np.asarray(pruned.selection)]
         admitted[left] = True
         matched = np.zeros((len(live), len(request.predicate.conjuncts)), bool)
-        for position in range(matched.shape[1]):
-            matched[left, position] = np.asarray(pruned.fully_matched[position])
+        matched[left] = pruned.matched[:, : matched.shape[1]]
         return admitted, matched, outcomes
 
     def _make_partition_bounds(
         self, partitions: pa.Table, rows: npt.NDArray[np.int64], counts: pa.Array
     ) -> dict[str, pa.Array]:
-        found: dict[str, pa.Array] = {}
-        indices = pa.array(rows)
         used = {column.path[0] for each in self._request.partition_conjuncts for column in find_columns(each.predicate)}
-        for name in partitions.column_names:
-            if name in used:
-                values = partitions[name].combine_chunks().take(indices)
-                found |= make_constant_bounds(Column((name,), type=values.type), values, counts)
-        return found
+        return make_partition_bounds(partitions, used, counts, pa.array(rows))
 
 
 def _sum_row_groups(part: FilePart, columns: Sequence[str], row_groups: Collection[int]) -> Sizes:
@@ -371,89 +357,3 @@ def _count_deleted(
 
 def _sum_sizes(sizes: pa.Array, keep: Bits) -> Sizes:
     return Sizes.of(sizes if keep.all() else sizes.filter(pa.array(keep)), None)
-
-
-# --- The files of a snapshot that remain after pruning, with the counts of each pruning level -------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PrunedFiles:
-    """The files that remain of one or more parts of a snapshot."""
-
-    files: pa.Table
-    """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
-    partitions: pa.Table
-    """The typed partition values; those of `unreadable` columns are meaningless."""
-    fully_matched: Bits
-    """`matched[i]`: file i is fully matched, every row of it satisfies the filter."""
-    total: Sizes
-    after_partitions: Sizes
-    after_statistics: Sizes
-    partition_outcomes: tuple[ConjunctOutcome, ...]
-    partition_filter_outcomes: tuple[ConjunctOutcome, ...]
-    statistics_outcomes: tuple[ConjunctOutcome, ...]
-    unreadable: Mapping[str, CorruptFile] = field(default_factory=dict)
-    """The error of each partition column with a value, in some of the files, that is invalid for its type."""
-
-    def take(self, rows: npt.NDArray[np.int64], cause: str) -> PrunedFiles:
-        """Return the files at these rows. The others are reported as skipped by `cause`."""
-        indices = pa.array(rows)
-        files = self.files.take(indices)
-        left = Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks())
-        skipped = self.files.num_rows - files.num_rows
-        return replace(
-            self,
-            files=files,
-            partitions=self.partitions.take(indices),
-            fully_matched=self.fully_matched[rows],
-            after_statistics=left,
-            statistics_outcomes=(*self.statistics_outcomes, *([ConjunctOutcome(cause, skipped, None)] * bool(skipped))),
-        )
-
-    @staticmethod
-    def concatenate(each: Sequence[PrunedFiles]) -> PrunedFiles:
-        first, *others = each
-        if not others:
-            return first
-        return PrunedFiles(
-            # Parts without statistics of a column lack the columns of those statistics.
-            pa.concat_tables([one.files for one in each], promote_options="default"),
-            pa.concat_tables([one.partitions for one in each]),
-            np.concatenate([one.fully_matched for one in each]),
-            sum((one.total for one in others), first.total),
-            sum((one.after_partitions for one in others), first.after_partitions),
-            sum((one.after_statistics for one in others), first.after_statistics),
-            _merge_all([one.partition_outcomes for one in each]),
-            _merge_all([one.partition_filter_outcomes for one in each]),
-            _merge_all([one.statistics_outcomes for one in each]),
-            {name: error for one in reversed(each) for name, error in one.unreadable.items()},
-        )
-
-
-def _merge_all(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOutcome, ...]:
-    found: tuple[ConjunctOutcome, ...] = ()
-    for each in outcomes:
-        found = merge_outcomes(found, each)
-    return found
-
-
-def report_levels(
-    chosen: PrunedFiles, request: Request, has_partitions: bool, notes: Sequence[str] = ()
-) -> list[LevelReport]:
-    """Return the reports of the partition level, if the table is partitioned, and of the file level; `notes` go to the
-    latter."""
-    reports = []
-    total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
-    if has_partitions:
-        outcomes = (*chosen.partition_outcomes, *chosen.partition_filter_outcomes)
-        note = None if request.by_partitions else SWITCHED_OFF
-        sizes = (total.files, between.files, total.bytes, between.bytes)
-        # Row counts are in the statistics, which are not read for files that partition pruning skips.
-        rows = (between.rows if total.files == between.files else None, between.rows)
-        reports.append(LevelReport("partitions", *sizes, outcomes, note, *(rows if request.with_rows else ())))
-    sizes = (between.files, left.files, between.bytes, left.bytes)
-    rows = (between.rows, left.rows) if request.with_rows else (None, None)
-    # A predicate on data columns would have used statistics if they were not switched off.
-    note = SKIPPING_NOTES[request.skipping] if request.by_statistics or not request.data_columns else SWITCHED_OFF
-    reports.append(LevelReport("files", *sizes, chosen.statistics_outcomes, "; ".join([note, *notes]), *rows))
-    return reports

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.expr.nodes import find_columns
 from tamis.formats.errors import make_corrupt_snapshot_error
+from tamis.formats.file_funnel import Bits, Outcomes, Sizes, mark_data_conjuncts
 from tamis.formats.iceberg.partitioning.partition_bounds import compute_summary_bounds
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Request
-from tamis.formats.iceberg.planning.plan_metrics import ManifestMetrics, Sizes, with_reason
+from tamis.skipping.metrics import LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome, prune
 
-Bits = npt.NDArray[np.bool_]
 
-NOT_A_PARTITION_COLUMN = "not a partition column"
+@dataclass(frozen=True, slots=True)
+class ManifestMetrics:
+    """The pruning metrics of manifests."""
+
+    total: Sizes = field(default_factory=Sizes)
+    kept: Sizes = field(default_factory=Sizes)
+    skipped_files: int = 0
+    """The number of files in the skipped manifests, as far as the manifest list records it."""
+    outcomes: Outcomes = ()
+    outcomes_in_files: Outcomes = ()
+    """`outcomes`, counted in files instead of manifests."""
+
+    def __add__(self, other: ManifestMetrics) -> ManifestMetrics:
+        return ManifestMetrics(
+            self.total + other.total,
+            self.kept + other.kept,
+            self.skipped_files + other.skipped_files,
+            merge_outcomes(self.outcomes, other.outcomes),
+            merge_outcomes(self.outcomes_in_files, other.outcomes_in_files),
+        )
+
+    def describe(self, notes: Sequence[str | None]) -> LevelReport:
+        """Return the report of the level of manifests."""
+        sizes = (self.total.files, self.kept.files, self.total.bytes, self.kept.bytes)
+        return LevelReport("manifests", *sizes, self.outcomes, "; ".join(filter(None, notes)) or None)
 
 
 @dataclass(frozen=True)
@@ -82,13 +104,7 @@ def _prune_under_spec(manifests: pa.Table, spec: Spec, request: Request) -> tupl
     )
 
 
-def explain_unused_conjuncts(
-    outcomes: tuple[ConjunctOutcome, ...], spec: Spec, request: Request
-) -> tuple[ConjunctOutcome, ...]:
+def explain_unused_conjuncts(outcomes: Outcomes, spec: Spec, request: Request) -> Outcomes:
     """Return the outcomes, with a reason for the conjuncts that refer to no partition source column."""
     own = {field.source.path for field in spec.prunable_fields if field.source is not None}
-    applies = [
-        not outcome.skipped and not any(column.path in own for column in find_columns(conjunct.predicate))
-        for outcome, conjunct in zip(outcomes, request.predicate.conjuncts, strict=True)
-    ]
-    return with_reason(outcomes, NOT_A_PARTITION_COLUMN, applies)
+    return mark_data_conjuncts(outcomes, request.predicate.conjuncts, own)

@@ -5,6 +5,5 @@ Reading order:
 - `plan_files`      the driver: manifests, then files, then deletes
 - `file_request`    the request of a scan
 - `manifest_files`  pruning of the entries of manifests
-- `plan_metrics`    the metrics of the levels
 - `file_rows`       all files with their statistics, read in executors
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tamis.expr.nodes import Column
 from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.formats.file_funnel import FileRequest
 from tamis.formats.iceberg.partitioning.partition_bounds import project_conjuncts
 from tamis.formats.iceberg.partitioning.specs import (
     Spec,
@@ -22,10 +23,8 @@ from tamis.formats.iceberg.partitioning.specs import (
 )
 from tamis.formats.iceberg.schema import arrow_schema
 from tamis.formats.source import format_absent_column
-from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
+from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct
-
-_LEVELS = ("manifests", "partitions", "files")
 
 
 @dataclass(frozen=True)
@@ -107,33 +106,33 @@ class Layout:
 
 @dataclass(frozen=True)
 class Request:
-    """The filter of a scan, and the levels by which files are pruned."""
+    """A scan's request for the files of a snapshot, with the layout of the table."""
 
     layout: Layout
-    predicate: Predicate
-    by_manifests: bool
-    by_partitions: bool
-    by_statistics: bool
-    statistics_columns: tuple[Column, ...] = ()
-    """Columns whose statistics are returned with the kept files. They are not serialized."""
-
-    @staticmethod
-    def of(layout: Layout, predicate: Predicate, levels: Collection[str]) -> Request:
-        by_manifests, by_partitions, by_statistics = (name in levels for name in _LEVELS)
-        return Request(layout, predicate, by_manifests, by_partitions, by_statistics and bool(predicate.columns))
+    asked: FileRequest
 
     def to_json(self) -> dict[str, Any]:
-        levels = (self.by_manifests, self.by_partitions, self.by_statistics)
-        return {
-            "layout": self.layout.to_json(),
-            "predicate": predicate_to_json(self.predicate),
-            "levels": [name for name, is_on in zip(_LEVELS, levels, strict=True) if is_on],
-        }
+        return {"layout": self.layout.to_json(), "asked": self.asked.to_json()}
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> Request:
-        layout = Layout.from_json(given["layout"])
-        return Request.of(layout, predicate_from_json(given["predicate"]), given["levels"])
+        return Request(Layout.from_json(given["layout"]), FileRequest.from_json(given["asked"]))
+
+    @property
+    def predicate(self) -> Predicate:
+        return self.asked.predicate
+
+    @property
+    def by_manifests(self) -> bool:
+        return "manifests" in self.asked.levels
+
+    @property
+    def by_partitions(self) -> bool:
+        return "partitions" in self.asked.levels
+
+    @property
+    def by_statistics(self) -> bool:
+        return "files" in self.asked.levels and bool(self.predicate.columns)
 
     @cached_property
     def tested(self) -> dict[int, Column]:
@@ -145,7 +144,7 @@ class Request:
     def statistics_ids(self) -> dict[int, Column]:
         """The columns among `statistics_columns` that may have statistics, by field id."""
         ids = self.layout.ids
-        return {ids[column.path]: column for column in self.statistics_columns if column.path in ids}
+        return {ids[column.path]: column for column in self.asked.statistics_columns if column.path in ids}
 
     @cached_property
     def partition_filters(self) -> Mapping[int, PartitionFilter]:

@@ -6,7 +6,6 @@ rule out are never decoded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile
+from tamis.errors import CorruptFile, TableError
 from tamis.expr.nodes import Column
 from tamis.formats.errors import make_corrupt_snapshot_error
+from tamis.formats.file_funnel import Bits, FileMetrics, Outcomes, PrunedFiles, Sizes
 from tamis.formats.iceberg.manifests.manifest_entries import Entries, read_manifest
 from tamis.formats.iceberg.manifests.manifest_pruning import explain_unused_conjuncts, get_spec
 from tamis.formats.iceberg.manifests.single_values import decode_values
@@ -33,8 +33,11 @@ from tamis.formats.iceberg.partitioning.partition_bounds import (
 from tamis.formats.iceberg.partitioning.partition_keys import PartitionTexts, encode_dropped_keys, encode_partition_keys
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
-from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, Outcomes, Sizes
-from tamis.formats.source import IDENTITY_VALUES, format_absent_column, to_single_array
+from tamis.formats.source import (
+    IDENTITY_VALUES,
+    format_absent_column,
+    to_single_array,
+)
 from tamis.io.storage import Storage
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -45,13 +48,11 @@ MAX_FILES_PER_GROUP = 16 * 1024
 FORMER_VALUES = "read_former_values"
 """Like `identity_values`, but of dropped columns: equality deletes may still compare them."""
 
-UNREADABLE = "unreadable"
-"""The columns of a file whose partition value is invalid for their type: see `FileListing.unreadable`."""
+WRONG_LENGTHS = "wrong lengths"
+"""The count of manifests whose length differs from the one in the manifest list."""
 
 STATISTICS_PREFIX = "statistics:"
 """The prefix of columns with statistics that are returned with files on request."""
-
-Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,6 @@ def make_file_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
         ("spec_id", pa.int32()),
         ("partition_key", types.BINARY),
         ("partition_values", types.STRING),
-        ("matched", types.BOOLEAN),
     ]
     if any(spec.dropped for spec in layout.specs.values()):
         fields.append(("dropped_key", types.BINARY))
@@ -112,8 +112,6 @@ def make_file_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
     for name, data_types in ((IDENTITY_VALUES, current_types), (FORMER_VALUES, former_types)):
         if data_types:
             fields.append((name, _make_values_type(data_types)))
-    if current_types:
-        fields.append((UNREADABLE, types.STRING))
     for field_id in more:
         fields += [(f"{kind}:{field_id}", types.BINARY) for kind in ("lower", "upper")]
         fields += [(f"{kind}:{field_id}", types.LONG) for kind in ("nulls", "values")]
@@ -139,7 +137,11 @@ class FilePruner:
         of_filter = (*self._request.tested.values(), *self._request.statistics_ids.values())
         return bool(self._more) or any(each.type is None or pa.types.is_floating(each.type) for each in of_filter)
 
-    def prune(self, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
+    def make_empty(self) -> PrunedFiles:
+        none = np.zeros((0, len(self._request.predicate.conjuncts)), bool)
+        return PrunedFiles(self.schema.empty_table(), pa.table({}), none)
+
+    def prune(self, storage: Storage, group: Sequence[Manifest]) -> PrunedFiles:
         """Return the kept files of a group of manifests, and the metrics of all its files."""
         spec = get_spec(self._request.layout.specs, group[0].spec_id, f"'{storage.format_path(group[0].path)}'")
         tested = self._request.tested if self._request.by_statistics else ()
@@ -147,10 +149,11 @@ class FilePruner:
         entries = [read_entries(storage, each, wanted, with_nans=self._needs_nan_counts) for each in group]
         tuples = join_entries(spec, entries, storage.format_path(group[0].path))
         _check_data_files(tuples.files, storage.format_path(group[0].path))
-        found, metrics = self._prune_entries(spec, tuples)
-        return found, replace(metrics, wrong_lengths=sum(own.is_length_wrong for own in entries))
+        found = self._prune_entries(spec, tuples)
+        counts = {WRONG_LENGTHS: sum(own.is_length_wrong for own in entries)}
+        return replace(found, metrics=replace(found.metrics, counts=counts))
 
-    def _prune_entries(self, spec: Spec, given: PartitionedFiles) -> tuple[pa.Table, FileMetrics]:
+    def _prune_entries(self, spec: Spec, given: PartitionedFiles) -> PrunedFiles:
         request = self._request
         conjuncts = request.get_conjuncts(spec)
         files, typed = given.files, given.typed
@@ -170,7 +173,7 @@ class FilePruner:
             pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
             of_partitions = explain_unused_conjuncts(pruned.outcomes, spec, request)
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], _stack_columns(pruned.fully_matched, int(left.sum()))
+            chosen, matched = chosen[left], pruned.matched
             known = {name: values.filter(pruned.selection) for name, values in known.items()}
         if request.predicate.partition_filter is not None:
             chosen, matched, known, of_filter = self._apply_partition_filter(
@@ -186,15 +189,15 @@ class FilePruner:
             pruned = prune(pa.record_batch(tighten_bounds(units, known, tuple(request.tested.values()))), conjuncts)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
-            chosen, matched = chosen[left], matched[left] | _stack_columns(pruned.fully_matched, int(left.sum()))
+            chosen, matched = chosen[left], matched[left] | pruned.matched
             files = files.filter(pruned.selection)
         metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
-        found = self._describe_files(spec, files, given, chosen, matched)
-        if self._request.statistics_columns:
+        found = self._describe_files(spec, files, given, chosen)
+        if self._request.asked.statistics_columns:
             rows = to_single_array(files["record_count"])
             for name, values in compute_statistics_bounds(files, self._request.statistics_ids, rows).items():
                 found = found.append_column(STATISTICS_PREFIX + name, values)
-        return found, metrics
+        return PrunedFiles(found, pa.table({}), matched, metrics, _find_unreadable(spec, given, chosen))
 
     def _apply_partition_filter(
         self,
@@ -222,7 +225,6 @@ class FilePruner:
         files: pa.Table,
         given: PartitionedFiles,
         chosen: npt.NDArray[np.int64],
-        matched: Bits,
     ) -> pa.Table:
         if not len(chosen):
             return self.schema.empty_table()
@@ -233,7 +235,6 @@ class FilePruner:
             "spec_id": pa.repeat(pa.scalar(spec.spec_id, pa.int32()), len(chosen)),
             "partition_key": keys,
             "partition_values": PartitionTexts.of(spec, own, keys).to_json(),
-            "matched": pa.array(np.all(matched, axis=1)),
         }
         if IDENTITY_VALUES in self.schema.names:
             wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
@@ -241,7 +242,6 @@ class FilePruner:
                 format_absent_column(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
                 for field, column in spec.identity
             }
-            columns[UNREADABLE] = _describe_unreadable(spec, wrong, given.location, len(chosen))
             columns[IDENTITY_VALUES] = self._make_values(IDENTITY_VALUES, identity, len(chosen))
         if FORMER_VALUES in self.schema.names:
             former = {name: values.take(indices) for name, values in given.former.items()}
@@ -282,16 +282,13 @@ def _make_value_error(column: Column, location: str) -> CorruptFile:
     )
 
 
-def _describe_unreadable(spec: Spec, wrong: Mapping[int, pa.BooleanArray], location: str, rows: int) -> pa.Array:
-    """Return the unreadable columns of each file, as JSON with the reasons; null if there are none."""
-    found: list[dict[str, str]] = [{} for _ in range(rows)] if wrong else []
-    for field, column in spec.identity:
-        if field.field_id in wrong:
-            for row in np.flatnonzero(np.asarray(wrong[field.field_id])).tolist():
-                found[row][column.path[0]] = str(_make_value_error(column, location))
-    if not found:
-        return pa.nulls(rows, types.STRING)
-    return pa.array([json.dumps(each) if each else None for each in found], types.STRING)
+def _find_unreadable(spec: Spec, given: PartitionedFiles, files: npt.NDArray[np.int64]) -> dict[str, TableError]:
+    """Return the identity columns whose partition value is invalid in some of the files, each with its error."""
+    return {
+        column.path[0]: _make_value_error(column, given.location)
+        for field, column in spec.identity
+        if field.field_id in given.wrong and np.asarray(given.wrong[field.field_id])[files].any()
+    }
 
 
 def _wrap_values(values: pa.Array, is_wrong: pa.BooleanArray | None) -> pa.StructArray:
@@ -385,13 +382,6 @@ def join_entries(spec: Spec, entries: Sequence[Entries], location: str) -> Parti
         spec,
         list(zip(typed, entries, strict=True)),
     )
-
-
-def _stack_columns(matched: Sequence[pa.BooleanArray], rows: int) -> Bits:
-    found = np.zeros((rows, len(matched)), bool)
-    for position, each in enumerate(matched):
-        found[:, position] = np.asarray(each)
-    return found
 
 
 def _check_data_files(files: pa.Table, location: str) -> None:

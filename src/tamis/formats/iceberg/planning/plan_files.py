@@ -11,17 +11,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, TableError, format_count
+from tamis.errors import format_count
 from tamis.formats.errors import make_corrupt_snapshot_error
+from tamis.formats.file_funnel import (
+    LOGICAL_ROWS,
+    FileMetrics,
+    PrunedFiles,
+    Sizes,
+    encode_result,
+    limit_files,
+    make_result_schema,
+    prune_in_executors,
+)
 from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
@@ -31,7 +40,7 @@ from tamis.formats.iceberg.planning.file_request import Request
 from tamis.formats.iceberg.planning.manifest_files import (
     FORMER_VALUES,
     STATISTICS_PREFIX,
-    UNREADABLE,
+    WRONG_LENGTHS,
     FilePruner,
     Manifest,
     group_manifests,
@@ -39,33 +48,18 @@ from tamis.formats.iceberg.planning.manifest_files import (
     make_file_schema,
     read_entries,
 )
-from tamis.formats.iceberg.planning.plan_metrics import FileMetrics, describe_levels
 from tamis.formats.jobs import Arguments, Engine, Item, Job, Planning, storage_to_arguments
 from tamis.formats.source import IDENTITY_VALUES, FileListing, to_single_array
 from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.skipping.metrics import LevelReport
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The files that may hold a matching row, with their deletes."""
-
-    files: pa.Table
-    """The columns are those of `make_file_schema`, and `deletes`."""
-    rows: pa.Array
-    levels: Sequence[LevelReport]
-
-    @property
-    def matched(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(to_single_array(self.files["matched"]))
+from tamis.skipping.metrics import SWITCHED_OFF, LevelReport
 
 
 def plan_files(
     manifests: ManifestList, request: Request, relocation: Relocation, planning: Planning | None = None, name: str = ""
-) -> Plan:
-    """Prune the manifests of a snapshot, then their files, and assign deletes to the kept files.
+) -> tuple[PrunedFiles, list[LevelReport]]:
+    """Prune the manifests of a snapshot, then their files, and assign deletes to the kept files; describe each level.
 
     `planning` decides whether executors read the manifests; `name` is the table's name in their jobs.
     """
@@ -77,20 +71,18 @@ def plan_files(
     compared = _find_compared_ids(deletes, request)
     groups = group_manifests(Manifest.from_table(data.table))
     size = sum(max(manifest.length, 0) for group in groups for manifest in group)
-    engine = (
-        None if planning is None or request.statistics_columns else planning.choose_engine(storage, len(groups), size)
-    )
+    engine = None
+    if planning is not None and not request.asked.statistics_columns:
+        engine = planning.choose_engine(storage, len(groups), size)
+    pruner = FilePruner(request, compared)
     if engine is None:
-        pruner = FilePruner(request, compared)
-        found = run_in_threads(lambda group: _prune_group(pruner, storage, group), groups, _choose_concurrency(storage))
+        each = run_in_threads(lambda group: _prune_group(pruner, storage, group), groups, _choose_concurrency(storage))
     else:
-        found = prune_on_engine(engine, storage, request, compared, groups, name)
-    nothing = make_file_schema(request.layout, compared).empty_table()
-    # Manifests without statistics of a column lack its columns here.
-    files = pa.concat_tables([nothing, *(table for table, _ in found)], promote_options="default").combine_chunks()
-    metrics = sum((each for _, each in found), FileMetrics(wrong_lengths=wrong_lengths))
+        each = prune_on_engine(engine, storage, request, compared, groups, name)
+    found = PrunedFiles.concatenate([pruner.make_empty(), *each])
+    files = found.files.combine_chunks()
     # The tables were copied, and are as large.
-    del found
+    del each
     specs = request.layout.specs
     paths = relocation.resolve_all(deletes["location"])
     sizes = relocation.look_up_sizes(paths, to_single_array(deletes["size"]))
@@ -102,20 +94,28 @@ def plan_files(
         {spec_id: spec.is_unpartitioned for spec_id, spec in specs.items()},
     )
     rows = _count_remaining_rows(files, assigned.deleted)
-    levels = describe_levels(
-        data.metrics,
-        metrics,
-        has_partitions=any(spec.fields for spec in specs.values()),
-        by_manifests=request.by_manifests,
-        by_partitions=request.by_partitions,
-        by_statistics=request.by_statistics or not request.predicate.columns,
-        note=relocation.note,
-        rows=(None, None if rows.null_count else pc.sum(rows).as_py() or 0),
-    )
-    return Plan(files.append_column("deletes", assigned.deletes), rows, levels)
+    files = files.append_column("deletes", assigned.deletes).append_column(LOGICAL_ROWS, rows)
+    metrics = replace(found.metrics, after_statistics=Sizes.of(files["size"], rows))
+    found = limit_files(replace(found, files=files, metrics=metrics), request.asked.limit)
+    metrics = found.metrics
+    levels = []
+    if any(spec.fields for spec in specs.values()):
+        before = metrics
+        if request.by_partitions:
+            # Files of skipped manifests count as pruned by partition values.
+            skipped = data.metrics.skipped_files
+            sizes_skipped = Sizes(skipped, None if skipped else 0)
+            before = metrics + FileMetrics(sizes_skipped, of_partitions=data.metrics.outcomes_in_files)
+        levels.append(before.describe_partitions(enabled=request.by_partitions))
+    wrong_lengths += metrics.counts.get(WRONG_LENGTHS, 0)
+    lengths = f"the manifest list has a wrong length for {format_count(wrong_lengths, 'manifest')}"
+    of_manifests = [None if request.by_manifests else SWITCHED_OFF, relocation.note, lengths if wrong_lengths else None]
+    is_on = request.by_statistics or not request.predicate.columns
+    of_files = metrics.describe_files([None if is_on else SWITCHED_OFF], with_rows=True)
+    return found, [*levels, data.metrics.describe(of_manifests), of_files]
 
 
-def _prune_group(pruner: FilePruner, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
+def _prune_group(pruner: FilePruner, storage: Storage, group: Sequence[Manifest]) -> PrunedFiles:
     found = pruner.prune(storage, group)
     _release_unused_memory()
     return found
@@ -192,10 +192,12 @@ def _find_compared_ids(deletes: pa.Table, request: Request) -> list[int]:
     return [each for each in pc.unique(ids.flatten()).to_pylist() if each in columns]
 
 
-def make_listing(plan: Plan, relocation: Relocation, note: str | None = None) -> FileListing:
-    """Convert a plan to the file listing of a scan; `note` is reported with it."""
+def make_listing(
+    found: PrunedFiles, levels: Sequence[LevelReport], relocation: Relocation, note: str | None = None
+) -> FileListing:
+    """Convert the files of a plan to the listing of a scan; `note` is reported with it."""
     _release_unused_memory()
-    files = plan.files
+    files = found.files
     paths = relocation.resolve_all(files["location"])
     columns: Mapping[str, pa.Array | pa.ChunkedArray] = {
         "path": paths,
@@ -224,12 +226,9 @@ def make_listing(plan: Plan, relocation: Relocation, note: str | None = None) ->
     }
     listed = pa.table(dict(columns))
     notes = [each for each in (note, relocation.describe_outside_files(paths)) if each is not None]
-    levels = tuple(_add_notes(level, notes) for level in plan.levels)
-    unreadable: dict[str, TableError] = {}
-    if UNREADABLE in files.column_names:
-        for text in pc.unique(files[UNREADABLE].drop_null()).to_pylist():
-            unreadable |= {name: CorruptFile(reason) for name, reason in json.loads(text).items()}
-    return FileListing(listed, listed.select([]), levels, plan.rows, plan.matched, unreadable)
+    rows = to_single_array(files[LOGICAL_ROWS])
+    described = tuple(_add_notes(level, notes) for level in levels)
+    return FileListing(listed, listed.select([]), described, rows, found.matched, found.unreadable)
 
 
 def _add_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
@@ -237,17 +236,6 @@ def _add_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
     if not notes or level.level != "manifests":
         return level
     return replace(level, note="; ".join([*([level.note] if level.note else []), *notes]))
-
-
-def find_files_for_limit(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:
-    """Return the indices of files that together hold `limit` rows, those with known row counts first."""
-    is_known = np.asarray(rows.is_valid())
-    known = np.flatnonzero(is_known)
-    counts = np.asarray(rows.drop_null(), np.int64)
-    before = np.cumsum(counts) - counts
-    if int(counts.sum()) >= limit:
-        return known[before < limit]
-    return np.concatenate([known, np.flatnonzero(~is_known)])
 
 
 # --- Reading and pruning manifests on an engine's executors: the task function and its result -------------------------
@@ -264,43 +252,22 @@ def prune_on_engine(
     compared: Collection[int],
     groups: Sequence[Sequence[Manifest]],
     name: str,
-) -> list[tuple[pa.Table, FileMetrics]]:
+) -> list[PrunedFiles]:
     """Run `FilePruner.prune` on executors, and return its result for each group of manifests."""
     arguments = {**storage_to_arguments(storage), "request": request.to_json(), "compared": list(compared)}
     what = f"read {format_count(sum(map(len, groups)), 'manifest')} of {name}"
-    schema = _make_schema(FilePruner(request, compared))
-    job = Job(FUNCTION, arguments, schema, what, storage.counters)
+    nothing = FilePruner(request, compared).make_empty()
+    job = Job(FUNCTION, arguments, make_result_schema(nothing), what, storage.counters)
     sizes = [sum(max(each.length, 0) for each in group) for group in groups]
     items = [Item.from_json([astuple(each) for each in group], size) for group, size in zip(groups, sizes, strict=True)]
-    batches: list[list[pa.RecordBatch]] = [[] for _ in groups]
-    for number, batch in engine.run(job, items):
-        batches[number].append(batch)
-    return [_read_result(own, schema) for own in batches]
+    return prune_in_executors(engine, job, items, nothing)
 
 
 def prune_manifest_group(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the files of some manifests of one spec that may hold a matching row."""
     pruner = arguments.memoise(_make_pruner)
-    table, metrics = pruner.prune(arguments.storage, [Manifest(*each) for each in json.loads(item)])
-    schema = _make_schema(pruner)
-    serialized = pa.array([json.dumps(metrics.to_json())], types.STRING)
-    yield pa.record_batch([serialized, pa.nulls(1, schema.field("files").type)], schema=schema)
-    for batch in table.to_batches():
-        files = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-        yield pa.record_batch([pa.nulls(batch.num_rows, types.STRING), files], schema=schema)
+    yield from encode_result(pruner.prune(arguments.storage, [Manifest(*each) for each in json.loads(item)]))
 
 
 def _make_pruner(arguments: Arguments) -> FilePruner:
     return FilePruner(Request.from_json(arguments["request"]), arguments["compared"])
-
-
-def _make_schema(pruner: FilePruner) -> pa.Schema:
-    return pa.schema([("metrics", types.STRING), ("files", pa.struct(list(pruner.schema)))])
-
-
-def _read_result(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> tuple[pa.Table, FileMetrics]:
-    """Assemble the result of a group; its first batch contains the metrics."""
-    metrics = FileMetrics.from_json(json.loads(batches[0].column("metrics")[0].as_py()))
-    own = pa.schema(list(schema.field("files").type))
-    files = [pa.record_batch(batch.column("files").flatten(), schema=own) for batch in batches[1:]]
-    return pa.Table.from_batches(files, own), metrics

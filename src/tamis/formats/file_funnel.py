@@ -1,0 +1,276 @@
+"""The funnel of a table's files, one for all formats: partition values, then statistics, then a limit.
+
+A format says where batches of files come from, and prunes each batch into `PrunedFiles`. What follows is the same
+everywhere: results of batches are concatenated, as many files as a limit needs are taken, and each level is described.
+A batch may be pruned in an executor. Its result is sent as batches, of which the first holds the metrics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import CorruptFile, TableError
+from tamis.expr.nodes import Column, find_columns
+from tamis.formats.jobs import Engine, Item, Job, run_job
+from tamis.parquet.footer.leaves import FieldPath
+from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
+from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
+from tamis.skipping.prune import ConjunctOutcome
+from tamis.skipping.rewrite import Conjunct
+
+NOT_A_PARTITION_COLUMN = "not a partition column"
+
+LOGICAL_ROWS = "logical_rows"
+"""The column of pruned files with their row counts after deletes, null if unknown."""
+
+Bits = npt.NDArray[np.bool_]
+Outcomes = tuple[ConjunctOutcome, ...]
+
+
+# --- Request ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileRequest:
+    """What a scan asks of a table: the files for a filter, and what to return with them."""
+
+    predicate: Predicate
+    levels: frozenset[str]
+    limit: int | None = None
+    with_rows: bool = False
+    statistics_columns: tuple[Column, ...] = ()
+    """Columns whose statistics are returned with the remaining files. They are not sent to other processes."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "predicate": predicate_to_json(self.predicate),
+            "levels": sorted(self.levels),
+            "limit": self.limit,
+            "with_rows": self.with_rows,
+        }
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> FileRequest:
+        predicate = predicate_from_json(given["predicate"])
+        return FileRequest(predicate, frozenset(given["levels"]), given["limit"], given["with_rows"])
+
+
+# --- Metrics ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The number of files (or manifests) with their bytes and rows. Rows exclude deleted ones; None means unknown."""
+
+    files: int = 0
+    bytes: int | None = 0
+    rows: int | None = 0
+
+    def __add__(self, other: Sizes) -> Sizes:
+        return Sizes(self.files + other.files, _add_known(self.bytes, other.bytes), _add_known(self.rows, other.rows))
+
+    @staticmethod
+    def of(sizes: pa.Array | pa.ChunkedArray, rows: pa.Array | pa.ChunkedArray | None = None) -> Sizes:
+        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
+
+
+def _add_known(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
+
+
+def sum_rows(rows: pa.Array | pa.ChunkedArray) -> int | None:
+    """Return the sum of row counts; None if one of them is unknown."""
+    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetrics:
+    """The files before and after each level, and what each conjunct skipped."""
+
+    total: Sizes = Sizes()
+    after_partitions: Sizes = Sizes()
+    after_statistics: Sizes = Sizes()
+    of_partitions: Outcomes = ()
+    of_statistics: Outcomes = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What else a format counts, by its name for it."""
+
+    def __add__(self, other: FileMetrics) -> FileMetrics:
+        return FileMetrics(
+            self.total + other.total,
+            self.after_partitions + other.after_partitions,
+            self.after_statistics + other.after_statistics,
+            merge_outcomes(self.of_partitions, other.of_partitions),
+            merge_outcomes(self.of_statistics, other.of_statistics),
+            dict(Counter(self.counts) + Counter(other.counts)),
+        )
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> FileMetrics:
+        """Return the metrics of which `given` is the result of `asdict`."""
+        total, between, left = (Sizes(**given[name]) for name in ("total", "after_partitions", "after_statistics"))
+        of_partitions, of_statistics = (
+            tuple(ConjunctOutcome(**each) for each in given[name]) for name in ("of_partitions", "of_statistics")
+        )
+        return FileMetrics(total, between, left, of_partitions, of_statistics, given["counts"])
+
+    def describe_partitions(self, *, enabled: bool, with_rows: bool = False) -> LevelReport:
+        """Return the report of the partition level."""
+        before, after = self.total, self.after_partitions
+        # Row counts are in the statistics, which are not read for files that partition pruning skips.
+        rows = (after.rows if before.files == after.files else None, after.rows) if with_rows else ()
+        note = None if enabled else SWITCHED_OFF
+        sizes = (before.files, after.files, before.bytes, after.bytes)
+        return LevelReport("partitions", *sizes, self.of_partitions, note, *rows)
+
+    def describe_files(self, notes: Sequence[str | None] = (), *, with_rows: bool = False) -> LevelReport:
+        """Return the report of the file level."""
+        before, after = self.after_partitions, self.after_statistics
+        rows = (before.rows, after.rows) if with_rows else ()
+        note = "; ".join(filter(None, notes)) or None
+        sizes = (before.files, after.files, before.bytes, after.bytes)
+        return LevelReport("files", *sizes, self.of_statistics, note, *rows)
+
+
+def mark_data_conjuncts(
+    outcomes: Sequence[ConjunctOutcome], conjuncts: Sequence[Conjunct], partitions: Collection[FieldPath]
+) -> Outcomes:
+    """Return the outcomes of the partition level, with a reason for conjuncts that mention no partition column."""
+    return tuple(
+        outcome
+        if outcome.skipped or any(column.path in partitions for column in find_columns(conjunct.predicate))
+        else replace(outcome, unused_because=NOT_A_PARTITION_COLUMN)
+        for conjunct, outcome in zip(conjuncts, outcomes, strict=False)
+    )
+
+
+# --- Files that remain ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedFiles:
+    """The files that remain of one or more batches, and the metrics of all their files."""
+
+    files: pa.Table
+    """`size`, `logical_rows` (see `limit_files`), and what the format needs for its listing."""
+    partitions: pa.Table
+    """The typed partition values; those of `unreadable` columns are meaningless."""
+    matched: Bits
+    """`matched[i, j]`: file i is fully matched by conjunct j, every row of it satisfies the conjunct."""
+    metrics: FileMetrics = FileMetrics()
+    unreadable: Mapping[str, TableError] = field(default_factory=dict)
+    """The error of each partition column with a value, in some of the files, that is invalid for its type."""
+
+    @staticmethod
+    def concatenate(each: Sequence[PrunedFiles]) -> PrunedFiles:
+        first, *others = each
+        if not others:
+            return first
+        return PrunedFiles(
+            # Batches without statistics of a column lack the columns of those statistics.
+            pa.concat_tables([one.files for one in each], promote_options="default"),
+            pa.concat_tables([one.partitions for one in each]),
+            np.concatenate([one.matched for one in each]),
+            sum((one.metrics for one in others), first.metrics),
+            {name: error for one in reversed(each) for name, error in one.unreadable.items()},
+        )
+
+
+def limit_files(found: PrunedFiles, limit: int | None) -> PrunedFiles:
+    """Return as many of the files as hold `limit` rows, those with known row counts first.
+
+    That needs files in which every row matches; otherwise all files are returned. The others count as skipped.
+    """
+    if limit is None or not found.matched.all():
+        return found
+    rows = found.files[LOGICAL_ROWS].combine_chunks()
+    is_known = np.asarray(rows.is_valid())
+    counts = np.asarray(rows.drop_null(), np.int64)
+    known = np.flatnonzero(is_known)
+    if int(counts.sum()) >= limit:
+        chosen = known[np.cumsum(counts) - counts < limit]
+    else:
+        chosen = np.concatenate([known, np.flatnonzero(~is_known)])
+    files = found.files.take(pa.array(chosen))
+    skipped = len(rows) - len(files)
+    by_limit = (ConjunctOutcome(f"limit {limit}", skipped, None),) if skipped else ()
+    metrics = replace(
+        found.metrics,
+        after_statistics=Sizes.of(files["size"], files[LOGICAL_ROWS]),
+        of_statistics=found.metrics.of_statistics + by_limit,
+    )
+    partitions = found.partitions.take(pa.array(chosen)) if found.partitions.num_columns else found.partitions
+    return replace(found, files=files, partitions=partitions, matched=found.matched[chosen], metrics=metrics)
+
+
+# --- Results of executors ---------------------------------------------------------------------------------------------
+
+MATCHED_TYPE = pa.list_(types.BOOLEAN)
+
+
+def encode_matches(matched: Bits) -> pa.ListArray:
+    """Return a matrix with a row for each unit and a column for each conjunct, as a list for each unit."""
+    rows, conjuncts = matched.shape
+    return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * conjuncts, pa.array(matched.ravel()))
+
+
+def decode_matches(lists: pa.Array | pa.ChunkedArray, conjuncts: int) -> Bits:
+    """Return the matrix of `encode_matches`."""
+    values = (lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists).flatten()
+    return np.asarray(values).astype(bool).reshape(len(lists), conjuncts)
+
+
+def prune_in_executors(engine: Engine, job: Job, items: Sequence[Item], nothing: PrunedFiles) -> list[PrunedFiles]:
+    """Return the result of each item; `nothing` has the columns of results, and no files."""
+    return [_decode_result(batches, nothing) for batches in run_job(engine, job, items)]
+
+
+def encode_result(found: PrunedFiles) -> Iterator[pa.RecordBatch]:
+    """Yield the result of an item as batches: the metrics, then the files."""
+    schema = make_result_schema(found)
+    unreadable = {name: str(error) for name, error in found.unreadable.items()}
+    metrics = json.dumps({**asdict(found.metrics), "unreadable": unreadable})
+    yield pa.record_batch([[metrics], *(pa.nulls(1, each.type) for each in list(schema)[1:])], schema=schema)
+    if found.files.num_rows:
+        tables = [_to_struct(each) for each in (found.files, found.partitions) if each.num_columns]
+        values = [pa.nulls(found.files.num_rows, types.STRING), encode_matches(found.matched), *tables]
+        yield pa.record_batch(values, schema=schema)
+
+
+def _decode_result(batches: Sequence[pa.RecordBatch], nothing: PrunedFiles) -> PrunedFiles:
+    metrics = json.loads(batches[0].column("metrics")[0].as_py())
+    found = pa.Table.from_batches(batches[1:], make_result_schema(nothing))
+    has_partitions = nothing.partitions.num_columns > 0
+    return PrunedFiles(
+        _from_struct(found["files"], nothing.files.schema),
+        _from_struct(found["partitions"], nothing.partitions.schema) if has_partitions else nothing.partitions,
+        decode_matches(found["matched"], nothing.matched.shape[1]),
+        FileMetrics.from_json(metrics),
+        {name: CorruptFile(text) for name, text in metrics["unreadable"].items()},
+    )
+
+
+def make_result_schema(of: PrunedFiles) -> pa.Schema:
+    """Return the schema of the batches of `encode_result`, for files with the columns of these."""
+    fields = [("metrics", types.STRING), ("matched", MATCHED_TYPE), ("files", pa.struct(list(of.files.schema)))]
+    if of.partitions.num_columns:
+        fields.append(("partitions", pa.struct(list(of.partitions.schema))))
+    return pa.schema(fields)
+
+
+def _to_struct(table: pa.Table) -> pa.StructArray:
+    return pa.StructArray.from_arrays([column.combine_chunks() for column in table.columns], fields=list(table.schema))
+
+
+def _from_struct(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([pa.record_batch(chunk.flatten(), schema=schema) for chunk in column.chunks], schema)
