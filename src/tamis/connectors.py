@@ -28,7 +28,25 @@ from tamis.query.connectors.connector import (
     PushedProjection,
     PushedRows,
 )
-from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
+from tamis.query.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    Join,
+    JoinKind,
+    Limit,
+    Named,
+    Node,
+    Output,
+    Project,
+    Sort,
+    SortKey,
+    TableScan,
+    TopN,
+    Union,
+    get_outputs,
+)
+from tamis.query.plan.optimizer import Context, Rule
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 
 __all__ = [
@@ -46,6 +64,19 @@ __all__ = [
     "Named",
     "Output",
     "SortKey",
+    "Rule",
+    "Context",
+    "Node",
+    "TableScan",
+    "Filter",
+    "Project",
+    "Aggregate",
+    "Join",
+    "Sort",
+    "Limit",
+    "TopN",
+    "Union",
+    "get_outputs",
     "Call",
     "Column",
     "Expr",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from tamis.expr.nodes import TRUE, Expr
 from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.types import type_name
+
+if TYPE_CHECKING:
+    from tamis.query.plan.optimizer import Rule
 
 Handle = object
 
@@ -199,6 +202,14 @@ class Connector(Protocol):
         self, left: Handle, right: Handle, kind: JoinKind, criteria: Sequence[tuple[Expr, Expr]]
     ) -> PushedJoin | None:
         return None
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the connector's own optimizer rules. Their names differ from those of all other rules.
+
+        The optimizer offers them only nodes that read nothing but tables of this connector, none of them under a
+        policy. They run after the rules of Tamis, with the same checks.
+        """
+        return ()
 
     # --- Policies -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,13 @@ Reading order:
 
 from __future__ import annotations
 
-from tamis.query.plan.optimizer import Rule
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tamis.errors import InvalidArgument
+from tamis.query.connectors.connector import Connector
+from tamis.query.plan.nodes import Filter, Node, Project, TableScan, walk_plan
+from tamis.query.plan.optimizer import Context, Rule, is_final
 from tamis.query.rules.aggregates.push_aggregation_into_scan import PushAggregationIntoScan
 from tamis.query.rules.columns.extract_dereferences import ExtractDereferences
 from tamis.query.rules.columns.prune_columns import PruneColumns
@@ -57,3 +63,56 @@ ALL: tuple[Rule, ...] = (
     PushAggregationIntoScan(),
     PruneWithDynamicFilters(),
 )
+
+
+# --- Rules of connectors ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConnectorRule:
+    """A rule that a connector brings. It sees the nodes that only read tables of this connector without policies."""
+
+    connector: str
+    rule: Rule
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    @property
+    def is_final(self) -> bool:
+        return is_final(self.rule)
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        return self.rule.apply(node, context) if self._is_own(node) else None
+
+    def _is_own(self, node: Node) -> bool:
+        scans = 0
+        for each in walk_plan(node):
+            match each:
+                case TableScan():
+                    if each.connector != self.connector or each.is_protected:
+                        return False
+                    scans += 1
+                case Filter(protects=True) | Project(protects=True):
+                    return False
+        return scans > 0
+
+
+def collect_rules(connectors: Mapping[str, Connector]) -> tuple[Rule, ...]:
+    """Return all rules: those of Tamis, then those of connectors; raise InvalidArgument if two have the same name.
+
+    Connectors of one class share the names of their rules.
+    """
+    found: list[Rule] = list(ALL)
+    owners: dict[str, object] = dict.fromkeys((rule.name for rule in ALL), "Tamis")
+    for name, connector in list(connectors.items()):  # other threads may attach meanwhile
+        for rule in connector.rules():
+            owner = owners.setdefault(rule.name, type(connector))
+            if owner is not type(connector):
+                of = owner if isinstance(owner, str) else getattr(owner, "__name__", owner)
+                raise InvalidArgument(
+                    f"{type(connector).__name__} has a rule {rule.name!r}, and so has {of}: give it another name"
+                )
+            found.append(ConnectorRule(name, rule))
+    return tuple(found)
