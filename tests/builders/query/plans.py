@@ -32,6 +32,7 @@ from tamis.query.plan.nodes import (
     Node,
     Output,
     Project,
+    Sort,
     SortKey,
     TableScan,
     TopN,
@@ -59,6 +60,7 @@ class FakeHandle:
     groups: tuple[object, ...] | None = None
     rows: int | None = 1000
     joined: tuple[object, ...] = ()
+    order: tuple[SortKey, ...] = ()
 
 
 @dataclass
@@ -73,13 +75,24 @@ class FakeConnector(Connector):
     """Whether it computes averages. If not, it returns a sum and a count."""
     reads_rows: bool = False
     """Whether it reads rows to compute sums."""
+    sorts: bool = False
+    """Whether it returns rows in any order of columns."""
+    has_unique_a: bool = False
+    """Whether no two rows have the same `a`."""
+    is_partitioned_by_a_and_s: bool = False
 
     def columns(self, handle: Handle) -> pa.Schema:
         return pa.schema(list(fake(handle).columns))
 
     def properties(self, handle: Handle) -> Properties:
         own = fake(handle)
-        return Properties(rows=own.limit if own.limit is not None else own.rows)
+        names = {name for name, _ in own.columns}
+        return Properties(
+            rows=own.limit if own.limit is not None else own.rows,
+            sorted_by=own.order,
+            unique_keys=(("a",),) if self.has_unique_a and "a" in names else (),
+            partitioned_by=("a", "s") if self.is_partitioned_by_a_and_s else (),
+        )
 
     def enforced_predicate(self, handle: Handle) -> Expr:
         return fake(handle).predicate
@@ -101,6 +114,8 @@ class FakeConnector(Connector):
             keys, calls = own.groups
             node = Aggregate(Values(pa.table({}), ()), keys, calls)  # type: ignore[arg-type]
             text += f" grouped: {format_lines(plan_to_dict(node, {}))[0].removeprefix('Aggregate ')}"
+        if own.order:
+            text += f" ordered {format_lines(plan_to_dict(Sort(Values(pa.table({}), ()), own.order), {}))[0]}"
         if own.top is not None:
             node = TopN(Values(pa.table({}), ()), own.top, own.limit or 0)
             return f"{text} top {format_lines(plan_to_dict(node, {}))[0].removeprefix('TopN ')}"
@@ -167,6 +182,10 @@ class FakeConnector(Connector):
         if own.top is not None or own.limit is not None or not all(isinstance(key.expr, Column) for key in keys):
             return None
         return PushedRows(replace(own, top=tuple(keys), limit=count), guaranteed=self.guarantees)
+
+    def push_sort(self, handle: Handle, keys: Sequence[SortKey]) -> Handle | None:
+        own = fake(handle)
+        return replace(own, order=tuple(keys)) if self.sorts and not own.order and own.limit is None else None
 
     def push_join(
         self, left: Handle, right: Handle, kind: JoinKind, criteria: Sequence[tuple[Expr, Expr]]

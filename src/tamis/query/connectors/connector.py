@@ -95,8 +95,13 @@ class Properties:
     is_filtered: bool | None = None
     """Whether the handle returns fewer rows than the table has."""
     partitioned_by: tuple[str, ...] = ()
+    """Columns with few distinct values, by which rows are stored: `push_aggregation` groups by them cheaply."""
     sorted_by: tuple[SortKey, ...] = ()
-    distinct: Mapping[str, int] = field(default_factory=dict)
+    """The order in which `read` returns rows. It is a promise: sorts that it satisfies are dropped."""
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    """Sets of columns whose values, NULL included, no two rows share. A promise too: DISTINCT over one is dropped."""
+    clustered_by: tuple[str, ...] = ()
+    """Columns by which the table declares to be clustered or sorted. No promise: its rows may be in any order."""
 
 
 def conform_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -196,6 +201,13 @@ class Connector(Protocol):
         return None
 
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
+        return None
+
+    def push_sort(self, handle: Handle, keys: Sequence[SortKey]) -> Handle | None:
+        """Return a handle whose rows come in an order, and whose `properties` say so; None if that would not pay off.
+
+        The sort above is dropped, so the order must not depend on what a table merely declares.
+        """
         return None
 
     def push_join(

@@ -93,6 +93,11 @@ def is_final(rule: Rule) -> bool:
     return bool(getattr(rule, "is_final", False))
 
 
+def is_of_root(rule: Rule) -> bool:
+    """Return whether a rule is about a whole plan, and not about any part of it: its class sets `is_of_root = True`."""
+    return bool(getattr(rule, "is_of_root", False))
+
+
 @dataclass(slots=True)
 class RuleMetrics:
     """Metrics of a rule for one plan."""
@@ -148,7 +153,7 @@ def _apply_everywhere(rule: Rule, plan: Node, context: Context, metrics: RuleMet
         return changed
 
     try:
-        return transform_up(plan, change)
+        return change(plan) if is_of_root(rule) else transform_up(plan, change)
     finally:
         metrics.seconds += time.perf_counter() - started
 

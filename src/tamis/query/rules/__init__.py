@@ -5,6 +5,7 @@ Reading order:
 - `filters`           predicate pushdown
 - `columns`           projection pushdown and column pruning
 - `limits`            limits and top-n
+- `sorts`             sorts of rows that come in order
 - `joins`             joins in one connector, and dynamic filters
 - `aggregates`        aggregations
 - `scan_expressions`  column ids of a plan as column names of a handle, and back
@@ -37,6 +38,8 @@ from tamis.query.rules.limits.push_limit_into_scan import PushLimitIntoScan
 from tamis.query.rules.limits.push_limit_through_project import PushLimitThroughProject
 from tamis.query.rules.limits.push_limit_through_union import PushLimitThroughUnion
 from tamis.query.rules.limits.push_top_n_into_scan import PushTopNIntoScan
+from tamis.query.rules.sorts.drop_sort import DropSort
+from tamis.query.rules.sorts.replace_top_n_by_limit import ReplaceTopNByLimit
 
 ALL: tuple[Rule, ...] = (
     # Filters first: a limit or an aggregation must not be pushed into a scan before them.
@@ -62,6 +65,9 @@ ALL: tuple[Rule, ...] = (
     # of filtered tables.
     PushAggregationIntoScan(),
     PruneWithDynamicFilters(),
+    # Sorts last, because a scan in order accepts fewer operations.
+    ReplaceTopNByLimit(),
+    DropSort(),
 )
 
 
