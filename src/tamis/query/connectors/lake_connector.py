@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, walk
 from tamis.expr.sql.printer import to_display_sql
-from tamis.formats.source import FileListing, HasCollations, HasPartitionFields, TableSource
+from tamis.formats.source import FileListing, HasCollations, TableSource
 from tamis.query.connectors.connector import (
     Connector,
     Handle,
@@ -37,6 +37,7 @@ from tamis.query.connectors.lake_handle import Aggregation, LakeColumn, LakeHand
 from tamis.query.connectors.lake_reading import (
     ListingCache,
     build_scan,
+    find_constant_columns,
     find_properties,
     find_satisfied_predicate,
     is_cheap_to_sort,
@@ -368,11 +369,6 @@ def _find_key(key: Named, handle: LakeHandle) -> Column | None:
     if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
         return None
     return column.column if column.path[0] in find_constant_columns(handle.source) else None
-
-
-def find_constant_columns(source: TableSource) -> Collection[str]:
-    """Return the columns that have a single value within most files."""
-    return source.identity_columns if isinstance(source, HasPartitionFields) else source.partition_columns
 
 
 def _find_order_key(key: SortKey, handle: LakeHandle) -> OrderKey | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, find_columns, split_conjuncts
-from tamis.formats.source import LEVELS, FileListing, HasFileStatistics
+from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, HasPartitionFields, TableSource
 from tamis.io.weighted_cache import WeightedCache
 from tamis.parquet.reading.row_group_reader import make_dummy_batches
 from tamis.query.connectors.connector import Properties
@@ -137,14 +137,15 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
         rows = handle.limit if rows is None else min(rows, handle.limit)
     if handle.aggregation is not None:
         rows = _find_group_bound(handle.aggregation, listing, rows)
-    partitions = {(name,) for name in source.partition_columns}
+    partitions = {(name,) for name in find_constant_columns(source)} if handle.aggregation is None else set()
     return Properties(
         rows=rows,
         rows_are_exact=is_exact and handle.aggregation is None,
         bytes=int(pc.sum(listing.files["size"]).as_py() or 0),
         enforced_predicate=find_satisfied_predicate(handle),
         is_filtered=handle.predicate != TRUE or handle.is_limited,
-        partitioned_by=tuple(each.name for each in handle.columns if each.path[:1] in partitions),
+        partitioned_by=tuple(each.name for each in handle.columns if each.path in partitions),
+        unique_keys=_find_unique_keys(handle),
         sorted_by=tuple(
             SortKey(Column((each.name,), type=each.type), key.descending, key.nulls_first)
             for key in handle.order
@@ -152,6 +153,18 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
             if each.path == key.column.path
         ),
     )
+
+
+def _find_unique_keys(handle: LakeHandle) -> tuple[tuple[str, ...], ...]:
+    """Return the keys of an aggregation. Formats declare keys of rows, but do not enforce them."""
+    if handle.aggregation is None:
+        return ()
+    return (tuple(each.name for each in handle.columns[: len(handle.aggregation.keys)]),)
+
+
+def find_constant_columns(source: TableSource) -> Collection[str]:
+    """Return the columns that have a single value within most files."""
+    return source.identity_columns if isinstance(source, HasPartitionFields) else source.partition_columns
 
 
 def _find_group_bound(aggregation: Aggregation, listing: FileListing, rows: int | None) -> int | None:

@@ -20,6 +20,8 @@ from tamis.errors import InvalidArgument
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import Filter, Node, Project, TableScan, walk_plan
 from tamis.query.plan.optimizer import Context, Rule, is_final
+from tamis.query.rules.aggregates.drop_distinct import DropDistinct
+from tamis.query.rules.aggregates.group_by_partitions import GroupByPartitions
 from tamis.query.rules.aggregates.push_aggregation_into_scan import PushAggregationIntoScan
 from tamis.query.rules.columns.extract_dereferences import ExtractDereferences
 from tamis.query.rules.columns.prune_columns import PruneColumns
@@ -63,7 +65,9 @@ ALL: tuple[Rule, ...] = (
     PushJoinIntoScan(),
     # Last, when no other rule fires: a pushed aggregation blocks filters above it, and dynamic filters need the sizes
     # of filtered tables.
+    GroupByPartitions(),
     PushAggregationIntoScan(),
+    DropDistinct(),
     PruneWithDynamicFilters(),
     # Sorts last, because a scan in order accepts fewer operations.
     ReplaceTopNByLimit(),
