@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, find_columns, split_conjuncts
-from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, HasPartitionFields, TableSource
+from tamis.formats.source import LEVELS, FileListing, HasClustering, HasFileStatistics, HasPartitionFields, TableSource
 from tamis.io.weighted_cache import WeightedCache
 from tamis.parquet.reading.row_group_reader import make_dummy_batches
 from tamis.query.connectors.connector import Properties
@@ -146,6 +146,7 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
         is_filtered=handle.predicate != TRUE or handle.is_limited,
         partitioned_by=tuple(each.name for each in handle.columns if each.path in partitions),
         unique_keys=_find_unique_keys(handle),
+        clustered_by=_find_clustering(handle),
         sorted_by=tuple(
             SortKey(Column((each.name,), type=each.type), key.descending, key.nulls_first)
             for key in handle.order
@@ -153,6 +154,14 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
             if each.path == key.column.path
         ),
     )
+
+
+def _find_clustering(handle: LakeHandle) -> tuple[str, ...]:
+    """Return the columns of a handle by which its table declares to be clustered, the most significant first."""
+    if handle.aggregation is not None or not isinstance(handle.source, HasClustering):
+        return ()
+    names = {each.path: each.name for each in handle.columns}
+    return tuple(names[path] for path in handle.source.clustering_columns if path in names)
 
 
 def _find_unique_keys(handle: LakeHandle) -> tuple[tuple[str, ...], ...]:
