@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.bind import bind
-from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts
+from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts, transform, walk
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.sql.printer import to_display_sql
 from tamis.query.connectors.connector import (
@@ -80,6 +80,10 @@ class FakeConnector(Connector):
     has_unique_a: bool = False
     """Whether no two rows have the same `a`."""
     is_partitioned_by_a_and_s: bool = False
+    is_partial: bool = False
+    """Whether it returns several rows for a group."""
+    stores_lengths: bool = False
+    """Whether it has the length of `s` as a column of its own."""
 
     def columns(self, handle: Handle) -> pa.Schema:
         return pa.schema(list(fake(handle).columns))
@@ -125,6 +129,12 @@ class FakeConnector(Connector):
         own = fake(handle)
         if own.limit is not None or own.top is not None or own.groups is not None:
             return None
+        length = Call("length", (Column(("s",)),))
+        if self.stores_lengths and length in walk(predicate):
+            made = replace(own, columns=(*own.columns, ("length", pa.int32())))
+            stored = Column(("length",), type=pa.int32())
+            remaining = transform(predicate, lambda node: stored if node == length else node)
+            return PushedFilter(made, remaining, (Named("length", length),))
         taken = [part for part in split_conjuncts(predicate) if len(find_columns(part)) == 1]
         if not taken:
             return None
@@ -166,7 +176,14 @@ class FakeConnector(Connector):
             total, count = (Column((name,), type=kind) for name, kind in columns[len(keys) :])
             values = tuple(Call("/", (total, count)) if each.function == "avg" else count for each in aggregates)
         made = replace(own, columns=tuple(columns), groups=(tuple(keys), tuple(aggregates)))
-        return PushedAggregation(made, tuple(Output(name, kind) for name, kind in columns), values=values)
+        combined_by = tuple({"count": "sum"}.get(each.function, each.function) for each in aggregates)
+        return PushedAggregation(
+            made,
+            tuple(Output(name, kind) for name, kind in columns),
+            is_partial=self.is_partial,
+            combined_by=combined_by if self.is_partial else (),
+            values=values,
+        )
 
     def must_read_rows(self, handle: Handle) -> bool:
         return self.reads_rows

@@ -18,13 +18,19 @@ def can_combine(call: AggregateCall) -> bool:
 
 
 def combine_finer_groups(
-    source: Node, keys: Sequence[Named], calls: Sequence[AggregateCall], parts: Mapping[str, Output]
+    source: Node,
+    keys: Sequence[Named],
+    calls: Sequence[AggregateCall],
+    parts: Mapping[str, Output],
+    functions: Mapping[str, str] | None = None,
 ) -> Node:
     """Return the groups by some keys of a node with finer groups.
 
     `parts` has the outputs of the node with the values of calls, by their names. Other calls are made as they are.
+    `functions` has the functions that combine these values; the default is that of `can_combine`.
     """
-    combined = [_combine(call, parts[call.name]) if call.name in parts else call for call in calls]
+    chosen = functions or {call.name: _COMBINING_FUNCTIONS[call.function] for call in calls if call.name in parts}
+    combined = [_combine(call, parts[call.name], chosen[call.name]) if call.name in parts else call for call in calls]
     groups = Aggregate(source, tuple(keys), tuple(combined))
     counts = {call.name for call in calls if call.function == "count" and call.name in parts}
     if not counts:
@@ -41,6 +47,5 @@ def combine_finer_groups(
     return Project(groups, tuple(outputs))
 
 
-def _combine(call: AggregateCall, part: Output) -> AggregateCall:
-    value = Column((part.name,), type=part.type)
-    return AggregateCall(call.name, _COMBINING_FUNCTIONS[call.function], (value,), type=part.type)
+def _combine(call: AggregateCall, part: Output, function: str) -> AggregateCall:
+    return AggregateCall(call.name, function, (Column((part.name,), type=part.type),), type=part.type)

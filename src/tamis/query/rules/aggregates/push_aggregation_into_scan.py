@@ -126,13 +126,15 @@ def _to_handle(call: AggregateCall, meanings: dict[str, Expr], names: ScanNames)
 
 def _combine_groups(aggregate: Aggregate, scan: TableScan, pushed: PushedAggregation) -> Node:
     """Return an aggregation that combines the rows that the scan returns for each group."""
-    columns = {column.name: column for column in scan.columns}
-    keys = tuple(Named(each.name, _to_column(columns[each.name])) for each in aggregate.keys)
-    calls = tuple(
-        AggregateCall(each.name, function, (_to_column(columns[each.name]),), type=each.type)
-        for each, function in zip(aggregate.aggregates, pushed.combined_by, strict=True)
-    )
-    return Aggregate(scan, keys, calls)
+    count = len(aggregate.keys)
+    # Other names, because each output has the name of the part that it combines.
+    names = [f"part of {column.name}" for column in scan.columns]
+    parts = replace(scan, columns=rename_columns(scan.columns, names))
+    keys = [Named(key.name, _to_column(part)) for key, part in zip(aggregate.keys, parts.columns, strict=False)]
+    calls = aggregate.aggregates
+    values = {call.name: part for call, part in zip(calls, parts.columns[count:], strict=True)}
+    functions = {call.name: function for call, function in zip(calls, pushed.combined_by, strict=True)}
+    return combine_finer_groups(parts, keys, calls, values, functions)
 
 
 def _to_column(output: Output) -> Column:
