@@ -350,6 +350,16 @@ class HasCollations(Protocol):
 
 
 @runtime_checkable
+class HasClustering(Protocol):
+    """A table whose format declares how rows are clustered."""
+
+    @property
+    def clustering_columns(self) -> tuple[FieldPath, ...]:
+        """The columns by which writers cluster or sort rows, the most significant first. Not all of them may do so."""
+        ...
+
+
+@runtime_checkable
 class SampledSchema(Protocol):
     """A table whose schema may come from one of its files; other files may have more columns."""
 

@@ -25,6 +25,7 @@ from tamis.query.plan.nodes import Node, Output, TableScan, get_outputs
 from tamis.query.policies import Policies, apply_policies
 from tamis.query.policies.protected_reading import REVEALING_ERRORS, UNREADABLE
 from tamis.query.policies.reach import refuse_outside_access, refuse_system_tables
+from tamis.query.rules import collect_rules
 from tamis.query.sql.scopes import Field, fold_parts, is_same_name
 from tamis.query.sql.sources import PlannedSource
 from tamis.query.sql.table_versions import TableState, split_table_state
@@ -71,6 +72,7 @@ class Catalog:
             )
         with self._lock:
             self._check_name_is_free(name)
+            collect_rules({**self.connectors, name: connector})
             self.connectors[name] = connector
 
     def attach_lake(self, name: str, catalog: AttachedCatalog) -> None:

@@ -23,7 +23,7 @@ from tamis.query.engine import QueryEngine, Running, UntranslatableQuery, query_
 from tamis.query.plan.explain import explain
 from tamis.query.plan.nodes import Aggregate, AggregateCall, Node, Project, Sql, TableScan, walk_plan
 from tamis.query.plan.optimizer import Context, Optimized, optimize
-from tamis.query.rules import ALL
+from tamis.query.rules import collect_rules
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
 from tamis.query.sql.grouping import refuse_maps
 from tamis.query.sql.name_errors import find_name_error, find_quoted_columns, has_unknown_function
@@ -75,7 +75,7 @@ class CompiledQuery:
         self.text = text
         self._tables = tables
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi, tuning=tuning)
-        self._switched_off = find_disabled_rules(rules)
+        self._switched_off = find_disabled_rules(rules, connectors)
         self._started_at = datetime.now(zone)
         tree = read_query(number_parameters(text))
         if not on_spark:
@@ -126,7 +126,8 @@ class CompiledQuery:
         return self._optimize(self._planned)
 
     def _optimize(self, planned: PlannedQuery) -> Optimized:
-        return optimize(planned.plan, ALL, self._context, switched_off=self._switched_off)
+        rules = collect_rules(self._context.connectors)
+        return optimize(planned.plan, rules, self._context, switched_off=self._switched_off)
 
     @cached_property
     def plain(self) -> PlannedQuery:
@@ -347,15 +348,15 @@ def _make_engine_error(reason: str) -> EvaluationError:
     return EvaluationError(f"the embedded engine does not accept the query: {reason}")
 
 
-def find_disabled_rules(rules: Rules) -> frozenset[str]:
+def find_disabled_rules(rules: Rules, connectors: Mapping[str, Connector]) -> frozenset[str]:
     """Return the names of the rules that `rules=` switches off."""
+    known = list(dict.fromkeys(rule.name for rule in collect_rules(connectors)))
     if isinstance(rules, bool):
-        return frozenset() if rules else frozenset(rule.name for rule in ALL)
+        return frozenset() if rules else frozenset(known)
     if not isinstance(rules, Mapping):
         raise InvalidArgument(
             f"rules= must be True, False, or as in {{'push_limit_into_scan': False}}, found {rules!r}"
         )
-    known = [rule.name for rule in ALL]
     for name, is_on in rules.items():
         if name not in known:
             raise InvalidArgument(f"no rule {name!r}. Rules: {', '.join(known)}")

@@ -198,6 +198,8 @@ class DeltaLog:
                     key: Any = get_file_key(fields)
                 elif name == "txn":
                     key = (name, fields["appId"])
+                elif name == "domainMetadata":
+                    key = (name, fields["domain"])
                 elif name in ("protocol", "metaData"):
                     key = name
                 else:

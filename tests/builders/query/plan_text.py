@@ -143,9 +143,9 @@ def _take_marks(line: str) -> tuple[str, list[str]]:
 
 
 def _parse_scan(what: str, outputs: str, marks: list[str]) -> TableScan:
-    found = re.fullmatch(r"(\w+)(?: where (.*?))?(?: (limit|top) (\d+)(?: by (.*))?)?", what)
+    found = re.fullmatch(r"(\w+)(?: where (.*?))?(?: ordered Sort (.*?))?(?: (limit|top) (\d+)(?: by (.*))?)?", what)
     assert found, f"expected a table, found {what!r}"
-    table, predicate, _, count, keys = found.groups()
+    table, predicate, order, _, count, keys = found.groups()
     made = scan(table, protects="protected" in marks)
     plain = Union((), tuple(Output(name, kind) for name, kind in COLUMNS.items()))
     handle = FakeHandle(table)
@@ -156,6 +156,8 @@ def _parse_scan(what: str, outputs: str, marks: list[str]) -> TableScan:
             made = replace(made, connector=mark.removeprefix("connector "))
     if predicate:
         handle = replace(handle, predicate=expr(predicate, plain))
+    if order:
+        handle = replace(handle, order=_parse_order(order, plain))
     if count:
         handle = replace(handle, limit=int(count), top=_parse_order(keys, plain) if keys else None)
     if outputs:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.bind import bind
-from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts
+from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns, split_conjuncts, transform, walk
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.sql.printer import to_display_sql
 from tamis.query.connectors.connector import (
@@ -32,6 +32,7 @@ from tamis.query.plan.nodes import (
     Node,
     Output,
     Project,
+    Sort,
     SortKey,
     TableScan,
     TopN,
@@ -59,6 +60,7 @@ class FakeHandle:
     groups: tuple[object, ...] | None = None
     rows: int | None = 1000
     joined: tuple[object, ...] = ()
+    order: tuple[SortKey, ...] = ()
 
 
 @dataclass
@@ -73,13 +75,28 @@ class FakeConnector(Connector):
     """Whether it computes averages. If not, it returns a sum and a count."""
     reads_rows: bool = False
     """Whether it reads rows to compute sums."""
+    sorts: bool = False
+    """Whether it returns rows in any order of columns."""
+    has_unique_a: bool = False
+    """Whether no two rows have the same `a`."""
+    is_partitioned_by_a_and_s: bool = False
+    is_partial: bool = False
+    """Whether it returns several rows for a group."""
+    stores_lengths: bool = False
+    """Whether it has the length of `s` as a column of its own."""
 
     def columns(self, handle: Handle) -> pa.Schema:
         return pa.schema(list(fake(handle).columns))
 
     def properties(self, handle: Handle) -> Properties:
         own = fake(handle)
-        return Properties(rows=own.limit if own.limit is not None else own.rows)
+        names = {name for name, _ in own.columns}
+        return Properties(
+            rows=own.limit if own.limit is not None else own.rows,
+            sorted_by=own.order,
+            unique_keys=(("a",),) if self.has_unique_a and "a" in names else (),
+            partitioned_by=("a", "s") if self.is_partitioned_by_a_and_s else (),
+        )
 
     def enforced_predicate(self, handle: Handle) -> Expr:
         return fake(handle).predicate
@@ -101,6 +118,8 @@ class FakeConnector(Connector):
             keys, calls = own.groups
             node = Aggregate(Values(pa.table({}), ()), keys, calls)  # type: ignore[arg-type]
             text += f" grouped: {format_lines(plan_to_dict(node, {}))[0].removeprefix('Aggregate ')}"
+        if own.order:
+            text += f" ordered {format_lines(plan_to_dict(Sort(Values(pa.table({}), ()), own.order), {}))[0]}"
         if own.top is not None:
             node = TopN(Values(pa.table({}), ()), own.top, own.limit or 0)
             return f"{text} top {format_lines(plan_to_dict(node, {}))[0].removeprefix('TopN ')}"
@@ -110,6 +129,12 @@ class FakeConnector(Connector):
         own = fake(handle)
         if own.limit is not None or own.top is not None or own.groups is not None:
             return None
+        length = Call("length", (Column(("s",)),))
+        if self.stores_lengths and length in walk(predicate):
+            made = replace(own, columns=(*own.columns, ("length", pa.int32())))
+            stored = Column(("length",), type=pa.int32())
+            remaining = transform(predicate, lambda node: stored if node == length else node)
+            return PushedFilter(made, remaining, (Named("length", length),))
         taken = [part for part in split_conjuncts(predicate) if len(find_columns(part)) == 1]
         if not taken:
             return None
@@ -151,7 +176,14 @@ class FakeConnector(Connector):
             total, count = (Column((name,), type=kind) for name, kind in columns[len(keys) :])
             values = tuple(Call("/", (total, count)) if each.function == "avg" else count for each in aggregates)
         made = replace(own, columns=tuple(columns), groups=(tuple(keys), tuple(aggregates)))
-        return PushedAggregation(made, tuple(Output(name, kind) for name, kind in columns), values=values)
+        combined_by = tuple({"count": "sum"}.get(each.function, each.function) for each in aggregates)
+        return PushedAggregation(
+            made,
+            tuple(Output(name, kind) for name, kind in columns),
+            is_partial=self.is_partial,
+            combined_by=combined_by if self.is_partial else (),
+            values=values,
+        )
 
     def must_read_rows(self, handle: Handle) -> bool:
         return self.reads_rows
@@ -167,6 +199,10 @@ class FakeConnector(Connector):
         if own.top is not None or own.limit is not None or not all(isinstance(key.expr, Column) for key in keys):
             return None
         return PushedRows(replace(own, top=tuple(keys), limit=count), guaranteed=self.guarantees)
+
+    def push_sort(self, handle: Handle, keys: Sequence[SortKey]) -> Handle | None:
+        own = fake(handle)
+        return replace(own, order=tuple(keys)) if self.sorts and not own.order and own.limit is None else None
 
     def push_join(
         self, left: Handle, right: Handle, kind: JoinKind, criteria: Sequence[tuple[Expr, Expr]]

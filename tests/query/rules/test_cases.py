@@ -15,7 +15,7 @@ from builders.case_files import Case, Fields, check_case, parametrize_cases, rea
 from builders.query.plan_text import parse_plan, plan_sql, print_plan
 from builders.query.plans import FakeConnector
 from tamis.query.plan.nodes import Node, get_outputs, transform_up
-from tamis.query.plan.optimizer import Context, optimize
+from tamis.query.plan.optimizer import Context, is_of_root, optimize
 from tamis.query.rules import ALL
 
 CASES = Path(__file__).parent / "cases"
@@ -41,7 +41,7 @@ def apply_rule(name: str, given: Fields) -> Fields:
         assert changed != node, "a rule that does not apply returns None"
         return node if changed is None else changed
 
-    after = transform_up(before, change)
+    after = change(before) if is_of_root(rule) else transform_up(before, change)
     assert [each.name for each in get_outputs(after)] == [each.name for each in get_outputs(before)]
     settled = optimize(after, [rule], context).plan
     assert optimize(settled, [rule], context).plan == settled

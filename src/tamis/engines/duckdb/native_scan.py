@@ -80,7 +80,7 @@ def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool =
         )
     if FALSE in (*split_conjuncts(handle.predicate), *split_conjuncts(handle.pruning)):
         return None
-    is_plain = not handle.is_limited and bool(handle.columns)
+    is_plain = not handle.is_limited and not handle.order and bool(handle.columns)
     source = handle.source
     if not is_plain or source.storage.filesystem.type_name != "local":
         return None

@@ -80,6 +80,18 @@ class TableMetadata:
             raise KeyError(".".join(path))
         return tuple(each.physical_name for each in fields)
 
+    def to_logical_path(self, path: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the logical path of a physical path; None if there is no such column."""
+        names: list[str] = []
+        fields: Sequence[DeltaField] = self.fields
+        for part in path:
+            found = next((each for each in fields if each.physical_name == part), None)
+            if found is None:
+                return None
+            names.append(found.name)
+            fields = found.children
+        return tuple(names) or None
+
     @cached_property
     def fields_by_name(self) -> dict[str, DeltaField]:
         return {each.name: each for each in self.fields}

@@ -8,7 +8,7 @@ only the commits that were added since.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
@@ -98,6 +98,8 @@ class Snapshot:
     """The files that a JSON top file of the checkpoint adds itself."""
     _actions: Mapping[str, dict[str, Any]] = field(repr=False)
     """The actions that `protocol` and `metadata` were parsed from."""
+    domains: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """The configuration of each domain, such as `delta.clustering`, as its writer wrote it."""
 
     @staticmethod
     def load(storage: Storage, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
@@ -150,6 +152,7 @@ class Snapshot:
             _listing=listing,
             _changes=self._changes.merge_newer(newer),
             _actions=actions,
+            domains=_update_domains(self.domains, lines.all("domainMetadata")),
         )
 
     def _is_same_table(self, listing: LogListing) -> bool:
@@ -265,7 +268,20 @@ def _make_snapshot(listing: LogListing, version: int | None) -> Snapshot:
     changes = _make_lazy_changes(lines, metadata)
     top_lines = opened.lines if opened is not None else None
     top = _Lazy(lambda: FileChanges.none() if top_lines is None else _compute_changes(top_lines, metadata))
-    return Snapshot(storage, segment.version, segment, protocol, metadata, listing, opened, changes, top, actions)
+    domains = _update_domains(
+        _update_domains({}, () if opened is None else opened.domains), lines.all("domainMetadata")
+    )
+    return Snapshot(
+        storage, segment.version, segment, protocol, metadata, listing, opened, changes, top, actions, domains
+    )
+
+
+def _update_domains(known: Mapping[str, object], actions: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+    """Return the configurations of domains after some `domainMetadata` actions, from old to new."""
+    found = dict(known)
+    for action in actions:
+        found[str(action.get("domain"))] = None if action.get("removed") else action.get("configuration")
+    return found
 
 
 def _read_segment(

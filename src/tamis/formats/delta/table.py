@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -116,6 +117,18 @@ class DeltaTable:
     @property
     def collated_columns(self) -> Collection[FieldPath]:
         return self.snapshot.metadata.collations.keys()
+
+    @cached_property
+    def clustering_columns(self) -> tuple[FieldPath, ...]:
+        """The columns of liquid clustering, from the domain `delta.clustering`; none if that cannot be read."""
+        configuration = self.snapshot.domains.get("delta.clustering")
+        try:
+            columns = json.loads(configuration)["clusteringColumns"] if isinstance(configuration, str) else ()
+            paths = [self.snapshot.metadata.to_logical_path(column) for column in columns]
+        except (ValueError, KeyError, TypeError):
+            # It only describes the table, so a reader needs nothing of it.
+            return ()
+        return tuple(path for path in paths if path is not None)
 
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +33,9 @@ from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning
+
+_KEEPS_ORDER = re.compile(r"identity|year|month|day|hour|truncate\[\d+\]")
+"""Transforms of a sort order by which a table is clustered by the column itself."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,13 @@ class IcebergTable:
         layout = self.layout
         ids = {field["source_id"] for spec in layout.specs_json for field in spec["fields"]}
         return frozenset(layout.columns[each].path for each in ids if each in layout.columns)
+
+    @cached_property
+    def clustering_columns(self) -> tuple[FieldPath, ...]:
+        """The columns of the default sort order, up to the first field that does not keep the order of its column."""
+        fields = takewhile(lambda field: _KEEPS_ORDER.fullmatch(field[1]), self.metadata.sort_fields)
+        columns = (self.layout.columns.get(source_id) for source_id, _ in fields)
+        return tuple(column.path for column in columns if column is not None)
 
     @property
     def _specs(self) -> list[Spec]:

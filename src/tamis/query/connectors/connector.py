@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from tamis.expr.nodes import TRUE, Expr
 from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.types import type_name
+
+if TYPE_CHECKING:
+    from tamis.query.plan.optimizer import Rule
 
 Handle = object
 
@@ -92,8 +95,13 @@ class Properties:
     is_filtered: bool | None = None
     """Whether the handle returns fewer rows than the table has."""
     partitioned_by: tuple[str, ...] = ()
+    """Columns with few distinct values, by which rows are stored: `push_aggregation` groups by them cheaply."""
     sorted_by: tuple[SortKey, ...] = ()
-    distinct: Mapping[str, int] = field(default_factory=dict)
+    """The order in which `read` returns rows. It is a promise: sorts that it satisfies are dropped."""
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    """Sets of columns whose values, NULL included, no two rows share. A promise too: DISTINCT over one is dropped."""
+    clustered_by: tuple[str, ...] = ()
+    """Columns by which the table declares to be clustered or sorted. No promise: its rows may be in any order."""
 
 
 def conform_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -195,10 +203,25 @@ class Connector(Protocol):
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
         return None
 
+    def push_sort(self, handle: Handle, keys: Sequence[SortKey]) -> Handle | None:
+        """Return a handle whose rows come in an order, and whose `properties` say so; None if that would not pay off.
+
+        The sort above is dropped, so the order must not depend on what a table merely declares.
+        """
+        return None
+
     def push_join(
         self, left: Handle, right: Handle, kind: JoinKind, criteria: Sequence[tuple[Expr, Expr]]
     ) -> PushedJoin | None:
         return None
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the connector's own optimizer rules. Their names differ from those of all other rules.
+
+        The optimizer offers them only nodes that read nothing but tables of this connector, none of them under a
+        policy. They run after the rules of Tamis, with the same checks.
+        """
+        return ()
 
     # --- Policies -----------------------------------------------------------------------------------------------------
 

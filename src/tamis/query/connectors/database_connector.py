@@ -92,7 +92,10 @@ class DatabaseConnector(Connector):
                 self._rows[query.source] = self.database.estimate_row_count(query.source)
             rows = self._rows[query.source]
         is_whole = isinstance(query.source, DatabaseTable) and query.where == TRUE and not query.is_final
-        return Properties(rows=rows, enforced_predicate=self.enforced_predicate(handle), is_filtered=not is_whole)
+        keys = (tuple(each.column.name for each in query.selected),) if query.is_grouped else ()
+        return Properties(
+            rows=rows, enforced_predicate=self.enforced_predicate(handle), is_filtered=not is_whole, unique_keys=keys
+        )
 
     def enforced_predicate(self, handle: Handle) -> Expr:
         query = _as_query(handle)

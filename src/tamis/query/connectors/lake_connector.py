@@ -7,11 +7,12 @@
 | aggregation | count, min, max and sum, by keys that are constant within files                                   |
 | limit       | that many rows, from as few files as hold them                                                         |
 | top-n       | a few more rows than that, read in the order of bounds; the node stays above                       |
+| sort        | all rows in order, if the bounds of files prove that a few at a time need to be sorted                 |
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, walk
 from tamis.expr.sql.printer import to_display_sql
-from tamis.formats.source import FileListing, HasCollations, HasPartitionFields, TableSource
+from tamis.formats.source import FileListing, HasCollations, TableSource
 from tamis.query.connectors.connector import (
     Connector,
     Handle,
@@ -32,12 +33,14 @@ from tamis.query.connectors.connector import (
     PushedRows,
 )
 from tamis.query.connectors.lake_clustering import is_clustered
-from tamis.query.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, Path, TopRows
+from tamis.query.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, OrderKey, Path, TopRows
 from tamis.query.connectors.lake_reading import (
     ListingCache,
     build_scan,
+    find_constant_columns,
     find_properties,
     find_satisfied_predicate,
+    is_cheap_to_sort,
     read_handle,
 )
 from tamis.query.plan.column_ids import is_deterministic
@@ -91,6 +94,8 @@ class LakeConnector(Connector):
             parts.append(f"Bloom join filter on {', '.join(column.name for column, _ in given.bloom_filters)}")
         if given.limit is not None:
             parts.append(f"at most {given.limit} rows")
+        if given.order:
+            parts.append(f"in the order of {', '.join(map(_describe_key, given.order))}")
         if given.top is not None:
             parts.append(f"about the first {given.top.count} rows by {given.top.column.name}")
         return "; ".join(parts)
@@ -173,6 +178,7 @@ class LakeConnector(Connector):
         if given.top is not None and not any(_is_inside(given.top.column.path, each.path) for each in wanted):
             # The top-n needs its sort column, even if the outputs do not.
             wanted.append(given.top.column)
+        wanted += [key.column for key in given.order if not any(each.path == key.column.path for each in wanted)]
         columns = tuple(dict.fromkeys(wanted))
         if columns == given.columns:
             return None
@@ -190,7 +196,7 @@ class LakeConnector(Connector):
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
         given = _as_lake(handle)
-        if given.is_limited or given.aggregation is not None or not (keys or aggregates):
+        if given.is_limited or given.order or given.aggregation is not None or not (keys or aggregates):
             return None
         if any(map(is_average, aggregates)):
             parts = PartialAggregates.of(aggregates)
@@ -223,7 +229,7 @@ class LakeConnector(Connector):
 
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
         given = _as_lake(handle)
-        if given.is_limited or given.aggregation is not None or not keys:
+        if given.is_limited or given.order or given.aggregation is not None or not keys:
             return None
         first = keys[0]
         if not isinstance(first.expr, Column) or len(first.expr.path) != 1:
@@ -234,15 +240,26 @@ class LakeConnector(Connector):
         top = TopRows(column, first.descending, first.nulls_first, count, with_ties=len(keys) > 1)
         return PushedRows(replace(given, top=top), guaranteed=False)
 
+    def push_sort(self, handle: Handle, keys: Sequence[SortKey]) -> LakeHandle | None:
+        given = _as_lake(handle)
+        if given.is_limited or given.order or given.aggregation is not None:
+            return None
+        order = [_find_order_key(key, given) for key in keys]
+        known = tuple(key for key in order if key is not None)
+        if not known or len(known) < len(order):
+            return None
+        ordered = replace(given, order=known)
+        return ordered if is_cheap_to_sort(ordered) else None
+
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def to_scan(self, handle: Handle) -> Scan | None:
         """Return the scan that reads a handle, with the columns of the table.
 
-        Return None for aggregations and top-n, which need more than a scan.
+        Return None for aggregations, top-n and sorted reads, which need more than a scan.
         """
         given = _as_lake(handle)
-        if given.aggregation is not None or given.top is not None:
+        if given.aggregation is not None or given.top is not None or given.order:
             return None
         return build_scan(given, self._listings)
 
@@ -354,9 +371,18 @@ def _find_key(key: Named, handle: LakeHandle) -> Column | None:
     return column.column if column.path[0] in find_constant_columns(handle.source) else None
 
 
-def find_constant_columns(source: TableSource) -> Collection[str]:
-    """Return the columns that have a single value within most files."""
-    return source.identity_columns if isinstance(source, HasPartitionFields) else source.partition_columns
+def _find_order_key(key: SortKey, handle: LakeHandle) -> OrderKey | None:
+    """Return the column of a sort key if values of its type sort here as in SQL, else None."""
+    if not isinstance(key.expr, Column) or len(key.expr.path) != 1:
+        return None
+    column = handle.column(key.expr.path[0])
+    if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
+        return None
+    return OrderKey(column, key.descending, key.nulls_first)
+
+
+def _describe_key(key: OrderKey) -> str:
+    return f"{key.column.name}{' descending' if key.descending else ''}"
 
 
 def _to_measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:

@@ -50,10 +50,19 @@ class TopRows:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderKey:
+    """A column of the handle in whose order rows are read."""
+
+    column: LakeColumn
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LakeHandle:
     """A scan of a table at one version.
 
-    Rows are filtered first, and then aggregated, limited or reduced to a top-n.
+    Rows are filtered first, and then aggregated, sorted, limited or reduced to a top-n.
     """
 
     name: tuple[str, ...]
@@ -69,6 +78,8 @@ class LakeHandle:
     """Bloom join filters on columns of the handle: rows with other values may be dropped."""
     limit: int | None = None
     top: TopRows | None = None
+    order: tuple[OrderKey, ...] = ()
+    """The order in which rows are read; empty for any order."""
     aggregation: Aggregation | None = None
 
     @staticmethod

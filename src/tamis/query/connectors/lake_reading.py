@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, find_columns, split_conjuncts
-from tamis.formats.source import LEVELS, FileListing, HasFileStatistics
+from tamis.formats.source import LEVELS, FileListing, HasClustering, HasFileStatistics, HasPartitionFields, TableSource
 from tamis.io.weighted_cache import WeightedCache
 from tamis.parquet.reading.row_group_reader import make_dummy_batches
 from tamis.query.connectors.connector import Properties
 from tamis.query.connectors.lake_handle import Aggregation, LakeHandle, Path, TopRows
+from tamis.query.plan.nodes import SortKey
 from tamis.query.plan.paths import replace_paths
 from tamis.scan.aggregation.aggregate_scan import aggregate
-from tamis.scan.aggregation.top_n import read_top_rows
+from tamis.scan.aggregation.sorted_rows import SortedRuns, plan_sorted_runs, read_sorted_rows
+from tamis.scan.aggregation.top_n import SortOrder, read_top_rows
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.reading.bloom_join_filter import apply_join_filter
 from tamis.scan.scan import Scan, get_planner
@@ -39,12 +41,43 @@ def read_handle(handle: LakeHandle, listings: ListingCache) -> Iterator[pa.Recor
             for batch in make_dummy_batches(build_scan(handle, listings).count(), handle.source.storage.tuning)
         )
     else:
-        scan = build_scan(handle, listings)
-        batches = scan.to_batches() if handle.top is None else _read_top_rows(scan, handle.top)
+        batches = _read_in_order(handle) if handle.order else _read_in_any_order(handle, listings)
         for column, keys in handle.bloom_filters:
             batches = apply_join_filter(batches, keys, column.path)
         for batch in batches:
             yield _select_columns(batch, handle)
+
+
+def _read_in_any_order(handle: LakeHandle, listings: ListingCache) -> Iterator[pa.RecordBatch]:
+    scan = build_scan(handle, listings)
+    return scan.to_batches() if handle.top is None else _read_top_rows(scan, handle.top)
+
+
+def _read_in_order(handle: LakeHandle) -> Iterator[pa.RecordBatch]:
+    where, pruning, columns = _get_scan_arguments(handle)
+
+    def read(listing: FileListing) -> pa.Table:
+        return Scan(handle.source, where, columns, pruning=pruning, listing=lambda _: listing).to_arrow()
+
+    return read_sorted_rows(_plan_runs(handle), _get_orders(handle), read, handle.limit)
+
+
+def is_cheap_to_sort(handle: LakeHandle) -> bool:
+    """Return whether few files at a time must be sorted to read a handle in its order."""
+    if handle.source.planning is not None:
+        # Workers of an engine list the files, and return no statistics of them.
+        return False
+    runs = _plan_runs(handle)
+    return len(runs.starts) > 1 and int(runs.sizes.max()) <= handle.source.storage.tuning.max_sorted_run_bytes
+
+
+def _plan_runs(handle: LakeHandle) -> SortedRuns:
+    where, pruning, _ = _get_scan_arguments(handle)
+    return plan_sorted_runs(ScanPlanner(handle.source, where, pruning=pruning), _get_orders(handle))
+
+
+def _get_orders(handle: LakeHandle) -> list[SortOrder]:
+    return [SortOrder(key.column.column, key.descending, key.nulls_first) for key in handle.order]
 
 
 def _read_aggregation(handle: LakeHandle, aggregation: Aggregation) -> Iterator[pa.RecordBatch]:
@@ -54,12 +87,16 @@ def _read_aggregation(handle: LakeHandle, aggregation: Aggregation) -> Iterator[
 
 
 def build_scan(handle: LakeHandle, listings: ListingCache) -> Scan:
-    where = None if handle.predicate == TRUE else handle.predicate
-    columns = [each.column for each in handle.columns]
-    pruning = None if handle.pruning == TRUE else handle.pruning
+    where, pruning, columns = _get_scan_arguments(handle)
     # With a limit any rows will do, so the table may list fewer files.
     listing = None if handle.limit is not None else partial(listings.of, handle)
-    return Scan(handle.source, where, columns or None, handle.limit, pruning=pruning, listing=listing)
+    return Scan(handle.source, where, columns, handle.limit, pruning=pruning, listing=listing)
+
+
+def _get_scan_arguments(handle: LakeHandle) -> tuple[Expr | None, Expr | None, list[Column] | None]:
+    """Return the filter, the pruning predicate and the columns of a scan."""
+    where, pruning = (None if each == TRUE else each for each in (handle.predicate, handle.pruning))
+    return where, pruning, [each.column for each in handle.columns] or None
 
 
 def _read_top_rows(scan: Scan, top: TopRows) -> Iterator[pa.RecordBatch]:
@@ -98,15 +135,43 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
         rows = handle.limit if rows is None else min(rows, handle.limit)
     if handle.aggregation is not None:
         rows = _find_group_bound(handle.aggregation, listing, rows)
-    partitions = {(name,) for name in source.partition_columns}
+    partitions = {(name,) for name in find_constant_columns(source)} if handle.aggregation is None else set()
     return Properties(
         rows=rows,
         rows_are_exact=is_exact and handle.aggregation is None,
         bytes=int(pc.sum(listing.files["size"]).as_py() or 0),
         enforced_predicate=find_satisfied_predicate(handle),
         is_filtered=handle.predicate != TRUE or handle.is_limited,
-        partitioned_by=tuple(each.name for each in handle.columns if each.path[:1] in partitions),
+        partitioned_by=tuple(each.name for each in handle.columns if each.path in partitions),
+        unique_keys=_find_unique_keys(handle),
+        clustered_by=_find_clustering(handle),
+        sorted_by=tuple(
+            SortKey(Column((each.name,), type=each.type), key.descending, key.nulls_first)
+            for key in handle.order
+            for each in handle.columns
+            if each.path == key.column.path
+        ),
     )
+
+
+def _find_clustering(handle: LakeHandle) -> tuple[str, ...]:
+    """Return the columns of a handle by which its table declares to be clustered, the most significant first."""
+    if handle.aggregation is not None or not isinstance(handle.source, HasClustering):
+        return ()
+    names = {each.path: each.name for each in handle.columns}
+    return tuple(names[path] for path in handle.source.clustering_columns if path in names)
+
+
+def _find_unique_keys(handle: LakeHandle) -> tuple[tuple[str, ...], ...]:
+    """Return the keys of an aggregation. Formats declare keys of rows, but do not enforce them."""
+    if handle.aggregation is None:
+        return ()
+    return (tuple(each.name for each in handle.columns[: len(handle.aggregation.keys)]),)
+
+
+def find_constant_columns(source: TableSource) -> Collection[str]:
+    """Return the columns that have a single value within most files."""
+    return source.identity_columns if isinstance(source, HasPartitionFields) else source.partition_columns
 
 
 def _find_group_bound(aggregation: Aggregation, listing: FileListing, rows: int | None) -> int | None:

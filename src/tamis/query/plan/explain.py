@@ -121,6 +121,7 @@ def _format_text(found: Mapping[str, Any]) -> str:
         known = [f"{'' if scan['rows_are_exact'] else 'at most '}{format_count(scan['rows'], 'row')}"
                  if scan["rows"] is not None else "", f"{scan['bytes']:,} bytes"
                  if scan["bytes"] is not None else ""]  # fmt: skip
+        known += [f"clustered by {', '.join(scan['clustered_by'])}"] if scan["clustered_by"] else []
         size = ", ".join(filter(None, known))
         lines.append(f"  {scan['reads']}{f' ({size})' if size else ''}")
     if not found["scans"]:
@@ -145,6 +146,8 @@ def _describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> dict
         "rows": known.rows,
         "rows_are_exact": known.rows_are_exact,
         "bytes": known.bytes,
+        "partitioned_by": list(known.partitioned_by),
+        "clustered_by": list(known.clustered_by),
     }
 
 

@@ -229,6 +229,26 @@ def walk_plan(node: Node) -> Iterator[Node]:
         waiting += reversed(get_sources(current))
 
 
+def get_expressions(node: Node) -> tuple[Expr, ...]:
+    """Return the expressions of a node, which read the outputs of its sources. Those in SQL text are not among them."""
+    match node:
+        case Filter():
+            return (node.predicate,)
+        case Project():
+            return tuple(each.expr for each in node.outputs)
+        case Aggregate():
+            filters = (each.filter for each in node.aggregates if each.filter is not None)
+            args = (arg for each in node.aggregates for arg in each.args)
+            return (*(each.expr for each in node.keys), *args, *filters)
+        case Join():
+            pairs = (each for pair in node.criteria for each in pair)
+            return (*pairs, *(() if node.filter is None else (node.filter,)))
+        case Sort() | TopN():
+            return tuple(key.expr for key in node.keys)
+        case _:
+            return ()
+
+
 def get_outputs(node: Node) -> tuple[Output, ...]:
     """Return the output columns of a node."""
     match node:

@@ -2,7 +2,8 @@
 
 A rule receives a node and returns its replacement, or None. No rule may undo the progress of another: operations only
 move towards scans, and handles only accept more. If a rule or a connector breaks that contract, the optimizer stops
-after more rounds than a correct rule needs, with an error that names the rule.
+after more rounds than a correct rule needs, with an error that names the rule. Each replacement is checked: it returns
+the same columns as the node before, and reads only columns that its sources return.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from typing import Protocol
 from tamis.errors import TamisError
 from tamis.expr.nodes import Expr
 from tamis.query.connectors.connector import Connector, Properties
-from tamis.query.plan.nodes import Node, TableScan, transform_up, walk_plan
+from tamis.query.plan.nodes import (
+    Node,
+    Sql,
+    TableScan,
+    get_expressions,
+    get_outputs,
+    get_sources,
+    transform_up,
+    walk_plan,
+)
+from tamis.query.plan.paths import collect_column_ids
 from tamis.query.plan.spark_semantics import is_equivalent_on_spark
 from tamis.query.plan.time_zones import depends_on_zone
 from tamis.query.policies.protected_reading import redact_errors
@@ -82,6 +93,11 @@ def is_final(rule: Rule) -> bool:
     return bool(getattr(rule, "is_final", False))
 
 
+def is_of_root(rule: Rule) -> bool:
+    """Return whether a rule is about a whole plan, and not about any part of it: its class sets `is_of_root = True`."""
+    return bool(getattr(rule, "is_of_root", False))
+
+
 @dataclass(slots=True)
 class RuleMetrics:
     """Metrics of a rule for one plan."""
@@ -131,11 +147,46 @@ def _apply_everywhere(rule: Rule, plan: Node, context: Context, metrics: RuleMet
         changed = rule.apply(node, context)
         if changed is None:
             return node
+        _check_change(rule, node, changed, context)
         metrics.applied += 1
         metrics.changes.append((node, changed))
         return changed
 
     try:
-        return transform_up(plan, change)
+        return change(plan) if is_of_root(rule) else transform_up(plan, change)
     finally:
         metrics.seconds += time.perf_counter() - started
+
+
+def _check_change(rule: Rule, before: Node, after: Node, context: Context) -> None:
+    """Raise TamisError if a replacement returns other columns, or reads columns that its sources do not return."""
+    expected, found = ([output.name for output in get_outputs(node)] for node in (before, after))
+    if found != expected:
+        raise _make_change_error(rule, f"expected the columns {', '.join(expected)}, found {', '.join(found)}")
+    known = set(map(id, walk_plan(before)))
+    for node in walk_plan(after):
+        if id(node) in known:
+            continue
+        if isinstance(node, TableScan):
+            columns = context.connector(node.connector).columns(node.handle)
+            if len(columns) != len(node.columns):
+                raise _make_change_error(
+                    rule, f"a scan names {len(node.columns)} columns, its handle has {len(columns)}"
+                )
+        sources = get_sources(node)
+        if any(isinstance(source, Sql) and not source.columns for source in sources):
+            # Only the engine knows the columns of this text.
+            continue
+        returned = {output.name for source in sources for output in get_outputs(source)}
+        missing = {name for expr in get_expressions(node) for name in collect_column_ids(expr)} - returned
+        if missing:
+            raise _make_change_error(
+                rule, f"{type(node).__name__} reads {min(missing)!r}, which its source does not return"
+            )
+
+
+def _make_change_error(rule: Rule, reason: str) -> TamisError:
+    return TamisError(
+        f"the rule {rule.name!r} made a wrong plan: {reason}. Switch it off with rules={{{rule.name!r}: False}}, and "
+        "report the query"
+    )

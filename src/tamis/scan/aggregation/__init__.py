@@ -1,4 +1,4 @@
-"""Metadata-only aggregation and top-n pruning.
+"""Metadata-only aggregation, top-n pruning and sorted reads.
 
 Reading order:
 
@@ -6,4 +6,5 @@ Reading order:
 - `metadata_answers`  answers from the metadata of fully matched units
 - `aggregate_scan`    the driver: it reads the other units
 - `top_n`             units in the order of their bounds
+- `sorted_rows`       all rows in order, from files in the order of their bounds
 """

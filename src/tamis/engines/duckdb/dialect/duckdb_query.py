@@ -96,7 +96,7 @@ class DuckdbQuery(CompiledQuery):
         self.text = text
         self._tables = tables
         self._context = Context(connectors, tuning=tuning)
-        self._switched_off = find_disabled_rules(rules)
+        self._switched_off = find_disabled_rules(rules, connectors)
         with open_parser_connection() as connection:
             self._syntax = read_syntax(text, connection)
             also_read = _find_table_names(text, connection) if self._syntax.is_opaque else []

@@ -28,7 +28,7 @@ from tamis.parquet.reading.row_group_reader import read_row_group
 
 SIDECAR_DIRECTORY = "_sidecars"
 
-_REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "sidecar": "path"}
+_REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "sidecar": "path", "domainMetadata": "domain"}
 """The actions that are read whole when a checkpoint is opened, with a field of each that is never null."""
 
 
@@ -43,6 +43,8 @@ class OpenedCheckpoint:
     """The Parquet files with `add` actions: files of the checkpoint itself, or sidecars."""
     lines: ActionLines | None
     """The lines of a JSON top file, which may hold `add` actions too."""
+    domains: tuple[dict[str, Any], ...] = ()
+    """The `domainMetadata` actions."""
     note: str | None = None
     """A note for the report, on an irregularity that does not change any row."""
 
@@ -67,15 +69,15 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
     found = [file.get_small_actions() for file in files]
     sidecars, note = find_sidecars(storage, [row for actions in found for row in actions["sidecar"]], checkpoint)
     protocol, metadata = (_get_only(name, found, files[0].location) for name in ("protocol", "metaData"))
-    return OpenedCheckpoint(checkpoint, protocol, metadata, (*own, *sidecars), None, note)
+    domains = tuple(row for actions in found for row in actions["domainMetadata"])
+    return OpenedCheckpoint(checkpoint, protocol, metadata, (*own, *sidecars), None, domains, note)
 
 
 def _open_json(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoint:
     lines = read_actions(storage, checkpoint.files)
     sidecars, note = find_sidecars(storage, list(lines.all("sidecar")), checkpoint)
-    return OpenedCheckpoint(
-        checkpoint, lines.get_newest("protocol"), lines.get_newest("metaData"), sidecars, lines, note
-    )
+    protocol, metadata = lines.get_newest("protocol"), lines.get_newest("metaData")
+    return OpenedCheckpoint(checkpoint, protocol, metadata, sidecars, lines, tuple(lines.all("domainMetadata")), note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class _OpenedFile:
         return any(not is_all_null(self.footer, group, ("add", "path")) for group in groups)
 
     def get_small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
-        """Return the `protocol`, `metaData` and `sidecar` actions by name, as in JSON; cached with the footer."""
+        """Return the actions of `_REQUIRED` by name, as in JSON; cached with the footer."""
         return self.footer.get_cached("small actions", self._read_small_actions)
 
     def _read_small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
@@ -116,6 +118,8 @@ class _OpenedFile:
                     try:
                         found[action] += map(drop_null_fields, rows.to_pylist(maps_as_pydicts="lossy"))
                     except (ValueError, OverflowError) as error:  # invalid UTF-8, or a time out of Python's range
+                        if action == "domainMetadata":
+                            continue  # it only describes the table
                         raise make_corrupt_log_error(
                             f"the checkpoint '{self.location}' has a damaged {action} action: {error}"
                         ) from error

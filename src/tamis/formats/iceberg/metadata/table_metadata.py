@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -42,6 +42,8 @@ class Metadata:
     """The schemas as JSON, by schema id."""
     encrypted_snapshots: frozenset[int] = frozenset()
     """The ids of snapshots whose manifest lists are encrypted."""
+    sort_fields: tuple[tuple[int, str], ...] = ()
+    """The source ids and transforms of the default sort order."""
     found_by: str | None = None
     """How the metadata file was found, if its name does not contain a version."""
 
@@ -94,6 +96,7 @@ def parse_metadata(content: bytes, location: str) -> Metadata:
             snapshot["manifest-list"] = _NO_MANIFEST_LIST
     encrypted = frozenset(number for number, each in snapshots.items() if each.get("key-id") is not None)
     schemas = _read_schemas(given, location)
+    sort_fields = tuple(_read_sort_fields(given))
     simplify(given)
     try:
         table = TableMetadataUtil.parse_obj(given)
@@ -101,7 +104,19 @@ def parse_metadata(content: bytes, location: str) -> Metadata:
         raise make_corrupt_metadata_error(
             f"'{location}' is not Iceberg table metadata that pyiceberg can parse: {to_one_line(error)[:500]}"
         ) from error
-    return Metadata(table, location, embedded, schemas, encrypted)
+    return Metadata(table, location, embedded, schemas, encrypted, sort_fields)
+
+
+def _read_sort_fields(given: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield the fields of the default sort order. It only describes the table, so an invalid one is no error."""
+    orders = given.get("sort-orders")
+    for order in orders if isinstance(orders, list) else ():
+        if isinstance(order, dict) and order.get("order-id") == given.get("default-sort-order-id"):
+            fields = order.get("fields")
+            for field in fields if isinstance(fields, list) else ():
+                if not isinstance(field, dict) or not isinstance(field.get("source-id"), int):
+                    return
+                yield field["source-id"], str(field.get("transform"))
 
 
 def _read_snapshots(given: Mapping[str, Any], location: str) -> dict[int, dict[str, Any]]:
@@ -175,7 +190,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # --- Simplifying the JSON of table metadata for pyiceberg, which rejects a table for a single unsupported element -----
 #
 # Tamis reads schemas from the file itself, so pyiceberg needs only their ids. An unsupported transform cannot prune
-# anyway, and sort orders and statistics files are not used.
+# anyway, the default sort order is read before, and statistics files are not used.
 
 _UNUSED = ("statistics", "partition-statistics", "metadata-log")
 

@@ -19,14 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns
+from tamis.expr.nodes import Column, Expr, find_columns
 from tamis.query.connectors.connector import PushedAggregation
 from tamis.query.plan.column_ids import is_deterministic, substitute
 from tamis.query.plan.nodes import Aggregate, AggregateCall, Named, Node, Output, Project, TableScan
 from tamis.query.plan.optimizer import Context
+from tamis.query.rules.aggregates.finer_groups import can_combine, combine_finer_groups
 from tamis.query.rules.scan_expressions import ScanNames, rename_columns
-from tamis.types import STRING
 
 
 class PushAggregationIntoScan:
@@ -94,16 +93,13 @@ def _compute_from_parts(aggregate: Aggregate, scan: TableScan, pushed: PushedAgg
     return Project(new_scan, (*forwarded, *values))
 
 
-_COMBINING_FUNCTIONS = {"count": "sum", "min": "min", "max": "max"}
-
-
 def _push_finer_groups(
     aggregate: Aggregate, scan: TableScan, keys: Sequence[Named], calls: Sequence[AggregateCall], context: Context
 ) -> Node | None:
     """Push groups by the columns of computed keys, and aggregate these groups above; None if that is not supported."""
     columns = list(dict.fromkeys(column for key in keys for column in find_columns(key.expr)))
     is_computed = bool(columns) and not all(isinstance(key.expr, Column) for key in keys)
-    if not is_computed or any(call.function not in _COMBINING_FUNCTIONS or call.distinct for call in calls):
+    if not is_computed or not all(map(can_combine, calls)):
         return None
     if any(len(column.path) > 1 for column in columns):
         return None
@@ -115,21 +111,9 @@ def _push_finer_groups(
     given = rename_columns(pushed.columns, [*(each.name for each in finer), *parts])
     new_scan = replace(scan, handle=pushed.handle, columns=given)
     values = {column.path[0]: _to_column(output) for column, output in zip(columns, given, strict=False)}
-    above = tuple(Named(key.name, substitute(key.expr, values)) for key in keys)
-    combined = tuple(
-        AggregateCall(call.name, _COMBINING_FUNCTIONS[call.function], (_to_column(part),), type=part.type)
-        for call, part in zip(calls, given[len(finer) :], strict=True)
-    )
-    groups = Aggregate(new_scan, above, combined)
-    if not any(call.function == "count" for call in calls):
-        return groups
-    # The sum of counts is a count: engines return a wider type for sums.
-    outputs = [Named(key.name, Column((key.name,), type=type_of(key.expr))) for key in above]
-    for call, each in zip(calls, combined, strict=True):
-        value: Expr = Column((call.name,), type=each.type)
-        is_count = call.function == "count"
-        outputs.append(Named(call.name, Call("cast", (value, Literal("bigint", STRING))) if is_count else value))
-    return Project(groups, tuple(outputs))
+    above = [Named(key.name, substitute(key.expr, values)) for key in keys]
+    values_by_call = dict(zip((call.name for call in calls), given[len(finer) :], strict=True))
+    return combine_finer_groups(new_scan, above, calls, values_by_call)
 
 
 def _to_handle(call: AggregateCall, meanings: dict[str, Expr], names: ScanNames) -> AggregateCall:
@@ -142,13 +126,15 @@ def _to_handle(call: AggregateCall, meanings: dict[str, Expr], names: ScanNames)
 
 def _combine_groups(aggregate: Aggregate, scan: TableScan, pushed: PushedAggregation) -> Node:
     """Return an aggregation that combines the rows that the scan returns for each group."""
-    columns = {column.name: column for column in scan.columns}
-    keys = tuple(Named(each.name, _to_column(columns[each.name])) for each in aggregate.keys)
-    calls = tuple(
-        AggregateCall(each.name, function, (_to_column(columns[each.name]),), type=each.type)
-        for each, function in zip(aggregate.aggregates, pushed.combined_by, strict=True)
-    )
-    return Aggregate(scan, keys, calls)
+    count = len(aggregate.keys)
+    # Other names, because each output has the name of the part that it combines.
+    names = [f"part of {column.name}" for column in scan.columns]
+    parts = replace(scan, columns=rename_columns(scan.columns, names))
+    keys = [Named(key.name, _to_column(part)) for key, part in zip(aggregate.keys, parts.columns, strict=False)]
+    calls = aggregate.aggregates
+    values = {call.name: part for call, part in zip(calls, parts.columns[count:], strict=True)}
+    functions = {call.name: function for call, function in zip(calls, pushed.combined_by, strict=True)}
+    return combine_finer_groups(parts, keys, calls, values, functions)
 
 
 def _to_column(output: Output) -> Column:

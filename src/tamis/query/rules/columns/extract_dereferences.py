@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tamis.query.plan.nodes import Aggregate, AggregateCall, Named, Node, Project
+from tamis.query.plan.nodes import Aggregate, AggregateCall, Named, Node, Project, get_expressions
 from tamis.query.plan.optimizer import Context
 from tamis.query.plan.paths import replace_paths
 from tamis.query.rules.columns.narrowing import Narrowed, narrow_project, narrow_source
@@ -21,10 +21,7 @@ class ExtractDereferences:
             case Project():
                 return narrow_project(node, nested=True)
             case Aggregate():
-                exprs = [each.expr for each in node.keys]
-                exprs += [arg for each in node.aggregates for arg in each.args]
-                exprs += [each.filter for each in node.aggregates if each.filter is not None]
-                narrowed = narrow_source(node.source, exprs, nested=True)
+                narrowed = narrow_source(node.source, get_expressions(node), nested=True)
                 return None if narrowed is None else _narrow_aggregate(node, narrowed)
             case _:
                 return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tamis.expr.nodes import Column, find_columns
 from tamis.query.plan.column_ids import substitute
-from tamis.query.plan.nodes import Aggregate, Join, Named, Node, Project, Sql, get_outputs
+from tamis.query.plan.nodes import Aggregate, Join, Named, Node, Project, Sql, get_expressions, get_outputs
 from tamis.query.plan.optimizer import Context
 from tamis.query.rules.columns.narrowing import narrow_project, narrow_source
 
@@ -24,10 +24,7 @@ class PruneColumns:
             case Project():
                 return _remove_identity(node) or _merge_projections(node) or narrow_project(node, nested=False)
             case Aggregate():
-                exprs = [each.expr for each in node.keys]
-                exprs += [arg for each in node.aggregates for arg in each.args]
-                exprs += [each.filter for each in node.aggregates if each.filter is not None]
-                found = narrow_source(node.source, exprs, nested=False)
+                found = narrow_source(node.source, get_expressions(node), nested=False)
                 return None if found is None else replace(node, source=found.node)
             case Join(kind="semi" | "anti"):
                 exprs = [right for _, right in node.criteria]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.query.connectors.connector import PushedFilter
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
@@ -59,7 +60,9 @@ def _rebuild(scan: TableScan, pushed: PushedFilter, others: list[Expr], names: S
         return add_filter(new_scan, (*remaining, *others), protects=protects)
     # The scan returns extra columns, which only the residual filter reads.
     column_ids = ColumnIds(column.name for column in scan.columns)
-    added = [Output(column_ids.allocate(each.name)) for each in pushed.projections]
+    # No other scan has ids that start as those of this one.
+    prefix = f"{scan.columns[0].name}." if scan.columns else ""
+    added = [Output(column_ids.allocate(f"{prefix}{each.name}"), type_of(each.expr)) for each in pushed.projections]
     to_plan = dict(names.to_plan)
     to_plan |= {each.name: _to_column(output) for each, output in zip(pushed.projections, added, strict=True)}
     wider = replace(scan, handle=pushed.handle, columns=(*scan.columns, *added))
