@@ -36,6 +36,7 @@ PUBLIC_MODULES = {
     "iceberg": "formats",
     "hive": "formats",
     "connectors": "query",
+    "expressions": "skipping",
     "spark": "engines",
 }
 """Modules that only re-export what users of the package need, with the layer they stand for."""
@@ -297,6 +298,7 @@ def test_public_names() -> None:
         "connectors",
         "delta",
         "errors",
+        "expressions",
         "hive",
         "iceberg",
         "index",

@@ -18,6 +18,7 @@ from tamis.expr.normalise import normalise
 from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.types import type_name_with_article
 
@@ -38,6 +39,10 @@ class Predicate:
     bound: Expr = field(default=TRUE, compare=False, repr=False)
     """The filter before normalisation, which assumes the default string comparison; a table may define another one.
     It is not sent to other processes."""
+
+    handler: ExpressionHandler = field(default=ARROW, compare=False, repr=False)
+    """The handler that evaluates the rewritten filter at every level. It is not sent to other processes, which use
+    Arrow's."""
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -65,6 +70,7 @@ class Predicate:
             tuple(dict.fromkeys((*self.mentioned, *other.mentioned))),
             and_(self.on_partitions, other.on_partitions),
             and_(self.bound, other.bound),
+            self.handler,
         )
 
     @cached_property
@@ -84,13 +90,23 @@ class Predicate:
         return " AND ".join(parts) or None
 
 
-def make_predicate(where: object, schema: pa.Schema, table: str, partition_columns: Collection[str] = ()) -> Predicate:
-    """Build the predicate for a `where` argument: SQL text, a supported expression object, or a partition filter."""
+def make_predicate(
+    where: object,
+    schema: pa.Schema,
+    table: str,
+    partition_columns: Collection[str] = (),
+    handler: ExpressionHandler | None = None,
+) -> Predicate:
+    """Build the predicate for a `where` argument: SQL text, a supported expression object, or a partition filter.
+
+    `handler` evaluates it over metadata, by default Arrow's.
+    """
+    handler = handler or ARROW
     given = to_expr(where)
     if given is None:
-        return Predicate(TRUE)
+        return Predicate(TRUE, handler=handler)
     if isinstance(given, PartitionFilter):
-        return Predicate(TRUE, given)
+        return Predicate(TRUE, given, handler=handler)
     bound = bind(given, schema, table)
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
@@ -104,7 +120,7 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
         on_partitions = expr
     else:
         on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
-    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound)
+    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound, handler=handler)
 
 
 def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:

@@ -194,7 +194,7 @@ class NativeScan:
         for name in listing.partitions.column_names:
             values = listing.partitions[name].combine_chunks()
             units |= make_constant_bounds(Column((name,), type=values.type), values, one_row)
-        matched = prune(pa.record_batch(units), conjuncts).fully_matched
+        matched = prune(pa.record_batch(units), conjuncts, handler=self._predicate.handler).fully_matched
         residual = [
             each.predicate
             for each, is_matched in zip(conjuncts, matched, strict=True)

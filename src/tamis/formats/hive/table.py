@@ -215,6 +215,7 @@ class _DirectoryPruner:
 
     def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
         self._conjuncts = predicate.partition_conjuncts
+        self._handler = predicate.handler
         self._columns = {field.name: Column((field.name,), type=field.type) for field in partitions}
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()
@@ -229,7 +230,7 @@ class _DirectoryPruner:
         units = {"row_count": one_row}
         for name in values.column_names:
             units |= make_constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
-        pruned = prune(pa.record_batch(units), self._conjuncts, with_matches=False)
+        pruned = prune(pa.record_batch(units), self._conjuncts, handler=self._handler, with_matches=False)
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
         self._kept = pruned.selection
         return pruned.selection

@@ -40,6 +40,7 @@ from tamis.parquet.indexes.page_units import (
 from tamis.parquet.reading.decode import decode_dictionary, find_leaf_value_field
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
+from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.metrics import LevelReport
@@ -67,6 +68,7 @@ class Filter:
 
     predicate: Expr
     conjuncts: tuple[Conjunct, ...]
+    handler: ExpressionHandler = ARROW
 
     @cached_property
     def with_questions(self) -> QuestionedPredicate:
@@ -201,7 +203,7 @@ class RowRangePruner:
         self._has_answers = self._has_answers or bool(answers)
         # Predicates with answers are longer, so they are used only if there are answers.
         conjuncts = self._filter.with_questions.conjuncts if self._has_answers else self._filter.conjuncts
-        pruned = prune(units, conjuncts)
+        pruned = prune(units, conjuncts, handler=self._filter.handler)
         after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
         matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.fully_matched)])
         after = replace(after, residual=after.residual & ~matched)
@@ -364,10 +366,11 @@ class RowRangePruner:
         for row_group, leaf, values in self._read_dictionaries(chosen):
             own = remaining.find_ranges(row_group)
             for question, tested in asked:
-                if tested.index == leaf.index and (found := _evaluate(question, values)) is not None:
+                found = _evaluate(question, values, self._filter.handler) if tested.index == leaf.index else None
+                if found is not None:
                     for name, answer in zip(question.names, found, strict=True):
                         answers[name][own.start : own.stop] = [answer] * len(own)
-        columns = {name: pa.array(found, pa.bool_()) for name, found in answers.items()}
+        columns = {name: pa.array(each, pa.bool_()) for name, each in answers.items()}
         return self._prune_with(remaining, columns).with_reasons(reasons)
 
     def _choose_dictionaries(
@@ -406,7 +409,7 @@ class RowRangePruner:
         found: dict[int, Bits] = {}
         for conjunct, questions, own in zip(questioned.conjuncts, questioned.asked, names, strict=True):
             if own:
-                could = np.asarray(find_skippable_units(remaining.units, conjunct, own))
+                could = np.asarray(find_skippable_units(remaining.units, conjunct, own, self._filter.handler))
                 for question in questions:
                     found[question.number] = found[question.number] | could if question.number in found else could
         return found
@@ -439,11 +442,11 @@ def _add_answers(units: pa.RecordBatch, answers: Mapping[str, pa.Array]) -> pa.R
     return pa.record_batch(known | merged)
 
 
-def _evaluate(question: Question, values: pa.Array) -> tuple[bool, bool, bool] | None:
+def _evaluate(question: Question, values: pa.Array, handler: ExpressionHandler) -> tuple[bool, bool, bool] | None:
     """Return the answers for the values of a dictionary; None if they cannot be cast to the predicate's type."""
     try:
         return question.evaluate_values(
-            values if values.type == question.column.type else values.cast(question.column.type)
+            values if values.type == question.column.type else values.cast(question.column.type), handler
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None

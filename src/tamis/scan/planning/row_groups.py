@@ -148,7 +148,7 @@ def plan_row_groups(
         values = partitions[name].combine_chunks().take(pa.array(units.file))
         metadata |= make_constant_bounds(Column((name,), type=values.type), values, row_count)
     batch = pa.record_batch(metadata)
-    pruned = prune(batch, predicate.conjuncts)
+    pruned = prune(batch, predicate.conjuncts, handler=predicate.handler)
     kept = units.take(np.asarray(pruned.selection)) if enabled else units
     residual = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
     if enabled:

@@ -73,7 +73,7 @@ class ScanPlanner:
         _check_levels(levels)
         self.source = source
         self.levels = frozenset(levels)
-        tested = make_predicate(where, source.schema, source.name, source.partition_columns)
+        tested = make_predicate(where, source.schema, source.name, source.partition_columns, source.storage.handler)
         # Conjuncts of `pruning` prune, but are not part of the residual filter.
         self._tested_conjuncts = len(tested.conjuncts) if pruning is not None else None
         self.predicate: Predicate = tested if pruning is None else tested.and_with(

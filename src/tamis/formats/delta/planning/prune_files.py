@@ -143,7 +143,11 @@ class PartPruner:
         if not conjuncts or not (request.by_partitions or request.by_statistics):
             return None
         return RowGroupSkipper(
-            self._metadata, conjuncts, by_partitions=request.by_partitions, by_statistics=request.by_statistics
+            self._metadata,
+            conjuncts,
+            request.predicate.handler,
+            by_partitions=request.by_partitions,
+            by_statistics=request.by_statistics,
         )
 
     def _count_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> PrunedFiles:
@@ -217,7 +221,7 @@ class PartPruner:
             after_partitions = replace(after_partitions, rows=sum_rows(logical))
         if request.by_statistics and len(chosen):
             statistics |= self._make_partition_bounds(known_partitions, chosen, statistics[ROW_COUNT.name])
-            pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts)
+            pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts, handler=request.predicate.handler)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], matched[left]
@@ -291,7 +295,7 @@ class PartPruner:
         candidates = np.flatnonzero(live)
         one = pa.repeat(pa.scalar(1, types.LONG), len(candidates))
         units = pa.record_batch({ROW_COUNT.name: one} | self._make_partition_bounds(partitions, candidates, one))
-        pruned = prune(units, request.partition_conjuncts)
+        pruned = prune(units, request.partition_conjuncts, handler=request.predicate.handler)
         own = set(partitions.column_names)
         outcomes = tuple(
             outcome
