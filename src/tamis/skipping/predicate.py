@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import TypeMismatch
+from tamis.errors import InvalidArgument, TypeMismatch
 from tamis.expr.bind import bind, format_expression_position
+from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns
@@ -121,6 +122,41 @@ def make_predicate(
     else:
         on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
     return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound, handler=handler)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPredicate:
+    """The parts of a predicate by what decides them; their conjunction is the predicate."""
+
+    partition: Expr
+    """What the values of partition columns decide. Rows need not be tested for it."""
+    data: Expr
+    """What statistics can decide for some units. Rows of the others are tested."""
+    residual: Expr
+    """What no metadata decides: all rows are tested."""
+
+
+def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Collection[str]) -> SplitPredicate:
+    """Split a predicate over the columns of a schema into what partition values, statistics and only rows decide.
+
+    >>> schema = pa.schema([("day", pa.int64()), ("id", pa.int64())])
+    >>> found = split_predicate("day = 5 AND id > 7 AND id % 2 = 0", schema, ["day"])
+    >>> found.partition, found.data, found.residual
+    (Call<day = 5>, Call<id > 7>, Call<id % 2 = 0>)
+    """
+    unknown = [name for name in partition_columns if name not in schema.names]
+    if unknown:
+        raise InvalidArgument(f"no partition column {unknown[0]!r} in the schema. Columns: {', '.join(schema.names)}")
+    bound = make_predicate(predicate, schema, "the schema", partition_columns)
+    if bound.partition_filter is not None:
+        raise InvalidArgument("a PartitionFilter has only a partition part: give SQL text or an expression")
+    parts: dict[str, list[Expr]] = {"partition": [], "data": [], "residual": []}
+    for each in bound.conjuncts:
+        if all(column.path[0] in partition_columns for column in find_columns(each.predicate)):
+            parts["partition" if can_evaluate(each.predicate) else "residual"].append(each.predicate)
+        else:
+            parts["data" if each.reason is None else "residual"].append(each.predicate)
+    return SplitPredicate(**{name: and_(*conjuncts) for name, conjuncts in parts.items()})
 
 
 def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:

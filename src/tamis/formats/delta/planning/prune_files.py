@@ -39,7 +39,13 @@ from tamis.formats.delta.planning.file_batches import (
 )
 from tamis.formats.delta.planning.file_request import SKIPPING_NOTES, Request
 from tamis.formats.delta.planning.log_fragments import FilePart
-from tamis.formats.delta.planning.partition_values import make_unreadable_value_error
+from tamis.formats.delta.planning.partition_values import (
+    PartitionValues,
+    make_partition_schema,
+    make_scan_file_batch,
+    make_unreadable_value_error,
+    rewrite_conjunct,
+)
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_rows import DELETION_VECTOR
@@ -49,6 +55,7 @@ from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_names
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.rewrite import Conjunct
 
 NOT_A_PARTITION_COLUMN = "not a partition column"
 
@@ -104,6 +111,7 @@ class PartPruner:
         self._request = request
         self._threads = threads
         self._keep = keep
+        self._rewritten: dict[tuple[str, ...], tuple[Conjunct, ...]] = {}
 
     def make_empty(self) -> PrunedFiles:
         fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
@@ -198,7 +206,8 @@ class PartPruner:
         of_filter: tuple[ConjunctOutcome, ...] = ()
         matched = np.zeros((len(keep), len(request.predicate.conjuncts)), bool)
         if request.by_partitions and request.partition_conjuncts:
-            admitted, matched, of_partitions = self._prune_by_partitions(known_partitions, keep)
+            values = PartitionValues.concatenate([batch.partition_values for _, batch, _ in units])
+            admitted, matched, of_partitions = self._prune_by_partitions(values, tuple(unreadable), keep)
             keep &= admitted
         if request.predicate.partition_filter is not None:
             masks = [
@@ -288,28 +297,41 @@ class PartPruner:
             for name, kind in names.items()
         }
 
-    def _prune_by_partitions(self, partitions: pa.Table, live: Bits) -> tuple[Bits, Bits, tuple[ConjunctOutcome, ...]]:
+    def _prune_by_partitions(
+        self, values: PartitionValues, unreadable: tuple[str, ...], live: Bits
+    ) -> tuple[Bits, Bits, tuple[ConjunctOutcome, ...]]:
         """Return the files that partition values keep, the conjuncts that fully match them, and each conjunct's
         outcome."""
         request = self._request
-        candidates = np.flatnonzero(live)
-        one = pa.repeat(pa.scalar(1, types.LONG), len(candidates))
-        units = pa.record_batch({ROW_COUNT.name: one} | self._make_partition_bounds(partitions, candidates, one))
-        pruned = prune(units, request.partition_conjuncts, handler=request.predicate.handler)
-        own = set(partitions.column_names)
+        counts = np.bincount(values.codes[live], minlength=len(values.maps))
+        distinct = np.flatnonzero(counts)
+        conjuncts = self._rewrite_conjuncts(unreadable)
+        units = make_scan_file_batch(values.maps.take(pa.array(distinct)))
+        pruned = prune(units, conjuncts, handler=request.predicate.handler)
+        own = set(self._metadata.partition_columns).difference(unreadable)
         outcomes = tuple(
-            outcome
+            # A map counts as often as files have it.
+            replace(outcome, skipped=int(counts[distinct[np.asarray(skipped)]].sum()))
             if any(column.path[0] in own for column in find_columns(conjunct.predicate))
             else replace(outcome, unused_because=NOT_A_PARTITION_COLUMN)
-            for conjunct, outcome in zip(request.partition_conjuncts, pruned.outcomes, strict=True)
+            for conjunct, outcome, skipped in zip(conjuncts, pruned.outcomes, pruned.skipped_by, strict=True)
         )
-        admitted = np.zeros(len(live), bool)
-        left = candidates[np.asarray(pruned.selection)]
+        left = distinct[np.asarray(pruned.selection)]
+        admitted = np.zeros(len(values.maps), bool)
         admitted[left] = True
-        matched = np.zeros((len(live), len(request.predicate.conjuncts)), bool)
+        matched = np.zeros((len(values.maps), len(request.predicate.conjuncts)), bool)
         for position in range(matched.shape[1]):
             matched[left, position] = np.asarray(pruned.fully_matched[position])
-        return admitted, matched, outcomes
+        return admitted[values.codes] & live, matched[values.codes], outcomes
+
+    def _rewrite_conjuncts(self, unreadable: tuple[str, ...]) -> tuple[Conjunct, ...]:
+        """Return the partition conjuncts over the log's actions, without the columns that are unreadable."""
+        found = self._rewritten.get(unreadable)
+        if found is None:
+            schema = make_partition_schema(self._metadata, unreadable)
+            found = tuple(rewrite_conjunct(each, schema) for each in self._request.partition_conjuncts)
+            self._rewritten[unreadable] = found
+        return found
 
     def _make_partition_bounds(
         self, partitions: pa.Table, rows: npt.NDArray[np.int64], counts: pa.Array
