@@ -36,7 +36,7 @@ PUBLIC_MODULES = {
     "iceberg": "formats",
     "hive": "formats",
     "connectors": "query",
-    "expressions": "skipping",
+    "expressions": "scan",
     "spark": "engines",
 }
 """Modules that only re-export what users of the package need, with the layer they stand for."""

@@ -1,4 +1,4 @@
-"""A user's own ExpressionHandler: it evaluates the filter at every level of planning, and the plans are the same."""
+"""A user's own ExpressionHandler makes the same plans; plans have selection vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from builders.values.choices import SeededChoices
 from builders.values.predicates import draw_predicate
 from builders.values.random_rows import make_subject
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import Expr
+from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.skipping.handler import ArrowExpressionHandler
 from tamis.tuning import Tuning
 
@@ -180,7 +180,7 @@ class Nonsense(KeepAll):
 
 
 def test_a_handler_that_returns_no_selection_vector_is_an_error(table: Path) -> None:
-    with pytest.raises(tamis.TamisError, match="BooleanArray without nulls, one value for each of the .* Nonsense"):
+    with pytest.raises(tamis.TamisError, match=r"BooleanArray without nulls, one value for each of the .* Nonsense"):
         tamis.open(table, handler=Nonsense()).scan("id < 70").plan()
 
 
@@ -195,3 +195,39 @@ def test_a_session_with_policies_has_only_its_own_handler(tmp_path: Path) -> Non
     session = tamis.connect(policies={"tables": {}})
     with pytest.raises(tamis.TamisError, match="a session with policies has one handler"):
         session.open(write_hive(tmp_path / "t"), handler=DuckdbHandler())
+
+
+# --- Selection vectors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", [None, "kind = 1", "id < 70", "kind IS NULL AND name = 'n3'", "id < 0", "1 = 0"])
+@pytest.mark.parametrize("depth", ["files", "pages"])
+def test_file_batches_have_all_files_with_a_selection_vector(table: Path, where: str | None, depth: str) -> None:
+    opened = tamis.open(table, tuning=Tuning(max_batch_rows=3))
+    plan = opened.scan(where).plan(depth)
+    found = list(plan.file_batches())
+    assert [len(each.selection) for each in found] == [each.batch.num_rows for each in found]
+    assert len(found) > 1
+    assert all(each.selection.null_count == 0 for each in found)
+    everything = pa.Table.from_batches([each.batch for each in found])
+    assert everything.sort_by("path").equals(opened.scan().plan("files").files.sort_by("path").combine_chunks())
+    kept = pa.Table.from_batches([each.batch.filter(each.selection) for each in found], everything.schema)
+    assert sorted(kept["path"].to_pylist()) == sorted(plan.files["path"].to_pylist())
+
+
+def test_a_selection_vector_goes_into_an_evaluator(table: Path) -> None:
+    plan = tamis.open(table).scan("id < 200").plan("files")
+    is_first = Call("=", (Column(("kind",), type=pa.int32()), Literal(1, pa.int32())))
+    handler = ArrowExpressionHandler()
+    for each in plan.file_batches():
+        both = handler.predicate_evaluator(each.batch.schema, is_first).eval(each.batch, each.selection)
+        assert both.to_pylist() == [
+            kind == 1 and kept
+            for kind, kept in zip(each.batch.column("kind").to_pylist(), each.selection.to_pylist(), strict=True)
+        ]
+
+
+def test_a_plan_under_a_policy_has_no_file_batches(tmp_path: Path) -> None:
+    session = tamis.connect(policies={"tables": {"t": [{"principals": "*", "rows": "id > 5"}]}})
+    plan = session.open(write_hive(tmp_path / "t")).scan("id < 70").plan("files")
+    assert list(plan.file_batches()) == []
