@@ -318,7 +318,9 @@ def list_public_names(kind: object) -> set[str]:
 def test_public_attributes_of_what_people_hold() -> None:
     rows = {"schema", "count", "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark"}
     assert list_public_names(tamis.Query) == rows | {"text", "explain"}
-    assert list_public_names(tamis.ScanPlan) == {"tasks", "num_files", "bytes", "assert_max_files", "assert_max_bytes"}
+    assert list_public_names(tamis.ScanPlan) == {
+        "tasks", "file_batches", "num_files", "bytes", "assert_max_files", "assert_max_bytes",
+    }  # fmt: skip
     assert list_public_names(tamis.Report("t", "hive", None, ())) == {
         "table", "format", "where", "columns", "levels", "level", "bytes_read", "requests", "note", "to_dict",
     }  # fmt: skip

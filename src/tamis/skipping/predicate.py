@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, TypeMismatch
+from tamis.errors import InvalidArgument, TypeMismatch, suggest_arguments
 from tamis.expr.bind import bind, format_expression_position
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
@@ -136,6 +136,7 @@ class SplitPredicate:
     """What no metadata decides: all rows are tested."""
 
 
+@suggest_arguments("tamis.expressions.split_predicate")
 def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Collection[str]) -> SplitPredicate:
     """Split a predicate over the columns of a schema into what partition values, statistics and only rows decide.
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, EvaluationError, InvalidArgument
+from tamis.errors import CorruptFile, EvaluationError, InvalidArgument, suggest_arguments
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator, can_evaluate
 from tamis.expr.functions.partition_values import (
@@ -157,6 +157,7 @@ def get_partition_strings(values: pa.MapArray, metadata: TableMetadata) -> dict[
     }
 
 
+@suggest_arguments("tamis.delta.rewrite_partition_predicate")
 def rewrite_partition_predicate(predicate: object, schema: pa.Schema) -> Expr:
     """Return a predicate over partition columns as a predicate over the log's actions, of which `add` is a column.
 
