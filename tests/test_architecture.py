@@ -37,6 +37,7 @@ PUBLIC_MODULES = {
     "iceberg": "formats",
     "hive": "formats",
     "connectors": "query",
+    "expressions": "scan",
     "spark": "engines",
 }
 """Modules that only re-export what users of the package need, with the layer they stand for."""
@@ -308,6 +309,7 @@ def test_public_names() -> None:
         "connectors",
         "delta",
         "errors",
+        "expressions",
         "hive",
         "iceberg",
         "index",
@@ -327,7 +329,9 @@ def list_public_names(kind: object) -> set[str]:
 def test_public_attributes_of_what_people_hold() -> None:
     rows = {"schema", "count", "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark"}
     assert list_public_names(tamis.Query) == rows | {"text", "explain"}
-    assert list_public_names(tamis.ScanPlan) == {"tasks", "num_files", "bytes", "assert_max_files", "assert_max_bytes"}
+    assert list_public_names(tamis.ScanPlan) == {
+        "tasks", "file_batches", "num_files", "bytes", "assert_max_files", "assert_max_bytes",
+    }  # fmt: skip
     assert list_public_names(tamis.Report("t", "hive", None, ())) == {
         "table", "format", "where", "columns", "levels", "level", "bytes_read", "requests", "note", "to_dict",
     }  # fmt: skip

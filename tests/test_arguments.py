@@ -190,9 +190,12 @@ UNKNOWN: dict[str, tuple[Call, str]] = {
 }
 
 
+MODULES = (
+    tamis, tamis.delta, tamis.expressions, tamis.hive, tamis.iceberg, tamis.index, tamis.parquet, tamis.spark,
+)  # fmt: skip
 FUNCTIONS = {
     f"{module.__name__}.{name}": getattr(module, name)
-    for module in (tamis, tamis.delta, tamis.hive, tamis.iceberg, tamis.index, tamis.parquet, tamis.spark)
+    for module in MODULES
     for name in module.__all__
     if isfunction(getattr(module, name))
 }

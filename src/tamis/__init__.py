@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tamis.formats.engines import install_engines
 
 if TYPE_CHECKING:
-    from tamis import connectors, delta, errors, hive, iceberg, index, parquet, spark
+    from tamis import connectors, delta, errors, expressions, hive, iceberg, index, parquet, spark
     from tamis.errors import TamisError
     from tamis.expr.builder import Expression, col, lit
     from tamis.expr.wire.partition_filter import PartitionFilter
@@ -50,6 +50,7 @@ __all__ = [
     "connectors",
     "delta",
     "errors",
+    "expressions",
     "hive",
     "iceberg",
     "index",

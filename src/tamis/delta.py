@@ -7,6 +7,7 @@ from tamis.formats.delta.functions import (
     read_post_checkpoint_changes,
     snapshot_info,
 )
+from tamis.formats.delta.planning.partition_values import rewrite_partition_predicate
 from tamis.formats.function_results import export_batch
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "list_files",
     "read_checkpoint_part",
     "read_post_checkpoint_changes",
+    "rewrite_partition_predicate",
     "snapshot_info",
 ]

@@ -31,6 +31,7 @@ from tamis.formats.open_source import open_source
 from tamis.formats.source import Versioned, is_single_file
 from tamis.index.finding import find_index
 from tamis.io.storage_options import check_storage_options
+from tamis.skipping.handler import ExpressionHandler, check_handler
 from tamis.table import Table
 from tamis.tuning import Tuning, check_tuning
 
@@ -84,6 +85,7 @@ class Session(_Answering[Answer]):
         policies: PolicySource | None = None,
         storage_options: Mapping[str, Any] | None = None,
         tuning: Tuning | None = None,
+        handler: ExpressionHandler | None = None,
     ) -> None:
         check_mode(planning)
         if spark is None and planning == SPARK:
@@ -97,6 +99,7 @@ class Session(_Answering[Answer]):
         check_storage_options(storage_options)
         self._storage_options = storage_options
         self._tuning = check_tuning(tuning)
+        self._handler = check_handler(handler)
         self._principal: str | None = None
         self._catalog_of: dict[str, Catalog] = {}
         """The catalog, made on first use and shared with the sessions of other principals."""
@@ -146,11 +149,15 @@ class Session(_Answering[Answer]):
         index: str | os.PathLike[str] | bool | None = None,
         int96: Int96 = "instant",
         tuning: Tuning | None = None,
+        handler: ExpressionHandler | None = None,
     ) -> Table | ProtectedTable:
         """Open a table, with the arguments of `tamis.open`. Policies of the session apply to it.
 
-        `storage_options` and `tuning` are by default those of the session.
+        `storage_options`, `tuning` and `handler` are by default those of the session.
         """
+        if handler is not None and self._policies is not None:
+            # It would see the metadata of rows that the policies hide.
+            raise AccessDenied("a session with policies has one handler: give it to tamis.connect(handler=…)")
         open_table = partial(
             self._open_source,
             uri,
@@ -168,6 +175,7 @@ class Session(_Answering[Answer]):
             index=index,
             int96=int96,
             tuning=tuning,
+            handler=handler,
         )
         if self._policies is None:
             return Table(open_table())
@@ -187,6 +195,8 @@ class Session(_Answering[Answer]):
             options["storage_options"] = self._storage_options
         if options.get("tuning") is None:
             options["tuning"] = self._tuning
+        if options.get("handler") is None:
+            options["handler"] = self._handler
         return open_source(uri, format, **options, planning=planning, find_index=find_index)
 
     def register(self, name: str, table: Any) -> Session[Answer]:
@@ -470,6 +480,7 @@ def connect(
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
     tuning: Tuning | None = None,
+    handler: ExpressionHandler | None = None,
 ) -> Session[Query]: ...
 
 
@@ -481,6 +492,7 @@ def connect(
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
     tuning: Tuning | None = None,
+    handler: ExpressionHandler | None = None,
 ) -> Session[Any]: ...
 
 
@@ -492,12 +504,16 @@ def connect(
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
     tuning: Tuning | None = None,
+    handler: ExpressionHandler | None = None,
 ) -> Session[Any]:
     """Return a session. With a Spark session (classic or Connect), SQL runs there, and plans may be made in executors.
 
     `planning` is `local` (in this process), `spark` (executors read checkpoint parts, directories and footers) or
     `auto` (in executors if there is much to read). `policies` are row filters and masks: the path of a YAML file, a
-    mapping, or a function. `storage_options` and `tuning` apply to tables that are opened without their own, also by
-    their locations in queries. `tuning` has the thresholds of planning and reading, such as those of `auto`.
+    mapping, or a function. `storage_options`, `tuning` and `handler` apply to tables that are opened without their own,
+    also by their locations in queries. `tuning` has the thresholds of planning and reading, such as those of `auto`;
+    `handler` evaluates filters over metadata in this process (`tamis.expressions.ExpressionHandler`).
     """
-    return Session(spark, planning=planning, policies=policies, storage_options=storage_options, tuning=tuning)
+    return Session(
+        spark, planning=planning, policies=policies, storage_options=storage_options, tuning=tuning, handler=handler
+    )

@@ -28,6 +28,7 @@ from tamis.scan.engine import spark_scans
 from tamis.scan.planning.plan import describe_files
 from tamis.scan.planning.scan_planner import check_limit
 from tamis.scan.scan import Scan, ScanRequest, get_planner, make_scan
+from tamis.skipping.handler import ExpressionHandler
 from tamis.tuning import Tuning, check_tuning
 from tamis.types import type_name
 
@@ -254,6 +255,7 @@ def open_table(
     index: str | os.PathLike[str] | bool | None = None,
     int96: Int96 = "instant",
     tuning: Tuning | None = None,
+    handler: ExpressionHandler | None = None,
 ) -> Table:
     """Open a table: Delta, Iceberg, a folder of Parquet files, Hive-style partition directories, or a single file.
 
@@ -271,7 +273,9 @@ def open_table(
     `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. An index beside the
     table is found automatically; `False` ignores it. Iceberg tables have no index.
 
-    `tuning` has the thresholds of planning and reading; only `inference_listings` may change a result.
+    `tuning` has the thresholds of planning and reading; only `inference_listings` may change a result. `handler`
+    evaluates the filter over metadata in this process: a `tamis.expressions.ExpressionHandler`, by default Arrow's.
+    Executors use Arrow's.
     """
     return Table(
         open_source(
@@ -290,6 +294,7 @@ def open_table(
             index=index,
             int96=int96,
             tuning=tuning,
+            handler=handler,
             find_index=find_index,
         )
     )

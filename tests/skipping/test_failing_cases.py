@@ -27,6 +27,7 @@ from builders.skipping.units import (
 from tamis.errors import EvaluationError
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.formats.source import LEVELS
+from tamis.skipping.handler import ARROW
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
@@ -138,8 +139,8 @@ def test_X11_a_sum_of_two_thousand_terms_is_rewritten():
         total = Call("+", (total, Literal(1, BIG)))
     (conjunct,) = rewrite(Call(">", (total, Literal(2_005, BIG))))
     batch = make_batch({"x": (BIG, [Unit(1, 5), Unit(1, 6), Unit(6, 9), Unit(None, None)])})
-    assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True, True, True]
-    assert conjunct.evaluate_fully_matches(batch).to_pylist() == [False, False, True, False]
+    assert conjunct.evaluate(conjunct.keeps, batch, ARROW).to_pylist() == [False, True, True, True]
+    assert conjunct.evaluate(conjunct.fully_matches, batch, ARROW).to_pylist() == [False, False, True, False]
 
 
 def test_X11_a_thousand_levels_that_may_fail_are_rewritten():
@@ -150,5 +151,5 @@ def test_X11_a_thousand_levels_that_may_fail_are_rewritten():
         deep = Call("or" if level % 2 else "and", (deep, shifted))
     (conjunct,) = rewrite(Call("not", (deep,)))
     batch = make_batch({"x": (BIG, [Unit(1, 5), Unit(-9_000, -8_000)])})
-    assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True]
-    assert conjunct.evaluate_fully_matches(batch).to_pylist() == [False, True]
+    assert conjunct.evaluate(conjunct.keeps, batch, ARROW).to_pylist() == [False, True]
+    assert conjunct.evaluate(conjunct.fully_matches, batch, ARROW).to_pylist() == [False, True]

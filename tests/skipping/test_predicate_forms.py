@@ -26,6 +26,7 @@ from builders.skipping.units import (
     make_batch,
 )
 from tamis.expr.nodes import Call, Column, Expr, Literal, not_
+from tamis.skipping.handler import ARROW
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
@@ -294,7 +295,7 @@ def test_X11_a_predicate_of_ten_thousand_levels_is_rewritten():
         deep = Call("or", (Call("and", (deep, number)), flag))
     (conjunct,) = rewrite(deep)
     batch = make_batch({"x": (pa.bool_(), [Unit(False, False), Unit(False, True), Unit(True, True)])})
-    assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True, True]
+    assert conjunct.evaluate(conjunct.keeps, batch, ARROW).to_pylist() == [False, True, True]
 
 
 def test_X11_a_case_of_fifteen_hundred_levels_is_rewritten():
@@ -304,8 +305,8 @@ def test_X11_a_case_of_fifteen_hundred_levels_is_rewritten():
         deep = Call("case", (Call(">=", (number, Literal(level, BIG))), deep, Literal(False, BOOLEAN)))
     (conjunct,) = rewrite(deep)
     batch = make_batch({"n": (BIG, [Unit(1_499, 1_499), Unit(1_498, 1_498), Unit(1, 9), ALL_NULL])})
-    assert conjunct.evaluate_keeps(batch).to_pylist() == [True, False, True, False]
-    assert conjunct.evaluate_fully_matches(batch).to_pylist() == [True, False, False, False]
+    assert conjunct.evaluate(conjunct.keeps, batch, ARROW).to_pylist() == [True, False, True, False]
+    assert conjunct.evaluate(conjunct.fully_matches, batch, ARROW).to_pylist() == [True, False, False, False]
 
 
 def test_X11_a_list_of_a_hundred_thousand_items_is_searched():

@@ -18,6 +18,7 @@ from tamis.formats.source import FileIndex, TableSource
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
 from tamis.parquet.footer.leaves import Int96
+from tamis.skipping.handler import ExpressionHandler, check_handler
 from tamis.tuning import Tuning, check_tuning
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def open_source(
     index: str | os.PathLike[str] | bool | None = None,
     int96: Int96 = "instant",
     tuning: Tuning | None = None,
+    handler: ExpressionHandler | None = None,
     planning: Planning | None = None,
     find_index: FindIndex | None = None,
 ) -> TableSource:
@@ -80,6 +82,7 @@ def open_source(
     chosen = _Snapshot(snapshot_id if version is None else version, timestamp, ref)
     chosen_int96 = None if int96 == "instant" else int96
     thresholds = check_tuning(tuning)
+    check_handler(handler)
 
     def refuse_for_iceberg() -> None:
         """Raise an error for an argument that an Iceberg table does not have, or if pyiceberg is missing."""
@@ -104,9 +107,11 @@ def open_source(
             relocate=relocate,
             allow_outside=allow_outside,
             tuning=thresholds,
+            handler=handler,
         )
         return _open_snapshot(opened, chosen, planning)
     storage = open_storage(uri, storage_options).with_outside_links(allow_outside).with_tuning(thresholds)
+    storage = storage.with_handler(handler)
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema or chosen_int96:

@@ -189,7 +189,7 @@ class _ListingPruner:
 
     def make_listing(self, *, with_rows: bool, with_filters: bool) -> FileListing:
         units = self._make_units()
-        pruned = prune(units, self._predicate.conjuncts)
+        pruned = prune(units, self._predicate.conjuncts, handler=self._predicate.handler)
         left = np.asarray(pruned.selection)
         whole = pruned.matched
         outcomes = pruned.outcomes
@@ -237,12 +237,12 @@ class _ListingPruner:
         everything = np.ones(len(rows), np.bool_)
         if not any(indexed.has_bloom for indexed in self._columns.values()):
             return everything, ()
-        questioned = collect_questions(self._predicate.expr)
+        questioned, handler = collect_questions(self._predicate.expr), self._predicate.handler
         hashed = self._hash_questions(questioned)
         names = [question.true_name for question in hashed]
         asked = np.zeros(len(rows), np.bool_)
         for conjunct in questioned.conjuncts:
-            asked |= np.asarray(find_skippable_units(units, conjunct, names))
+            asked |= np.asarray(find_skippable_units(units, conjunct, names, handler))
         if not names or not asked.any():
             return everything, ()
         answers = {
@@ -250,7 +250,8 @@ class _ListingPruner:
             for question, hashes in hashed.items()
         }
         known = {name: units.column(name) for name in units.schema.names}
-        pruned = prune(pa.record_batch(known | answers), questioned.conjuncts, with_matches=False)
+        both = pa.record_batch(known | answers)
+        pruned = prune(both, questioned.conjuncts, handler=handler, with_matches=False)
         return np.asarray(pruned.selection), pruned.outcomes
 
     def _hash_questions(self, questioned: QuestionedPredicate) -> dict[Question, Array]:

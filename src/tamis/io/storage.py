@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -35,6 +35,9 @@ from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_storage_options
 from tamis.io.threads import choose_threads
 from tamis.tuning import DEFAULT_TUNING, Tuning
+
+if TYPE_CHECKING:  # a storage only carries the handler, and few programs bring one
+    from tamis.skipping.handler import ExpressionHandler
 
 # --- Symbolic links ---------------------------------------------------------------------------------------------------
 #
@@ -154,6 +157,8 @@ class Storage:
     """The guard against symbolic links out of the root."""
     tuning: Tuning = field(default=DEFAULT_TUNING, compare=False, repr=False)
     """The thresholds for planning and reading what is stored here."""
+    handler: ExpressionHandler | None = field(default=None, compare=False, repr=False)
+    """The user's handler for expressions over the metadata of what is stored here; None for Arrow's."""
 
     @property
     def is_local(self) -> bool:
@@ -177,6 +182,10 @@ class Storage:
     def with_tuning(self, tuning: Tuning) -> Storage:
         """Return a copy with other thresholds."""
         return replace(self, tuning=tuning)
+
+    def with_handler(self, handler: ExpressionHandler | None) -> Storage:
+        """Return a copy with another handler for expressions over metadata."""
+        return replace(self, handler=handler)
 
     def check_links(self, path: str) -> None:
         """Raise an error if a path below the root leads out of it through a symbolic link that is not allowed."""

@@ -155,7 +155,7 @@ class Pruner:
 
     @cached_property
     def _filter(self) -> Filter:
-        return Filter(self.bound.expr, self.bound.conjuncts)
+        return Filter(self.bound.expr, self.bound.conjuncts, self.bound.handler)
 
     def prune(self, file: Given, storage_options: Mapping[str, Any] | None = None) -> PruneResult:
         return self._prune(_open(file, storage_options, self.tuning))
@@ -193,7 +193,7 @@ class Pruner:
 
 
 def _prune_row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining, LevelReport]:
-    pruned = prune(units, predicate.conjuncts)
+    pruned = prune(units, predicate.conjuncts, handler=predicate.handler)
     groups = np.flatnonzero(np.asarray(pruned.selection)).tolist()
     report = LevelReport("row_groups", units.num_rows, len(groups), by_predicate=pruned.outcomes)
     return Remaining.from_row_groups(groups, pruned.remaining, ~pruned.matched), report

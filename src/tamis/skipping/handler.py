@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import EvaluationError, InvalidArgument
+from tamis.errors import EvaluationError, InvalidArgument, make_argument_error
 from tamis.expr.evaluate import Evaluator, has_kernel
 from tamis.expr.nodes import Call, Expr, walk
 from tamis.expr.sql.printer import to_sql
@@ -38,6 +39,10 @@ class ExpressionHandler(Protocol):
 class ArrowExpressionHandler:
     """A handler that evaluates with Arrow's vectorised kernels."""
 
+    def __init__(self) -> None:
+        # Compiled predicates fit batches of any schema. They live as long as an evaluator that uses them.
+        self._compiled: WeakValueDictionary[Expr, Evaluator] = WeakValueDictionary()
+
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
         """Return a selection vector: one boolean per row, without nulls."""
         try:
@@ -49,7 +54,56 @@ class ArrowExpressionHandler:
         return vector
 
     def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> ArrowPredicateEvaluator:
-        return ArrowPredicateEvaluator(schema, predicate)
+        compiled = self._compiled.get(predicate)
+        if compiled is None:
+            compiled = self._compiled[predicate] = _compile(predicate)
+        return ArrowPredicateEvaluator(schema, predicate, compiled)
+
+
+ARROW = ArrowExpressionHandler()
+"""The handler of tables that are opened without one, and of all executors."""
+
+
+def check_handler(handler: ExpressionHandler | None) -> ExpressionHandler | None:
+    """Return a `handler` argument; raise if it is not an ExpressionHandler."""
+    methods = ("create_selection_vector", "predicate_evaluator")
+    if handler is not None and not all(callable(getattr(handler, name, None)) for name in methods):
+        raise make_argument_error("handler", f"an ExpressionHandler, with the methods {' and '.join(methods)}", handler)
+    return handler
+
+
+class CompiledPredicates:
+    """The predicates that handlers have compiled for batches of a schema, each at its first use."""
+
+    def __init__(self) -> None:
+        self._compiled: list[tuple[Expr, ExpressionHandler, pa.Schema, PredicateEvaluator]] = []
+
+    def evaluate(self, predicate: Expr, batch: pa.RecordBatch, handler: ExpressionHandler) -> pa.BooleanArray:
+        """Return the selection of rows for which a predicate is TRUE."""
+        # Few batches differ in their schema, and comparing schemas is faster than hashing one.
+        schema = batch.schema
+        for known, owner, own_schema, compiled in self._compiled:
+            if known is predicate and owner is handler and own_schema.equals(schema):
+                evaluator = compiled
+                break
+        else:
+            evaluator = handler.predicate_evaluator(schema, predicate)
+            self._compiled.append((predicate, handler, schema, evaluator))
+        found = evaluator.eval(batch)
+        if not isinstance(found, pa.BooleanArray) or len(found) != batch.num_rows or found.null_count:
+            shown = f"{len(found)} values, {found.null_count} of them null" if isinstance(found, pa.Array) else found
+            raise InvalidArgument(
+                f"a PredicateEvaluator must return a pyarrow.BooleanArray without nulls, one value for each of the "
+                f"{batch.num_rows} rows; that of {type(handler).__name__} returned {shown}"
+            )
+        return found
+
+
+def _compile(predicate: Expr) -> Evaluator:
+    for node in walk(predicate):
+        if isinstance(node, Call) and not has_kernel(node.function):
+            raise EvaluationError(f"Arrow does not support the function {node.function!r} in {_shorten(predicate)}")
+    return Evaluator(predicate, absent_as_null=True)
 
 
 def check_batch(schema: pa.Schema, batch: pa.RecordBatch, selection: pa.BooleanArray | None) -> None:
@@ -65,13 +119,10 @@ def check_batch(schema: pa.Schema, batch: pa.RecordBatch, selection: pa.BooleanA
 
 
 class ArrowPredicateEvaluator:
-    def __init__(self, schema: pa.Schema, predicate: Expr) -> None:
-        for node in walk(predicate):
-            if isinstance(node, Call) and not has_kernel(node.function):
-                raise EvaluationError(f"Arrow does not support the function {node.function!r} in {_shorten(predicate)}")
+    def __init__(self, schema: pa.Schema, predicate: Expr, compiled: Evaluator) -> None:
         self._schema = schema
         self._predicate = predicate
-        self._evaluate = Evaluator(predicate, absent_as_null=True)
+        self._evaluate = compiled
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
         """Return which rows were selected before and satisfy the predicate."""
@@ -79,11 +130,11 @@ class ArrowPredicateEvaluator:
         answer = self._evaluate(batch)
         if pa.types.is_null(answer.type):
             answer = answer.cast(pa.bool_())
-        if not pa.types.is_boolean(answer.type):
+        if not isinstance(answer, pa.BooleanArray):
             raise InvalidArgument(
                 f"{_shorten(self._predicate)} is {type_name_with_article(answer.type)}, not a predicate"
             )
-        is_true = pc.fill_null(answer, False)
+        is_true = pc.fill_null(answer, False) if answer.null_count else answer
         return is_true if selection is None else pc.and_(selection, is_true)
 
 

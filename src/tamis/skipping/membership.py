@@ -26,7 +26,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress, islice
 
@@ -35,12 +35,13 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.evaluate import Evaluator, can_evaluate, evaluate_constant
+from tamis.expr.evaluate import can_evaluate, evaluate_constant
 from tamis.expr.functions.kernels import to_arrow_array
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, fold, split_conjuncts, transform
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, fold, not_, split_conjuncts, transform
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.skipping.answers import Answers, all_of, any_of
+from tamis.skipping.handler import ARROW, CompiledPredicates, ExpressionHandler
 from tamis.skipping.metadata import null_count
 from tamis.skipping.rewrite import Conjunct, rewrite
 
@@ -59,6 +60,7 @@ class Question:
     """The values that make the predicate TRUE; None if it is not an equality or IN list."""
     at_null: Literal
     """The value of the predicate for a NULL column."""
+    _compiled: CompiledPredicates = field(init=False, default_factory=CompiledPredicates, compare=False, repr=False)
 
     @property
     def true_name(self) -> str:
@@ -98,20 +100,29 @@ class Question:
         )
 
     @cached_property
-    def _evaluate(self) -> Evaluator:
+    def _of_value(self) -> Expr:
+        """The predicate over a batch with the column `value`."""
         given = Column(("value",), type=self.column.type)
-        return Evaluator(transform(self.predicate, lambda node: given if node == self.column else node))
+        return transform(self.predicate, lambda node: given if node == self.column else node)
 
-    def evaluate_values(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
+    @cached_property
+    def _false_of_value(self) -> Expr:
+        return not_(self._of_value)
+
+    def evaluate_values(self, values: pa.Array, handler: ExpressionHandler = ARROW) -> tuple[bool, bool, bool] | None:
         """Return whether the predicate is TRUE, FALSE or NULL for some of the values, which have the column's type.
 
         None if the evaluation fails for a value, because that value may be in no row.
         """
+        batch = pa.record_batch({"value": values.drop_null()})
+        count = batch.num_rows
         try:
-            outcome = self._evaluate(pa.record_batch({"value": values.drop_null()}))
+            true = self._compiled.evaluate(self._of_value, batch, handler).true_count
+            # Without nulls, what is not TRUE is FALSE, unless a list has a NULL.
+            false = self._compiled.evaluate(self._false_of_value, batch, handler).true_count if true < count else 0
         except EvaluationError:
             return None
-        return outcome.true_count > 0, outcome.false_count > 0, outcome.null_count > 0
+        return true > 0, false > 0, true + false < count
 
 
 def _boolean_column(name: str) -> Column:
@@ -162,7 +173,9 @@ def collect_questions(predicate: Expr) -> QuestionedPredicate:
     return QuestionedPredicate(tuple(conjuncts), tuple(asked.numbered))
 
 
-def find_skippable_units(units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str]) -> pa.BooleanArray:
+def find_skippable_units(
+    units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str], handler: ExpressionHandler = ARROW
+) -> pa.BooleanArray:
     """Return the units that a conjunct would skip if all answers with these names were FALSE.
 
     No other answers skip more (see `tamis.skipping.rewrite`), so the other units need no answers.
@@ -170,7 +183,8 @@ def find_skippable_units(units: pa.RecordBatch, conjunct: Conjunct, names: Itera
     best = pa.repeat(pa.scalar(False), units.num_rows)
     known = {name: units.column(name) for name in units.schema.names}
     try:
-        kept = conjunct.evaluate_keeps(pa.record_batch(known | dict.fromkeys(names, best)))
+        answered = pa.record_batch(known | dict.fromkeys(names, best))
+        kept = conjunct.evaluate(conjunct.keeps, answered, handler)
     except EvaluationError:
         return best
     return pc.invert(kept)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import TypeMismatch
+from tamis.errors import InvalidArgument, TypeMismatch, suggest_arguments
 from tamis.expr.bind import bind, format_expression_position
+from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns
@@ -18,6 +19,7 @@ from tamis.expr.normalise import normalise
 from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.types import type_name_with_article
 
@@ -38,6 +40,10 @@ class Predicate:
     bound: Expr = field(default=TRUE, compare=False, repr=False)
     """The filter before normalisation, which assumes the default string comparison; a table may define another one.
     It is not sent to other processes."""
+
+    handler: ExpressionHandler = field(default=ARROW, compare=False, repr=False)
+    """The handler that evaluates the rewritten filter at every level. It is not sent to other processes, which use
+    Arrow's."""
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -65,6 +71,7 @@ class Predicate:
             tuple(dict.fromkeys((*self.mentioned, *other.mentioned))),
             and_(self.on_partitions, other.on_partitions),
             and_(self.bound, other.bound),
+            self.handler,
         )
 
     @cached_property
@@ -84,13 +91,23 @@ class Predicate:
         return " AND ".join(parts) or None
 
 
-def make_predicate(where: object, schema: pa.Schema, table: str, partition_columns: Collection[str] = ()) -> Predicate:
-    """Build the predicate for a `where` argument: SQL text, a supported expression object, or a partition filter."""
+def make_predicate(
+    where: object,
+    schema: pa.Schema,
+    table: str,
+    partition_columns: Collection[str] = (),
+    handler: ExpressionHandler | None = None,
+) -> Predicate:
+    """Build the predicate for a `where` argument: SQL text, a supported expression object, or a partition filter.
+
+    `handler` evaluates it over metadata, by default Arrow's.
+    """
+    handler = handler or ARROW
     given = to_expr(where)
     if given is None:
-        return Predicate(TRUE)
+        return Predicate(TRUE, handler=handler)
     if isinstance(given, PartitionFilter):
-        return Predicate(TRUE, given)
+        return Predicate(TRUE, given, handler=handler)
     bound = bind(given, schema, table)
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
@@ -104,7 +121,43 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
         on_partitions = expr
     else:
         on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
-    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound)
+    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound, handler=handler)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPredicate:
+    """The parts of a predicate by what decides them; their conjunction is the predicate."""
+
+    partition: Expr
+    """What the values of partition columns decide. Rows need not be tested for it."""
+    data: Expr
+    """What statistics can decide for some units. Rows of the others are tested."""
+    residual: Expr
+    """What no metadata decides: all rows are tested."""
+
+
+@suggest_arguments("tamis.expressions.split_predicate")
+def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Collection[str]) -> SplitPredicate:
+    """Split a predicate over the columns of a schema into what partition values, statistics and only rows decide.
+
+    >>> schema = pa.schema([("day", pa.int64()), ("id", pa.int64())])
+    >>> found = split_predicate("day = 5 AND id > 7 AND id % 2 = 0", schema, ["day"])
+    >>> found.partition, found.data, found.residual
+    (Call<day = 5>, Call<id > 7>, Call<id % 2 = 0>)
+    """
+    unknown = [name for name in partition_columns if name not in schema.names]
+    if unknown:
+        raise InvalidArgument(f"no partition column {unknown[0]!r} in the schema. Columns: {', '.join(schema.names)}")
+    bound = make_predicate(predicate, schema, "the schema", partition_columns)
+    if bound.partition_filter is not None:
+        raise InvalidArgument("a PartitionFilter has only a partition part: give SQL text or an expression")
+    parts: dict[str, list[Expr]] = {"partition": [], "data": [], "residual": []}
+    for each in bound.conjuncts:
+        if all(column.path[0] in partition_columns for column in find_columns(each.predicate)):
+            parts["partition" if can_evaluate(each.predicate) else "residual"].append(each.predicate)
+        else:
+            parts["data" if each.reason is None else "residual"].append(each.predicate)
+    return SplitPredicate(**{name: and_(*conjuncts) for name, conjuncts in parts.items()})
 
 
 def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
+from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.rewrite import Conjunct
 
 NO_STATISTICS = "no statistics"
@@ -54,9 +55,15 @@ class Pruned:
         return found
 
 
-def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct], *, with_matches: bool = True) -> Pruned:
-    """Skip the units of a metadata batch in which some conjunct cannot be TRUE."""
-    answers = [_evaluate_keeps(units, conjunct) for conjunct in conjuncts]
+def prune(
+    units: pa.RecordBatch,
+    conjuncts: Sequence[Conjunct],
+    *,
+    handler: ExpressionHandler = ARROW,
+    with_matches: bool = True,
+) -> Pruned:
+    """Skip the units of a metadata batch in which some conjunct cannot be TRUE; `handler` evaluates all answers."""
+    answers = [_evaluate_keeps(units, conjunct, handler) for conjunct in conjuncts]
     selection = _repeat(True, units)
     skipped_by = []
     for kept, _ in answers:
@@ -64,9 +71,9 @@ def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct], *, with_matches:
         selection = pc.and_(selection, kept)
     # Full matches matter only for the units that are read, usually few.
     remaining = units if selection.true_count == units.num_rows else units.filter(selection)
-    matches = [lru_cache(partial(_evaluate_matches, remaining, conjunct)) for conjunct in conjuncts]
+    matches = [lru_cache(partial(_evaluate_matches, remaining, conjunct, handler)) for conjunct in conjuncts]
     outcomes = tuple(
-        _make_outcome(units, conjunct, kept, skipped.true_count, whole, error)
+        _make_outcome(units, conjunct, handler, kept, skipped.true_count, whole, error)
         for conjunct, (kept, error), skipped, whole in zip(conjuncts, answers, skipped_by, matches, strict=True)
     )
     fully_matched = tuple(whole() for whole in matches) if with_matches else ()
@@ -77,25 +84,29 @@ def _repeat(value: bool, units: pa.RecordBatch) -> pa.BooleanArray:
     return pa.repeat(pa.scalar(value), units.num_rows)
 
 
-def _evaluate_keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, EvaluationError | None]:
+def _evaluate_keeps(
+    units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler
+) -> tuple[pa.BooleanArray, EvaluationError | None]:
     if _has_no_metadata(units, conjunct):
         return _repeat(True, units), None
     try:
-        return conjunct.evaluate_keeps(units), None
+        return conjunct.evaluate(conjunct.keeps, units, handler), None
     except EvaluationError as error:
         # A bound for which the predicate fails (for example by overflow) proves nothing; evaluating the rows decides.
         return _repeat(True, units), error
 
 
-def _evaluate_matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanArray:
+def _evaluate_matches(units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler) -> pa.BooleanArray:
     if _has_no_metadata(units, conjunct):
         return _repeat(False, units)
     try:
         # For a long predicate, "may be NULL" takes several times as long to evaluate as "may be FALSE", and most units
         # may be FALSE.
-        if conjunct.is_nested and conjunct.evaluate_may_be_false(units).true_count == units.num_rows:
-            return _repeat(False, units)
-        return conjunct.evaluate_fully_matches(units)
+        if conjunct.is_nested:
+            may_hold_false = conjunct.evaluate(conjunct.may_hold_false, units, handler)
+            if may_hold_false.true_count == units.num_rows:
+                return _repeat(False, units)
+        return conjunct.evaluate(conjunct.fully_matches, units, handler)
     except EvaluationError:
         return _repeat(False, units)
 
@@ -108,6 +119,7 @@ def _has_no_metadata(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
 def _make_outcome(
     units: pa.RecordBatch,
     conjunct: Conjunct,
+    handler: ExpressionHandler,
     kept: pa.BooleanArray,
     skipped: int,
     whole: Callable[[], pa.BooleanArray],
@@ -118,11 +130,13 @@ def _make_outcome(
     elif kept.true_count < units.num_rows:
         reason = None if skipped else SKIPPED_BEFORE
     else:
-        reason = _explain_unused(units, conjunct, whole)
+        reason = _explain_unused(units, conjunct, handler, whole)
     return ConjunctOutcome(conjunct.text, skipped, reason)
 
 
-def _explain_unused(units: pa.RecordBatch, conjunct: Conjunct, whole: Callable[[], pa.BooleanArray]) -> str | None:
+def _explain_unused(
+    units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler, whole: Callable[[], pa.BooleanArray]
+) -> str | None:
     if not units.num_rows:
         return None
     if not any(_is_known(units, name) for name in conjunct.metadata_names):
@@ -131,17 +145,17 @@ def _explain_unused(units: pa.RecordBatch, conjunct: Conjunct, whole: Callable[[
         return None
     if conjunct.reason is not None:
         return conjunct.reason
-    return UNKNOWN_NAN_COUNT if _would_skip_without_nan(units, conjunct) else OVERLAPS
+    return UNKNOWN_NAN_COUNT if _would_skip_without_nan(units, conjunct, handler) else OVERLAPS
 
 
-def _would_skip_without_nan(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
+def _would_skip_without_nan(units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler) -> bool:
     unknown = [name for name in conjunct.metadata_names if name.startswith("nan_count:") and not _is_known(units, name)]
     if not unknown:
         return False
     none = pa.repeat(pa.scalar(0, types.LONG), units.num_rows)
     others = {name: units.column(name) for name in units.schema.names if name not in unknown}
     without_nan = pa.record_batch(others | dict.fromkeys(unknown, none))
-    return not pc.all(conjunct.evaluate_keeps(without_nan), min_count=0).as_py()
+    return not pc.all(conjunct.evaluate(conjunct.keeps, without_nan, handler), min_count=0).as_py()
 
 
 def _is_known(units: pa.RecordBatch, name: str) -> bool:

@@ -38,7 +38,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import (
     FALSE,
@@ -59,6 +59,7 @@ from tamis.expr.nodes import (
 from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.atoms import Reason, answer_boolean, answer_call
+from tamis.skipping.handler import CompiledPredicates, ExpressionHandler
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
 from tamis.skipping.ranges import Range, compute_range
 from tamis.types import is_ordered
@@ -79,15 +80,21 @@ class Conjunct:
     """The reason why bounds cannot answer the predicate at all; None if they can."""
     label: Expr | None = None
     """The expression that reports show instead of the predicate."""
+    _compiled: CompiledPredicates = field(init=False, default_factory=CompiledPredicates, compare=False, repr=False)
 
     @cached_property
     def text(self) -> str:
         return to_display_sql(self.predicate if self.label is None else self.label)
 
-    @property
+    @cached_property
     def keeps(self) -> Expr:
         """TRUE for the units that must be kept."""
         return Call("coalesce", (self.may_be_true, TRUE))
+
+    @cached_property
+    def may_hold_false(self) -> Expr:
+        """TRUE for the units that may hold a row for which the predicate is FALSE."""
+        return Call("coalesce", (self.may_be_false, TRUE))
 
     @cached_property
     def metadata_names(self) -> frozenset[str]:
@@ -95,22 +102,14 @@ class Conjunct:
         answers = (self.may_be_true, self.fully_matches)
         return frozenset(column.path[0] for answer in answers for column in find_columns(answer)) - {ROW_COUNT.name}
 
-    @cached_property
-    def evaluate_keeps(self) -> Evaluator:
-        return Evaluator(self.keeps, absent_as_null=True)
-
-    @cached_property
-    def evaluate_may_be_false(self) -> Evaluator:
-        return Evaluator(Call("coalesce", (self.may_be_false, TRUE)), absent_as_null=True)
+    def evaluate(self, answer: Expr, units: pa.RecordBatch, handler: ExpressionHandler) -> pa.BooleanArray:
+        """Return for which units one of the answers is TRUE: `keeps`, `may_hold_false` or `fully_matches`."""
+        return self._compiled.evaluate(answer, units, handler)
 
     @property
     def is_nested(self) -> bool:
         """Whether the predicate has nested calls, which make the rewritten predicate large."""
         return isinstance(self.predicate, Call) and any(isinstance(arg, Call) for arg in self.predicate.args)
-
-    @cached_property
-    def evaluate_fully_matches(self) -> Evaluator:
-        return Evaluator(self.fully_matches, absent_as_null=True)
 
 
 Refine = Callable[[Expr, Answers], Answers]

@@ -97,7 +97,7 @@ def make_random_units(choices: SeededChoices, schema: pa.Schema, count: int) -> 
 
 
 def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tuple[int, int]:
-    """Return how many results were compared, and how many predicates Spark cannot express."""
+    """Return how many results were compared, and how many predicates Spark refused."""
     choices = SeededChoices(seed)
     schema = pa.schema([(f"x{number}", data_type) for number, data_type in enumerate(PRIMITIVES)])
     batch = make_random_units(choices, schema, units)
@@ -129,7 +129,8 @@ def compare_handlers(spark: Any, seed: int, predicates: int, units: int) -> tupl
 def test_random_predicates_have_the_results_of_arrow(connect_spark: Any) -> None:
     compared, refused = compare_handlers(connect_spark, seed=7, predicates=26, units=60)
     assert compared > 60 * 25
-    assert refused < compared / 60 / 4
+    # What Spark computes differently is computed with Arrow's kernels.
+    assert refused == 0
 
 
 UNITS = make_batch(

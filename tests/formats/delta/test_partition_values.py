@@ -12,13 +12,16 @@ import pytest
 
 from builders.delta.statistics import field, mapping, table_metadata
 from tamis import types
-from tamis.errors import CorruptFile
+from tamis.errors import CorruptFile, TamisError
 from tamis.expr.nodes import Call, Column, Literal
+from tamis.expr.sql.printer import to_sql
+from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.delta.planning.partition_values import (
+    encode_partition_values,
     get_partition_strings,
-    make_partition_expression,
     make_unreadable_value_error,
     parse_partition_values,
+    rewrite_partition_predicate,
 )
 from tamis.skipping.handler import ArrowExpressionHandler
 
@@ -216,17 +219,61 @@ def test_slices_of_maps() -> None:
 
 
 def test_a_partition_value_is_an_expression_that_a_handler_evaluates() -> None:
-    assert make_partition_expression("p", types.DATE) == Call(
-        "partition_value",
-        (
-            Call("element_at", (Column(("partitionValues",)), Literal("p", types.STRING))),
-            Literal("date", types.STRING),
-        ),
-    )
-    batch = pa.record_batch({"partitionValues": pa.array([[("p", "7")], [("p", "70")], [], None], TEXT_MAP)})
-    below = Call("<", (make_partition_expression("p", types.LONG), Literal(70, types.LONG)))
+    maps = pa.array([[("p", "7")], [("p", "70")], [], None], TEXT_MAP)
+    batch = pa.record_batch({"add": pa.StructArray.from_arrays([maps], names=["partitionValues"])})
+    below = rewrite_partition_predicate("p < 70", pa.schema([("p", types.LONG)]))
+    text = Call("element_at", (Column(("add", "partitionValues"), type=TEXT_MAP), Literal("p", types.STRING)))
+    value = Call("partition_value", (text, Literal("bigint", types.STRING)))
+    assert below == Call("<", (value, Literal(70, types.LONG)))
     found = ArrowExpressionHandler().predicate_evaluator(batch.schema, below).eval(batch)
     assert found.to_pylist() == [True, False, False, False]
+
+
+def test_a_partition_predicate_reads_physical_names() -> None:
+    mapped = pa.field("Kind", types.STRING, metadata={"delta.columnMapping.physicalName": "col-1"})
+    schema = pa.schema([mapped, ("day", types.DATE)])
+    found = rewrite_partition_predicate("kind = 'a' AND day >= '2024-03-01'", schema)
+    assert to_sql(found) == (
+        "partition_value(element_at(add.partitionValues, 'col-1'), 'string') = 'a' "
+        "AND partition_value(element_at(add.partitionValues, 'day'), 'date') >= DATE '2024-03-01'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("predicate", "message"),
+    [("id = 1", "no column 'id'"), (None, "found None"), (PartitionFilter.eq("p", "1"), "found a PartitionFilter")],
+)
+def test_what_is_no_partition_predicate_is_an_error(predicate: object, message: str) -> None:
+    with pytest.raises(TamisError, match=message):
+        rewrite_partition_predicate(predicate, pa.schema([("p", types.LONG)]))
+
+
+def test_partition_values_are_encoded_as_distinct_maps() -> None:
+    table = table_metadata(field("p", "long"), field("q", "string"), partitioned_by=["p", "q"])
+    rows = [("1", "a"), ("1", "b"), ("1", "a"), ("2", "a"), ("1", None), ("1", "")]
+    maps = pa.array([[("q", q), ("p", p), ("other", "x")] for p, q in rows], TEXT_MAP)
+    found = encode_partition_values(maps, None, table)
+    assert found.codes.tolist() == [0, 1, 0, 2, 3, 3]
+    assert found.maps.to_pylist() == [
+        [("p", p), ("q", q)] for p, q in [("1", "a"), ("1", "b"), ("2", "a"), ("1", None)]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "values"),
+    [
+        ("long", [0, -(2**63), None]), ("boolean", [True, False]), ("double", [0.1, 1e300, float("inf"), -0.0]),
+        ("float", [0.5, 16777216.0]), ("date", [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+        ("decimal(5,2)", [Decimal("1.50"), Decimal("-999.99")]), ("string", ["a", "é", None]),
+        ("timestamp_ntz", [datetime.datetime(2024, 3, 1, 10, 0, 0, 5), datetime.datetime(1969, 12, 31)]),
+        ("timestamp", [datetime.datetime(2024, 3, 1, 10, tzinfo=datetime.UTC)]), ("binary", [b"a", b"\xff\x00"]),
+    ],
+)  # fmt: skip
+def test_typed_values_without_strings_survive_as_strings(data_type: str, values: list[Any]) -> None:
+    table = table_metadata(field("p", data_type), partitioned_by=["p"])
+    own = table.fields_by_name["p"].data_type
+    parsed = pa.StructArray.from_arrays([pa.array(values, own)], names=["p"])
+    assert parse_partition_values(None, parsed, table).values["p"].to_pylist() == values
 
 
 def test_D3_D6_partition_strings_of_the_log() -> None:

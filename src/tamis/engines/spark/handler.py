@@ -4,13 +4,14 @@ The rewritten predicate that Arrow evaluates over a batch becomes a Column over 
 evaluates it where the metadata is. `predicate_evaluator` sends a batch to Spark and back, for tests and for few units;
 `keeps` returns the Column for a cached DataFrame.
 
-A batch evaluator returns exactly what Arrow returns. If Spark's expressions differ (`upper`, strings as dates,
-timestamps in nanoseconds), the executors use Arrow's kernels.
+Both return exactly what Arrow returns. What Spark's expressions compute differently (`upper`, strings as dates,
+partition values of some types) becomes a Column that executors compute with Arrow's kernels: an Arrow UDF. Only batches
+with types that Spark lacks, such as timestamps in nanoseconds, go to executors as an item of a job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.engines.spark.columns import ColumnCompiler, CompiledColumn, to_sql_type
 from tamis.engines.spark.jobs import SparkEngine
-from tamis.engines.spark.sessions import check_session, import_functions
+from tamis.engines.spark.sessions import check_session, import_functions, make_arrow_udf
 from tamis.engines.spark.spark_types import convert_metadata, to_metadata_type, to_spark_schema
 from tamis.errors import EvaluationError, InvalidArgument
-from tamis.expr.evaluate import has_kernel
+from tamis.expr.evaluate import Evaluator, has_kernel
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Call, Column, Expr, transform, walk
+from tamis.expr.nodes import Call, Column, Expr, find_columns, transform, walk
 from tamis.expr.sql.printer import to_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.formats.jobs import Arguments, Item, Job, read_table
@@ -33,6 +34,8 @@ from tamis.skipping.handler import ArrowExpressionHandler, check_batch
 from tamis.types import type_name_with_article
 
 _ROW, _VALUE, _FAILED = "row", "value", "failed"
+_EVALUATED = f"struct<{_VALUE}: boolean, {_FAILED}: boolean>"
+_EVALUATED_TYPE = pa.struct([(_VALUE, pa.bool_()), (_FAILED, pa.bool_())])
 
 
 def quote_name(name: str) -> str:
@@ -76,7 +79,18 @@ class SparkExpressionHandler:
             stored = to_metadata_type(column.type or types.NULL) or types.NULL
             return functions.lit(None) if pa.types.is_null(stored) else functions.lit(None).cast(to_sql_type(stored))
 
-        return ColumnCompiler(functions, read).compile(predicate)
+        try:
+            return ColumnCompiler(functions, read).compile(predicate)
+        except EvaluationError:
+            _check_kernels(predicate)
+        columns = [column for column in find_columns(predicate) if column.path[0] in known]
+        renamed = {column: Column((str(number),), type=column.type) for number, column in enumerate(columns)}
+        own = transform(predicate, lambda node: renamed.get(node, node) if isinstance(node, Column) else node)
+        evaluate = make_kernel_function(expression_to_json(own), [column.type for column in columns])
+        # A UDF needs an argument.
+        arguments = [read(column) for column in columns] or [functions.lit(0)]
+        found = make_arrow_udf(self.spark, evaluate, _EVALUATED)(*arguments)
+        return CompiledColumn(found.getField(_VALUE), found.getField(_FAILED))
 
     def compile_keep(self, may_be_true: Expr, names: Mapping[str, Any] | Collection[str]) -> Any:
         """Return a Column that is TRUE for the units to keep, and never NULL: units with an unknown result are kept."""
@@ -101,18 +115,11 @@ class SparkPredicateEvaluator:
         self._compiled = self._compile()
 
     def _compile(self) -> CompiledColumn | None:
-        """Return the predicate as Spark expressions; None if some of them have no equivalent."""
+        """Return the predicate as a Column; None if Spark has no type for a column of the batch."""
         if not all(_is_exact(_get_field_type(self._schema, path)) for path in self._names):
             return None
         # Columns get the types of the batch: a predicate that was built by hand may lack them.
-        renamed = transform(self._predicate, self._rename)
-        try:
-            return self._handler.compile(renamed, list(self._names.values()))
-        except EvaluationError:
-            for node in walk(self._predicate):
-                if isinstance(node, Call) and not has_kernel(node.function):
-                    raise
-            return None
+        return self._handler.compile(transform(self._predicate, self._rename), list(self._names.values()))
 
     def _rename(self, node: Expr) -> Expr:
         name = self._names.get(node.path) if isinstance(node, Column) else None
@@ -162,6 +169,53 @@ class SparkPredicateEvaluator:
         job = Job(EVALUATE, {"predicate": expression_to_json(self._predicate)}, schema, "evaluate a predicate")
         found = [each for _, each in SparkEngine(self._handler.spark).run(job, [Item.from_table(batch)])]
         return pa.Table.from_batches(found, schema)[_VALUE].combine_chunks()
+
+
+def _check_kernels(predicate: Expr) -> None:
+    """Raise if neither Spark nor Arrow evaluates a function of the predicate."""
+    for node in walk(predicate):
+        if isinstance(node, Call) and not has_kernel(node.function):
+            raise EvaluationError(
+                f"neither Spark nor Arrow supports the function {node.function!r} in {_shorten(predicate)}"
+            )
+
+
+def make_kernel_function(predicate: Any, data_types: Sequence[pa.DataType | None]) -> Callable[..., pa.Array]:
+    """Return a function for an Arrow UDF: from the columns `0`, `1`, … of a predicate to its values and failures."""
+
+    def evaluate(*columns: pa.Array) -> pa.Array:
+        from tamis.engines.spark.handler import evaluate_with_kernels
+
+        return evaluate_with_kernels(predicate, data_types, columns)
+
+    return evaluate
+
+
+def evaluate_with_kernels(
+    predicate: Any, data_types: Sequence[pa.DataType | None], columns: Sequence[pa.Array]
+) -> pa.StructArray:
+    """Return the value of a predicate for each row, NULL where it fails, and whether it fails there."""
+    evaluator = Evaluator(expression_from_json(predicate), absent_as_null=True)
+
+    def evaluate(rows: pa.RecordBatch) -> list[pa.StructArray]:
+        try:
+            arrays = [
+                # Spark has one type for several of Arrow's: see `tamis.engines.spark.spark_types`.
+                column if data_type is None or pa.types.is_nested(data_type) else column.cast(data_type)
+                for column, data_type in zip(rows.columns, data_types, strict=False)
+            ]
+            named = {str(number): array for number, array in enumerate(arrays)}
+            value = evaluator(pa.record_batch(named) if named else rows).cast(pa.bool_())
+        except (EvaluationError, pa.ArrowInvalid):
+            if rows.num_rows > 1:
+                middle = rows.num_rows // 2
+                return evaluate(rows.slice(0, middle)) + evaluate(rows.slice(middle))
+            return [pa.array([{_VALUE: None, _FAILED: True}], _EVALUATED_TYPE)]
+        failed = pa.repeat(pa.scalar(False), rows.num_rows)
+        return [pa.StructArray.from_arrays([value, failed], fields=list(_EVALUATED_TYPE))]
+
+    given = pa.record_batch(list(columns), names=[str(number) for number in range(len(columns))])
+    return pa.concat_arrays(evaluate(given)) if given.num_rows else pa.array([], _EVALUATED_TYPE)
 
 
 EVALUATE = "tamis.engines.spark.handler:evaluate_batch"

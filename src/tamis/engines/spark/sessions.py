@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -72,6 +72,17 @@ def import_functions(spark: object) -> Any:
     `pyspark.sql.functions` creates columns of the process's default kind, and a session may be of the other kind.
     """
     return import_module("pyspark.sql.connect.functions" if is_connect(spark) else "pyspark.sql.functions")
+
+
+def make_arrow_udf(spark: object, function: Callable[..., Any], return_type: str) -> Any:
+    """Return a function of Columns that executors compute with a Python function of Arrow arrays.
+
+    PySpark's own constructor creates columns of the process's default kind only.
+    """
+    from pyspark.util import PythonEvalType
+
+    module = import_module("pyspark.sql.connect.udf" if is_connect(spark) else "pyspark.sql.udf")
+    return module.UserDefinedFunction(function, return_type, evalType=PythonEvalType.SQL_SCALAR_ARROW_UDF)
 
 
 def make_observation(spark: object) -> Any:

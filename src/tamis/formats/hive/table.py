@@ -222,6 +222,7 @@ class _DirectoryPruner:
 
     def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
         self._conjuncts = predicate.partition_conjuncts
+        self._handler = predicate.handler
         self._columns = tuple(partitions.names)
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()
@@ -232,7 +233,7 @@ class _DirectoryPruner:
         """Return a mask of the directories to keep, by the partition values known at their level."""
         if not self._enabled or not values.num_rows:
             return pa.repeat(pa.scalar(True), values.num_rows)
-        pruned = prune(self._make_units(values), self._conjuncts, with_matches=False)
+        pruned = prune(self._make_units(values), self._conjuncts, handler=self._handler, with_matches=False)
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
         self._kept = pruned.selection
         return pruned.selection
@@ -241,7 +242,7 @@ class _DirectoryPruner:
         """Return for each file and conjunct whether the partition values prove it for every row."""
         matched = np.zeros((files, len(conjuncts)), bool)
         if self._enabled and conjuncts and partitions.num_columns:
-            pruned = prune(self._make_units(partitions), conjuncts)
+            pruned = prune(self._make_units(partitions), conjuncts, handler=self._handler)
             matched[np.asarray(pruned.selection)] = pruned.matched
         return matched
 

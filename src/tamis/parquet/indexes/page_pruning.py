@@ -41,6 +41,7 @@ from tamis.parquet.indexes.page_units import (
 from tamis.parquet.reading.decode import decode_dictionary, find_leaf_value_field
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
+from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.metrics import MATCHED_BY_ROW_GROUP, LevelReport, add_matched_conjuncts
@@ -68,6 +69,7 @@ class Filter:
 
     predicate: Expr
     conjuncts: tuple[Conjunct, ...]
+    handler: ExpressionHandler = ARROW
     selected_from: tuple[Filter, tuple[bool, ...]] | None = field(default=None, repr=False)
     """The filter that has more conjuncts, and which of them this one has; None if it has all."""
     _selected: dict[tuple[bool, ...], Filter] = field(default_factory=dict, compare=False, repr=False)
@@ -78,7 +80,8 @@ class Filter:
             return self
         if is_chosen not in self._selected:
             chosen = tuple(compress(self.conjuncts, is_chosen))
-            self._selected[is_chosen] = Filter(and_(*(each.predicate for each in chosen)), chosen, (self, is_chosen))
+            predicate = and_(*(each.predicate for each in chosen))
+            self._selected[is_chosen] = Filter(predicate, chosen, self.handler, (self, is_chosen))
         return self._selected[is_chosen]
 
     @cached_property
@@ -236,7 +239,7 @@ class RowRangePruner:
         self._has_answers = self._has_answers or bool(answers)
         # Predicates with answers are longer, so they are used only if there are answers.
         conjuncts = self._filter.with_questions.conjuncts if self._has_answers else self._filter.conjuncts
-        pruned = prune(units, conjuncts)
+        pruned = prune(units, conjuncts, handler=self._filter.handler)
         after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
         after = replace(after, residual=after.residual & ~pruned.matched)
         return _LevelResult(after, len(remaining.starts), pruned.outcomes)
@@ -398,10 +401,11 @@ class RowRangePruner:
         for row_group, leaf, values in self._read_dictionaries(chosen):
             own = remaining.find_ranges(row_group)
             for question, tested in asked:
-                if tested.index == leaf.index and (found := _evaluate(question, values)) is not None:
+                found = _evaluate(question, values, self._filter.handler) if tested.index == leaf.index else None
+                if found is not None:
                     for name, answer in zip(question.names, found, strict=True):
                         answers[name][own.start : own.stop] = [answer] * len(own)
-        columns = {name: pa.array(found, pa.bool_()) for name, found in answers.items()}
+        columns = {name: pa.array(each, pa.bool_()) for name, each in answers.items()}
         return self._prune_with(remaining, columns).with_reasons(reasons)
 
     def _choose_dictionaries(
@@ -440,7 +444,7 @@ class RowRangePruner:
         found: dict[int, Bits] = {}
         for conjunct, questions, own in zip(questioned.conjuncts, questioned.asked, names, strict=True):
             if own:
-                could = np.asarray(find_skippable_units(remaining.units, conjunct, own))
+                could = np.asarray(find_skippable_units(remaining.units, conjunct, own, self._filter.handler))
                 for question in questions:
                     found[question.number] = found[question.number] | could if question.number in found else could
         return found
@@ -473,11 +477,11 @@ def _add_answers(units: pa.RecordBatch, answers: Mapping[str, pa.Array]) -> pa.R
     return pa.record_batch(known | merged)
 
 
-def _evaluate(question: Question, values: pa.Array) -> tuple[bool, bool, bool] | None:
+def _evaluate(question: Question, values: pa.Array, handler: ExpressionHandler) -> tuple[bool, bool, bool] | None:
     """Return the answers for the values of a dictionary; None if they cannot be cast to the predicate's type."""
     try:
         return question.evaluate_values(
-            values if values.type == question.column.type else values.cast(question.column.type)
+            values if values.type == question.column.type else values.cast(question.column.type), handler
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None

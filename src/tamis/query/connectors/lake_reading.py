@@ -213,7 +213,7 @@ def combine_predicates(handle: LakeHandle) -> Predicate:
     """Return the predicate of a handle combined with its pruning predicate, as `Scan` combines them."""
     source = handle.source
     where, pruning = (None if each == TRUE else each for each in (handle.predicate, handle.pruning))
-    tested = make_predicate(where, source.schema, source.name, source.partition_columns)
+    tested = make_predicate(where, source.schema, source.name, source.partition_columns, source.storage.handler)
     if pruning is None:
         return tested
     return tested.and_with(make_predicate(pruning, source.schema, source.name, source.partition_columns))

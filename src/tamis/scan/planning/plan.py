@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -119,6 +119,15 @@ def _check_budget(most: object) -> None:
         raise InvalidArgument(f"the budget of a plan must be a whole number, found {most!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class FilteredBatch:
+    """A batch with all of its rows, and a selection vector that says which of them are live."""
+
+    batch: pa.RecordBatch
+    selection: pa.BooleanArray
+    """One boolean per row, without nulls."""
+
+
 @suggest_method_arguments("ScanPlan")
 @dataclass(repr=False)
 class ScanPlan:
@@ -128,11 +137,22 @@ class ScanPlan:
     depth: str
     report: Report
     _planned: PlannedFiles | None = field(default=None, repr=False)
+    _list_all: Callable[[], Iterator[pa.RecordBatch]] | None = field(default=None, repr=False)
 
     @cached_property
     def tasks(self) -> list[ScanTask]:
         """The row groups to read; none if the plan stops at files."""
         return [] if self._planned is None else list(self._planned.tasks())
+
+    def file_batches(self) -> Iterator[FilteredBatch]:
+        """Yield all files of the table in batches, each with the selection of files that this plan reads.
+
+        The columns are those of `files`. A plan does not keep the files that it skips: they are listed again, from
+        metadata that is often cached. A plan under a policy has none.
+        """
+        kept = self.files["path"].combine_chunks()
+        for batch in () if self._list_all is None else self._list_all():
+            yield FilteredBatch(batch, pc.is_in(batch.column("path"), value_set=kept))
 
     @property
     def num_files(self) -> int:

@@ -165,7 +165,7 @@ def plan_row_groups(
     if not enabled:
         report.note = SWITCHED_OFF
         return RowGroups(units, rows, ~matched[units.file], report, contents, batch)
-    pruned = prune(batch, tested)
+    pruned = prune(batch, tested, handler=predicate.handler)
     kept = units.take(np.asarray(pruned.selection))
     residual = ~matched[kept.file]
     residual[:, is_tested] &= ~pruned.matched

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument, MissingFile, make_argument_error
-from tamis.expr.nodes import FALSE, Column, Expr
+from tamis.expr.nodes import FALSE, TRUE, Column, Expr
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource
 from tamis.io.counters import IoCounters
 from tamis.scan.planning.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
@@ -73,7 +73,7 @@ class ScanPlanner:
         _check_levels(levels)
         self.source = source
         self.levels = frozenset(levels)
-        tested = make_predicate(where, source.schema, source.name, source.partition_columns)
+        tested = make_predicate(where, source.schema, source.name, source.partition_columns, source.storage.handler)
         # Conjuncts of `pruning` prune, but are not part of the residual filter.
         self._tested_conjuncts = len(tested.conjuncts) if pruning is not None else None
         self.predicate: Predicate = tested if pruning is None else tested.and_with(
@@ -223,7 +223,12 @@ class ScanPlanner:
 
     def _plan_files(self) -> ScanPlan:
         files = describe_files(self.listing.files, self.listing.partitions, source=self.source)
-        return ScanPlan(files, "files", self.make_report(self.listing))
+        return ScanPlan(files, "files", self.make_report(self.listing), None, self._list_all_files)
+
+    def _list_all_files(self) -> Iterator[pa.RecordBatch]:
+        listing = self.source.list_files(Predicate(TRUE), ())
+        files = describe_files(listing.files, listing.partitions, source=self.source).combine_chunks()
+        yield from files.to_batches(max_chunksize=self.storage.tuning.max_batch_rows)
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
         report = self.make_report(self.listing)
@@ -232,7 +237,7 @@ class ScanPlanner:
         planned = self._with_tasks(self.listing, row_groups, below)
         for level in (row_groups.report, *below):
             add_level(report, level)
-        return ScanPlan(planned.describe_files_to_read(), depth, report, planned)
+        return ScanPlan(planned.describe_files_to_read(), depth, report, planned, self._list_all_files)
 
     def _with_tasks(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
         left = self._drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups))

@@ -122,7 +122,7 @@ class SlicePlanner:
 
     @cached_property
     def _below(self) -> PageLevels:
-        given = Filter(self.predicate.expr, self.predicate.conjuncts)
+        given = Filter(self.predicate.expr, self.predicate.conjuncts, self.predicate.handler)
         return PageLevels(self.storage, given, self.needed, self.partition_columns, self.levels, self.names)
 
 

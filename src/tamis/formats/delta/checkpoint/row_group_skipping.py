@@ -22,6 +22,7 @@ from tamis.formats.delta.schema import TableMetadata
 from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.footer.statistics import read_row_group_metadata
+from tamis.skipping.handler import ExpressionHandler
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import Conjunct
@@ -36,10 +37,17 @@ class RowGroupSkipper:
     """Decides which row groups of one checkpoint part to read, and records the skipped ones."""
 
     def __init__(
-        self, metadata: TableMetadata, conjuncts: Sequence[Conjunct], *, by_partitions: bool, by_statistics: bool
+        self,
+        metadata: TableMetadata,
+        conjuncts: Sequence[Conjunct],
+        handler: ExpressionHandler,
+        *,
+        by_partitions: bool,
+        by_statistics: bool,
     ) -> None:
         self._metadata = metadata
         self._conjuncts = conjuncts
+        self._handler = handler
         self._by_partitions = by_partitions
         self._by_statistics = by_statistics
         self._columns = list(dict.fromkeys(column for each in conjuncts for column in find_columns(each.predicate)))
@@ -69,7 +77,7 @@ class RowGroupSkipper:
         if not bounds:
             self._keeps = np.ones(groups, bool)
             return
-        pruned = prune(pa.record_batch(bounds), self._conjuncts, with_matches=False)
+        pruned = prune(pa.record_batch(bounds), self._conjuncts, handler=self._handler, with_matches=False)
         self._skipped_by = tuple(np.asarray(each) for each in pruned.skipped_by)
         self._keeps = np.asarray(pruned.selection)
 

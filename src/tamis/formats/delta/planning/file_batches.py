@@ -23,7 +23,12 @@ from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
 from tamis.formats.delta.checkpoint.checkpoint_rows import KeepRowGroup
 from tamis.formats.delta.planning.log_fragments import KEY_COLUMNS, FilePart
-from tamis.formats.delta.planning.partition_values import get_partition_strings, parse_partition_values
+from tamis.formats.delta.planning.partition_values import (
+    PartitionValues,
+    encode_partition_values,
+    get_partition_strings,
+    type_partition_values,
+)
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.statistics.file_statistics import extract_num_records, make_statistics_metadata
 from tamis.formats.file_rows import DELETION_VECTOR
@@ -87,8 +92,10 @@ class FileBatch:
     metadata: TableMetadata
     files: pa.RecordBatch
     """`path` and `size`, and `deletion_vector` where some file has one."""
+    partition_values: PartitionValues
+    """The partition values as the log has them."""
     partitions: pa.Table
-    """The typed partition values; NULL where `wrong` has a string."""
+    """The typed partition values; NULL where `invalid` has a string."""
     invalid: Mapping[str, pa.StringArray] = field(default_factory=dict, repr=False)
     """Partition columns with strings that are invalid for their types: see `TypedPartitionValues`."""
     known: dict[Column | None, DecodedStatistics] = field(default_factory=dict, repr=False)
@@ -192,7 +199,7 @@ class FileBatch:
     def weight(self) -> int:
         wrong = sum(int(texts.nbytes) for texts in self.invalid.values())
         known = sum(each.weight for each in self.known.values())
-        return int(self.files.nbytes + self.partitions.nbytes + wrong + known)
+        return int(self.files.nbytes + self.partition_values.weight + self.partitions.nbytes + wrong + known)
 
 
 def compute_logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
@@ -316,11 +323,12 @@ def read_batches(
 
 def _make_batch(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBatch:
     values, parsed = (batch.column(name) if name in batch.schema.names else None for name in PARTITION_VALUES)
-    partitions = parse_partition_values(values, parsed, metadata)
+    partition_values = encode_partition_values(values, parsed, metadata)
+    partitions = type_partition_values(partition_values, metadata)
     names = ["path", "size"]
     if batch.column("deletion_vector").null_count < batch.num_rows:
         names.append("deletion_vector")
-    return FileBatch(number, metadata, batch.select(names), partitions.values, partitions.wrong)
+    return FileBatch(number, metadata, batch.select(names), partition_values, partitions.values, partitions.wrong)
 
 
 def _select_column(decoded: Mapping[str, pa.Array], column: Column | None) -> dict[str, pa.Array]:

@@ -39,7 +39,13 @@ from tamis.formats.delta.planning.file_batches import (
 )
 from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.log_fragments import FilePart
-from tamis.formats.delta.planning.partition_values import make_unreadable_value_error
+from tamis.formats.delta.planning.partition_values import (
+    PartitionValues,
+    make_partition_schema,
+    make_scan_file_batch,
+    make_unreadable_value_error,
+    rewrite_conjunct,
+)
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_funnel import (
@@ -57,6 +63,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds, metadata_names
 from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.rewrite import Conjunct
 
 
 def prune_files(snapshot: Snapshot, request: Request) -> PrunedFiles:
@@ -108,6 +115,7 @@ class PartPruner:
         self._request = request
         self._threads = threads
         self._keep = keep
+        self._rewritten: dict[tuple[str, ...], tuple[Conjunct, ...]] = {}
 
     def make_empty(self) -> PrunedFiles:
         fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
@@ -146,7 +154,11 @@ class PartPruner:
         if not conjuncts or not (request.by_partitions or request.by_statistics):
             return None
         return RowGroupSkipper(
-            self._metadata, conjuncts, by_partitions=request.by_partitions, by_statistics=request.by_statistics
+            self._metadata,
+            conjuncts,
+            request.predicate.handler,
+            by_partitions=request.by_partitions,
+            by_statistics=request.by_statistics,
         )
 
     def _count_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> PrunedFiles:
@@ -197,7 +209,8 @@ class PartPruner:
         of_partitions: Outcomes = ()
         matched = np.zeros((len(keep), len(request.predicate.conjuncts)), bool)
         if request.by_partitions and request.partition_conjuncts:
-            admitted, matched, of_partitions = self._prune_by_partitions(known_partitions, keep)
+            values = PartitionValues.concatenate([batch.partition_values for _, batch, _ in units])
+            admitted, matched, of_partitions = self._prune_by_partitions(values, tuple(unreadable), keep)
             keep &= admitted
         if request.predicate.partition_filter is not None:
             masks = [
@@ -220,7 +233,7 @@ class PartPruner:
             after_partitions = replace(after_partitions, rows=sum_rows(logical))
         if request.by_statistics and len(chosen):
             statistics |= self._make_partition_bounds(known_partitions, chosen, statistics[ROW_COUNT.name])
-            pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts)
+            pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts, handler=request.predicate.handler)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], matched[left] | pruned.matched
@@ -282,22 +295,37 @@ class PartPruner:
             for name, kind in names.items()
         }
 
-    def _prune_by_partitions(self, partitions: pa.Table, live: Bits) -> tuple[Bits, Bits, Outcomes]:
+    def _prune_by_partitions(
+        self, values: PartitionValues, unreadable: tuple[str, ...], live: Bits
+    ) -> tuple[Bits, Bits, Outcomes]:
         """Return the files that partition values keep, the conjuncts that fully match them, and each conjunct's
         outcome."""
         request = self._request
-        candidates = np.flatnonzero(live)
-        one = pa.repeat(pa.scalar(1, types.LONG), len(candidates))
-        units = pa.record_batch({ROW_COUNT.name: one} | self._make_partition_bounds(partitions, candidates, one))
-        pruned = prune(units, request.partition_conjuncts)
-        own = {(name,) for name in partitions.column_names}
-        outcomes = mark_data_conjuncts(pruned.outcomes, request.partition_conjuncts, own)
-        admitted = np.zeros(len(live), bool)
-        left = candidates[np.asarray(pruned.selection)]
+        counts = np.bincount(values.codes[live], minlength=len(values.maps))
+        distinct = np.flatnonzero(counts)
+        conjuncts = self._rewrite_conjuncts(unreadable)
+        units = make_scan_file_batch(values.maps.take(pa.array(distinct)))
+        pruned = prune(units, conjuncts, handler=request.predicate.handler)
+        # A map counts as often as files have it.
+        skipped = [int(counts[distinct[np.asarray(each)]].sum()) for each in pruned.skipped_by]
+        counted = [replace(outcome, skipped=count) for outcome, count in zip(pruned.outcomes, skipped, strict=True)]
+        own = {(name,) for name in self._metadata.partition_columns if name not in unreadable}
+        left = distinct[np.asarray(pruned.selection)]
+        admitted = np.zeros(len(values.maps), bool)
         admitted[left] = True
-        matched = np.zeros((len(live), len(request.predicate.conjuncts)), bool)
+        matched = np.zeros((len(values.maps), len(request.predicate.conjuncts)), bool)
         matched[left] = pruned.matched[:, : matched.shape[1]]
-        return admitted, matched, outcomes
+        outcomes = mark_data_conjuncts(counted, conjuncts, own)
+        return admitted[values.codes] & live, matched[values.codes], outcomes
+
+    def _rewrite_conjuncts(self, unreadable: tuple[str, ...]) -> tuple[Conjunct, ...]:
+        """Return the partition conjuncts over the log's actions, without the columns that are unreadable."""
+        found = self._rewritten.get(unreadable)
+        if found is None:
+            schema = make_partition_schema(self._metadata, unreadable)
+            found = tuple(rewrite_conjunct(each, schema) for each in self._request.partition_conjuncts)
+            self._rewritten[unreadable] = found
+        return found
 
     def _make_partition_bounds(
         self, partitions: pa.Table, rows: npt.NDArray[np.int64], counts: pa.Array

@@ -38,6 +38,7 @@ from tamis.io.location import Location
 from tamis.io.other_stores import with_other_stores
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import is_storage_option
+from tamis.skipping.handler import ExpressionHandler
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
 _S3_PREFIX, _CLIENT_PREFIX = "s3.", "client."
@@ -55,6 +56,7 @@ def open_in_catalog(
     relocate: bool = True,
     allow_outside: bool = False,
     tuning: Tuning = DEFAULT_TUNING,
+    handler: ExpressionHandler | None = None,
 ) -> OpenedTable:
     """Open `namespace.table` of a catalog: one of pyiceberg's, or the properties or the name of one."""
     opened = open_catalog(catalog)
@@ -62,7 +64,7 @@ def open_in_catalog(
     metadata = _read_metadata(found, storage_options)
     moved_to = _find_moved_folder(metadata, found, storage_options)
     folder = moved_to or _open_storage(metadata.location, found, storage_options)
-    folder = folder.with_outside_links(allow_outside).with_tuning(tuning)
+    folder = folder.with_outside_links(allow_outside).with_tuning(tuning).with_handler(handler)
     folder = with_other_stores(folder) if allow_outside else folder
     relocation = Relocation(folder, metadata.location, allow_outside)
     if moved_to is not None and not relocate:
@@ -70,7 +72,13 @@ def open_in_catalog(
 
     def reopen() -> OpenedTable:
         return open_in_catalog(
-            identifier, opened, storage_options, relocate=relocate, allow_outside=allow_outside, tuning=tuning
+            identifier,
+            opened,
+            storage_options,
+            relocate=relocate,
+            allow_outside=allow_outside,
+            tuning=tuning,
+            handler=handler,
         )
 
     names = (identifier, f"{opened.name}.{identifier}")

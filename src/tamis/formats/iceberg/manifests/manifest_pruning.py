@@ -86,7 +86,7 @@ def _prune_under_spec(manifests: pa.Table, spec: Spec, request: Request) -> tupl
     summaries = manifests["summaries"].combine_chunks()
     units = pa.record_batch(compute_summary_bounds(spec, summaries))
     conjuncts = request.get_conjuncts(spec)
-    pruned = prune(units, conjuncts, with_matches=False)
+    pruned = prune(units, conjuncts, handler=request.predicate.handler, with_matches=False)
     selection = np.asarray(pruned.selection)
     outcomes = explain_unused_conjuncts(pruned.outcomes, spec, request)
     counts = pc.fill_null(manifests["files"], 0).to_numpy()

@@ -170,7 +170,9 @@ class FilePruner:
             # A field with unknown values keeps every file.
             right = {field_id: values for field_id, values in typed.items() if field_id not in given.wrong}
             known = compute_partition_bounds(spec, right, rows, request.predicate.columns)
-            pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
+            pruned = prune(
+                pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts, handler=request.predicate.handler
+            )
             of_partitions = explain_unused_conjuncts(pruned.outcomes, spec, request)
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], pruned.matched
@@ -186,7 +188,8 @@ class FilePruner:
         if request.by_statistics:
             rows = to_single_array(files["record_count"])
             units = {ROW_COUNT.name: rows, **compute_statistics_bounds(files, request.tested, rows)}
-            pruned = prune(pa.record_batch(tighten_bounds(units, known, tuple(request.tested.values()))), conjuncts)
+            bounds = pa.record_batch(tighten_bounds(units, known, tuple(request.tested.values())))
+            pruned = prune(bounds, conjuncts, handler=request.predicate.handler)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], matched[left] | pruned.matched

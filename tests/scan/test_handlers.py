@@ -1,0 +1,233 @@
+"""A user's own ExpressionHandler makes the same plans; plans have selection vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import BloomFilterProperties, ColumnProperties, WriterProperties, write_deltalake
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+
+import tamis
+from builders.hive.tables import write_hive_table
+from builders.parquet.tuning import PRUNE_PAGES
+from builders.pyiceberg.tables import create_table, make_spec
+from builders.skipping.duckdb_handler import DuckdbHandler
+from builders.values.choices import SeededChoices
+from builders.values.predicates import draw_predicate
+from builders.values.random_rows import make_subject
+from tamis.expr.evaluate import to_physical_value
+from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.skipping.handler import ArrowExpressionHandler
+from tamis.tuning import Tuning
+
+TUNING = Tuning(**{**PRUNE_PAGES.to_json(), "min_dictionary_saving": 0})
+DAYS = [date(2024, 2, 28) + timedelta(days=number) for number in range(4)]
+
+
+def make_rows(number: int) -> pa.Table:
+    """Return the rows of one file: of one kind and day, with ids and times that grow, and some repeated names."""
+    ids = range(number * 60, number * 60 + 60)
+    return pa.table(
+        {
+            "kind": pa.array([number % 3 or None] * 60, pa.int32()),
+            "day": pa.array([DAYS[number % 4]] * 60),
+            "id": pa.array(ids, pa.int64()),
+            "x": pa.array([None if i % 7 == 0 else math.nan if i % 31 == 0 else i / 4 for i in ids], pa.float64()),
+            "name": pa.array([None if i % 11 == 0 else f"n{i // 20}" for i in ids]),
+            "at": pa.array([datetime(2024, 1, 1) + timedelta(hours=i) for i in ids], pa.timestamp("us")),
+        }
+    )
+
+
+FILES = [make_rows(number) for number in range(8)]
+ROWS = pa.concat_tables(FILES)
+PAGED = {"row_group_size": 30, "max_rows_per_page": 6, "write_page_index": True}
+
+
+def write_delta(folder: Path) -> Path:
+    column = ColumnProperties(bloom_filter_properties=BloomFilterProperties(True, fpp=0.01, ndv=100))
+    properties = WriterProperties(
+        max_row_group_size=30, data_page_row_count_limit=6, write_batch_size=6, default_column_properties=column
+    )
+    for rows in FILES:
+        write_deltalake(folder, rows, mode="append", partition_by=["kind", "day"], writer_properties=properties)
+    return folder
+
+
+def write_iceberg(folder: Path) -> Path:
+    schema: Schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(ROWS.schema))
+    table = create_table(folder, schema, make_spec(schema, ("kind", "identity"), ("day", "month")))
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    for number, rows in enumerate(FILES):
+        path = folder / "data" / f"{number}.parquet"
+        pq.write_table(rows, path, **PAGED)
+        table.add_files([str(path)])
+    return folder
+
+
+def write_hive(folder: Path) -> Path:
+    parts = [
+        ({"kind": None if number % 3 == 0 else str(number % 3), "day": str(DAYS[number % 4])}, rows)
+        for number, rows in enumerate(FILES)
+    ]
+    return write_hive_table(folder, [(keys, rows.drop_columns(["kind", "day"])) for keys, rows in parts], **PAGED)
+
+
+WRITERS: dict[str, Callable[[Path], Path]] = {"delta": write_delta, "iceberg": write_iceberg, "hive": write_hive}
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return WRITERS[request.param](tmp_path_factory.mktemp(request.param) / "t")
+
+
+def describe_plan(opened: tamis.Table, where: Any) -> dict[str, Any]:
+    """Return everything that a plan decides: files, row groups, the pages of each, residual filters, the report."""
+    plan = opened.scan(where).plan("pages")
+    report = plan.report.to_dict()
+    return {
+        "files": plan.files.sort_by("path").to_pylist(),
+        "tasks": sorted(
+            (
+                task.path, task.row_group, task.row_count, task.residual,
+                None if task.selection is None else (task.selection.starts.tolist(), task.selection.ends.tolist()),
+            )
+            for task in plan.tasks
+        ),
+        "levels": report["levels"],
+    }  # fmt: skip
+
+
+def draw_filters(seed: int, count: int) -> list[Expr]:
+    choices = SeededChoices(seed)
+    subjects = [
+        make_subject(
+            (field.name,), field.type, [to_physical_value(value) for value in pc.unique(ROWS[field.name])][::9]
+        )
+        for field in ROWS.schema
+    ]
+    return [draw_predicate(choices, choices.some_of(subjects, 1, 3), depth=2).expr for _ in range(count)]
+
+
+def test_a_handler_of_duckdb_makes_the_same_plans(table: Path) -> None:
+    handler = DuckdbHandler()
+    theirs = tamis.open(table, tuning=TUNING, handler=handler)
+    ours = tamis.open(table, tuning=TUNING)
+    skipped = dict.fromkeys(("partitions", "files", "row_groups", "pages"), 0)
+    for where in draw_filters(5, 120):
+        expected = describe_plan(ours, where)
+        assert describe_plan(theirs, where) == expected, where
+        for level in expected["levels"]:
+            if level["level"] in skipped:
+                skipped[level["level"]] += level["total"] - level["kept"]
+    assert len(handler.compiled) > 300
+    lacking = {"hive": {"files"}}.get(ours.format, set())
+    assert all(count > 0 for level, count in skipped.items() if level not in lacking), skipped
+
+
+class KeepAll:
+    """A handler for which every predicate is TRUE: nothing is skipped, and everything is fully matched."""
+
+    def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
+        return ArrowExpressionHandler().create_selection_vector(booleans)
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> KeepAll:
+        return self
+
+    def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
+        return pa.array([True] * batch.num_rows, pa.bool_())
+
+
+@pytest.mark.parametrize("where", ["kind = 1", "day = '2024-02-29'", "id < 70", "name = 'n3'", "kind = 1 OR id < 3"])
+def test_every_level_asks_the_handler(table: Path, where: str) -> None:
+    plan = tamis.open(table, tuning=TUNING, handler=KeepAll()).scan(where).plan("pages")
+    assert plan.num_files == len(FILES)
+    assert all(level["kept"] == level["total"] for level in plan.report.to_dict()["levels"])
+    assert plan.report.to_dict()["levels"]
+
+
+def test_a_session_hands_its_handler_to_the_tables_of_queries(table: Path) -> None:
+    handler = DuckdbHandler()
+    session = tamis.connect(handler=handler)
+    session.register("t", str(table))
+    found = session.sql("SELECT count(*) AS n FROM t WHERE id < 70").to_arrow()
+    assert found["n"].to_pylist() == [70]
+    assert handler.compiled
+    before = len(handler.compiled)
+    assert session.open(table).scan("id < 7").to_arrow().num_rows == 7
+    assert len(handler.compiled) > before
+
+
+def test_a_table_at_another_version_keeps_its_handler(tmp_path: Path) -> None:
+    handler = DuckdbHandler()
+    opened = tamis.open(write_delta(tmp_path / "t"), handler=handler).at(version=3)
+    assert opened.scan("id < 70").plan("files").num_files == 2
+    assert handler.compiled
+
+
+class Nonsense(KeepAll):
+    def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> Any:
+        return pa.array([None] * batch.num_rows, pa.bool_())
+
+
+def test_a_handler_that_returns_no_selection_vector_is_an_error(table: Path) -> None:
+    with pytest.raises(tamis.TamisError, match=r"BooleanArray without nulls, one value for each of the .* Nonsense"):
+        tamis.open(table, handler=Nonsense()).scan("id < 70").plan()
+
+
+@pytest.mark.parametrize("make", [tamis.open, lambda *_, **options: tamis.connect(**options)])
+def test_what_is_no_handler_is_an_error(tmp_path: Path, make: Callable[..., Any]) -> None:
+    with pytest.raises(tamis.TamisError, match="handler must be an ExpressionHandler, with the methods"):
+        make(tmp_path, handler=5)
+
+
+def test_a_session_with_policies_has_only_its_own_handler(tmp_path: Path) -> None:
+    # A handler sees the metadata of rows that a policy hides.
+    session = tamis.connect(policies={"tables": {}})
+    with pytest.raises(tamis.TamisError, match="a session with policies has one handler"):
+        session.open(write_hive(tmp_path / "t"), handler=DuckdbHandler())
+
+
+# --- Selection vectors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", [None, "kind = 1", "id < 70", "kind IS NULL AND name = 'n3'", "id < 0", "1 = 0"])
+@pytest.mark.parametrize("depth", ["files", "pages"])
+def test_file_batches_have_all_files_with_a_selection_vector(table: Path, where: str | None, depth: str) -> None:
+    opened = tamis.open(table, tuning=Tuning(max_batch_rows=3))
+    plan = opened.scan(where).plan(depth)
+    found = list(plan.file_batches())
+    assert [len(each.selection) for each in found] == [each.batch.num_rows for each in found]
+    assert len(found) > 1
+    assert all(each.selection.null_count == 0 for each in found)
+    everything = pa.Table.from_batches([each.batch for each in found])
+    assert everything.sort_by("path").equals(opened.scan().plan("files").files.sort_by("path").combine_chunks())
+    kept = pa.Table.from_batches([each.batch.filter(each.selection) for each in found], everything.schema)
+    assert sorted(kept["path"].to_pylist()) == sorted(plan.files["path"].to_pylist())
+
+
+def test_a_selection_vector_goes_into_an_evaluator(table: Path) -> None:
+    plan = tamis.open(table).scan("id < 200").plan("files")
+    is_first = Call("=", (Column(("kind",), type=pa.int32()), Literal(1, pa.int32())))
+    handler = ArrowExpressionHandler()
+    for each in plan.file_batches():
+        both = handler.predicate_evaluator(each.batch.schema, is_first).eval(each.batch, each.selection)
+        assert both.to_pylist() == [
+            kind == 1 and kept
+            for kind, kept in zip(each.batch.column("kind").to_pylist(), each.selection.to_pylist(), strict=True)
+        ]
+
+
+def test_a_plan_under_a_policy_has_no_file_batches(tmp_path: Path) -> None:
+    session = tamis.connect(policies={"tables": {"t": [{"principals": "*", "rows": "id > 5"}]}})
+    plan = session.open(write_hive(tmp_path / "t")).scan("id < 70").plan("files")
+    assert list(plan.file_batches()) == []
