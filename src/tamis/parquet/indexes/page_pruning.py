@@ -25,8 +25,10 @@ from tamis.expr.nodes import Call, Column, Expr, find_columns, walk
 from tamis.io.ranges import RangedFile, split_by_bytes
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.chunks import ChunkLayout
+from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath, Leaf
 from tamis.parquet.indexes.bloom_filter import Array, Unavailable
+from tamis.parquet.indexes.bloom_provider import BloomFilterProvider, fetch_filters
 from tamis.parquet.indexes.bloom_pruning import NO_FILTER, BloomQuestions, Chunk, Found, read_bloom_filters
 from tamis.parquet.indexes.page_index import PageLocations, find_dictionary_range
 from tamis.parquet.indexes.page_units import (
@@ -114,20 +116,25 @@ class RowRangePruner:
 
     def __init__(
         self,
-        source: ParquetFile,
-        file: RangedFile,
+        source: ParquetFile | Footer,
+        file: RangedFile | None,
         given: Filter,
         needed: Sequence[int],
         names: Mapping[FieldPath, FieldPath],
         sizes: Mapping[int, int],
+        *,
+        bloom_filters: BloomFilterProvider | None = None,
     ) -> None:
         """Prepare the pruning; `names` maps the columns of the filter that are read from the file to their paths in it.
 
         Partition columns are excluded, even if the file has a column of that name. `sizes` are the bytes of the needed
-        leaves in each row group.
+        leaves in each row group. `bloom_filters` replaces the Bloom filters of the file. A footer without a file
+        supports no other level.
         """
-        self._source = source
-        self._file = file
+        self._given_source = source
+        self._opened = file
+        self._footer = source if isinstance(source, Footer) else source.footer
+        self._provider = bloom_filters
         self._filter = given
         self._needed = needed
         self._names = names
@@ -136,6 +143,17 @@ class RowRangePruner:
         self._sized: tuple[Remaining, dict[int, int]] | None = None
         self._has_answers = False
         self._asks_pages = False
+        self.evidence: list[Evidence] = []
+
+    @property
+    def _source(self) -> ParquetFile:
+        assert isinstance(self._given_source, ParquetFile), "this level reads the file"
+        return self._given_source
+
+    @property
+    def _file(self) -> RangedFile:
+        assert self._opened is not None, "this level reads the file"
+        return self._opened
 
     def narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
         """Apply the levels in order. Row ranges that are fully matched are not tested again.
@@ -193,7 +211,7 @@ class RowRangePruner:
 
     def _find_leaf(self, column: Column) -> Leaf | None:
         path = self._names.get(column.path)
-        return None if path is None else self._source.footer.schema.leaves.get(path)
+        return None if path is None else self._footer.schema.leaves.get(path)
 
     def _prune_with(self, remaining: Remaining, answers: Mapping[str, pa.Array]) -> _LevelResult:
         """Prune the remaining row ranges with additional metadata."""
@@ -201,6 +219,7 @@ class RowRangePruner:
         self._has_answers = self._has_answers or bool(answers)
         # Predicates with answers are longer, so they are used only if there are answers.
         conjuncts = self._filter.with_questions.conjuncts if self._has_answers else self._filter.conjuncts
+        self.evidence.append(Evidence(remaining, units, conjuncts))
         pruned = prune(units, conjuncts)
         after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
         matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.fully_matched)])
@@ -224,36 +243,33 @@ class RowRangePruner:
     def _apply_bloom(self, remaining: Remaining) -> _LevelResult | None:
         if not any(self._filter.has_equality):
             return None
-        if not self._has_chunk(remaining, lambda chunk: chunk.bloom_filter is not None):
+        if self._provider is None and not self._has_chunk(remaining, lambda chunk: chunk.bloom_filter is not None):
             has_equality = self._filter.has_equality
             return self._keep_all(remaining, [NO_FILTER.reason if has else NO_EQUALITY for has in has_equality])
         questions = self._filter.bloom
         if not questions.questions:
             return None
-        own = questions.for_file(self._source.footer.schema.leaves, self._names)
+        own = questions.for_file(self._footer.schema.leaves, self._names)
         groups = remaining.row_groups.tolist()
         asked = [
             [question for question in of_conjunct if question.items is not None]
             for of_conjunct in self._filter.with_questions.asked
         ]
         known = {question.number for question, *_ in own.asked}
-        chunks = {(group, leaf): self._source.chunk(group, leaf) for group in groups for leaf in own.leaves}
-        if own.leaves and not any(chunk.bloom_filter for chunk in chunks.values()):
-            reasons = own.reasons({}, groups)
-            return self._keep_all(remaining, [_explain_bloom(each, reasons, known) for each in asked])
+        if self._provider is None and own.leaves:
+            chunks = [self._source.chunk(group, leaf) for group in groups for leaf in own.leaves]
+            if not any(chunk.bloom_filter for chunk in chunks):
+                reasons = own.reasons({}, groups)
+                return self._keep_all(remaining, [_explain_bloom(each, reasons, known) for each in asked])
         could = self._find_skippable(remaining, [[question.true_name for question in each] for each in asked])
         matters: dict[int, Bits] = {}
         for question, leaf, _ in own.asked:
             if leaf.index in own.leaves and question.number in could:
                 matters[leaf.index] = matters.get(leaf.index, could[question.number]) | could[question.number]
-        layouts = {
-            (group, leaf): chunks[group, leaf]
-            for leaf, bits in matters.items()
-            for group in remaining.row_groups[bits].tolist()
-        }
+        wanted = [(group, leaf) for leaf, bits in matters.items() for group in remaining.row_groups[bits].tolist()]
         answers = own.answers({}, groups)
         found: dict[Chunk, Found | None] = {}
-        for filters in self._read_filters(layouts, own.hashes, remaining):
+        for filters in self._read_filters(wanted, own.hashes, remaining):
             new_answers = own.answers(filters, groups)
             answers = {name: pc.coalesce(answer, new_answers[name]) for name, answer in answers.items()}
             found |= {chunk: each if isinstance(each, Unavailable) else None for chunk, each in filters.items()}
@@ -262,13 +278,18 @@ class RowRangePruner:
         return narrowed.with_reasons([_explain_bloom(each, reasons, known) for each in asked])
 
     def _read_filters(
-        self, layouts: Mapping[Chunk, ChunkLayout], hashes: Mapping[int, Array], remaining: Remaining
+        self, wanted: Sequence[Chunk], hashes: Mapping[int, Array], remaining: Remaining
     ) -> Iterator[dict[Chunk, Found]]:
         """Yield the Bloom filters of column chunks.
 
-        From remote storage, the page indexes are read in the same round: they are small, and needed next unless the
-        filters exclude everything.
+        A provider is called once. From remote storage, the page indexes are read in the same round: they are small, and
+        needed next unless the filters exclude everything.
         """
+        if self._provider is not None:
+            if wanted:
+                yield fetch_filters(self._provider, wanted)
+            return
+        layouts = {chunk: self._source.chunk(*chunk) for chunk in wanted}
         storage, path = self._source.storage, self._source.path
         groups = remaining.kept_row_groups
         if storage.is_local or not self._asks_pages or len(groups) * len(self._needed) > MAX_PREFETCHED_CHUNKS:
@@ -548,6 +569,15 @@ class Remaining:
         """Return the positions of a row group's row ranges as a range."""
         own = self._slice_of_group(row_group)
         return range(own.start, own.stop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The metadata that a level evaluated: one row of `units` for each of `ranges`."""
+
+    ranges: Remaining
+    units: pa.RecordBatch
+    conjuncts: tuple[Conjunct, ...]
 
 
 def merge_remaining(one: Remaining, other: Remaining) -> Remaining:
