@@ -25,7 +25,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -154,15 +154,21 @@ def collect_questions(predicate: Expr) -> QuestionedPredicate:
     return QuestionedPredicate(tuple(conjuncts), tuple(asked.numbered))
 
 
-def find_skippable_units(units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str]) -> pa.BooleanArray:
+def find_skippable_units(
+    units: pa.RecordBatch,
+    conjunct: Conjunct,
+    names: Iterable[str],
+    certain: Mapping[str, pa.BooleanArray] | None = None,
+) -> pa.BooleanArray:
     """Return the units that a conjunct would skip if all answers with these names were FALSE.
 
-    No other answers skip more (see `tamis.skipping.rewrite`), so the other units need no answers.
+    No other answers skip more (see `tamis.skipping.rewrite`), so the other units need no answers. `certain` has those
+    that are known to be TRUE for some units.
     """
     best = pa.repeat(pa.scalar(False), units.num_rows)
     known = {name: units.column(name) for name in units.schema.names}
     try:
-        kept = conjunct.evaluate_keeps(pa.record_batch(known | dict.fromkeys(names, best)))
+        kept = conjunct.evaluate_keeps(pa.record_batch(known | dict.fromkeys(names, best) | dict(certain or {})))
     except EvaluationError:
         return best
     return pc.invert(kept)

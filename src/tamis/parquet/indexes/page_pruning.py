@@ -43,7 +43,7 @@ from tamis.parquet.reading.decode import decode_dictionary, find_leaf_value_fiel
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
-from tamis.skipping.metadata import ROW_COUNT
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.prune import SKIPPED_BEFORE, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
@@ -143,6 +143,8 @@ class RowRangePruner:
         self._sized: tuple[Remaining, dict[int, int]] | None = None
         self._has_answers = False
         self._asks_pages = False
+        self._row_groups: Remaining
+        self._complete: dict[Column, list[int]] = {}
         self.evidence: list[Evidence] = []
 
     @property
@@ -162,6 +164,7 @@ class RowRangePruner:
         """
         reports = []
         self._asks_pages = "pages" in levels
+        self._row_groups = remaining
         for level, ask_level in (
             ("bloom", self._apply_bloom),
             ("pages", self._apply_pages),
@@ -268,7 +271,14 @@ class RowRangePruner:
                 matters[leaf.index] = matters.get(leaf.index, could[question.number]) | could[question.number]
         wanted = [(group, leaf) for leaf, bits in matters.items() for group in remaining.row_groups[bits].tolist()]
         answers = own.answers({}, groups)
-        found: dict[Chunk, Found | None] = {}
+        # Filters that could skip nothing are not read, but they are there.
+        unread = set(own.leaves) - {leaf for _, leaf in wanted}
+        found: dict[Chunk, Found | None] = {
+            (group, leaf): None
+            for leaf in unread
+            for group in groups
+            if self._provider is not None or self._source.chunk(group, leaf).bloom_filter is not None
+        }
         for filters in self._read_filters(wanted, own.hashes, remaining):
             new_answers = own.answers(filters, groups)
             answers = {name: pc.coalesce(answer, new_answers[name]) for name, answer in answers.items()}
@@ -427,10 +437,56 @@ class RowRangePruner:
         found: dict[int, Bits] = {}
         for conjunct, questions, own in zip(questioned.conjuncts, questioned.asked, names, strict=True):
             if own:
-                could = np.asarray(find_skippable_units(remaining.units, conjunct, own))
+                certain = {
+                    question.true_name: pa.array(np.isin(remaining.row_groups, self._find_complete(question.column)))
+                    for question in questions
+                    if question.items is not None and question.true_name in own
+                }
+                could = np.asarray(find_skippable_units(remaining.units, conjunct, own, certain))
                 for question in questions:
                     found[question.number] = found[question.number] | could if question.number in found else could
         return found
+
+    def _find_complete(self, column: Column) -> list[int]:
+        """Return the row groups in which every value between the bounds of a column occurs.
+
+        There, no Bloom filter and no dictionary excludes an item of an equality or IN list that the bounds allow, so
+        none is read. `distinct_count` decides about nothing else, because it proves less than it seems to:
+
+        - A column with *one* distinct value has exact bounds, and then they are equal and prove it themselves; or it
+          has truncated bounds, and then the value is anywhere between them.
+        - Bounds ignore NaN, and writers differ in whether they count it. So one distinct value beside equal bounds does
+          not exclude NaN, and floats are never complete.
+        - `n` distinct integers (or days) in a range of `n` are all of them.
+
+        If a count is too high, filters stay unread, which keeps a row group and loses no row.
+        """
+        if column not in self._complete:
+            self._complete[column] = self._compute_complete(column)
+        return self._complete[column]
+
+    def _compute_complete(self, column: Column) -> list[int]:
+        leaf, units = self._find_leaf(column), self._row_groups.units
+        names = [metadata_name(kind, column.path) for kind in ("lower", "upper")]
+        if leaf is None or column.type is None or not set(names) <= set(units.schema.names):
+            return []
+        if pa.types.is_floating(column.type):
+            return []
+        lower, upper = (units.column(name) for name in names)
+        is_complete = np.asarray(pc.fill_null(pc.equal(lower, upper), False))
+        if pa.types.is_integer(column.type) or pa.types.is_date32(column.type):
+            ranges = [each.view(pa.int32()) if pa.types.is_date32(each.type) else each for each in (lower, upper)]
+            pairs = zip(self._row_groups.row_groups.tolist(), *(each.to_pylist() for each in ranges), strict=True)
+            is_complete |= [
+                low is not None and high is not None and self._count_distinct(group, leaf) > high - low
+                for group, low, high in pairs
+            ]
+        return self._row_groups.row_groups[is_complete].tolist()
+
+    def _count_distinct(self, row_group: int, leaf: Leaf) -> int:
+        """Return the number of distinct values of a chunk; 0 if it is unknown."""
+        statistics = self._footer.metadata.row_group(row_group).column(leaf.index).statistics
+        return 0 if statistics is None else statistics.distinct_count or 0
 
     def _find_dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
         chunk = self._source.chunk(row_group, leaf.index)
