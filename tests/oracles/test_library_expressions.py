@@ -84,6 +84,7 @@ def polars_atoms(draw: st.DrawFn) -> pl.Expr:
         column.is_not_null,
         lambda: column.is_between(pl.lit(value), pl.lit(draw(values)), closed=draw(st.sampled_from(CLOSED))),
         lambda: column.is_in(pl.Series(items, dtype=dtype), nulls_equal=draw(st.booleans())),
+        lambda: column.is_in(pl.lit(items, dtype=pl.List(dtype)), nulls_equal=draw(st.booleans())),
         lambda: column.fill_null(value) == value,
     ]
     if name in ("i", "j", "f"):

@@ -205,7 +205,9 @@ def _read_items(node: Any) -> pa.Array:
             f"the items of a Polars is_in cannot be read ({to_one_line(error)}): {_ADVICE}"
         ) from error
     items = column.combine_chunks()
-    return items.dictionary_decode() if pa.types.is_dictionary(items.type) else items
+    if pa.types.is_dictionary(items.type):
+        items = items.dictionary_decode()
+    return items.cast(types.replace_view_types(items.type))
 
 
 def _build_membership(value: Expr, items: pa.Array, nulls_equal: bool) -> Expr:
