@@ -205,7 +205,9 @@ def find_names(tree: ast.Module) -> set[str]:
     aliases: set[str] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name) | ast.arg(arg=name):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name) | ast.arg(arg=name):
                 found.add(name)
             case ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
                 found.add(name)

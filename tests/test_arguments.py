@@ -208,9 +208,8 @@ METHODS = {
     for name in dir(each)
     if not name.startswith("_") and isinstance(getattr_static(each, name), FunctionType | classmethod | staticmethod)
 }
-PUBLIC = (
-    FUNCTIONS | {each.__name__: each for each in (*CLASSES, tamis.parquet.Pruner, tamis.parquet.PruneRequest)} | METHODS
-)
+PRUNERS = (tamis.parquet.Pruner, tamis.parquet.PruneRequest, tamis.parquet.PruneOptions)
+PUBLIC = FUNCTIONS | {each.__name__: each for each in (*CLASSES, *PRUNERS)} | METHODS
 
 
 def test_the_public_interface_is_complete() -> None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +58,16 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def find_lines(text: str, start: str) -> list[list[str]]:
     """Return the cells of the lines that start with a word."""
     return [re.split(" {3,}", line) for line in text.splitlines() if line.startswith(start)]
+
+
+def test_distinct_counts_are_shown_where_the_file_has_them(run: Run, folder: Path) -> None:
+    duckdb.sql(f"COPY (SELECT i % 7 AS few, i AS id FROM range(2100) t(i)) TO '{folder}/counted.parquet'")
+    few, other = (find_lines(run("counted.parquet").stdout, name)[1] for name in ("few ", "id "))
+    assert few == ["few", "0", "7", "0", "6"]
+    assert other == ["id", "0", "–", "0", "2099"]
+    listed = run("counted.parquet", "--column", "few").stdout.partition("row groups of few\n")[2].splitlines()
+    assert re.split(" {3,}", listed[0].strip()) == ["row group", "rows", "nulls", "distinct", "min", "max"]
+    assert "distinct" not in run("orders.parquet").stdout
 
 
 def test_tables_in_a_pipe(run: Run) -> None:

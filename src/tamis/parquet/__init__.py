@@ -10,14 +10,32 @@ Reading order:
 - `inspect`    the report of `tamis inspect`
 """
 
+from tamis.parquet.indexes.bloom_filter import BloomFilter
+from tamis.parquet.indexes.bloom_provider import AsyncBloomFilterProvider, BloomFilterProvider
 from tamis.parquet.inspect.inspect_file import ColumnInspection, FileInspection, inspect
-from tamis.parquet.pruner import Pruner, PruneRequest, PruneResult, read_selection
+from tamis.parquet.pruner import (
+    CompileResult,
+    PruneOptions,
+    Pruner,
+    PruneRequest,
+    PruneResult,
+    TriState,
+    UnusedPredicate,
+    read_selection,
+)
 from tamis.parquet.selection.row_selection import RowSelection
 
 __all__ = [
     "PruneRequest",
     "PruneResult",
+    "PruneOptions",
     "Pruner",
+    "CompileResult",
+    "UnusedPredicate",
+    "TriState",
+    "BloomFilter",
+    "BloomFilterProvider",
+    "AsyncBloomFilterProvider",
     "RowSelection",
     "inspect",
     "read_selection",

@@ -25,7 +25,16 @@ def answer_call(call: Call, args: tuple[Known, ...]) -> Answer:
     if type_of(call) not in (types.BOOLEAN, None):
         return UNKNOWN, _explain_missing_bounds(call, args)
     rule = _RULES.get(call.function)
-    return rule(call, args) if rule is not None else (UNKNOWN, lambda: f"unknown function: {call.function}")
+    return rule(call, args) if rule is not None else (UNKNOWN, lambda: _explain_unknown(call))
+
+
+def _explain_unknown(call: Call) -> str:
+    # Syntax that is kept as text is a call of `sql`, a name that users have never written.
+    return (
+        f"unsupported syntax: {to_display_sql(call)}"
+        if call.function == "sql"
+        else f"unknown function: {call.function}"
+    )
 
 
 def _explain_missing_bounds(call: Call, args: tuple[Known, ...]) -> Reason | None:
@@ -283,7 +292,7 @@ def _explain(exprs: tuple[Expr, ...]) -> str:
             case Call("try_cast" | "cast", (argument, Literal(value=str() as target))):
                 return f"type mismatch: {to_display_sql(argument)} as {target} does not preserve order"
             case Call(function) if function not in FUNCTIONS:
-                return f"unknown function: {function}"
+                return _explain_unknown(expr)
             case Call():
                 return f"function on column: {to_display_sql(expr)}"
             case Column(type=data_type) if data_type is not None and not is_ordered(data_type):

@@ -25,7 +25,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress, islice
@@ -174,16 +174,21 @@ def collect_questions(predicate: Expr) -> QuestionedPredicate:
 
 
 def find_skippable_units(
-    units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str], handler: ExpressionHandler = ARROW
+    units: pa.RecordBatch,
+    conjunct: Conjunct,
+    names: Iterable[str],
+    certain: Mapping[str, pa.BooleanArray] | None = None,
+    handler: ExpressionHandler = ARROW,
 ) -> pa.BooleanArray:
     """Return the units that a conjunct would skip if all answers with these names were FALSE.
 
-    No other answers skip more (see `tamis.skipping.rewrite`), so the other units need no answers.
+    No other answers skip more (see `tamis.skipping.rewrite`), so the other units need no answers. `certain` has those
+    that are known to be TRUE for some units.
     """
     best = pa.repeat(pa.scalar(False), units.num_rows)
     known = {name: units.column(name) for name in units.schema.names}
     try:
-        answered = pa.record_batch(known | dict.fromkeys(names, best))
+        answered = pa.record_batch(known | dict.fromkeys(names, best) | dict(certain or {}))
         kept = conjunct.evaluate(conjunct.keeps, answered, handler)
     except EvaluationError:
         return best

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import EvaluationError
+from tamis.errors import EvaluationError, to_one_line
 from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.rewrite import Conjunct
 
@@ -126,7 +126,8 @@ def _make_outcome(
     error: EvaluationError | None,
 ) -> ConjunctOutcome:
     if error is not None:
-        reason: str | None = f"not computable from bounds: {error}"
+        # The message of the error itself shows the rewritten predicate, which means nothing to users.
+        reason: str | None = f"not computable from bounds: {to_one_line(error.__cause__ or error)}"
     elif kept.true_count < units.num_rows:
         reason = None if skipped else SKIPPED_BEFORE
     else:

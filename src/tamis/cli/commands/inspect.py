@@ -302,6 +302,7 @@ def _build_columns(found: FileInspection) -> Iterator[_Section]:
         None,
         name,
         ("nulls", _format_counts(table["nulls"]), True),
+        *_format_distinct("most distinct", table["max_distinct_count"]),
         ("min", bounds["min"], False),
         ("max", bounds["max"], False),
     )
@@ -317,6 +318,11 @@ def _build_columns(found: FileInspection) -> Iterator[_Section]:
     )
 
 
+def _format_distinct(title: str, counts: pa.ChunkedArray) -> list[tuple[str, list[str], bool]]:
+    """Return the column of distinct counts if some are known: few writers count them."""
+    return [(title, _format_counts(counts), True)] if counts.null_count < len(counts) else []
+
+
 def _build_column_row_groups(column: ColumnInspection) -> Iterator[_Section]:
     groups = column.row_groups
     number = ("row group", _format_counts(groups["row_group"]), True)
@@ -326,6 +332,7 @@ def _build_column_row_groups(column: ColumnInspection) -> Iterator[_Section]:
         number,
         ("rows", _format_counts(groups["rows"]), True),
         ("nulls", _format_counts(groups["nulls"]), True),
+        *_format_distinct("distinct", groups["distinct_count"]),
         ("min", _format_bounds(groups["min"], groups["min_exact"], "min"), False),
         ("max", _format_bounds(groups["max"], groups["max_exact"], "max"), False),
         shown=ROW_GROUPS_ON_A_TERMINAL,

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, add_article
 from tamis.expr.builder import Expression, col
+from tamis.expr.interop.from_datafusion import from_datafusion, is_datafusion_expression
+from tamis.expr.interop.from_polars import from_polars, is_polars_expression
 from tamis.expr.interop.from_pyarrow import from_pyarrow
 from tamis.expr.interop.from_pyiceberg import from_pyiceberg
 from tamis.expr.interop.from_pyspark import from_pyspark, is_pyspark_column
@@ -21,8 +23,8 @@ from tamis.expr.normalise import freeze_current_time
 from tamis.expr.wire.partition_filter import PartitionFilter
 
 _KINDS = (
-    "SQL text, a tamis expression such as col('a') > 5, a PartitionFilter, a pyarrow or pyiceberg expression, "
-    "a PySpark Column, a condition such as ('a', '>', 5), or a list of these"
+    "SQL text, a tamis expression such as col('a') > 5, a PartitionFilter, an expression of pyarrow, pyiceberg, Polars "
+    "or DataFusion, a PySpark Column, a condition such as ('a', '>', 5), or a list of these"
 )
 
 
@@ -109,6 +111,10 @@ def _to_filter(where: object) -> Expr | PartitionFilter:
             return from_pyiceberg(where)
         case _ if is_pyspark_column(where):
             return from_pyspark(where)
+        case _ if is_polars_expression(where):
+            return from_polars(where)
+        case _ if is_datafusion_expression(where):
+            return from_datafusion(where)
         case _:
             kind = f"{type(where).__module__}.{type(where).__qualname__}"
             raise InvalidArgument(f"where cannot be {add_article(kind.removeprefix('builtins.'))}: give {_KINDS}")

@@ -8,8 +8,7 @@ A function has the semantics of SQL text, because it is translated through SQL t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +16,7 @@ from tamis import types
 from tamis.errors import ExpressionError, to_one_line
 from tamis.expr.builder import split_name
 from tamis.expr.datetime_text import parse_timestamp
+from tamis.expr.interop.translate_tree import Parts, translate_tree
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_, transform, walk
 from tamis.expr.sql.printer import to_sql
@@ -43,40 +43,8 @@ def from_pyspark(column: Any) -> Expr:
     Python UDFs, windows, lambda functions and subqueries are not supported, and raise an error that names them.
     """
     is_classic = hasattr(column, "_jc")
-    translate: Callable[[Any], Expr | _Parts] = _translate_classic if is_classic else _translate_connect
-    done: list[Expr] = []
-    stack: list[Any] = [column._jc.node() if is_classic else column._expr]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, _Build):
-            first = len(done) - item.count
-            parts = tuple(done[first:])
-            del done[first:]
-            done.append(item.build(parts))
-            continue
-        translated = translate(item)
-        if isinstance(translated, _Parts):
-            stack.append(_Build(len(translated.parts), translated.build))
-            stack.extend(reversed(translated.parts))
-        else:
-            done.append(translated)
-    return done[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """A node whose parts must be translated before it is built."""
-
-    parts: Sequence[Any]
-    build: Callable[[tuple[Expr, ...]], Expr]
-
-
-@dataclass(frozen=True, slots=True)
-class _Build:
-    """The second visit of a node: it combines its `count` translated parts."""
-
-    count: int
-    build: Callable[[tuple[Expr, ...]], Expr]
+    translate: Callable[[Any], Expr | Parts] = _translate_classic if is_classic else _translate_connect
+    return translate_tree(column._jc.node() if is_classic else column._expr, translate)
 
 
 # --- Both kinds ---------------------------------------------------------------------------------------------------
@@ -164,7 +132,7 @@ def _from_microseconds(value: int) -> Literal:
 # --- Classic sessions ---------------------------------------------------------------------------------------------
 
 
-def _translate_classic(node: Any) -> Expr | _Parts:
+def _translate_classic(node: Any) -> Expr | Parts:
     match node.productPrefix():
         case "Literal":
             return _translate_classic_literal(node.value())
@@ -174,22 +142,22 @@ def _translate_classic(node: Any) -> Expr | _Parts:
             name = str(node.functionName())
             if node.isDistinct():
                 raise _make_unsupported_error(f"the aggregate {name!r}")
-            return _Parts(_to_list(node.arguments()), lambda args: _build_function(name, args))
+            return Parts(_to_list(node.arguments()), lambda args: _build_function(name, args))
         case "Alias":
-            return _Parts([node.child()], lambda args: args[0])
+            return Parts([node.child()], lambda args: args[0])
         case "Cast":
             mode = node.evalMode()
             is_try = mode.isDefined() and str(mode.get().getClass().getName()).endswith("$Try$")
-            return _Parts([node.child()], _build_cast(str(node.dataType().sql()), is_try))
+            return Parts([node.child()], _build_cast(str(node.dataType().sql()), is_try))
         case "SqlExpression":
             return _parse_sql(str(node.expression()))
         case "CaseWhenOtherwise":
             parts = [part for branch in _to_list(node.branches()) for part in (branch._1(), branch._2())]
             if not node.otherwise().isDefined():
-                return _Parts(parts, lambda args: _build_case((*args, Literal(None))))
-            return _Parts([*parts, node.otherwise().get()], _build_case)
+                return Parts(parts, lambda args: _build_case((*args, Literal(None))))
+            return Parts([*parts, node.otherwise().get()], _build_case)
         case "UnresolvedExtractValue":
-            return _Parts([node.child(), node.extraction()], _build_extract)
+            return Parts([node.child(), node.extraction()], _build_extract)
         case "ExpressionColumnNode":
             return _resolve_attribute(node.expression())
         case kind:
@@ -247,7 +215,7 @@ def _translate_classic_literal(value: Any) -> Literal:
 # --- Connect sessions ---------------------------------------------------------------------------------------------
 
 
-def _translate_connect(node: Any) -> Expr | _Parts:
+def _translate_connect(node: Any) -> Expr | Parts:
     match type(node).__name__:
         case "LiteralExpression":
             return _translate_connect_literal(node)
@@ -257,22 +225,22 @@ def _translate_connect(node: Any) -> Expr | _Parts:
             name = str(node._name)
             if getattr(node, "_is_distinct", False):
                 raise _make_unsupported_error(f"the aggregate {name!r}")
-            return _Parts(list(node._args), lambda args: _build_function(name, args))
+            return Parts(list(node._args), lambda args: _build_function(name, args))
         case "ColumnAlias":
-            return _Parts([node._child], lambda args: args[0])
+            return Parts([node._child], lambda args: args[0])
         case "CastExpression":
             target = node._data_type
             text = target if isinstance(target, str) else str(target.simpleString())
-            return _Parts([node._expr], _build_cast(text, node._eval_mode == "try"))
+            return Parts([node._expr], _build_cast(text, node._eval_mode == "try"))
         case "SQLExpression":
             return _parse_sql(node._expr)
         case "CaseWhen":
             parts = [part for branch in node._branches for part in branch]
             if node._else_value is None:
-                return _Parts(parts, lambda args: _build_case((*args, Literal(None))))
-            return _Parts([*parts, node._else_value], _build_case)
+                return Parts(parts, lambda args: _build_case((*args, Literal(None))))
+            return Parts([*parts, node._else_value], _build_case)
         case "UnresolvedExtractValue":
-            return _Parts([node._child, node._extraction], _build_extract)
+            return Parts([node._child, node._extraction], _build_extract)
         case "CommonInlineUserDefinedFunction":
             raise _make_unsupported_error(f"the function {node._function_name!r} (written in Python)")
         case kind:

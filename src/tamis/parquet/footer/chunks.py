@@ -114,6 +114,8 @@ class ChunkLayout:
     """The range of the whole chunk: dictionary page, data pages, and `slack` bytes."""
     text_bytes: int | None = None
     """The total length of the byte arrays of all rows; None if unknown."""
+    distinct_count: int | None = None
+    """The number of different values, without NULL; None if unknown or impossible."""
     slack: int = 0
     """The number of bytes at the end that may not belong to the chunk: see `may_be_short`."""
 
@@ -277,7 +279,7 @@ def compile_chunk_pattern() -> re.Pattern[bytes]:
 
 # --- One chunk -------------------------------------------------------------------------------------------------------
 
-_STATISTICS: dict[int, Kind] = {3: INTEGER64, 7: FLAG, 8: FLAG, 9: INTEGER64}
+_STATISTICS: dict[int, Kind] = {3: INTEGER64, 4: INTEGER64, 7: FLAG, 8: FLAG, 9: INTEGER64}
 _ENCODING_STATISTICS: dict[int, Kind] = {1: INTEGER32, 2: INTEGER32, 3: INTEGER32}
 _METADATA: dict[int, Kind] = {
     2: make_list_kind(INTEGER32),
@@ -375,6 +377,7 @@ def _make_layout(chunk: Struct, group: int, leaf: int, end: int, what: str, *, i
         nan_count=_check_count(statistics.get(9)),
         byte_range=(start, length + slack),
         slack=slack,
+        distinct_count=_check_distinct_count(statistics, metadata[5]),
         text_bytes=_check_count(metadata.get(16, {}).get(1)),
     )
 
@@ -395,6 +398,12 @@ def _check_filter_range(offset: int | None, length: int | None, end: int) -> tup
 
 def _check_count(number: int | None) -> int | None:
     return number if number is not None and number >= 0 else None
+
+
+def _check_distinct_count(statistics: Struct, num_values: int) -> int | None:
+    count, nulls = _check_count(statistics.get(4)), _check_count(statistics.get(3)) or 0
+    # Some writers state 0 for "unknown".
+    return count if count and count <= num_values - nulls else None
 
 
 def _count_dictionary_pages(pages: list[Struct] | None) -> int | None:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from tamis import types
+from tamis.errors import InvalidArgument
 from tamis.parquet.footer.bounds import get_nanoseconds_per_tick, get_stored_type
 from tamis.parquet.footer.datetime_rebase import get_rebase_limit
 from tamis.parquet.footer.leaves import Leaf
@@ -102,7 +103,10 @@ class BloomFilter:
 
     @staticmethod
     def from_bytes(bitset: Any) -> BloomFilter:
-        """Wrap a complete bitset without copying it."""
+        """Wrap a complete bitset, which follows the header of a stored filter, without copying it."""
+        size = memoryview(bitset).nbytes
+        if not size or size % BLOCK_BYTES:
+            raise InvalidArgument(f"a Bloom filter has {size} bytes, expected a multiple of {BLOCK_BYTES}")
         bits = np.frombuffer(bitset, "<u4").reshape(-1, WORDS_PER_BLOCK)
         return BloomFilter(bits, len(bits))
 

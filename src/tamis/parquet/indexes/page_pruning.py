@@ -26,8 +26,10 @@ from tamis.expr.nodes import Call, Column, Expr, and_, find_columns, walk
 from tamis.io.ranges import RangedFile, split_by_bytes
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.chunks import ChunkLayout
+from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath, Leaf
 from tamis.parquet.indexes.bloom_filter import Array, Unavailable
+from tamis.parquet.indexes.bloom_provider import BloomFilterProvider, fetch_filters
 from tamis.parquet.indexes.bloom_pruning import NO_FILTER, BloomQuestions, Chunk, Found, read_bloom_filters
 from tamis.parquet.indexes.page_index import PageLocations, find_dictionary_range
 from tamis.parquet.indexes.page_units import (
@@ -43,7 +45,7 @@ from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.membership import Question, QuestionedPredicate, collect_questions, find_skippable_units
-from tamis.skipping.metadata import ROW_COUNT
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.metrics import MATCHED_BY_ROW_GROUP, LevelReport, add_matched_conjuncts
 from tamis.skipping.prune import SKIPPED_BEFORE, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
@@ -83,6 +85,12 @@ class Filter:
             predicate = and_(*(each.predicate for each in chosen))
             self._selected[is_chosen] = Filter(predicate, chosen, self.handler, (self, is_chosen))
         return self._selected[is_chosen]
+
+    def align(self, conjuncts: Sequence[Conjunct]) -> tuple[Conjunct | None, ...]:
+        """Return forms of its conjuncts in the positions of all conjuncts, with None for those that it lacks."""
+        own = iter(conjuncts)
+        is_chosen = (True,) * len(conjuncts) if self.selected_from is None else self.selected_from[1]
+        return tuple(next(own) if is_own else None for is_own in is_chosen)
 
     @cached_property
     def with_questions(self) -> QuestionedPredicate:
@@ -133,20 +141,25 @@ class RowRangePruner:
 
     def __init__(
         self,
-        source: ParquetFile,
-        file: RangedFile,
+        source: ParquetFile | Footer,
+        file: RangedFile | None,
         given: Filter,
         needed: Sequence[int],
         names: Mapping[FieldPath, FieldPath],
         sizes: Mapping[int, int],
+        *,
+        bloom_filters: BloomFilterProvider | None = None,
     ) -> None:
         """Prepare the pruning; `names` maps the columns of the filter that are read from the file to their paths in it.
 
         Partition columns are excluded, even if the file has a column of that name. `sizes` are the bytes of the needed
-        leaves in each row group.
+        leaves in each row group. `bloom_filters` replaces the Bloom filters of the file. A footer without a file
+        supports no other level.
         """
-        self._source = source
-        self._file = file
+        self._given_source = source
+        self._opened = file
+        self._footer = source if isinstance(source, Footer) else source.footer
+        self._provider = bloom_filters
         self._filter = given
         self._needed = needed
         self._names = names
@@ -155,6 +168,19 @@ class RowRangePruner:
         self._sized: tuple[Remaining, dict[int, int]] | None = None
         self._has_answers = False
         self._asks_pages = False
+        self._row_groups: Remaining
+        self._complete: dict[Column, list[int]] = {}
+        self.evidence: list[Evidence] = []
+
+    @property
+    def _source(self) -> ParquetFile:
+        assert isinstance(self._given_source, ParquetFile), "this level reads the file"
+        return self._given_source
+
+    @property
+    def _file(self) -> RangedFile:
+        assert self._opened is not None, "this level reads the file"
+        return self._opened
 
     def narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
         """Apply the levels in order. Row ranges that are fully matched are not tested again.
@@ -182,6 +208,7 @@ class RowRangePruner:
     def _narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
         reports = []
         self._asks_pages = "pages" in levels
+        self._row_groups = remaining
         for level, ask_level in (
             ("bloom", self._apply_bloom),
             ("pages", self._apply_pages),
@@ -231,7 +258,7 @@ class RowRangePruner:
 
     def _find_leaf(self, column: Column) -> Leaf | None:
         path = self._names.get(column.path)
-        return None if path is None else self._source.footer.schema.leaves.get(path)
+        return None if path is None else self._footer.schema.leaves.get(path)
 
     def _prune_with(self, remaining: Remaining, answers: Mapping[str, pa.Array]) -> _LevelResult:
         """Prune the remaining row ranges with additional metadata."""
@@ -239,6 +266,7 @@ class RowRangePruner:
         self._has_answers = self._has_answers or bool(answers)
         # Predicates with answers are longer, so they are used only if there are answers.
         conjuncts = self._filter.with_questions.conjuncts if self._has_answers else self._filter.conjuncts
+        self.evidence.append(Evidence(remaining, units, self._filter.align(conjuncts)))
         pruned = prune(units, conjuncts, handler=self._filter.handler)
         after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
         after = replace(after, residual=after.residual & ~pruned.matched)
@@ -261,36 +289,40 @@ class RowRangePruner:
     def _apply_bloom(self, remaining: Remaining) -> _LevelResult | None:
         if not any(self._filter.has_equality):
             return None
-        if not self._has_chunk(remaining, lambda chunk: chunk.bloom_filter is not None):
+        if self._provider is None and not self._has_chunk(remaining, lambda chunk: chunk.bloom_filter is not None):
             has_equality = self._filter.has_equality
             return self._keep_all(remaining, [NO_FILTER.reason if has else NO_EQUALITY for has in has_equality])
         questions = self._filter.bloom
         if not questions.questions:
             return None
-        own = questions.for_file(self._source.footer.schema.leaves, self._names)
+        own = questions.for_file(self._footer.schema.leaves, self._names)
         groups = remaining.row_groups.tolist()
         asked = [
             [question for question in of_conjunct if question.items is not None]
             for of_conjunct in self._filter.with_questions.asked
         ]
         known = {question.number for question, *_ in own.asked}
-        chunks = {(group, leaf): self._source.chunk(group, leaf) for group in groups for leaf in own.leaves}
-        if own.leaves and not any(chunk.bloom_filter for chunk in chunks.values()):
-            reasons = own.reasons({}, groups)
-            return self._keep_all(remaining, [_explain_bloom(each, reasons, known) for each in asked])
+        if self._provider is None and own.leaves:
+            chunks = [self._source.chunk(group, leaf) for group in groups for leaf in own.leaves]
+            if not any(chunk.bloom_filter for chunk in chunks):
+                reasons = own.reasons({}, groups)
+                return self._keep_all(remaining, [_explain_bloom(each, reasons, known) for each in asked])
         could = self._find_skippable(remaining, [[question.true_name for question in each] for each in asked])
         matters: dict[int, Bits] = {}
         for question, leaf, _ in own.asked:
             if leaf.index in own.leaves and question.number in could:
                 matters[leaf.index] = matters.get(leaf.index, could[question.number]) | could[question.number]
-        layouts = {
-            (group, leaf): chunks[group, leaf]
-            for leaf, bits in matters.items()
-            for group in remaining.row_groups[bits].tolist()
-        }
+        wanted = [(group, leaf) for leaf, bits in matters.items() for group in remaining.row_groups[bits].tolist()]
         answers = own.answers({}, groups)
-        found: dict[Chunk, Found | None] = {}
-        for filters in self._read_filters(layouts, own.hashes, remaining):
+        # Filters that could skip nothing are not read, but they are there.
+        unread = set(own.leaves) - {leaf for _, leaf in wanted}
+        found: dict[Chunk, Found | None] = {
+            (group, leaf): None
+            for leaf in unread
+            for group in groups
+            if self._provider is not None or self._source.chunk(group, leaf).bloom_filter is not None
+        }
+        for filters in self._read_filters(wanted, own.hashes, remaining):
             new_answers = own.answers(filters, groups)
             answers = {name: pc.coalesce(answer, new_answers[name]) for name, answer in answers.items()}
             found |= {chunk: each if isinstance(each, Unavailable) else None for chunk, each in filters.items()}
@@ -299,13 +331,18 @@ class RowRangePruner:
         return narrowed.with_reasons([_explain_bloom(each, reasons, known) for each in asked])
 
     def _read_filters(
-        self, layouts: Mapping[Chunk, ChunkLayout], hashes: Mapping[int, Array], remaining: Remaining
+        self, wanted: Sequence[Chunk], hashes: Mapping[int, Array], remaining: Remaining
     ) -> Iterator[dict[Chunk, Found]]:
         """Yield the Bloom filters of column chunks.
 
-        From remote storage, the page indexes are read in the same round: they are small, and needed next unless the
-        filters exclude everything.
+        A provider is called once. From remote storage, the page indexes are read in the same round: they are small, and
+        needed next unless the filters exclude everything.
         """
+        if self._provider is not None:
+            if wanted:
+                yield fetch_filters(self._provider, wanted)
+            return
+        layouts = {chunk: self._source.chunk(*chunk) for chunk in wanted}
         storage, path = self._source.storage, self._source.path
         groups = remaining.kept_row_groups
         if storage.is_local or not self._asks_pages or len(groups) * len(self._needed) > MAX_PREFETCHED_CHUNKS:
@@ -444,10 +481,57 @@ class RowRangePruner:
         found: dict[int, Bits] = {}
         for conjunct, questions, own in zip(questioned.conjuncts, questioned.asked, names, strict=True):
             if own:
-                could = np.asarray(find_skippable_units(remaining.units, conjunct, own, self._filter.handler))
+                certain = {
+                    question.true_name: pa.array(np.isin(remaining.row_groups, self._find_complete(question.column)))
+                    for question in questions
+                    if question.items is not None and question.true_name in own
+                }
+                skippable = find_skippable_units(remaining.units, conjunct, own, certain, self._filter.handler)
+                could = np.asarray(skippable)
                 for question in questions:
                     found[question.number] = found[question.number] | could if question.number in found else could
         return found
+
+    def _find_complete(self, column: Column) -> list[int]:
+        """Return the row groups in which every value between the bounds of a column occurs.
+
+        There, no Bloom filter and no dictionary excludes an item of an equality or IN list that the bounds allow, so
+        none is read. `distinct_count` decides about nothing else, because it proves less than it seems to:
+
+        - A column with *one* distinct value has exact bounds, and then they are equal and prove it themselves; or it
+          has truncated bounds, and then the value is anywhere between them.
+        - Bounds ignore NaN, and writers differ in whether they count it. So one distinct value beside equal bounds does
+          not exclude NaN, and floats are never complete.
+        - `n` distinct integers (or days) in a range of `n` are all of them.
+
+        If a count is too high, filters stay unread, which keeps a row group and loses no row.
+        """
+        if column not in self._complete:
+            self._complete[column] = self._compute_complete(column)
+        return self._complete[column]
+
+    def _compute_complete(self, column: Column) -> list[int]:
+        leaf, units = self._find_leaf(column), self._row_groups.units
+        names = [metadata_name(kind, column.path) for kind in ("lower", "upper")]
+        if leaf is None or column.type is None or not set(names) <= set(units.schema.names):
+            return []
+        if pa.types.is_floating(column.type):
+            return []
+        lower, upper = (units.column(name) for name in names)
+        is_complete = np.asarray(pc.fill_null(pc.equal(lower, upper), False))
+        if pa.types.is_integer(column.type) or pa.types.is_date32(column.type):
+            ranges = [each.view(pa.int32()) if pa.types.is_date32(each.type) else each for each in (lower, upper)]
+            pairs = zip(self._row_groups.row_groups.tolist(), *(each.to_pylist() for each in ranges), strict=True)
+            is_complete |= [
+                low is not None and high is not None and self._count_distinct(group, leaf) > high - low
+                for group, low, high in pairs
+            ]
+        return self._row_groups.row_groups[is_complete].tolist()
+
+    def _count_distinct(self, row_group: int, leaf: Leaf) -> int:
+        """Return the number of distinct values of a chunk; 0 if it is unknown."""
+        statistics = self._footer.metadata.row_group(row_group).column(leaf.index).statistics
+        return 0 if statistics is None else statistics.distinct_count or 0
 
     def _find_dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
         chunk = self._source.chunk(row_group, leaf.index)
@@ -586,6 +670,16 @@ class Remaining:
         """Return the positions of a row group's row ranges as a range."""
         own = self._slice_of_group(row_group)
         return range(own.start, own.stop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The metadata that a level evaluated: one row of `units` for each of `ranges`."""
+
+    ranges: Remaining
+    units: pa.RecordBatch
+    conjuncts: tuple[Conjunct | None, ...]
+    """None for a conjunct that the level did not test, because an earlier level proved it."""
 
 
 def merge_remaining(one: Remaining, other: Remaining) -> Remaining:

@@ -59,6 +59,7 @@ def tabulate_chunks(
         "codec": ([_name_of_number(CODECS, layout.codec, "CODEC") for layout in layouts], types.STRING),
         "encodings": ([_list_encodings(layout) for layout in layouts], pa.list_(types.STRING)),
         "nulls": ([_null_count(leaf, layout) for layout in layouts], types.LONG),
+        "distinct_count": ([layout.distinct_count for layout in layouts], types.LONG),
         "dictionary": ([_describe_dictionary(layout) for layout in layouts], types.STRING),
         "dictionary_bytes": ([None if found is None else found[1] for found in dictionaries], types.LONG),
         "page_index": (list(map(_describe_page_index, located, have_bounds)), types.STRING),

@@ -142,6 +142,8 @@ class ColumnInspection:
             "overlap_of": (None if clustering is None else clustering.unit, types.STRING),
             "overlap_units": (None if clustering is None else clustering.units, types.LONG),
             "nulls": (_sum_if_known(groups["nulls"]), types.LONG),
+            # Row groups may share values, so that their counts do not add up.
+            "max_distinct_count": (pc.max(groups["distinct_count"]).as_py(), types.LONG),
         }
         arrays = {name: pa.array([value], data_type) for name, (value, data_type) in facts.items()}
         return pa.record_batch(arrays | _combine_bounds(groups))

@@ -1,0 +1,204 @@
+"""Polars expressions as filters: what they translate to, what is refused, and that the rows are those of Polars."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import tamis
+from tamis.errors import ExpressionError, InvalidArgument, TypeMismatch
+from tamis.expr.interop.from_any import to_expr
+from tamis.expr.interop.from_polars import parse_json
+from tamis.expr.nodes import Call, Column, Literal
+from tamis.expr.sql.printer import to_display_sql
+from tamis.parquet import PruneRequest
+
+a, s = pl.col("a"), pl.col("s")
+
+
+def show(expression: pl.Expr) -> str:
+    found = to_expr(expression)
+    assert isinstance(found, Column | Literal | Call)
+    return to_display_sql(found).replace("`", "")
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (a > 5, "a > 5"),
+        (pl.lit(5) < a, "5 < a"),
+        ((a >= 5) & (s != "x"), "a >= 5 AND s <> 'x'"),
+        ((a < 2.5) | ~(s == "x"), "a < 2.5 OR s <> 'x'"),
+        (a.is_null(), "a IS NULL"),
+        (a.is_not_null(), "a IS NOT NULL"),
+        (a.eq_missing(3), "a <=> 3"),
+        (a.ne_missing(None), "a IS DISTINCT FROM NULL"),
+        (a.is_in([1, 2, None]), "a IN (1, 2)"),
+        (a.is_in([1, None], nulls_equal=True), "a IS NULL OR a IN (1)"),
+        (a.is_in([1], nulls_equal=True), "a IS NOT NULL AND a IN (1)"),
+        (s.is_in(pl.Series(["x", "y"])), "s IN ('x', 'y')"),
+        (a.is_in([]), "a <> a"),
+        (a.is_between(1, 5), "a >= 1 AND a <= 5"),
+        (a.is_between(1, 5, closed="right"), "a > 1 AND a <= 5"),
+        (s.str.starts_with("x"), "startswith(s, 'x')"),
+        (s.str.ends_with(pl.col("t")), "endswith(s, t)"),
+        (s.str.contains("a.b", literal=True), "contains(s, 'a.b')"),
+        (s.str.contains("ab"), "contains(s, 'ab')"),
+        (s.str.to_lowercase() == "x", "lower(s) = 'x'"),
+        (s.str.len_chars() > 3, "length(s) > 3"),
+        (a == date(2020, 1, 2), "a = DATE '2020-01-02'"),
+        (a < datetime(2020, 1, 1, 2, 3, 4, 5), "a < TIMESTAMP_NTZ '2020-01-01 02:03:04.000005'"),
+        (a < datetime(2020, 1, 1, tzinfo=UTC), "a < TIMESTAMP '2020-01-01 00:00:00Z'"),
+        (a == Decimal("-1.50"), "a = -1.50"),
+        (a == b"ab", "a = X'6162'"),
+        (a + 1 > 2, "a + 1 > 2"),
+        (a / 2 > 1, "a / 2 > 1"),
+        (-a.abs() > -3, "-abs(a) > -3"),
+        (pl.col("st").struct.field("x").struct.field("y") > 5, "st.x.y > 5"),
+        (a.fill_null(3) == 3, "coalesce(a, 3) = 3"),
+        (pl.coalesce("a", "b") > 3, "coalesce(a, b) > 3"),
+        ((a > 1).alias("z"), "a > 1"),
+        (pl.when(a > 1).then(a > 2).otherwise(False), "CASE WHEN a > 1 THEN a > 2 ELSE FALSE END"),
+        (pl.all_horizontal(a > 1, s == "x"), "a > 1 AND s = 'x'"),
+        (pl.any_horizontal(a > 1, s == "x"), "a > 1 OR s = 'x'"),
+        (a.is_nan(), "a = CAST('NaN' AS DOUBLE)"),
+    ],
+)
+def test_expressions_have_their_counterpart(expression: pl.Expr, text: str) -> None:
+    shown = show(expression)
+    assert shown in (text, text.replace("s <> 'x'", "NOT (s = 'x')"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (a % 3 == 1, "operator 'Modulus' has no counterpart here: write the filter as SQL text"),
+        (a // 3 == 1, "operator 'FloorDivide'"),
+        (a / pl.col("b") > 1, "may be zero, which is infinite in Polars"),
+        (a / 0 > 1, "may be zero"),
+        (a + pl.col("b") > 1, r"\+ of two columns, which may be texts or dates"),
+        (s + "x" == "yx", r"\+ of two columns"),
+        (a.cast(pl.Int64) > 3, "node 'Cast'"),
+        (a.sum() > 3, "node 'Agg'"),
+        (a.shift() > 3, "function 'Shift'"),
+        (a.fill_null(strategy="forward") > 3, "function 'FillNullWithStrategy.Forward'"),
+        (pl.col("d").dt.year() == 2020, "function 'TemporalExpr.Year'"),
+        (s.str.contains("a.b"), "regular expression: pass literal=True"),
+        (a > float("nan"), r"NaN or infinity, which its JSON does not keep: use is_nan\(\)"),
+        (a == float("inf"), "NaN or infinity"),
+        (a.is_in(pl.col("b")), "items of a Polars is_in are not a list"),
+        (pl.col("a", "b") > 1, "selects columns by a pattern or a position: name one column"),
+        (pl.nth(0) > 1, "selects columns"),
+        (pl.col("^a.*$") > 1, "selects columns"),
+        (a.over("b") > 1, "node 'Over'"),
+    ],
+)
+def test_what_would_mean_something_else_is_refused(expression: pl.Expr, text: str) -> None:
+    with pytest.raises(ExpressionError, match=text):
+        to_expr(expression)
+
+
+@pytest.mark.parametrize("expression", [(a & 1) == 1, ~a == 3])
+def test_bits_are_not_taken_for_logic(expression: pl.Expr, tmp_path: Path) -> None:
+    pl.DataFrame({"a": [1, 2]}).write_parquet(tmp_path / "f.parquet")
+    with pytest.raises(TypeMismatch):
+        tamis.open(tmp_path).scan(expression).to_arrow()
+
+
+def test_any_number_of_conditions_works() -> None:
+    joined = functools.reduce(operator.and_, [a > number for number in range(3_000)])
+    found = to_expr(joined)
+    assert isinstance(found, Call)
+    assert show(a.is_in(list(range(50_000)))).startswith("a IN (0, 1, ")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, {"b": null}, []], "c": "x\\"\\u00e9\\n{", "d": {}}', "[]", '[[[1.5e3, true]], "a:b"]', "5"]
+)
+def test_json_is_read_like_by_pythons_parser(text: str) -> None:
+    import json
+
+    assert parse_json(text) == json.loads(text)
+
+
+FRAME = pl.DataFrame(
+    {
+        "i": [1, 2, None, -7, 5, 2**60],
+        "f": [1.0, float("nan"), None, -0.0, float("inf"), 2.5],
+        "s": ["x", "", None, "äx", "xyz", "X"],
+        "b": [True, False, None, True, False, None],
+        "d": [date(2020, 1, 1), None, date(1969, 12, 31), date(2024, 2, 29), date(2020, 1, 2), date(1, 1, 1)],
+        "t": [datetime(2020, 1, 1, 12), None, datetime(1969, 12, 31), datetime.max, datetime(2020, 1, 1), datetime.min],
+        "st": [{"x": 1}, {"x": None}, None, {"x": 3}, {"x": 1}, {"x": 9}],
+        "row": [0, 1, 2, 3, 4, 5],
+    },
+    schema_overrides={"t": pl.Datetime("us")},
+)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("polars") / "f.parquet"
+    FRAME.write_parquet(path, row_group_size=2)
+    return path
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda c: c("f") > 1.5,
+        lambda c: c("f").is_nan(),
+        lambda c: ~c("f").is_nan(),
+        lambda c: c("f").is_finite(),
+        lambda c: c("f").is_infinite(),
+        lambda c: c("f") == 0.0,
+        lambda c: c("f").is_in([0.0, float("nan")]),
+        lambda c: ~c("i").is_in([1, None]),
+        lambda c: ~c("i").is_in([1, None], nulls_equal=True),
+        lambda c: ~c("i").is_in([]),
+        lambda c: ~c("i").is_in([], nulls_equal=True),
+        lambda c: c("s").is_in(["x", None], nulls_equal=True),
+        lambda c: ~c("s").is_in(["x", None]),
+        lambda c: c("s").is_in(pl.Series(["x", None, "X"], dtype=pl.Categorical).cast(pl.String)),
+        lambda c: c("d").is_in([date(2020, 1, 1), None]),
+        lambda c: c("t").is_in([datetime(2020, 1, 1), None], nulls_equal=True),
+        lambda c: c("b").is_in([True, None], nulls_equal=True),
+        lambda c: c("b") & (c("i") > 0),
+        lambda c: c("b") | (c("i") > 0),
+        lambda c: c("b").ne_missing(True),
+        lambda c: c("b").fill_null(True),
+        lambda c: pl.when(c("i") > 1).then(c("b")),
+        lambda c: c("s").str.starts_with("x"),
+        lambda c: ~c("s").str.contains("x", literal=True),
+        lambda c: c("s").str.len_chars() == 2,
+        lambda c: c("d") >= date(2020, 1, 1),
+        lambda c: c("d") < datetime(2020, 1, 1, 1),
+        lambda c: c("t") == datetime(2020, 1, 1, 12),
+        lambda c: c("st").struct.field("x").is_null(),
+        lambda c: c("st").struct.field("x") >= 3,
+        lambda c: c("i") * 2 - 1 > 3,
+        lambda c: c("i") / 2 < 1,
+        lambda c: c("i").is_between(1, c("f")),
+    ],
+)
+def test_rows_are_those_of_polars(file: Path, make: Callable[[Any], pl.Expr]) -> None:
+    expression = make(pl.col)
+    expected = FRAME.filter(expression)["row"].to_list()
+    found = tamis.open(file).scan(expression).to_arrow()["row"].to_pylist()
+    assert found == expected
+    result = PruneRequest(file).with_predicate(expression).prune()
+    kept = result.row_selection.in_file(result.row_groups, [2, 2, 2]).to_indices().tolist()
+    assert set(expected) <= set(kept)
+
+
+def test_a_frame_is_not_an_expression(file: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"where cannot be a polars.*: give SQL text"):
+        tamis.open(file).scan(FRAME["b"])
