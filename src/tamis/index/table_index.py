@@ -242,7 +242,7 @@ class _ListingPruner:
         names = [question.true_name for question in hashed]
         asked = np.zeros(len(rows), np.bool_)
         for conjunct in questioned.conjuncts:
-            asked |= np.asarray(find_skippable_units(units, conjunct, names, handler))
+            asked |= np.asarray(find_skippable_units(units, conjunct, names, handler=handler))
         if not names or not asked.any():
             return everything, ()
         answers = {
