@@ -526,7 +526,8 @@ class RowRangePruner:
                 low is not None and high is not None and self._count_distinct(group, leaf) > high - low
                 for group, low, high in pairs
             ]
-        return self._row_groups.row_groups[is_complete].tolist()
+        complete: list[int] = self._row_groups.row_groups[is_complete].tolist()
+        return complete
 
     def _count_distinct(self, row_group: int, leaf: Leaf) -> int:
         """Return the number of distinct values of a chunk; 0 if it is unknown."""
