@@ -25,7 +25,7 @@ from builders.values.choices import SeededChoices
 from builders.values.predicates import draw_predicate
 from builders.values.random_rows import make_subject
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.nodes import Call, Column, Expr, Literal, walk
 from tamis.skipping.handler import ArrowExpressionHandler
 from tamis.tuning import Tuning
 
@@ -132,6 +132,17 @@ def test_a_handler_of_duckdb_makes_the_same_plans(table: Path) -> None:
     assert len(handler.compiled) > 300
     lacking = {"hive": {"files"}}.get(ours.format, set())
     assert all(count > 0 for level, count in skipped.items() if level not in lacking), skipped
+
+
+def test_delta_evaluates_the_filter_over_the_actions_of_its_log(tmp_path: Path) -> None:
+    handler = DuckdbHandler()
+    plan = (
+        tamis.open(write_delta(tmp_path / "t"), handler=handler).scan("day = '2024-02-29' AND kind > 1").plan("files")
+    )
+    assert plan.num_files == 1
+    asked = {node for predicate in handler.compiled for node in walk(predicate)}
+    for where in ("day = '2024-02-29'", "kind > 1"):
+        assert tamis.delta.rewrite_partition_predicate(where, ROWS.schema.remove_metadata()) in asked
 
 
 class KeepAll:
