@@ -84,7 +84,7 @@ def column_ranges(predicate: Expr) -> dict[Column, ColumnRanges]:
     A column that is not in the result may have any value, NULL included. The predicate must be bound, as those that
     connectors receive are: comparisons of a column with literals of other types constrain nothing.
     """
-    found = fold(normalise(predicate), _combine, lambda node: node.args if _is_junction(node) else ())
+    found = fold(normalise(predicate), _combine, _get_parts)
     if found is None:
         return {column: ColumnRanges((), may_be_null=False) for column in find_columns(predicate)}
     return {column: each for column, each in found.items() if each != _ANYTHING}
@@ -99,8 +99,9 @@ _PRESENT = ColumnRanges(_ALL, may_be_null=False)
 _NULL_ONLY = ColumnRanges((), may_be_null=True)
 
 
-def _is_junction(node: Expr) -> bool:
-    return isinstance(node, Call) and node.function in ("and", "or")
+def _get_parts(node: Expr) -> tuple[Expr, ...]:
+    """Return the parts of AND and OR; other nodes are leaves."""
+    return node.args if isinstance(node, Call) and node.function in ("and", "or") else ()
 
 
 def _combine(node: Expr, parts: tuple[_Found, ...]) -> _Found:

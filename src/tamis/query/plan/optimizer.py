@@ -81,7 +81,8 @@ class Context:
 class Rule(Protocol):
     """One rewrite of a plan. `explain` shows its `name`, and users switch it off by that name."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def apply(self, node: Node, context: Context) -> Node | None:
         """Return the replacement of a node; None if the rule does not apply."""

@@ -1,7 +1,7 @@
 """The order of rows: which plans keep the order of a scan, and whether a scan has an order.
 
 SQL promises no order without ORDER BY. The embedded engine keeps the order of one scan through SELECT, WHERE and LIMIT
-(its setting `preserve_insertion_order`, which is on), but not through joins, groups or unions. Spark keeps none.
+(its setting preserve_insertion_order, which is on), but not through joins, groups or unions. Spark keeps none.
 """
 
 from __future__ import annotations
