@@ -153,7 +153,7 @@ class Tuning:
     min_bytes_to_check_clustering: int = 8 * MIB
     """Tables with fewer bytes are read faster than checked for the columns that they are clustered by."""
 
-    max_sorted_run_bytes: int = 64 * MIB
+    max_sorted_run_bytes: int = 32 * MIB
     """A scan returns its rows in order if the files whose bounds overlap have at most this many bytes together: they
     are sorted in memory. Otherwise the engine sorts, which may spill."""
 

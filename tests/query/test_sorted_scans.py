@@ -21,6 +21,9 @@ from hypothesis import strategies as st
 
 import tamis
 from builders.query.sql_tables import list_rows
+from tamis.expr.nodes import Column
+from tamis.scan.aggregation.sorted_rows import sort_rows
+from tamis.scan.aggregation.top_n import SortOrder
 from tamis.tuning import Tuning
 
 EXAMPLES = settings.default.max_examples if settings.default is not None else 60
@@ -253,6 +256,16 @@ def test_the_embedded_engine_keeps_the_order_of_a_scan() -> None:
         assert pc.all(pc.less(values[:-1], values[1:])).as_py()
     finally:
         engine.close()
+
+
+def test_rows_with_much_text_are_sorted_with_64_bit_offsets() -> None:
+    rows = pa.table({"s": ["b", None, "c", "a"], "x": [b"2", b"4", None, b"1"], "n": [[2], [4], [3], [1]]})
+    for descending in (False, True):
+        keys = [SortOrder(Column(("s",), type=pa.string()), descending, nulls_first=True)]
+        small, large = sort_rows(rows, keys), sort_rows(rows, keys, max_bytes=0)
+        assert large.schema == rows.schema
+        assert large == small
+        assert small["s"].to_pylist() == [None, *sorted("abc", reverse=descending)]
 
 
 def test_a_query_over_a_sorted_scan_agrees_with_duckdb(events: tamis.Session) -> None:

@@ -135,7 +135,7 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
         rows = handle.limit if rows is None else min(rows, handle.limit)
     if handle.aggregation is not None:
         rows = _find_group_bound(handle.aggregation, listing, rows)
-    partitions = {(name,) for name in find_constant_columns(source)} if handle.aggregation is None else set()
+    partitions = {(name,) for name in find_constant_columns(source)}
     return Properties(
         rows=rows,
         rows_are_exact=is_exact and handle.aggregation is None,

@@ -32,6 +32,11 @@ Numbers = npt.NDArray[np.int64]
 WAVE_BYTES = 8 * 1024 * 1024
 """Small runs are read and sorted together up to this many bytes: more rows take longer to sort, row by row."""
 
+MAX_TEXT_BYTES = 2**30
+"""Tables with more bytes are sorted with 64-bit offsets."""
+
+ROWS_PER_BATCH = 128 * 1024
+
 
 @dataclass(frozen=True)
 class SortedRuns:
@@ -128,8 +133,15 @@ def read_sorted_rows(
         yield from rows.to_batches()
 
 
-def sort_rows(rows: pa.Table, keys: Sequence[SortOrder]) -> pa.Table:
+def sort_rows(rows: pa.Table, keys: Sequence[SortOrder], max_bytes: int = MAX_TEXT_BYTES) -> pa.Table:
     """Return the rows of a table in the order of some of its columns; the same object if they are in order already."""
+    if rows.nbytes > max_bytes:
+        # More than 2 GiB of text do not fit in one array, unless its offsets have 64 bits.
+        schema = rows.schema
+        sorted_rows = sort_rows(rows.cast(_with_large_offsets(schema)), keys, rows.nbytes * 2)
+        return pa.Table.from_batches(
+            (batch.cast(schema) for batch in sorted_rows.to_batches(max_chunksize=ROWS_PER_BATCH)), schema
+        )
     if len(keys) == 1 and _is_sorted(rows[keys[0].column.path[0]].combine_chunks(), keys[0]):
         return rows
     columns: dict[str, pa.Array] = {}
@@ -142,6 +154,11 @@ def sort_rows(rows: pa.Table, keys: Sequence[SortOrder]) -> pa.Table:
         columns[f"value {number}"] = values
         order.append((f"value {number}", "descending" if key.descending else "ascending"))
     return rows.take(pc.sort_indices(pa.table(columns), sort_keys=order))
+
+
+def _with_large_offsets(schema: pa.Schema) -> pa.Schema:
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return pa.schema([field.with_type(large.get(field.type, field.type)) for field in schema])
 
 
 def _is_sorted(values: pa.Array, key: SortOrder) -> bool:
