@@ -348,7 +348,21 @@ def _build_default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     return found
 
 
-_PARSER = SparkText().parser()
+class _CallParser(SparkText.Parser):
+    """The steps of sqlglot's parser that finish a call and a lambda function."""
+
+    def name_fields(self, args: list[exp.Expr]) -> list[exp.Expr]:
+        """Name the arguments of `struct` after their aliases and columns."""
+        found: list[exp.Expr] = self._kv_to_prop_eq(args)
+        return found
+
+    def replace_variables(self, body: exp.Expr, variables: list[exp.Expr]) -> exp.Expr | None:
+        """Turn columns that are variables of a lambda function into names."""
+        found: exp.Expr | None = self._replace_lambda(body, variables)
+        return found
+
+
+_PARSER = _CallParser(dialect=SparkText())
 
 
 def build_calls(tree: exp.Expr) -> exp.Expr:
@@ -361,7 +375,7 @@ def build_calls(tree: exp.Expr) -> exp.Expr:
     # From the leaves to the root: the arguments of a call are built before it.
     for each in reversed(found):
         if isinstance(each, exp.Lambda):
-            each.set("this", _PARSER._replace_lambda(each.this, each.expressions))
+            each.set("this", _PARSER.replace_variables(each.this, each.expressions))
         elif is_known(each.name) and not (isinstance(each.parent, exp.Dot) and each.arg_key == "expression"):
             # A call after a dot is no function of Spark.
             _replace_call(each)
@@ -392,7 +406,7 @@ def _replace_call(call: exp.Expr) -> None:
     name = call.name.upper()
     args = call.expressions
     if name in SparkText.Parser.FUNCTIONS_WITH_ALIASED_ARGS:
-        args = _PARSER._kv_to_prop_eq(args)
+        args = _PARSER.name_fields(args)
     elif any(isinstance(each, exp.Alias) for each in args):
         raise make_unsupported_error(name.lower(), "its arguments have no names")
     found = _build_call(name, args)
