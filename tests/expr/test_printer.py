@@ -9,15 +9,22 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from builders.values.nodes import call, number, text
 from tamis import types
 from tamis.expr.builder import col
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, not_, or_
-from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.parse import parse_sql, to_expression
 from tamis.expr.sql.printer import to_sql
+from tamis.expr.sql.syntax import parse_expression
+from tamis.expr.sql.to_tree import to_tree
 
 A, B, C = Column(("a",)), Column(("b",)), Column(("c",))
+
+
+def parse_tree(text: str) -> exp.Expr:
+    return parse_expression(text, lambda tree: tree)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +76,7 @@ A, B, C = Column(("a",)), Column(("b",)), Column(("c",))
 def test_prints_minimal_brackets_and_round_trips(expr: Expr, printed: str) -> None:
     assert to_sql(expr) == printed
     assert parse_sql(printed) == expr
+    assert to_tree(expr) == parse_tree(printed)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +134,7 @@ def test_literals_print_with_their_type_and_round_trip(value: Any, data_type: pa
     expr = Literal(value, data_type)
     assert to_sql(expr) == printed
     assert parse_sql(printed) == expr
+    assert to_tree(expr) == parse_tree(printed)
     again = parse_sql(printed)
     assert isinstance(again, Literal)
     assert again.type == data_type
@@ -146,6 +155,7 @@ def test_literals_without_sql_syntax_print_as_the_nearest_form(
     value: Any, data_type: pa.DataType, printed: str
 ) -> None:
     assert to_sql(Literal(value, data_type)) == printed
+    assert to_tree(Literal(value, data_type)) == parse_tree(printed)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +187,7 @@ def test_literals_without_sql_syntax_print_as_the_nearest_form(
 def test_X10_names_are_quoted_where_needed_and_round_trip(path: tuple[str, ...], printed: str) -> None:
     assert to_sql(Column(path)) == printed
     assert parse_sql(printed) == Column(path)
+    assert to_tree(Column(path)) == parse_tree(printed)
 
 
 HARMLESS = [
@@ -327,3 +338,8 @@ def test_any_literal_round_trips_with_its_type(value: Literal) -> None:
 @example(call("-", call("negate", number(1)), call("negate", number(-1))))
 def test_any_expression_round_trips(expr: Expr) -> None:
     assert parse_sql(to_sql(expr)) == expr
+    tree = to_tree(expr)
+    assert to_expression(tree) == expr
+    if "INTERVAL" not in to_sql(expr):
+        # A text has brackets around what an interval before it would absorb.
+        assert tree == parse_tree(to_sql(expr))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class UntranslatableQuery(Exception):
-    """The engine rejected the SQL text before running it."""
+    """The engine rejected the query before running it."""
 
 
 class Running(Protocol):

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.query.duckdb_text import translate_to_duckdb
 from tamis.engines.duckdb.translate.calls import UnknownFunction
-from tamis.engines.duckdb.translate.functions import BUILDERS, SAME, is_known, to_duckdb
+from tamis.engines.duckdb.translate.functions import BUILDERS, SAME, is_known
 from tamis.errors import EvaluationError, ParseError
 
 
@@ -57,14 +58,14 @@ def test_a_listed_function_is_known_in_any_case() -> None:
 def test_an_unlisted_function_is_unknown(text: str) -> None:
     for of_query in (True, False):
         with pytest.raises(UnknownFunction):
-            to_duckdb(text, of_query=of_query)
+            translate_to_duckdb(text, of_query=of_query)
 
 
 def test_calls_built_by_the_table_pass() -> None:
-    assert to_duckdb("a + 1") == "SPARK_ADD(a, CAST(1 AS INT))"
-    assert to_duckdb("SPARK_ADD(a, 1)") == "SPARK_ADD(a, 1)"
-    assert to_duckdb("duckdb_octet_length(a)") == "OCTET_LENGTH(a)"
-    assert to_duckdb("DUCKDB_octet_length(a)") == "OCTET_LENGTH(a)"
+    assert translate_to_duckdb("a + 1") == "SPARK_ADD(a, CAST(1 AS INT))"
+    assert translate_to_duckdb("SPARK_ADD(a, 1)") == "SPARK_ADD(a, 1)"
+    assert translate_to_duckdb("duckdb_octet_length(a)") == "OCTET_LENGTH(a)"
+    assert translate_to_duckdb("DUCKDB_octet_length(a)") == "OCTET_LENGTH(a)"
 
 
 @pytest.mark.parametrize("call", ["hash(n)", "xxhash64(n)", "typeof(n)"])
@@ -131,13 +132,13 @@ def test_aggregates_and_windows_are_bound_first(text: str, value: str) -> None:
         (f"contains(a, {text})", 'a, bound."value_1"'),
         (f"contains({text}, a)", 'bound."value_1", a'),
     ):
-        assert to_duckdb(given, of_query=True) == (
+        assert translate_to_duckdb(given, of_query=True) == (
             f"LIST_TRANSFORM([{{'value_1': {value}}}], LAMBDA bound : SPARK_CONTAINS({expected}))[1]"
         )
 
 
 def test_two_aggregates_are_bound_to_different_names() -> None:
-    assert to_duckdb("contains(max(a), min(b))", of_query=True) == (
+    assert translate_to_duckdb("contains(max(a), min(b))", of_query=True) == (
         "LIST_TRANSFORM([{'value_1': MAX(a), 'value_2': MIN(b)}], "
         'LAMBDA bound : SPARK_CONTAINS(bound."value_1", bound."value_2"))[1]'
     )
@@ -147,7 +148,7 @@ def test_two_aggregates_are_bound_to_different_names() -> None:
     "text", ["contains(a, b)", "contains(a, upper(b))", "upper((SELECT max(b) FROM t))", "max(b) IS NULL", "max(a = b)"]
 )
 def test_scalar_values_stay_in_the_call(text: str) -> None:
-    assert "LAMBDA" not in to_duckdb(text, of_query=True)
+    assert "LAMBDA" not in translate_to_duckdb(text, of_query=True)
 
 
 def _nest(levels: int) -> str:
@@ -158,10 +159,10 @@ def _nest(levels: int) -> str:
 
 
 def test_at_most_five_levels_of_overloads_nest() -> None:
-    found = [to_duckdb(_nest(levels), of_query=True).count("LAMBDA") for levels in range(1, 17)]
+    found = [translate_to_duckdb(_nest(levels), of_query=True).count("LAMBDA") for levels in range(1, 17)]
     assert found == [0] * 5 + [1] * 5 + [2] * 5 + [3]
     # Levels without overloads do not count.
-    assert "LAMBDA" not in to_duckdb("upper(" * 9 + "a" + ")" * 9 + " IS NULL", of_query=True)
+    assert "LAMBDA" not in translate_to_duckdb("upper(" * 9 + "a" + ")" * 9 + " IS NULL", of_query=True)
 
 
 def test_a_nested_call_keeps_values_that_are_bound_first(session: tamis.Session) -> None:
@@ -200,11 +201,11 @@ def test_a_nested_call_keeps_values_that_are_bound_first(session: tamis.Session)
     ],
 )
 def test_operators_are_macros_where_types_matter(text: str, expected: str) -> None:
-    assert to_duckdb(text, of_query=True) == expected
+    assert translate_to_duckdb(text, of_query=True) == expected
 
 
 def test_only_the_first_hundred_values_of_a_list_are_checked() -> None:
-    found = to_duckdb(f"a IN ({', '.join(f'b{number}' for number in range(150))})", of_query=True)
+    found = translate_to_duckdb(f"a IN ({', '.join(f'b{number}' for number in range(150))})", of_query=True)
     assert found.count("SPARK_COMPARABLE") == 100
 
 
@@ -217,7 +218,7 @@ def test_only_the_first_hundred_values_of_a_list_are_checked() -> None:
     ],
 )
 def test_keys_of_flat_tables_are_not_wrapped(query: str) -> None:
-    assert "SPARK_PLAIN" not in to_duckdb(query, of_query=True, has_nested=False)
-    assert "SPARK_PLAIN" in to_duckdb(query, of_query=True)
+    assert "SPARK_PLAIN" not in translate_to_duckdb(query, of_query=True, has_nested=False)
+    assert "SPARK_PLAIN" in translate_to_duckdb(query, of_query=True)
     made = query.replace("FROM t", "FROM (SELECT *, array(1) AS c FROM t)")
-    assert "SPARK_PLAIN" in to_duckdb(made, of_query=True, has_nested=False)
+    assert "SPARK_PLAIN" in translate_to_duckdb(made, of_query=True, has_nested=False)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tamis
-from tamis.engines.duckdb.translate.functions import to_duckdb
+from builders.query.duckdb_text import translate_to_duckdb
 
 ROWS = pa.table(
     {
@@ -99,7 +99,7 @@ def test_operands_in_rows_keep_their_parentheses(session: tamis.Session, express
     ],
 )
 def test_operands_that_bind_more_tightly_get_no_parentheses(text: str, printed: str) -> None:
-    assert to_duckdb(text) == printed
+    assert translate_to_duckdb(text) == printed
 
 
 # --- Random expressions -----------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from builders.parquet.files import find_rows, write_table
-from tamis.engines.duckdb.translate.functions import to_duckdb, write_macro_statements
+from builders.query.duckdb_text import translate_to_duckdb
+from tamis.engines.duckdb.translate.functions import write_macro_statements
 from tamis.errors import EvaluationError
 
 COLUMNS = {
@@ -135,16 +136,14 @@ def test_an_unsupported_use_is_an_error_that_names_it(tmp_path, where, message):
 
 
 def test_macros_are_created_in_the_order_of_their_dependencies():
-    created = [
-        statement.split("(")[0].split("_", 1)[1] for statement in write_macro_statements("SELECT SPARK_PRINTED_TEXT(a)")
-    ]
+    created = [statement.split("(")[0].split("_", 1)[1] for statement in write_macro_statements({"printed_text"})]
     assert created.index("number_text") < created.index("string") < created.index("printed_text")
     assert created[-1] == "printed_text"
-    assert write_macro_statements("SELECT a") == []
+    assert write_macro_statements(()) == []
 
 
 def test_nested_functions_do_not_multiply_their_text():
-    assert len(to_duckdb("dayofweek(add_months(a, 1)) + " + "floor(" * 12 + "a" + ")" * 12)) < 500
+    assert len(translate_to_duckdb("dayofweek(add_months(a, 1)) + " + "floor(" * 12 + "a" + ")" * 12)) < 500
 
 
 def test_deeply_nested_functions_run_in_little_time(tmp_path):

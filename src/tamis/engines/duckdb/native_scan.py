@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from tamis.engines.duckdb.run.evaluate import to_duckdb_sql
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, find_columns, split_conjuncts
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, find_columns, split_conjuncts
 from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, TableSource
 from tamis.io.listing import check_unchanged
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
@@ -61,6 +61,13 @@ class NativeScan:
     query: str
     size: int
     """The total size of the files in bytes."""
+    macros: frozenset[str]
+    """The macros that the query calls."""
+
+
+def collect_macros(scans: Mapping[str, NativeScan]) -> frozenset[str]:
+    """Return the macros that the queries of native scans call."""
+    return frozenset().union(*(scan.macros for scan in scans.values()))
 
 
 def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool = False) -> NativeScan | None:
@@ -100,7 +107,8 @@ def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool =
         # The size of most handles is known by now; listing the files of a large table again would take long.
         return None
     readable = _find_readable_files(connector, handle, needed, worth, compares_bytes=compares_bytes)
-    groups = None if readable is None else _write_queries(source, readable, needed)
+    macros: set[str] = set()
+    groups = None if readable is None else _write_queries(source, readable, needed, macros)
     if readable is None or not groups:
         return None
     if (size is None or size >= enough) and not _reads_most(connector, handle):
@@ -109,10 +117,10 @@ def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool =
     selected = ", ".join(
         f"{quote_duckdb_name(own.path[0])} AS {quote_duckdb_name(output.name)}" for own, output in columns
     )
-    where = "" if handle.predicate == TRUE else f" WHERE {to_duckdb_sql(handle.predicate)}"
+    where = "" if handle.predicate == TRUE else f" WHERE {_write_expression(handle.predicate, macros)}"
     files = readable.listing.files
     query = f"SELECT {selected} FROM ({' UNION ALL '.join(groups)}){where}"
-    return NativeScan(tuple(files["path"].to_pylist()), query, pc.sum(files["size"]).as_py() or 0)
+    return NativeScan(tuple(files["path"].to_pylist()), query, pc.sum(files["size"]).as_py() or 0, frozenset(macros))
 
 
 def plan_native_scans(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, Connector]) -> dict[str, NativeScan]:
@@ -156,10 +164,12 @@ class _ReadableFiles:
     names: Sequence[tuple[str, ...]]
 
 
-def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequence[str]) -> list[str] | None:
+def _write_queries(
+    source: TableSource, readable: _ReadableFiles, needed: Sequence[str], macros: set[str]
+) -> list[str] | None:
     """Return one query for each group of files with the same partition values and physical column names.
 
-    None if there are too many groups.
+    None if there are too many groups. The macros that they call are added to `macros`.
     """
     of_files = [name for name in needed if name not in source.partition_columns]
     partitions = [name for name in needed if name in source.partition_columns]
@@ -168,7 +178,9 @@ def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequen
     groups: dict[tuple[str, ...], list[str]] = {}
     for row, (path, names) in enumerate(zip(listing.files["path"].to_pylist(), readable.names, strict=True)):
         stored = zip(names, of_files, strict=True)
-        constants = ((_write_constant(column[row]), name) for name, column in zip(partitions, values, strict=True))
+        constants = (
+            (_write_constant(column[row], macros), name) for name, column in zip(partitions, values, strict=True)
+        )
         key = (
             *(f"{quote_duckdb_name(own)} AS {quote_duckdb_name(name)}" for own, name in stored),
             *(f"{constant} AS {quote_duckdb_name(name)}" for constant, name in constants),
@@ -182,10 +194,16 @@ def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequen
     ]
 
 
-def _write_constant(value: pa.Scalar) -> str:
+def _write_constant(value: pa.Scalar, macros: set[str]) -> str:
     data_type = value.type
     literal = Literal(to_physical_value(value), data_type)
-    return to_duckdb_sql(Call("cast", (literal, Literal(type_name(data_type), STRING))))
+    return _write_expression(Call("cast", (literal, Literal(type_name(data_type), STRING))), macros)
+
+
+def _write_expression(expr: Expr, macros: set[str]) -> str:
+    found = to_duckdb_sql(expr)
+    macros |= found.macros
+    return found.text
 
 
 def _has_doubtful_bounds(column: Column) -> bool:

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
-from sqlglot import Token, TokenType
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
@@ -17,11 +17,13 @@ from tamis.engines.spark.sessions import check_session, import_functions
 from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.errors import AccessDenied, EngineError, to_one_line
 from tamis.expr.sql.dialect import SparkCalls
+from tamis.expr.sql.printer import quote_name, to_sql
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.connectors.connector import Connector
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.plan.nodes import Node, TableScan, Values, get_outputs
 from tamis.query.plan.time_zones import parse_zone
-from tamis.query.plan.to_sql import print_plan, quote_spark_name
+from tamis.query.plan.to_sql import build_plan_tree
 from tamis.query.policies.protected_reading import check_protected, is_protected
 from tamis.query.query import CompiledQuery
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
@@ -88,16 +90,18 @@ _Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
 
 def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | None = None) -> Any:
     check_protected(plan)
-    printed = print_plan(plan, is_leaf=is_protected)
-    if query.has_policies and "${" in printed.text:
+    # Spark reads expressions as Tamis prints them.
+    found = build_plan_tree(plan, lambda expr: exp.Var(this=to_sql(expr)), is_leaf=is_protected)
+    text = to_sql_text(found.tree)
+    if query.has_policies and "${" in text:
         # Spark substitutes settings and environment variables for it, even inside of quotes.
         raise AccessDenied("${…} may read settings, which a session with policies does not allow: remove it")
     leaf_of = leaf_of or _build_leaf
-    frames = {name: leaf_of(spark, leaf, query.context.connectors) for name, leaf in printed.leaves}
-    found = spark.sql(_mark_frames(printed.text, frames), **frames)
+    frames = {name: leaf_of(spark, leaf, query.context.connectors) for name, leaf in found.leaves}
+    frame = spark.sql(_mark_frames(text, frames), **frames)
     # Spark Connect analyses lazily: force it now, so that the caller can fall back to the text of the query.
-    _ = found.columns
-    return found
+    _ = frame.columns
+    return frame
 
 
 def _mark_frames(text: str, frames: Collection[str]) -> str:
@@ -147,7 +151,7 @@ def _build_empty_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector
 def _select_handle_columns(spark: Any, frame: Any, handle: Any, names: Sequence[str]) -> Any:
     """Return the columns of a handle, which may be struct fields of the columns that the scan returns."""
     functions = import_functions(spark)
-    paths = [".".join(map(quote_spark_name, column.path)) for column in handle.columns]
+    paths = [".".join(map(quote_name, column.path)) for column in handle.columns]
     return frame.select(*(functions.col(path).alias(name) for path, name in zip(paths, names, strict=True)))
 
 

@@ -63,15 +63,32 @@ def to_opaque_call(node: exp.Expr) -> Expr:
         elif isinstance(inner, exp.Cast):
             _pin_to_utc(inner)
     try:
-        text = node.sql(
-            SparkText,
-            comments=False,
-            normalize_functions=False,
-            unsupported_level=sqlglot_errors.ErrorLevel.RAISE,
+        text = OpaqueSql(
+            node.sql(
+                SparkText,
+                comments=False,
+                normalize_functions=False,
+                unsupported_level=sqlglot_errors.ErrorLevel.RAISE,
+            )
         )
     except sqlglot_errors.UnsupportedError as error:
         raise ParseError(f"Spark's SQL has no such syntax: {error}", position=find_position(node)) from error
+    text.tree = node.copy()
     return Call("sql", (Literal(text, types.STRING), *sorted(columns, key=lambda column: column.position or 0)))
+
+
+class OpaqueSql(str):
+    """The text of unsupported syntax, with the tree that it was printed from. It is pickled as a plain text."""
+
+    tree: exp.Expr
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def read_opaque(text: str) -> exp.Expr:
+    """Return a new tree of unsupported syntax. Only a text without a tree is parsed."""
+    return text.tree.copy() if isinstance(text, OpaqueSql) else parse_expression(text, lambda tree: tree)
 
 
 def _pin_to_utc(node: exp.Cast) -> None:

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, lru_cache
+from typing import Literal as OneOf
 
 import numpy as np
 import pyarrow as pa
@@ -25,16 +28,18 @@ from tamis.expr.literals import cast_literal, literal
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
 
-_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _PRIMARY = range(1, 9)
+OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(1, 9)
 
-_BINARY = {
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _COMPARISON),
-    **dict.fromkeys(("+", "-"), _SUM),
-    **dict.fromkeys(("*", "/", "%"), _PRODUCT),
+OPERATORS = {
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), COMPARISON),
+    **dict.fromkeys(("+", "-"), SUM),
+    **dict.fromkeys(("*", "/", "%"), PRODUCT),
 }
 
 _SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
 """Functions with a second syntax, as in `substring(a FROM 1)`: conditions among their arguments need brackets."""
+
+Form = OneOf["cast", "prefix", "suffix"]
 
 _Part = str | tuple[Expr, int]
 """Text, or an expression with the precedence below which it needs brackets."""
@@ -59,7 +64,7 @@ def to_sql(expr: Expr, max_items: int | None = None) -> str:
         node, needed = part
         match node:
             case Column(path):
-                fragments.append(".".join(map(_quote_name if node.exact else _format_name, path)))
+                fragments.append(".".join(map(quote_name if node.exact else _format_name, path)))
             case Literal():
                 text = format_literal(node)
                 fragments.append(f"({text})" if _continues_interval(fragments, text) else text)
@@ -125,39 +130,39 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
     """Return the precedence of a call, and its parts in order."""
     match node:
         case Call("and" | "or" as function, (_, _, *_) as args):
-            precedence = _AND if function == "and" else _OR
+            precedence = AND if function == "and" else OR
             return precedence, _join_parts([(arg, precedence + 1) for arg in args], f" {function.upper()} ")
         case Call("not", (Call("in" | "like" | "<=>") as inner,)) if negated := _list_predicate_parts(
             inner, max_items, "NOT "
         ):
-            return _COMPARISON, negated
+            return COMPARISON, negated
         case Call("not", (arg,)):
-            return _NOT, ["NOT ", (arg, _PRIMARY)]
+            return NOT, ["NOT ", (arg, PRIMARY)]
         case Call("is_null", (arg,)):
-            return _COMPARISON, [(arg, _SUM), " IS NULL"]
+            return COMPARISON, [(arg, SUM), " IS NULL"]
         case Call("is_not_null", (arg,)):
-            return _COMPARISON, [(arg, _SUM), " IS NOT NULL"]
+            return COMPARISON, [(arg, SUM), " IS NOT NULL"]
         case Call("in" | "like") if predicate := _list_predicate_parts(node, max_items, ""):
-            return _COMPARISON, predicate
-        case Call(function, (left, right)) if function in _BINARY:
-            precedence = _BINARY[function]
+            return COMPARISON, predicate
+        case Call(function, (left, right)) if function in OPERATORS:
+            precedence = OPERATORS[function]
             # Comparisons do not chain; the other operators are left-associative.
-            left_precedence = _SUM if precedence == _COMPARISON else precedence
+            left_precedence = SUM if precedence == COMPARISON else precedence
             return precedence, [(left, left_precedence), f" {function} ", (right, precedence + 1)]
         case Call("negate", (Literal() | Call("cast" | "try_cast") as arg,)):
             # A minus before a literal, or before the cast of one, would become part of it.
-            return _SIGN, ["-(", (arg, 0), ")"]
+            return SIGN, ["-(", (arg, 0), ")"]
         case Call("negate", (arg,)):
-            return _SIGN, ["-", (arg, _PRIMARY)]
+            return SIGN, ["-", (arg, PRIMARY)]
         case Call("cast" | "try_cast" as function, (value, Literal(str() as target))):
-            return _PRIMARY, _cast_parts(function, value, target)
+            return PRIMARY, _cast_parts(function, value, target)
         case Call("case", (_, _, _, *rest)) if len(rest) % 2 == 0:
-            return _PRIMARY, _case_parts(node.args)
+            return PRIMARY, _case_parts(node.args)
         case Call("sql", (Literal(str() as text), *_)):
-            return _PRIMARY, [f"({text})"]
+            return PRIMARY, [f"({text})"]
         case Call(function, args):
-            needed = _SUM if function in _SPECIAL_SYNTAX else 0
-            return _PRIMARY, [
+            needed = SUM if function in _SPECIAL_SYNTAX else 0
+            return PRIMARY, [
                 f"{_format_function_name(function)}(",
                 *_join_parts([(arg, needed) for arg in args], ", "),
                 ")",
@@ -167,13 +172,13 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
 def _list_predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:
     match node:
         case Call("in", (value, _, *_)):
-            return [(value, _SUM), f" {negation}IN (", *_list_item_parts(node.args[1:], max_items), ")"]
+            return [(value, SUM), f" {negation}IN (", *_list_item_parts(node.args[1:], max_items), ")"]
         case Call("like", (value, pattern)):
-            return [(value, _SUM), f" {negation}LIKE ", (pattern, _SUM)]
+            return [(value, SUM), f" {negation}LIKE ", (pattern, SUM)]
         case Call("like", (value, pattern, Literal(str()) as escape)):
-            return [(value, _SUM), f" {negation}LIKE ", (pattern, _SUM), " ESCAPE ", (escape, 0)]
+            return [(value, SUM), f" {negation}LIKE ", (pattern, SUM), " ESCAPE ", (escape, 0)]
         case Call("<=>", (left, right)):
-            return [(left, _SUM), " IS DISTINCT FROM ", (right, _SUM)]
+            return [(left, SUM), " IS DISTINCT FROM ", (right, SUM)]
         case _:
             return None
 
@@ -192,13 +197,16 @@ def _join_parts(parts: list[_Part], separator: str) -> list[_Part]:
 
 
 def _cast_parts(function: str, value: Expr, target: str) -> list[_Part]:
-    try:
-        # A literal that converts to that type would be parsed as a literal of it.
-        is_literal = isinstance(value, Literal) and cast_literal(value, type_from_name(target)) is not None
-    except TypeMismatch:
-        is_literal = False
-    opening, closing = ("((", ")") if is_literal else ("(", "")
+    opening, closing = ("((", ")") if is_folded(value, target) else ("(", "")
     return [f"{function.upper()}{opening}", (value, 0), f"{closing} AS {target.upper()})"]
+
+
+def is_folded(value: Expr, target: str) -> bool:
+    """Return whether the cast of a value, written without brackets, would be parsed as a literal of that type."""
+    try:
+        return isinstance(value, Literal) and cast_literal(value, type_from_name(target)) is not None
+    except TypeMismatch:
+        return False
 
 
 def _case_parts(args: tuple[Expr, ...]) -> list[_Part]:
@@ -229,45 +237,90 @@ def _load_keywords() -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _format_name(name: str) -> str:
-    return name if _is_simple(name) else _quote_name(name)
+    return name if is_simple_name(name) else quote_name(name)
 
 
-def _is_simple(name: str) -> bool:
+def is_simple_name(name: str) -> bool:
     upper = name.upper()
     return _SIMPLE_NAME.fullmatch(name) is not None and (upper in _HARMLESS_KEYWORDS or upper not in _load_keywords())
 
 
-def _quote_name(name: str) -> str:
+def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
 def _format_function_name(name: str) -> str:
-    return name if _SIMPLE_NAME.fullmatch(name) else _quote_name(name)
+    return name if _SIMPLE_NAME.fullmatch(name) else quote_name(name)
 
 
 # --- Literals -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class LiteralSpelling:
+    """How SQL writes a literal: a number, a word or a text in quotes, and the type that it is written with."""
+
+    text: str
+    is_string: bool = False
+    type: str | None = None
+    form: Form = "cast"
+    """Where the type is written: `CAST(5 AS INT)`, `DATE '2024-01-01'` or `1.5D`."""
+
+    def __str__(self) -> str:
+        plain = _quote_text(self.text) if self.is_string else self.text
+        if self.type is None:
+            return plain
+        match self.form:
+            case "cast":
+                return f"CAST({plain} AS {self.type})"
+            case "prefix":
+                return f"{self.type} {plain}"
+            case "suffix":
+                return f"{plain}{self.type[0]}"
+
+
 def format_literal(value: Literal) -> str:
     """Return the SQL text of a literal."""
+    if value.is_null or not is_bytes(value.type):
+        interval = find_interval_text(value)
+        return str(spell_literal(value)) if interval is None else _format_interval_literal(interval)
+    return f"X'{value.value.hex().upper()}'"
+
+
+def spell_literal(value: Literal) -> LiteralSpelling:
+    """Return how SQL writes a literal that is neither bytes nor an INTERVAL literal."""
     data_type = value.type
     if value.is_null:
-        return "NULL" if data_type == types.NULL else f"CAST(NULL AS {_null_type_name(data_type)})"
+        return LiteralSpelling("NULL", type=None if data_type == types.NULL else _null_type_name(data_type))
     if data_type == types.LONG:
-        return str(value.value)
+        return LiteralSpelling(str(value.value))
     if is_text(data_type):
-        return _quote_text(value.value)
+        return LiteralSpelling(value.value, is_string=True)
     if pa.types.is_boolean(data_type):
-        return "TRUE" if value.value else "FALSE"
-    if is_bytes(data_type):
-        return f"X'{value.value.hex().upper()}'"
+        return LiteralSpelling("TRUE" if value.value else "FALSE")
     if pa.types.is_integer(data_type):
-        return f"CAST({value.value} AS {type_name(data_type).upper()})"
+        return LiteralSpelling(str(value.value), type=type_name(data_type).upper())
     if pa.types.is_floating(data_type):
-        return _format_float(value.value, data_type)
+        return _spell_float(value.value, data_type)
     if pa.types.is_decimal(data_type):
-        return _format_decimal(value.value, data_type)
-    return _format_temporal(value.value, data_type)
+        return _spell_decimal(value.value, data_type)
+    return _spell_temporal(value.value, data_type)
+
+
+def find_interval_text(value: Literal) -> str | None:
+    """Return the text of a value that an INTERVAL literal can write; None for other values.
+
+    An INTERVAL literal has either months or days and times, of one sign, and no nanoseconds.
+    """
+    match value.value:
+        case int() as count if pa.types.is_duration(value.type):
+            parts = (0, 0, count * (NANOSECONDS // UNITS_PER_SECOND[value.type.unit]))
+        case (int() as months, int() as days, int() as nanoseconds):
+            parts = (months, days, nanoseconds)
+        case _:
+            return None
+    is_mixed = (parts[0] and any(parts[1:])) or parts[2] % 1_000 or parts[1] * parts[2] < 0
+    return None if is_mixed else format_interval(parts)
 
 
 def _null_type_name(data_type: pa.DataType) -> str:
@@ -297,68 +350,55 @@ def _escape_invisible(character: str) -> str:
     return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
 
 
-def _format_float(value: float, data_type: pa.DataType) -> str:
+def _spell_float(value: float, data_type: pa.DataType) -> LiteralSpelling:
     name = type_name(data_type).upper()
     if not np.isfinite(value):
         text = "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        return f"CAST('{text}' AS {name})"
+        return LiteralSpelling(text, is_string=True, type=name)
     text = repr(value)
     if data_type != types.DOUBLE:
         shortest = str(np.float32(value))
         text = shortest if float(np.float32(float(shortest))) == value else text
-        return text.replace("e+", "e") + "F"
-    return text.replace("e+", "e") if "e" in text else text + "D"
+        return LiteralSpelling(text.replace("e+", "e"), type="FLOAT", form="suffix")
+    is_double = "e" in text
+    return LiteralSpelling(text.replace("e+", "e"), type=None if is_double else "DOUBLE", form="suffix")
 
 
-def _format_decimal(value: Decimal, data_type: pa.DataType) -> str:
+def _spell_decimal(value: Decimal, data_type: pa.DataType) -> LiteralSpelling:
     text = format(value, "f")
     parsed = literal(Decimal(text) if "." in text else int(text))
-    return text if parsed.type == data_type else f"CAST({text} AS {type_name(data_type).upper()})"
+    return LiteralSpelling(text, type=None if parsed.type == data_type else type_name(data_type).upper())
 
 
-def _format_temporal(value: object, data_type: pa.DataType) -> str:
+def _spell_temporal(value: object, data_type: pa.DataType) -> LiteralSpelling:
     match value:
         case int() if pa.types.is_date(data_type):
-            return f"DATE '{format_date(value)}'"
+            return LiteralSpelling(format_date(value), is_string=True, type="DATE", form="prefix")
         case int() if pa.types.is_timestamp(data_type):
-            return _format_timestamp_literal(value, data_type)
+            # An instant has an explicit zone, so that an engine with another session time zone reads the same instant.
+            keyword, zone = ("TIMESTAMP_NTZ", "") if data_type.tz is None else ("TIMESTAMP", "Z")
+            return _spell_by_unit(keyword, "TIMESTAMP", data_type.unit, format_timestamp, value, zone)
         case int() if pa.types.is_time(data_type):
-            return _format_time_literal(value, data_type.unit)
+            return _spell_by_unit("TIME", "TIME", data_type.unit, format_time, value)
         case int() if pa.types.is_duration(data_type):
-            return _format_interval_literal((0, 0, value * (NANOSECONDS // UNITS_PER_SECOND[data_type.unit])))
+            text = format_interval((0, 0, value * (NANOSECONDS // UNITS_PER_SECOND[data_type.unit])))
+            return LiteralSpelling(text, is_string=True, type="INTERVAL")
         case (int() as months, int() as days, int() as nanoseconds):
-            return _format_interval_literal((months, days, nanoseconds))
+            return LiteralSpelling(format_interval((months, days, nanoseconds)), is_string=True, type="INTERVAL")
         case _:
-            return f"CAST({_quote_text(str(value))} AS {type_name(data_type).upper()})"
+            return LiteralSpelling(str(value), is_string=True, type=type_name(data_type).upper())
 
 
-def _format_timestamp_literal(value: int, data_type: pa.DataType) -> str:
-    # An instant has an explicit zone, so that an engine with another session time zone reads the same instant.
-    keyword, zone = ("TIMESTAMP_NTZ", "") if data_type.tz is None else ("TIMESTAMP", "Z")
-    match data_type.unit:
-        case "us":
-            return f"{keyword} '{format_timestamp(value, 'us')}{zone}'"
-        case "ns":
-            # Nine digits mark the unit as nanoseconds.
-            return f"{keyword} '{format_timestamp(value, 'ns', digits=9)}{zone}'"
-        case unit:
-            return f"CAST('{format_timestamp(value, unit)}{zone}' AS TIMESTAMP_{unit.upper()})"
+def _spell_by_unit(
+    keyword: str, name: str, unit: str, format_value: Callable[..., str], value: int, zone: str = ""
+) -> LiteralSpelling:
+    """Return the literal of a timestamp or a time. Nine digits mark the unit as nanoseconds."""
+    if unit in ("us", "ns"):
+        text = format_value(value, unit) if unit == "us" else format_value(value, unit, digits=9)
+        return LiteralSpelling(text + zone, is_string=True, type=keyword, form="prefix")
+    return LiteralSpelling(format_value(value, unit) + zone, is_string=True, type=f"{name}_{unit.upper()}")
 
 
-def _format_time_literal(value: int, unit: str) -> str:
-    match unit:
-        case "us":
-            return f"TIME '{format_time(value, 'us')}'"
-        case "ns":
-            return f"TIME '{format_time(value, 'ns', digits=9)}'"
-        case _:
-            return f"CAST('{format_time(value, unit)}' AS TIME_{unit.upper()})"
-
-
-def _format_interval_literal(value: tuple[int, int, int]) -> str:
-    text = format_interval(value)
-    if (value[0] and any(value[1:])) or value[2] % 1_000 or value[1] * value[2] < 0:
-        # An INTERVAL literal has either months or days and times, of one sign, and no nanoseconds.
-        return f"CAST('{text}' AS INTERVAL)"
+def _format_interval_literal(text: str) -> str:
     amount, _, unit = text.partition(" ")
     return f"INTERVAL '{text}'" if " " in unit else f"INTERVAL '{amount}' {unit.removesuffix('s').upper()}"

@@ -21,7 +21,7 @@ from sqlglot import errors as sqlglot_errors
 from sqlglot.dialects.spark import Spark
 
 from tamis.errors import ParseError, Position, find_lone_surrogate
-from tamis.expr.sql.dialect import SparkCalls
+from tamis.expr.sql.dialect import SparkCalls, SparkText
 from tamis.expr.sql.refusals import refuse_foreign_stars, refuse_foreign_tokens, refuse_unrepresentable_numbers
 
 T = TypeVar("T")
@@ -123,6 +123,19 @@ def with_large_stack(work: Callable[[], T], depth: int) -> T:
         finally:
             threading.stack_size(stack_before)
             sys.setrecursionlimit(frames_before)
+
+
+def retry_with_large_stack(work: Callable[[], T]) -> T:
+    """Run work that may recurse over a deep tree: again with a large stack where the caller's stack is too small."""
+    try:
+        return work()
+    except RecursionError:
+        return with_large_stack(work, MAX_NESTING)
+
+
+def to_sql_text(tree: exp.Expr) -> str:
+    """Return a tree as text in Spark's dialect."""
+    return retry_with_large_stack(lambda: str(tree.sql(SparkText, comments=False, normalize_functions=False)))
 
 
 def _make_too_deep_error() -> ParseError:

@@ -8,9 +8,8 @@ from sqlglot import exp
 
 from tamis.expr.functions.table import NOT_DETERMINISTIC, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands, replace_args, walk
-from tamis.expr.sql.parse import to_opaque_call
-from tamis.expr.sql.printer import to_sql
-from tamis.expr.sql.syntax import parse_expression
+from tamis.expr.sql.parse import read_opaque, to_opaque_call
+from tamis.expr.sql.to_tree import to_tree
 from tamis.query.plan.paths import is_sql_text
 
 
@@ -90,14 +89,14 @@ def get_field(value: Expr, fields: tuple[str, ...], column: Column | None = None
     if isinstance(value, Column):
         data_type = column.type if column is not None else None
         return Column((*value.path, *fields), value.position, data_type, value.exact)
-    tree = _parse_text(f"({to_sql(value)})")
+    tree: exp.Expr = exp.Paren(this=to_tree(value))
     for name in fields:
         tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
     return to_opaque_call(tree)
 
 
 def _substitute_text(text: str, replacements: Mapping[str, Expr]) -> Expr:
-    root = exp.Paren(this=_parse_text(text))
+    root = exp.Paren(this=read_opaque(text))
     types = {column.path: type_of(column) for value in replacements.values() for column in _find_columns(value)}
     for column in list(root.find_all(exp.Column)):
         keys = [key for key in ("catalog", "db", "table", "this") if column.args.get(key) is not None]
@@ -105,7 +104,7 @@ def _substitute_text(text: str, replacements: Mapping[str, Expr]) -> Expr:
         if found is None:
             continue
         # The parts after the first are fields.
-        value = _parse_text(f"({to_sql(found)})" if isinstance(found, Call) else to_sql(found))
+        value = exp.Paren(this=to_tree(found)) if isinstance(found, Call) else to_tree(found)
         for key in keys[1:]:
             value = exp.Dot(this=value, expression=column.args[key].copy())
         column.replace(value)
@@ -122,7 +121,3 @@ def _add_type(column: Column, types: Mapping[tuple[str, ...], object]) -> Column
 
 def _find_columns(expr: Expr) -> list[Column]:
     return [node for node in walk(expr) if isinstance(node, Column)]
-
-
-def _parse_text(text: str) -> exp.Expr:
-    return parse_expression(text, lambda tree: tree)

@@ -10,6 +10,7 @@ from typing import Any
 from tamis.errors import InvalidArgument, format_count
 from tamis.expr.nodes import Expr
 from tamis.expr.sql.printer import to_display_sql
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import (
     Aggregate,
@@ -183,7 +184,7 @@ def _describe_node(node: Node, connectors: Mapping[str, Connector]) -> str:
         case Values():
             return format_count(node.rows.num_rows, "row")
         case Sql():
-            text = " ".join(node.text.split())
+            text = " ".join(to_sql_text(node.tree).split())
             return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} …"
 
 

@@ -16,6 +16,7 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 import pyarrow as pa
+from sqlglot import exp
 
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Expr
@@ -153,12 +154,12 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """Unsupported SQL: a part of a query without plan nodes, kept as Spark SQL text over the plans it reads from.
+    """Unsupported SQL: a part of a query without plan nodes, kept as a syntax tree over the plans it reads from.
 
-    The text refers to each plan as a table of the name in `inputs`, with the outputs of the plan as its columns.
+    The tree refers to each plan as a table of the name in `inputs`, with the outputs of the plan as its columns.
     """
 
-    text: str
+    tree: exp.Expr
     inputs: tuple[tuple[str, Node], ...]
     columns: tuple[Output, ...]
 

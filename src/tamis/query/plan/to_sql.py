@@ -1,4 +1,4 @@
-"""Printing of a plan as one Spark SQL text over named relations: its scans and literal rows.
+"""A plan as one sqlglot tree in Spark's dialect, over named relations: its scans and literal rows.
 
 Every column is named by its column id, which is unique in the plan, so nested queries need no table qualifiers.
 Adjacent nodes become one SELECT where the meaning is the same:
@@ -8,12 +8,12 @@ Adjacent nodes become one SELECT where the meaning is the same:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
 
 from tamis.expr.nodes import Column, Expr
-from tamis.expr.sql.printer import to_sql
 from tamis.query.connectors.lake_handle import is_sum_scan
 from tamis.query.plan.column_ids import is_deterministic, substitute
 from tamis.query.plan.nodes import (
@@ -41,80 +41,85 @@ from tamis.query.plan.nodes import (
 
 
 @dataclass(frozen=True, slots=True)
-class PrintedPlan:
-    """A SQL text, and by name the plan nodes that are its relations. Their columns are named by column ids."""
+class PlanTree:
+    """A query, and by name the plan nodes that are its relations. Their columns are named by column ids."""
 
-    text: str
+    tree: exp.Expr
     leaves: tuple[tuple[str, Node], ...]
 
 
-def print_plan(
-    plan: Node,
-    *,
-    expression: Callable[[Expr], str] = to_sql,
-    is_leaf: Callable[[Node], bool] = lambda node: False,
-) -> PrintedPlan:
-    """Print a plan as SQL. `is_leaf` selects further nodes, besides scans and values, to print as relations."""
-    texts = [node.text.lower() for node in walk_plan(plan) if isinstance(node, Sql)]
+def build_plan_tree(
+    plan: Node, expression: Callable[[Expr], exp.Expr], *, is_leaf: Callable[[Node], bool] = lambda node: False
+) -> PlanTree:
+    """Return the query of a plan, with the trees that `expression` makes of its expressions.
+
+    `is_leaf` selects further nodes, besides scans and values, that are relations of the query.
+    """
+    trees = [node.tree for node in walk_plan(plan) if isinstance(node, Sql)]
+    names = {each.name.lower() for tree in trees for each in tree.find_all(exp.Identifier)}
     prefix = "tamis"
-    while any(prefix in text for text in texts):
-        # A text may define a table of any name, which would shadow a relation.
+    while any(prefix in name for name in names):
+        # A query may define a table of any name, which would shadow a relation.
         prefix += "_"
-    printer = _Printer(expression, is_leaf, prefix, find_common_subplans(plan))
-    text = printer.block(plan).text()
-    if printer.commons:
-        # The text may begin with its own WITH.
-        text = f"WITH {', '.join(printer.commons)} {_wrap_with(text)}"
-    return PrintedPlan(text, tuple(printer.leaves))
-
-
-def _wrap_with(text: str) -> str:
-    return f"SELECT * FROM ({text}) AS `whole`" if text.lstrip(" (")[:4].upper() == "WITH" else text
+    builder = _TreeBuilder(expression, is_leaf, prefix, find_common_subplans(plan))
+    tree = builder.block(plan).to_tree()
+    if builder.commons:
+        # The query may have its own WITH.
+        tree = tree if tree.find(exp.With) is None else _select([exp.Star()], _make_source(tree, "whole"))
+        tree.set("with_", exp.With(expressions=builder.commons))
+    return PlanTree(tree, tuple(builder.leaves))
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     """An unfinished SELECT. Empty clauses can still be added."""
 
-    source: str
+    source: exp.Expr
     columns: tuple[str, ...]
     """The column ids that it returns."""
-    where: tuple[str, ...] = ()
-    outputs: tuple[str, ...] | None = None
+    joins: tuple[exp.Join, ...] = ()
+    where: tuple[exp.Expr, ...] = ()
+    outputs: tuple[exp.Expr, ...] | None = None
     """The SELECT list; None for the unchanged columns."""
-    group: tuple[str, ...] | None = None
-    order: str = ""
-    limit: str = ""
-    is_join: bool = False
-    whole: str | None = field(default=None)
-    """The SQL text of a finished SELECT."""
+    order: exp.Order | None = None
+    limit: tuple[int, int] | None = None
+    """The number of rows, and the number of rows before them."""
+    is_finished: bool = False
+    """Whether the source is the whole query."""
 
     @property
     def is_bare(self) -> bool:
         """Whether it only selects the columns of its source."""
-        return self.whole is None and not (self.where or self.outputs is not None or self.order or self.limit)
+        return self.is_open and not self.where
 
     @property
     def is_open(self) -> bool:
         """Whether a WHERE can still be added."""
-        return self.whole is None and self.outputs is None and not self.order and not self.limit
+        return not self.is_finished and self.outputs is None and self.order is None and self.limit is None
 
-    def text(self) -> str:
-        if self.whole is not None:
-            return self.whole
-        outputs = self.outputs if self.outputs is not None else tuple(map(quote_spark_name, self.columns))
-        parts = [f"SELECT {', '.join(outputs) or '1 AS `nothing`'} FROM {self.source}"]
+    def to_tree(self) -> exp.Expr:
+        if self.is_finished:
+            return self.source
+        outputs = self.outputs if self.outputs is not None else tuple(map(_name_column, self.columns))
+        select = _select(list(outputs) or [_alias(exp.Literal.number(1), "nothing")], self.source)
+        if self.joins:
+            select.set("joins", list(self.joins))
         if self.where:
-            parts.append(f"WHERE {' AND '.join(self.where)}")
-        if self.group:
-            parts.append(f"GROUP BY {', '.join(self.group)}")
-        return " ".join(filter(None, (*parts, self.order, self.limit)))
+            select.set("where", exp.Where(this=_join_conditions(self.where)))
+        if self.order is not None:
+            select.set("order", self.order)
+        count, offset = self.limit or (UNLIMITED, 0)
+        if count < UNLIMITED:
+            select.set("limit", exp.Limit(expression=exp.Literal.number(count)))
+        if offset:
+            select.set("offset", exp.Offset(expression=exp.Literal.number(offset)))
+        return select
 
 
-class _Printer:
+class _TreeBuilder:
     def __init__(
         self,
-        expression: Callable[[Expr], str],
+        expression: Callable[[Expr], exp.Expr],
         is_leaf: Callable[[Node], bool],
         prefix: str,
         shared: Mapping[int, int],
@@ -123,7 +128,7 @@ class _Printer:
         self._prefix = prefix
         self._shared = shared
         self._columns: dict[int, tuple[str, ...]] = {}
-        self.commons: list[str] = []
+        self.commons: list[exp.CTE] = []
         """The common subplans as entries of a WITH clause."""
         self._is_leaf = is_leaf
         self._count = 0
@@ -131,25 +136,20 @@ class _Printer:
 
     def block(self, node: Node) -> _Block:
         number = self._shared.get(id(node))
-        return self._print_node(node) if number is None else self._reference_common(node, number)
+        return self._build_node(node) if number is None else self._reference_common(node, number)
 
     def _reference_common(self, node: Node, number: int) -> _Block:
-        """Print a common subplan as a reference to its WITH entry, with the column ids of this use."""
-        name = quote_spark_name(f"{self._prefix}_shared_{number}")
+        """Return a common subplan as a reference to its WITH entry, with the column ids of this use."""
+        name = f"{self._prefix}_shared_{number}"
         columns = tuple(output.name for output in get_outputs(node))
         if number not in self._columns:
-            text = self._print_node(node).text()
+            tree = self._build_node(node).to_tree()
             self._columns[number] = columns
-            self.commons.append(f"{name} AS ({text})")
-        own = self._columns[number]
-        pairs = zip(own, columns, strict=True)
-        outputs = tuple(
-            quote_spark_name(one) if one == other else f"{quote_spark_name(one)} AS {quote_spark_name(other)}"
-            for one, other in pairs
-        )
-        return _Block(name, columns, outputs=outputs)
+            self.commons.append(exp.CTE(this=tree, alias=exp.TableAlias(this=_quote(name))))
+        pairs = zip(self._columns[number], columns, strict=True)
+        return _Block(_name_table(name), columns, outputs=tuple(_rename(one, other) for one, other in pairs))
 
-    def _print_node(self, node: Node) -> _Block:
+    def _build_node(self, node: Node) -> _Block:
         columns = tuple(output.name for output in get_outputs(node))
         if self._is_leaf(node):
             return self._add_leaf("scan", node, columns)
@@ -161,125 +161,165 @@ class _Printer:
             case Filter():
                 below = self.block(node.source)
                 below = below if below.is_open else self._wrap(below)
-                return replace(below, where=(*below.where, f"({self._expression(node.predicate)})"))
+                return replace(below, where=(*below.where, exp.Paren(this=self._expression(node.predicate))))
             case Project():
                 below = self.block(node.source)
-                below = below if below.whole is None and below.outputs is None else self._wrap(below)
-                outputs = tuple(self._format_output(each.expr, each.name) for each in node.outputs)
+                below = below if not below.is_finished and below.outputs is None else self._wrap(below)
+                outputs = tuple(self._build_output(each.expr, each.name) for each in node.outputs)
                 return replace(below, outputs=outputs, columns=columns)
             case Aggregate():
-                return self._print_aggregate(node, columns)
+                return self._build_aggregate(node, columns)
             case Join():
-                return self._print_join(node, columns)
+                return self._build_join(node, columns)
             case Sort():
-                return self._print_sort(node.source, node.keys)
+                return self._build_sort(node.source, node.keys)
             case TopN():
-                return replace(self._print_sort(node.source, node.keys), limit=f"LIMIT {node.count}")
+                return replace(self._build_sort(node.source, node.keys), limit=(node.count, 0))
             case Limit():
                 below = self.block(node.source)
-                below = below if below.whole is None and not below.limit else self._wrap(below)
-                return replace(below, limit=_format_limit(node.count, node.offset))
+                below = below if not below.is_finished and below.limit is None else self._wrap(below)
+                return replace(below, limit=(node.count, node.offset))
             case Union():
-                return self._print_union(node, columns)
+                return self._build_union(node, columns)
             case Sql():
-                return self._print_sql(node, columns)
+                return self._build_sql(node, columns)
 
     def _add_leaf(self, kind: str, node: Node, columns: tuple[str, ...]) -> _Block:
         name = f"{self._prefix}_{kind}_{len(self.leaves) + 1}"
         self.leaves.append((name, node))
-        return _Block(quote_spark_name(name), columns)
+        return _Block(_name_table(name), columns)
 
     def _wrap(self, block: _Block) -> _Block:
         self._count += 1
-        return _Block(f"({block.text()}) AS `t{self._count}`", block.columns)
+        return _Block(_make_source(block.to_tree(), f"t{self._count}"), block.columns)
 
-    def _format_output(self, expr: Expr, name: str) -> str:
+    def _build_output(self, expr: Expr, name: str) -> exp.Expr:
         if isinstance(expr, Column) and expr.path == (name,):
-            return quote_spark_name(name)
-        return f"{self._expression(expr)} AS {quote_spark_name(name)}"
+            return _name_column(name)
+        return _alias(self._expression(expr), name)
 
-    def _print_aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
+    def _build_aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
         below = self.block(node.source)
         below = below if below.is_open else self._wrap(below)
-        keys = [self._format_output(key.expr, key.name) for key in node.keys]
-        calls = [f"{self._format_call(each)} AS {quote_spark_name(each.name)}" for each in node.aggregates]
-        group = tuple(self._expression(key.expr) for key in node.keys)
+        keys = [self._build_output(key.expr, key.name) for key in node.keys]
+        calls = [_alias(self._build_call(each), each.name) for each in node.aggregates]
         # Without keys there is one group, and the query may use none of its values.
-        outputs = (*keys, *calls) or ("count(*) AS `nothing`",)
-        text = replace(below, outputs=outputs, columns=columns, group=group).text()
-        return _Block("", columns, whole=text)
+        outputs = (*keys, *calls) or (_alias(_call("count", exp.Star()), "nothing"),)
+        tree = replace(below, outputs=outputs, columns=columns).to_tree()
+        if node.keys:
+            tree.set("group", exp.Group(expressions=[self._expression(key.expr) for key in node.keys]))
+        return _Block(tree, columns, is_finished=True)
 
-    def _format_call(self, call: AggregateCall) -> str:
-        distinct = "DISTINCT " if call.distinct else ""
-        args = ", ".join(map(self._expression, call.args)) or "*"
-        kept = f" FILTER (WHERE {self._expression(call.filter)})" if call.filter is not None else ""
-        return f"{call.function}({distinct}{args}){kept}"
+    def _build_call(self, call: AggregateCall) -> exp.Expr:
+        args = [self._expression(arg) for arg in call.args] or [exp.Star()]
+        found = _call(call.function, *([exp.Distinct(expressions=args)] if call.distinct else args))
+        if call.filter is None:
+            return found
+        return exp.Filter(this=found, expression=exp.Where(this=self._expression(call.filter)))
 
-    def _print_join(self, node: Join, columns: tuple[str, ...]) -> _Block:
+    def _build_join(self, node: Join, columns: tuple[str, ...]) -> _Block:
         left, right = self.block(node.left), self.block(node.right)
         left = left if left.is_bare else self._wrap(left)
-        right = right if right.is_bare and not right.is_join else self._wrap(right)
-        conditions = [f"{self._format_operand(one)} = {self._format_operand(other)}" for one, other in node.criteria]
+        right = right if right.is_bare and not right.joins else self._wrap(right)
+        conditions: list[exp.Expr] = [
+            exp.EQ(this=self._build_operand(one), expression=self._build_operand(other)) for one, other in node.criteria
+        ]
         if node.filter is not None:
-            conditions.append(f"({self._expression(node.filter)})")
-        kinds = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}
-        kind = kinds.get(node.kind, node.kind.upper())
-        if node.kind in ("inner", "cross"):
-            kind = "INNER" if conditions else "CROSS"
-        condition = "" if kind == "CROSS" else f" ON {' AND '.join(conditions) or 'TRUE'}"
-        return _Block(f"{left.source} {kind} JOIN {right.source}{condition}", columns, is_join=True)
+            conditions.append(exp.Paren(this=self._expression(node.filter)))
+        join = exp.Join(this=right.source)
+        match node.kind:
+            case "inner" | "cross":
+                join.set("kind", "INNER" if conditions else "CROSS")
+            case "semi" | "anti":
+                join.set("side", "LEFT")
+                join.set("kind", node.kind.upper())
+            case _:
+                join.set("side", node.kind.upper())
+        if join.args.get("kind") != "CROSS":
+            join.set("on", _join_conditions(conditions or [exp.true()]))
+        return _Block(left.source, columns, joins=(*left.joins, join))
 
-    def _format_operand(self, expr: Expr) -> str:
-        text = self._expression(expr)
-        return text if isinstance(expr, Column) else f"({text})"
+    def _build_operand(self, expr: Expr) -> exp.Expr:
+        tree = self._expression(expr)
+        return tree if isinstance(expr, Column) else exp.Paren(this=tree)
 
-    def _print_sort(self, source: Node, keys: Sequence[SortKey]) -> _Block:
+    def _build_sort(self, source: Node, keys: Sequence[SortKey]) -> _Block:
         below = self.block(source)
         below = below if below.is_open else self._wrap(below)
-        texts = [
-            f"{self._format_operand(key.expr)} {'DESC' if key.descending else 'ASC'} "
-            f"NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        ordered = [
+            exp.Ordered(this=self._build_operand(key.expr), desc=key.descending, nulls_first=key.nulls_first)
             for key in keys
         ]
-        return replace(below, order=f"ORDER BY {', '.join(texts)}")
+        return replace(below, order=exp.Order(expressions=ordered))
 
-    def _print_union(self, node: Union, columns: tuple[str, ...]) -> _Block:
-        texts = []
+    def _build_union(self, node: Union, columns: tuple[str, ...]) -> _Block:
+        trees = []
         for source in node.sources:
             block = self.block(source)
             if block.columns != columns:
                 names = zip(block.columns, columns, strict=True)
-                wrapped = self._wrap(block)
                 block = replace(
-                    wrapped,
-                    outputs=tuple(f"{quote_spark_name(own)} AS {quote_spark_name(name)}" for own, name in names),
+                    self._wrap(block), outputs=tuple(_alias(_name_column(own), name) for own, name in names)
                 )
-            elif block.order or block.limit:
+            elif block.order is not None or block.limit is not None:
                 block = self._wrap(block)
-            texts.append(block.text())
-        return _Block("", columns, whole=" UNION ALL ".join(texts))
+            trees.append(block.to_tree())
+        tree, *others = trees
+        for other in others:
+            tree = exp.Union(this=tree, expression=other, distinct=False, by_name=False)
+        return _Block(tree, columns, is_finished=True)
 
-    def _print_sql(self, node: Sql, columns: tuple[str, ...]) -> _Block:
-        inputs = {name: f"({self.block(source).text()})" for name, source in node.inputs}
-        if not inputs:
-            return _Block("", columns, whole=node.text)
-
-        def relation(match: re.Match[str]) -> str:
-            # TABLESAMPLE precedes the alias, which is then optional.
-            return inputs[match[1]] + (match[2] or f" AS {quote_spark_name(match[1])}")
-
-        names = "|".join(map(re.escape, inputs))
-        text = re.sub(f"`({names})`( TABLESAMPLE)?", relation, node.text)
-        return _Block("", columns, whole=text)
-
-
-def quote_spark_name(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    def _build_sql(self, node: Sql, columns: tuple[str, ...]) -> _Block:
+        inputs = {name: self.block(source).to_tree() for name, source in node.inputs}
+        root = exp.Paren(this=node.tree.copy())
+        for table in list(root.find_all(exp.Table)):
+            if table.name in inputs:
+                tree = inputs[table.name]
+                sample = table.args.get("sample")
+                # TABLESAMPLE precedes the alias, which is then optional.
+                source = _make_source(tree if tree.parent is None else tree.copy(), None if sample else table.name)
+                source.set("sample", sample)
+                table.replace(source)
+        return _Block(root.this.pop(), columns, is_finished=True)
 
 
-def _format_limit(count: int, offset: int) -> str:
-    limit = f"LIMIT {count}" if count < UNLIMITED else ""
-    return f"{limit} OFFSET {offset}".strip() if offset else limit
+def _quote(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def _name_column(name: str) -> exp.Expr:
+    return exp.Column(this=_quote(name))
+
+
+def _name_table(name: str) -> exp.Expr:
+    return exp.Table(this=_quote(name))
+
+
+def _alias(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.Alias(this=value, alias=_quote(name))
+
+
+def _rename(name: str, new: str) -> exp.Expr:
+    return _name_column(name) if name == new else _alias(_name_column(name), new)
+
+
+def _call(function: str, *args: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=function, expressions=list(args))
+
+
+def _select(outputs: Sequence[exp.Expr], source: exp.Expr) -> exp.Select:
+    return exp.Select(expressions=list(outputs), from_=exp.From(this=source))
+
+
+def _make_source(tree: exp.Expr, alias: str | None) -> exp.Expr:
+    return exp.Subquery(this=tree, alias=None if alias is None else exp.TableAlias(this=_quote(alias)))
+
+
+def _join_conditions(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    tree, *others = conditions
+    for other in others:
+        tree = exp.And(this=tree, expression=other)
+    return tree
 
 
 # --- Common subplans: parts of a plan that occur several times, up to their column ids, and run once ------------------

@@ -15,8 +15,7 @@ from sqlglot import TokenType, exp
 
 from tamis.errors import AccessDenied, ParseError
 from tamis.expr.sql.dialect import SparkCalls
-from tamis.expr.sql.syntax import parse_statement
-from tamis.query.sql.trees import to_sql_text
+from tamis.expr.sql.syntax import parse_statement, to_sql_text
 
 ALLOWED_TABLE_FUNCTIONS = frozenset((
     "range", "generate_series", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline",

@@ -14,11 +14,11 @@ from tamis.errors import TypeMismatch
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Column, Expr, find_columns, fold, get_operands, replace_args
 from tamis.expr.sql.refusals import AGGREGATES, make_unsupported_syntax_error
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
 from tamis.query.plan.nodes import AggregateCall, Named
 from tamis.query.sql.function_kinds import is_aggregate
 from tamis.query.sql.scopes import Field, QueryTime, Scope, UnsupportedSql, make_column_tree, make_hidden_name
-from tamis.query.sql.trees import to_sql_text
 from tamis.types import is_number
 
 

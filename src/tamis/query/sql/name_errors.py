@@ -18,12 +18,12 @@ from tamis.errors import AmbiguousColumn, ExpressionError, UnknownColumn, format
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Call, Column, Expr
 from tamis.expr.sql.refusals import find_position
-from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
+from tamis.expr.sql.syntax import retry_with_large_stack, to_sql_text
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.sql.function_kinds import is_known
 from tamis.query.sql.scopes import UnsupportedSql, find_references, fold_parts, is_same_name
 from tamis.query.sql.sources import Tables, get_table_parts, has_plain_name
-from tamis.query.sql.trees import has_free_star, may_have_several_columns, to_sql_text
+from tamis.query.sql.trees import has_free_star, may_have_several_columns
 
 _Fields = tuple[pa.Field, ...]
 
@@ -36,10 +36,7 @@ def find_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
         names.query(tree, {}, None)
         return min(names.errors, key=lambda each: each[0], default=(0, None))[1]
 
-    try:
-        return work()
-    except RecursionError:
-        return with_large_stack(work, MAX_NESTING)
+    return retry_with_large_stack(work)
 
 
 def has_unknown_function(tree: exp.Expr) -> bool:

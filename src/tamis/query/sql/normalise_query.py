@@ -26,10 +26,10 @@ from tamis.expr.nodes import find_columns
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.pipes import GENERATED
 from tamis.expr.sql.refusals import find_position, make_unsupported_syntax_error, refuse_foreign_value
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.sql.common_tables import check_commons
 from tamis.query.sql.conditions import check_conditions, check_names
 from tamis.query.sql.grouping import check_positions, normalise_groups
-from tamis.query.sql.trees import to_sql_text
 from tamis.types import is_type_name, type_from_name
 
 

@@ -19,7 +19,7 @@ from sqlglot import exp
 from tamis.errors import ExpressionError, ParseError
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Column, Expr
-from tamis.expr.sql.syntax import MAX_NESTING, parse_statement, with_large_stack
+from tamis.expr.sql.syntax import parse_statement, retry_with_large_stack, to_sql_text
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
 from tamis.query.plan.nodes import (
     UNLIMITED,
@@ -50,7 +50,7 @@ from tamis.query.sql.sources import (
     plan_from,
 )
 from tamis.query.sql.subqueries import ScalarSubqueries, add_where
-from tamis.query.sql.trees import refuse_engine_syntax, to_sql_text
+from tamis.query.sql.trees import refuse_engine_syntax
 from tamis.query.sql.unsupported import UnsupportedSqlPlanner
 
 
@@ -81,10 +81,7 @@ def plan_query(tree: exp.Query, tables: Tables, *, now: QueryTime | None = None,
     def work() -> PlannedQuery:
         return _Planner(tables, tree, now or QueryTime(datetime.now(UTC))).whole(plain=plain)
 
-    try:
-        return work()
-    except RecursionError:
-        return with_large_stack(work, MAX_NESTING)
+    return retry_with_large_stack(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +119,18 @@ class _Planner:
                 self._record_doubt(reason)
                 self.column_ids = ColumnIds()
             try:
-                text, inputs, output_names = self._rest.write_partial_select(self._tree, add_commons(self._tree, {}))
-                return PlannedQuery(Sql(text, inputs, ()), output_names, tuple(self._doubts))
+                select, inputs, output_names = self._rest.make_partial_select(self._tree, add_commons(self._tree, {}))
+                return PlannedQuery(Sql(select, inputs, ()), output_names, tuple(self._doubts))
             except UnsupportedSql:
                 pass
         # The failed attempt must not reserve column ids.
         self.column_ids = ColumnIds()
-        text, inputs = self._rest.text(self._tree, {}, plain=plain)
+        tree, inputs = self._rest.rewrite(self._tree, {}, plain=plain)
         try:
             names = tuple(self._rest.names(self._tree))
         except UnsupportedSql:
             names = None
-        return PlannedQuery(Sql(text, inputs, ()), names, tuple(self._doubts))
+        return PlannedQuery(Sql(tree, inputs, ()), names, tuple(self._doubts))
 
     def _record_doubt(self, reason: UnsupportedSql) -> None:
         if isinstance(reason.__cause__, ExpressionError):
@@ -378,9 +375,8 @@ class _Planner:
         _check_set_clauses(tree)
         sides = [self.query(each, commons) for each in (tree.this, tree.expression)]
         refuse_maps([field.type for field in sides[0].fields], f"{tree.key.upper()} compares rows")
-        operator = tree.key.upper() + ("" if tree.args.get("distinct") else " ALL")
         column_ids = [self.column_ids.allocate(field.name) for field in sides[0].fields]
-        return self._rest.set_operation(operator, sides, column_ids)
+        return self._rest.set_operation(type(tree), sides, column_ids, distinct=bool(tree.args.get("distinct")))
 
     def values(self, tree: exp.Values) -> PlannedSource:
         return self._rest.values(tree)

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from tamis.expr.nodes import Call, Expr, and_
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.plan.nodes import Filter, Join, Node
 from tamis.query.sql.grouping import has_aggregates
 from tamis.query.sql.scopes import Field, Scope, UnsupportedSql, make_column_tree, make_hidden_name
 from tamis.query.sql.sources import CommonTableExpression, PlannedSource, QueryPlanner, plan_from, split_condition
-from tamis.query.sql.trees import split_conjuncts, to_sql_text
+from tamis.query.sql.trees import split_conjuncts
 
 
 def add_where(

@@ -1,4 +1,4 @@
-"""Helpers for the syntax tree of a query: its text, tables, subqueries and conditions."""
+"""Helpers for the syntax tree of a query: its tables, subqueries and conditions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,9 @@ from collections.abc import Collection, Iterator
 from sqlglot import exp
 
 from tamis.errors import ParseError
-from tamis.expr.sql.dialect import SparkText
 from tamis.expr.sql.refusals import find_position
-from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.sql.scopes import find_references
-
-
-def to_sql_text(tree: exp.Expr) -> str:
-    """Return a tree as Spark SQL text."""
-
-    def work() -> str:
-        return str(tree.sql(SparkText, comments=False, normalize_functions=False))
-
-    try:
-        return work()
-    except RecursionError:
-        return with_large_stack(work, MAX_NESTING)
 
 
 def refuse_engine_syntax(tree: exp.Expr) -> None:

@@ -1,8 +1,8 @@
-"""Unsupported SQL, which runs as text: windows, lateral views, subqueries in expressions, grouping sets and the like.
+"""Unsupported SQL, which stays a syntax tree: windows, lateral views, subqueries in expressions, grouping sets, …
 
-In the text each table is replaced by its own plan. The plan has only the columns that the query mentions and, where
-outer joins allow it, the conditions on that table alone, so that pruning works below the text. Subqueries that can be
-planned on their own are planned. The conditions stay in the text as well: they are copied, not moved.
+In the tree each table is replaced by its own plan. The plan has only the columns that the query mentions and, where
+outer joins allow it, the conditions on that table alone, so that pruning works below the tree. Subqueries that can be
+planned on their own are planned. The conditions stay in the tree as well: they are copied, not moved.
 
     SELECT rank() OVER (ORDER BY o.amount) FROM orders o WHERE o.day = DATE '2024-01-01'
 
@@ -12,7 +12,7 @@ planned on their own are planned. The conditions stay in the text as well: they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,9 +22,9 @@ from sqlglot import exp
 from tamis.errors import TableNotFound
 from tamis.expr.evaluate import may_fail
 from tamis.expr.nodes import Column, Expr, and_
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.plan.column_ids import is_deterministic
 from tamis.query.plan.nodes import Filter, Named, Node, Output, Project, Sql, Values
-from tamis.query.plan.to_sql import quote_spark_name
 from tamis.query.sql.scopes import (
     Field,
     Relation,
@@ -53,24 +53,23 @@ from tamis.query.sql.trees import (
     shorten_names,
     split_block,
     split_conjuncts,
-    to_sql_text,
 )
 from tamis.types import SIGNED_TYPES, is_binary, is_formatted_differently
 
 
 @dataclass
 class _Inputs:
-    """The plans that a SQL text reads from."""
+    """The plans that unsupported SQL reads from."""
 
-    text: str
-    """The text of the whole query, which must not contain any generated name."""
+    mentioned_names: Collection[str]
+    """The names in the whole query, which must not be among the generated names."""
     generated_names: list[str]
     """All names generated for the query."""
     found: list[tuple[str, Node]] = field(default_factory=list)
 
     def add(self, node: Node) -> exp.Table:
         number = len(self.generated_names) + 1
-        while f"input_{number}" in self.text:
+        while f"input_{number}" in self.mentioned_names:
             number += 1
         name = f"input_{number}"
         self.generated_names.append(name)
@@ -99,56 +98,55 @@ class UnsupportedSqlPlanner:
 
     # --- Blocks -------------------------------------------------------------------------------------------------------
 
-    def text(
+    def rewrite(
         self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression], *, plain: bool = False
-    ) -> tuple[str, tuple[tuple[str, Node], ...]]:
-        """Return the text of a query, and the plans that it reads from."""
+    ) -> tuple[exp.Expr, tuple[tuple[str, Node], ...]]:
+        """Return the tree of a query over inputs, and the plans that it reads from."""
         root = exp.Paren(this=tree.copy())
         inputs = self._make_inputs()
         self._rewrite(root.this, commons, {}, inputs, plain=plain)
-        return to_sql_text(root.this), tuple(inputs.found)
+        return root.this.pop(), tuple(inputs.found)
 
-    def write_partial_select(
+    def make_partial_select(
         self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
-    ) -> tuple[str, tuple[tuple[str, Node], ...], tuple[str, ...]]:
-        """Return the text of a SELECT over one plan of its FROM and WHERE, the plan, and the names of the plan's
-        columns."""
+    ) -> tuple[exp.Expr, tuple[tuple[str, Node], ...], tuple[str, ...]]:
+        """Return a SELECT over one plan of its FROM and WHERE, the plan, and the names of the plan's columns."""
         inputs = self._make_inputs()
-        # The text needs the name before the plan exists.
+        # The tree needs the name before the plan exists.
         table = inputs.add(_NO_PLAN)
         found = make_partial_select(self._queries, tree, commons, table)
-        return to_sql_text(found.tree), ((table.name, found.node),), found.names
+        return found.tree, ((table.name, found.node),), found.names
 
     def plan_partial_select(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
-        """Return the result of `upper` as a node."""
-        text, inputs, names = self.write_partial_select(tree, commons)
-        return self._wrap(text, inputs, names)
+        """Return the result of `make_partial_select` as a node."""
+        return self._wrap(*self.make_partial_select(tree, commons))
 
     def plan_as_text(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
         """Return a query as a node; raise `UnsupportedSql` if the names of its columns are unknown."""
         names = self.names(tree)
         if not self._is_closed(tree, commons):
             raise UnsupportedSql("a correlated subquery")
-        text, inputs = self.text(tree, commons)
-        return self._wrap(text, inputs, names)
+        return self._wrap(*self.rewrite(tree, commons), names)
 
-    def _wrap(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> PlannedSource:
+    def _wrap(self, tree: exp.Expr, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> PlannedSource:
         column_ids = [self._queries.column_ids.allocate(name) for name in names]
-        columns = ", ".join(quote_spark_name(column_id) for column_id in column_ids)
-        return _make_sql_node(f"SELECT * FROM ({text}) AS `rest`({columns})", inputs, names, column_ids)
+        return _make_sql_node(_select_all(exp.Subquery(this=tree), "rest", column_ids), inputs, names, column_ids)
 
-    def set_operation(self, operator: str, sides: Sequence[PlannedSource], column_ids: Sequence[str]) -> PlannedSource:
+    def set_operation(
+        self, kind: type[exp.SetOperation], sides: Sequence[PlannedSource], column_ids: Sequence[str], *, distinct: bool
+    ) -> PlannedSource:
         """Return INTERSECT or EXCEPT of two plans as a node."""
         if len(sides[0].fields) != len(sides[1].fields):
             raise UnsupportedSql("sides of different widths")
         inputs = self._make_inputs()
-        texts = []
+        selects = []
         for side in sides:
             columns = [exp.alias_(make_field_tree(each), name, quoted=True)
                        for each, name in zip(side.fields, column_ids, strict=True)]  # fmt: skip
-            texts.append(to_sql_text(exp.Select(expressions=columns, from_=exp.From(this=inputs.add(side.node)))))
+            selects.append(exp.Select(expressions=columns, from_=exp.From(this=inputs.add(side.node))))
         names = [each.name for each in sides[0].fields]
-        return _make_sql_node(f" {operator} ".join(texts), tuple(inputs.found), names, column_ids)
+        tree = kind(this=selects[0], expression=selects[1], distinct=distinct, by_name=False)
+        return _make_sql_node(tree, tuple(inputs.found), names, column_ids)
 
     def values(self, tree: exp.Values) -> PlannedSource:
         """Return the rows of VALUES as a node."""
@@ -160,18 +158,10 @@ class UnsupportedSqlPlanner:
             raise UnsupportedSql("rows that are not constant")
         names = [f"col{index + 1}" for index in range(width)]
         column_ids = [self._queries.column_ids.allocate(name) for name in names]
-        bare = tree.copy()
-        columns = [exp.to_identifier(name, quoted=True) for name in column_ids]
-        bare.set("alias", exp.TableAlias(this=exp.to_identifier("given", quoted=True), columns=columns))
-        select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare))
-        return _make_sql_node(to_sql_text(select), (), names, column_ids)
-
-    @cached_property
-    def _statement_text(self) -> str:
-        return to_sql_text(self._statement).lower()
+        return _make_sql_node(_select_all(tree.copy(), "given", column_ids), (), names, column_ids)
 
     def _make_inputs(self) -> _Inputs:
-        return _Inputs(self._statement_text, self._generated_names)
+        return _Inputs(self._mentioned_names, self._generated_names)
 
     def _is_closed(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> bool:
         """Return whether a query uses only names of its own sources. If the answer is wrong, the engine reports it."""
@@ -438,12 +428,19 @@ def _make_select(table: exp.Table, fields: Sequence[Field]) -> exp.Select:
     return exp.Select(expressions=columns or [exp.Literal.number(1)], from_=exp.From(this=table))
 
 
+def _select_all(source: exp.Expr, alias: str, columns: Sequence[str]) -> exp.Select:
+    """Return a SELECT of all columns of a source, under new names."""
+    names = [exp.to_identifier(name, quoted=True) for name in columns]
+    source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=names))
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+
+
 def _make_sql_node(
-    text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], column_ids: Sequence[str]
+    tree: exp.Expr, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], column_ids: Sequence[str]
 ) -> PlannedSource:
     columns = tuple(Output(column_id) for column_id in column_ids)
     fields = tuple(Field.of(name, column_id, None) for name, column_id in zip(names, column_ids, strict=True))
-    return PlannedSource(Sql(text, inputs, columns), fields)
+    return PlannedSource(Sql(tree, inputs, columns), fields)
 
 
 # --- A SELECT whose FROM and WHERE are planned while its other clauses are unsupported SQL: windows, lateral views,

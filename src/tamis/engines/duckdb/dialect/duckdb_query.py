@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
 from tamis.engines.duckdb.dialect.conditions import find_pushable_conditions
 from tamis.engines.duckdb.dialect.syntax import (
@@ -28,7 +29,7 @@ from tamis.engines.duckdb.dialect.syntax import (
     format_duckdb_error,
     read_syntax,
 )
-from tamis.engines.duckdb.native_scan import plan_native_scans, quote_duckdb_name
+from tamis.engines.duckdb.native_scan import collect_macros, plan_native_scans, quote_duckdb_name
 from tamis.engines.duckdb.run.run_plan import (
     BATCH_ROWS,
     RunningQuery,
@@ -105,7 +106,7 @@ class DuckdbQuery(CompiledQuery):
         self._parameters = _check_parameters(self._syntax.parameters, arguments)
         self._views = _ViewPlanner(tables, self._syntax, _index_by_name(self._parameters)).make_views(text, also_read)
         inputs = tuple((".".join(view.name), view.plan) for view in self._views)
-        self._planned = PlannedQuery(Sql(text, inputs, ()), None)
+        self._planned = PlannedQuery(Sql(exp.Var(this=text), inputs, ()), None)
 
     # --- Plans --------------------------------------------------------------------------------------------------------
 
@@ -421,7 +422,7 @@ class RunningDuckdbQuery(RunningQuery):
         try:
             with _translate_errors(self._explain_failure):
                 _configure(self._connection)
-                for macro in write_macro_statements("; ".join(files.query for files in own.values())):
+                for macro in write_macro_statements(collect_macros(own)):
                     self._connection.execute(macro)
             self._register_all(named, own, connectors)
             with _translate_errors(self._explain_failure), raise_keyboard_interrupt():

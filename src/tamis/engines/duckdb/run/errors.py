@@ -30,9 +30,9 @@ from tamis.expr.functions.kernels import DATE_TRUNC_UNITS
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import Call, Expr, walk
 from tamis.expr.sql.refusals import find_position
+from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.sql.name_errors import find_name_error
 from tamis.query.sql.sources import Tables
-from tamis.query.sql.trees import to_sql_text
 from tamis.types import is_number, is_text, type_name_with_article
 
 _ALTERNATIVE = (

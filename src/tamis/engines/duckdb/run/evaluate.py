@@ -11,12 +11,18 @@ from collections.abc import Sequence
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tamis import types
 from tamis.engines.duckdb.run.errors import explain_engine_error, explain_translation_error, find_unknown_function
 from tamis.engines.duckdb.translate.calls import UnknownFunction
-from tamis.engines.duckdb.translate.functions import explain_unknown_function, to_duckdb, write_macro_statements
+from tamis.engines.duckdb.translate.functions import (
+    DuckdbSql,
+    explain_unknown_function,
+    to_duckdb,
+    write_macro_statements,
+)
 from tamis.engines.duckdb.translate.operators import PLAIN_OPERATORS
 from tamis.errors import EvaluationError
 from tamis.expr.bind import format_expression_position
@@ -36,8 +42,9 @@ from tamis.expr.nodes import (
     walk,
 )
 from tamis.expr.patterns import DEFAULT_ESCAPE
-from tamis.expr.sql.printer import to_display_sql, to_sql
-from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
+from tamis.expr.sql.printer import to_display_sql
+from tamis.expr.sql.syntax import retry_with_large_stack
+from tamis.expr.sql.to_tree import to_tree
 from tamis.types import SIGNED_TYPES, decimal_digits, is_binary, is_formatted_differently, is_number
 
 _LOGIC = frozenset(("and", "or", "not"))
@@ -58,13 +65,12 @@ class EmbeddedPredicates:
         self._text = " and ".join(to_display_sql(part) for part in self._parts)
         rewritten = [fold(part, self._replace_values, _list_engine_operands) for part in self._parts]
         try:
-            selected = [f"({to_duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
+            self._query = _select_values(rewritten)
         except UnknownFunction as error:
             raise EvaluationError(explain_unknown_function(error.name, self._locate(error.name))) from None
         except SqlglotError as error:
             reason = explain_translation_error(error)
             raise EvaluationError(f"the embedded engine does not support {self._text}: {reason}") from error
-        self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
         self._evaluators = {name: Evaluator(value) for value, name in self._values.items()}
         self._remaining = Evaluator(remaining)
         self._connections = threading.local()
@@ -134,7 +140,7 @@ class EmbeddedPredicates:
         given |= {name: evaluate(batch) for name, evaluate in self._evaluators.items()}
         connection.register("rows_of_batch", pa.table(given))
         try:
-            found = connection.sql(self._query).to_arrow_table().combine_chunks()
+            found = connection.sql(self._query.text).to_arrow_table().combine_chunks()
             return [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             given_texts = {name: to_display_sql(value) for value, name in self._values.items()}
@@ -164,8 +170,7 @@ class EmbeddedExpressions:
     """Expressions that DuckDB computes for the rows of a batch, in any number of threads."""
 
     def __init__(self, expressions: Sequence[Expr]) -> None:
-        selected = [f"({to_duckdb_sql(expr)}) AS value{index}" for index, expr in enumerate(expressions)]
-        self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
+        self._query = _select_values(expressions)
         self._names = list(dict.fromkeys(column.path[0] for expr in expressions for column in find_columns(expr)))
         self._connections = threading.local()
 
@@ -174,7 +179,7 @@ class EmbeddedExpressions:
         given = {_ROW_MARKER: pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names}
         connection.register("rows_of_batch", pa.table(given))
         try:
-            found = connection.sql(self._query).to_arrow_table()
+            found = connection.sql(self._query.text).to_arrow_table()
         finally:
             connection.unregister("rows_of_batch")
         return [column.combine_chunks() for column in found.columns]
@@ -202,7 +207,7 @@ def _evaluate_in_order(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArra
     return found
 
 
-def open_isolated_connection(query: str) -> duckdb.DuckDBPyConnection:
+def open_isolated_connection(query: DuckdbSql) -> duckdb.DuckDBPyConnection:
     """Open a DuckDB connection for one query over batches, with the macros that the query needs.
 
     One thread keeps the order of rows; UTC makes the result independent of the machine. The connection has no access to
@@ -210,7 +215,7 @@ def open_isolated_connection(query: str) -> duckdb.DuckDBPyConnection:
     """
     found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
     found.execute("SET TimeZone = 'UTC'")
-    for macro in write_macro_statements(query):
+    for macro in write_macro_statements(query.macros):
         found.execute(macro)
     return found
 
@@ -219,18 +224,25 @@ def _is_logic(node: Expr) -> bool:
     return isinstance(node, Call) and node.function in _LOGIC
 
 
-def to_duckdb_sql(predicate: Expr) -> str:
-    """Translate a predicate to DuckDB's SQL, with Spark's LIKE (backslash escapes) and CAST (no silent NULL)."""
-    text = to_engine_sql(predicate)
-    try:
-        return to_duckdb(text)
-    except RecursionError:
-        return with_large_stack(lambda: to_duckdb(text), MAX_NESTING)
+def _select_values(expressions: Sequence[Expr]) -> DuckdbSql:
+    """Return the query for the values of expressions over the rows of a batch."""
+
+    def work() -> DuckdbSql:
+        values = [exp.alias_(exp.Paren(this=to_engine_tree(expr)), f"value{i}") for i, expr in enumerate(expressions)]
+        rows = exp.Table(this=exp.to_identifier("rows_of_batch"))
+        return to_duckdb(exp.Select(expressions=values, from_=exp.From(this=rows)))
+
+    return retry_with_large_stack(work)
 
 
-def to_engine_sql(expr: Expr) -> str:
-    """Write an expression as text in Spark's dialect, in the form that `to_duckdb` translates with the same meaning."""
-    return to_sql(fold(transform(expr, _rewrite_for_engine), _use_plain_operators, get_operands))
+def to_duckdb_sql(expr: Expr) -> DuckdbSql:
+    """Translate an expression to DuckDB's SQL, with Spark's LIKE (backslash escapes) and CAST (no silent NULL)."""
+    return retry_with_large_stack(lambda: to_duckdb(to_engine_tree(expr)))
+
+
+def to_engine_tree(expr: Expr) -> exp.Expr:
+    """Return the tree of an expression in Spark's dialect, in the form that `to_duckdb` translates with its meaning."""
+    return to_tree(fold(transform(expr, _rewrite_for_engine), _use_plain_operators, get_operands))
 
 
 _NUMBER_OPERATORS = {"%": "spark_remainder", "div": "spark_whole_quotient"}

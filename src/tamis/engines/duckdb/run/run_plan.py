@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from tamis.engines.duckdb.native_scan import NativeScan, plan_native_scans, quote_duckdb_name
+from tamis.engines.duckdb.native_scan import NativeScan, collect_macros, plan_native_scans, quote_duckdb_name
 from tamis.engines.duckdb.run.errors import shorten_message
-from tamis.engines.duckdb.run.evaluate import to_engine_sql
-from tamis.engines.duckdb.translate.functions import to_duckdb, write_macro_statements
+from tamis.engines.duckdb.run.evaluate import to_engine_tree
+from tamis.engines.duckdb.translate.functions import DuckdbSql, to_duckdb, write_macro_statements
 from tamis.engines.duckdb.translate.set_operations import DescribedQuery, cast_to_common_types, describe_relation
-from tamis.engines.duckdb.translate.syntax import to_duckdb_syntax
+from tamis.engines.duckdb.translate.syntax import translate_syntax
 from tamis.errors import EvaluationError, UnsupportedFeature, to_one_line
-from tamis.expr.sql.syntax import MAX_NESTING, with_large_stack
+from tamis.expr.sql.syntax import retry_with_large_stack
 from tamis.query.connectors.connector import Connector, conform_batch
 from tamis.query.connectors.lake_handle import find_integer_sums
 from tamis.query.engine import UntranslatableQuery
 from tamis.query.plan.nodes import Node, TableScan, Values, get_outputs
-from tamis.query.plan.to_sql import PrintedPlan, print_plan
+from tamis.query.plan.to_sql import build_plan_tree
 from tamis.query.policies.protected_reading import (
     check_protected,
     is_protected,
@@ -50,6 +49,8 @@ BATCH_ROWS = 65_536
 """The number of rows in a batch of the result."""
 
 _NO_COLUMN = "nothing"
+
+_Leaves = Sequence[tuple[str, Node]]
 
 
 class RunningQuery:
@@ -71,28 +72,26 @@ class RunningQuery:
         self._tuning = tuning
         self._failures: list[BaseException] = []
         check_protected(plan)
-        printed = print_plan(plan, expression=to_engine_sql, is_leaf=is_protected)
-        text = _translate_plan(printed, connectors)
-        own = plan_native_scans(printed.leaves, connectors)
-        queries = "; ".join((text, *(files.query for files in own.values())))
-        self._connection = _connect([path for files in own.values() for path in files.paths], queries)
+        query, leaves = _translate_plan(plan, connectors)
+        own = plan_native_scans(leaves, connectors)
+        macros = query.macros | collect_macros(own)
+        self._connection = _connect([path for files in own.values() for path in files.paths], macros)
         try:
-            self._register_all(printed.leaves, own, connectors)
+            self._register_all(leaves, own, connectors)
             if is_guarded:
-                self._refuse_other_tables(text, [name for name, _ in printed.leaves])
-            self._reader = self._start(text)
+                self._refuse_other_tables(query, [name for name, _ in leaves])
+            self._reader = self._start(query.text)
         except BaseException:
             self._connection.close()
             raise
         self.schema = _rename_columns(self._reader.schema, names)
 
-    def _refuse_other_tables(self, text: str, leaves: Sequence[str]) -> None:
+    def _refuse_other_tables(self, query: DuckdbSql, leaves: Sequence[str]) -> None:
         read: set[str] | None = None
-        # get_table_names() does not know the types by which the engine picks the overloads of macros. Macros read no
-        # tables, so a row() of their arguments reads the same ones.
-        for asked in (text, re.sub(r"\bspark_\w+\(", "row(", text, flags=re.IGNORECASE)):
+        # get_table_names() does not know the types by which the engine picks the overloads of macros.
+        for has_macros in (True, False):
             try:
-                read = self._connection.get_table_names(asked)
+                read = self._connection.get_table_names(query.text if has_macros else query.write_without_macros())
                 break
             except duckdb.Error as error:
                 reason = error
@@ -201,45 +200,59 @@ def find_result_schema(plan: Node, names: Sequence[str] | None, connectors: Mapp
     Nothing is read: the leaves are empty tables here.
     """
     check_protected(plan)
-    printed = print_plan(plan, expression=to_engine_sql, is_leaf=is_protected)
-    with _bind_query(_translate_plan(printed, connectors), printed, connectors) as relation:
+    query, leaves = _translate_plan(plan, connectors)
+    with _bind_query(query, leaves, connectors) as relation:
         # Table functions would run without a limit.
         return _rename_columns(relation.limit(0).to_arrow_reader().schema, names)
 
 
 @contextmanager
 def _bind_query(
-    text: str, printed: PrintedPlan, connectors: Mapping[str, Connector]
+    query: DuckdbSql, leaves: _Leaves, connectors: Mapping[str, Connector]
 ) -> Iterator[duckdb.DuckDBPyRelation]:
-    """Bind a SQL text over leaves without rows."""
-    connection = _connect((), text)
+    """Bind a query over leaves without rows."""
+    connection = _connect((), query.macros)
     try:
-        for name, leaf in printed.leaves:
+        for name, leaf in leaves:
             connection.register(name, make_empty_leaf(leaf, connectors))
-        yield connection.sql(text)
+        yield connection.sql(query.text)
     except duckdb.Error as error:
         raise UntranslatableQuery(to_one_line(error)) from error
     finally:
         connection.close()
 
 
-def _translate_plan(printed: PrintedPlan, connectors: Mapping[str, Connector]) -> str:
-    """Return the DuckDB SQL of a plan, with Spark's types in its set operations."""
+def _translate_plan(plan: Node, connectors: Mapping[str, Connector]) -> tuple[DuckdbSql, _Leaves]:
+    """Return a plan in DuckDB's SQL, with Spark's types in its set operations, and the leaves that it reads."""
 
-    has_nested = any(
-        output.type is None or pa.types.is_nested(output.type)
-        for _, leaf in printed.leaves
-        for output in get_outputs(leaf)
-    )
+    def work() -> tuple[DuckdbSql, _Leaves]:
+        found = build_plan_tree(plan, to_engine_tree, is_leaf=is_protected)
+        has_nested = any(
+            output.type is None or pa.types.is_nested(output.type)
+            for _, leaf in found.leaves
+            for output in get_outputs(leaf)
+        )
 
-    def describe(text: str) -> DescribedQuery | None:
-        try:
-            with _bind_query(translate_query(text, has_nested=has_nested), printed, connectors) as relation:
-                return describe_relation(relation)
-        except UntranslatableQuery:
-            return None
+        def describe(tree: exp.Expr) -> DescribedQuery | None:
+            try:
+                with _bind_query(_translate(tree, has_nested), found.leaves, connectors) as relation:
+                    return describe_relation(relation)
+            except UntranslatableQuery:
+                return None
 
-    return translate_query(cast_to_common_types(printed.text, describe), has_nested=has_nested)
+        cast_to_common_types(found.tree, describe)
+        return _translate(found.tree, has_nested), found.leaves
+
+    return retry_with_large_stack(work)
+
+
+def _translate(tree: exp.Expr, has_nested: bool) -> DuckdbSql:
+    """Translate a query in Spark's dialect to DuckDB's SQL, in place, as far as DuckDB can express its semantics."""
+    try:
+        translate_syntax(tree)
+        return to_duckdb(tree, of_query=True, has_nested=has_nested)
+    except (SqlglotError, EvaluationError) as error:
+        raise UntranslatableQuery(to_one_line(error)) from error
 
 
 def make_empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
@@ -260,33 +273,6 @@ def _rename_columns(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)], schema.metadata)
 
 
-MAX_CACHED_TEXT = 64 * 1024
-"""Longer texts are not cached: programs generate them and rarely repeat them."""
-
-
-def translate_query(text: str, *, has_nested: bool) -> str:
-    """Translate Spark SQL to DuckDB SQL, with Spark's semantics as far as DuckDB can express them."""
-    translate = _translate_cached if len(text) <= MAX_CACHED_TEXT else _translate
-    return translate(text, has_nested)
-
-
-@lru_cache(maxsize=128)
-def _translate_cached(text: str, has_nested: bool) -> str:
-    return _translate(text, has_nested)
-
-
-def _translate(text: str, has_nested: bool) -> str:
-    def work() -> str:
-        return to_duckdb(to_duckdb_syntax(text), of_query=True, has_nested=has_nested)
-
-    try:
-        return work()
-    except RecursionError:
-        return with_large_stack(work, MAX_NESTING)
-    except (SqlglotError, EvaluationError) as error:
-        raise UntranslatableQuery(to_one_line(error)) from error
-
-
 @dataclass
 class _Engine:
     """A DuckDB instance and the macros created in it, which later queries reuse."""
@@ -295,9 +281,9 @@ class _Engine:
     macros: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def make_macros(self, text: str) -> None:
+    def make_macros(self, names: Collection[str]) -> None:
         with self.lock:
-            for macro in write_macro_statements(text):
+            for macro in write_macro_statements(names):
                 if macro not in self.macros:
                     self.root.execute(macro)
                     self.macros.add(macro)
@@ -320,10 +306,10 @@ def _close_engines() -> None:
         _engines.clear()
 
 
-def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
+def _connect(paths: Sequence[str], macros: Collection[str] = ()) -> duckdb.DuckDBPyConnection:
     """Open a connection to an engine that can read registered streams and the files at these paths, and nothing else.
 
-    It has the macros that `text` uses.
+    It has the macros of these names.
     """
     # The paths must be allowed before external access is disabled, so each set of paths needs its own engine. A forked
     # process must not share its parent's engine.
@@ -335,7 +321,7 @@ def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
             # Queries that still run there have their own connections.
             _engines.popitem(last=False)[1].root.close()
         connection = engine.root.cursor()
-        engine.make_macros(text)
+        engine.make_macros(macros)
     connection.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
     return connection
 

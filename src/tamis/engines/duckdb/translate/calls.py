@@ -219,7 +219,7 @@ def is_text(node: exp.Expr) -> bool:
         case exp.Literal():
             return bool(value.is_string)
         case exp.Cast():
-            return value.to.is_type("text", "varchar")
+            return value.to.is_type(exp.DType.TEXT, exp.DType.VARCHAR)
         case exp.Anonymous():
             name = value.name.lower()
             is_macro = name.startswith(MACRO_PREFIX) and name.removeprefix(MACRO_PREFIX) in _TEXT_MACROS

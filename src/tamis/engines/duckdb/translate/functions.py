@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import Any
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, ParseError
 
 from tamis.engines.duckdb.functions import collections, datetimes, numbers, text
 from tamis.engines.duckdb.functions.number_formats import make_to_char_builder
@@ -62,14 +65,32 @@ for _module in _MODULES:
 MACROS |= comparisons.MACROS | reject_operands(MACROS)
 
 
-def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:
-    """Translate text in Spark's dialect to DuckDB's SQL; raise `EvaluationError` for what is not supported.
+@dataclass(frozen=True, slots=True)
+class DuckdbSql:
+    """A translated query or expression: its text, and the macros that it calls."""
 
-    `of_query` says that users see the result of the text: structs keep the names of their fields. If the columns are
-    not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged: a
-    guard around them would keep DuckDB from its best plans.
+    text: str
+    macros: frozenset[str]
+    tree: exp.Expr = field(compare=False, repr=False)
+
+    def write_without_macros(self) -> str:
+        """Return a text that reads the same tables: macros read none, so they are rows of their arguments there."""
+        tree = self.tree.copy()
+        for call in tree.find_all(exp.Anonymous):
+            if call.name.lower().startswith(MACRO_PREFIX):
+                call.set("this", "row")
+        return _write(tree, ErrorLevel.IGNORE)
+
+
+def to_duckdb(tree: exp.Expr, *, of_query: bool = False, has_nested: bool = True) -> DuckdbSql:
+    """Translate a tree in Spark's dialect to DuckDB's SQL; raise `EvaluationError` for what is not supported.
+
+    The tree is changed. All functions in it are calls by name, as `SparkCalls` parses them. `of_query` says that users
+    see the result: structs keep the names of their fields. If the columns are not nested (`has_nested` is False) and
+    the tree builds no nested value, keys and sorted values stay unchanged: a guard around them would keep DuckDB from
+    its best plans.
     """
-    tree: exp.Expr = sqlglot.parse_one(text, read=_SparkToDuckdb)
+    tree = build_calls(tree)
     has_nested = has_nested or has_nested_values(tree)
     _replace_sort_by(tree)
     if has_nested:
@@ -86,14 +107,21 @@ def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> 
             tree = found
     if has_nested and (isinstance(tree, exp.Query) or not of_query):
         guard_comparisons(tree)
+    macros: set[str] = set()
     for call in tree.find_all(exp.Anonymous):
-        _check_call(call)
-        if not of_query and call.name in _TYPE_DEPENDENT:
-            name = call.name.removeprefix(MACRO_PREFIX).removesuffix("_one")
-            raise make_unsupported_error(name, "a filter does not pass the types of its columns to the engine")
+        if (macro := _check_call(call)) is not None:
+            macros.add(macro)
+            if not of_query and macro in _TYPE_DEPENDENT:
+                name = macro.removesuffix("_one")
+                raise make_unsupported_error(name, "a filter does not pass the types of its columns to the engine")
     parenthesise_operands(tree)
     # By default sqlglot only warns about unsupported syntax, and leaves it out.
-    return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
+    text = _write(tree, ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
+    return DuckdbSql(text, frozenset(macros), tree)
+
+
+def _write(tree: exp.Expr, level: ErrorLevel) -> str:
+    return str(tree.sql(dialect="duckdb", comments=False, unsupported_level=level))
 
 
 def _replace_sort_by(tree: exp.Expr) -> None:
@@ -110,7 +138,7 @@ def _replace_sort_by(tree: exp.Expr) -> None:
             select.set(clause, None)
 
 
-_TYPE_DEPENDENT = frozenset(f"{MACRO_PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))
+_TYPE_DEPENDENT = frozenset(("hash_one", "xxhash64_one", "typeof"))
 """Functions that depend on the types of columns: a filter gets its columns in other types."""
 
 
@@ -181,31 +209,37 @@ def _count_overload_levels(node: exp.Expr) -> int:
     return 1 if isinstance(found, list) else 0
 
 
-def _check_call(call: exp.Anonymous) -> None:
-    """Raise `UnknownFunction` for a call that does not come from the function table."""
-    name = call.name
-    if name.lower().startswith(DUCKDB_PREFIX):
-        call.set("this", name[len(DUCKDB_PREFIX) :])
-    elif not (name.lower().startswith(MACRO_PREFIX) and name.lower().removeprefix(MACRO_PREFIX) in MACROS):
-        raise UnknownFunction(name)
+def _check_call(call: exp.Anonymous) -> str | None:
+    """Return the macro that a call calls, if any; raise `UnknownFunction` if it does not come from the table."""
+    name = call.name.lower()
+    if name.startswith(DUCKDB_PREFIX):
+        call.set("this", call.name[len(DUCKDB_PREFIX) :])
+        return None
+    macro = name.removeprefix(MACRO_PREFIX)
+    if macro == name or macro not in MACROS:
+        raise UnknownFunction(call.name)
+    return macro
 
 
-def write_macro_statements(query: str) -> list[str]:
-    """Return the statements that create the macros of a query, in the order of their dependencies."""
+def write_macro_statements(macros: Iterable[str]) -> list[str]:
+    """Return the statements that create macros and those that they call, in the order of their dependencies."""
     needed: dict[str, None] = {}
-    stack = _find_macro_names(query)
+    stack = sorted(macros)
     while stack:
         name = stack.pop()
         # Move a macro behind every macro that calls it: the reversed list creates it first.
         needed.pop(name, None)
         needed[name] = None
-        stack += _find_macro_names(" ".join(body for _, body in _list_overloads(name)))
+        stack += _list_called_macros(name)
     return [_write_definition(name) for name in reversed(needed)]
 
 
-def _find_macro_names(query: str) -> list[str]:
-    found = re.findall(rf"\b{MACRO_PREFIX}(\w+)\(", query, re.IGNORECASE)
-    return [name for name in dict.fromkeys(name.lower() for name in found) if name in MACROS]
+@cache
+def _list_called_macros(name: str) -> list[str]:
+    """Return the macros that the body of a macro calls."""
+    words = [token.text.lower() for _, body in _list_overloads(name) for token in DuckDB().tokenize(body)]
+    called = (word.removeprefix(MACRO_PREFIX) for word, after in pairwise(words) if after == "(")
+    return [each for each in dict.fromkeys(called) if each in MACROS and f"{MACRO_PREFIX}{each}" in words]
 
 
 def _list_overloads(name: str) -> list[tuple[tuple[str, ...], str]]:
@@ -314,37 +348,82 @@ def _build_default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     return found
 
 
-def _make_parser_builder(name: str, build: CallBuilder | None) -> Callable[[list[exp.Expr]], exp.Expr]:
-    if build is None:
-        return lambda args: _build_default(name, args)
+class _CallParser(SparkText.Parser):
+    """The steps of sqlglot's parser that finish a call and a lambda function."""
 
-    def found(args: list[exp.Expr]) -> exp.Expr:
-        made = build(args)
-        if made is None and name not in SparkText.Parser.FUNCTIONS and name.lower() not in SAME:
-            # DuckDB may have a function of that name with other semantics.
-            raise make_unsupported_error(
-                name.lower(), f"the function table does not list it with {len(args)} arguments"
-            )
-        return made or _build_default(name, args)
+    def name_fields(self, args: list[exp.Expr]) -> list[exp.Expr]:
+        """Name the arguments of `struct` after their aliases and columns."""
+        found: list[exp.Expr] = self._kv_to_prop_eq(args)
+        return found
 
-    return found
+    def replace_variables(self, body: exp.Expr, variables: list[exp.Expr]) -> exp.Expr | None:
+        """Turn columns that are variables of a lambda function into names."""
+        found: exp.Expr | None = self._replace_lambda(body, variables)
+        return found
 
 
-_SPECIAL_SYNTAX = frozenset(("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY"))
-"""Functions with special syntax, as in `EXTRACT(DAY FROM x)`: all others are parsed as plain calls."""
+_PARSER = _CallParser(dialect=SparkText())
 
 
-class _SparkToDuckdb(SparkText):
-    """Spark's dialect, which parses functions of the table to DuckDB expressions, and all others to plain calls."""
+def build_calls(tree: exp.Expr) -> exp.Expr:
+    """Replace the calls of functions of the table by DuckDB expressions, in place; return the new root."""
+    root = exp.Paren(this=tree)
+    found = list(root.find_all(exp.Anonymous, exp.Lambda, bfs=False))
+    for each in found:
+        if isinstance(each, exp.Lambda):
+            _name_variables(each)
+    # From the leaves to the root: the arguments of a call are built before it.
+    for each in reversed(found):
+        if isinstance(each, exp.Lambda):
+            each.set("this", _PARSER.replace_variables(each.this, each.expressions))
+        elif is_known(each.name) and not (isinstance(each.parent, exp.Dot) and each.arg_key == "expression"):
+            # A call after a dot is no function of Spark.
+            _replace_call(each)
+    changed: exp.Expr = root.this
+    return changed.pop()
 
-    class Parser(SparkText.Parser):
-        FUNCTIONS: ClassVar[dict[str, Any]] = {
-            name.upper(): _make_parser_builder(name.upper(), BUILDERS.get(name)) for name in (*BUILDERS, *SAME)
-        }
-        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parse for name, parse in SparkText.Parser.FUNCTION_PARSERS.items() if name in _SPECIAL_SYNTAX
-        }
-        # `transform` is a function of lists here, not a script.
-        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parse for name, parse in SparkText.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name != "TRANSFORM"
-        }
+
+_NAMING = frozenset(((exp.Lambda, "expressions"), (exp.Dot, "expression"), (exp.PropertyEQ, "this"),
+                     (exp.Kwarg, "this"), (exp.Anonymous, "this"), (exp.Alias, "alias")))  # fmt: skip
+"""Where an identifier is only a name, and not the variable of a lambda function."""
+
+
+def _name_variables(function: exp.Lambda) -> None:
+    """Turn the variables of a lambda function into columns for the calls in it: they are not constants."""
+    names = {each.name for each in function.expressions}
+    for each in list(function.this.find_all(exp.Identifier)):
+        parent = each.parent
+        if each.name not in names or isinstance(parent, exp.Column) or (type(parent), each.arg_key) in _NAMING:
+            continue
+        parts, top = [each], each
+        while isinstance(top.parent, exp.Dot) and isinstance(top.parent.expression, exp.Identifier):
+            top = top.parent
+            parts.append(top.expression)
+        top.replace(exp.column(*reversed(parts[:4]), fields=parts[4:] or None))
+
+
+def _replace_call(call: exp.Expr) -> None:
+    name = call.name.upper()
+    args = call.expressions
+    if name in SparkText.Parser.FUNCTIONS_WITH_ALIASED_ARGS:
+        args = _PARSER.name_fields(args)
+    elif any(isinstance(each, exp.Alias) for each in args):
+        raise make_unsupported_error(name.lower(), "its arguments have no names")
+    found = _build_call(name, args)
+    for message in found.error_messages(args):
+        raise ParseError(message)
+    ignored = next(found.find_all(exp.IgnoreNulls, exp.RespectNulls), None) if isinstance(found, exp.AggFunc) else None
+    if ignored is not None and not isinstance(call.parent, exp.Filter | exp.WithinGroup):
+        # `first(x IGNORE NULLS)` is `first(x) IGNORE NULLS`.
+        ignored.replace(ignored.this)
+        found = type(ignored)(this=found)
+    call.replace(found)
+
+
+def _build_call(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    build = BUILDERS.get(name.lower())
+    made = None if build is None else build(args)
+    if made is None and build is not None and name not in SparkText.Parser.FUNCTIONS and name.lower() not in SAME:
+        # DuckDB may have a function of that name with other semantics.
+        raise make_unsupported_error(name.lower(), f"the function table does not list it with {len(args)} arguments")
+    return made or _build_default(name, args)

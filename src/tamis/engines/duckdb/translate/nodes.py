@@ -43,6 +43,10 @@ def translate_node(node: exp.Expr) -> exp.Expr:
     if found is not None:
         return found
     match node:
+        case exp.DataType(this=exp.DType.TIMESTAMPNTZ):
+            # DuckDB has another type for each precision.
+            node.set("expressions", None)
+            return node
         case exp.Cast():
             return _translate_cast(node)
         case exp.Anonymous() if (plain := resolve_plain_operator(node)) is not None:

@@ -31,6 +31,7 @@ from tamis.engines.duckdb.translate.calls import (
     has_aggregate_or_window,
     is_in_nested_subquery,
 )
+from tamis.expr.sql.to_tree import build_type
 
 _TEXT_BESIDE = {"BOOLEAN": "spark_boolean", "DATE": "spark_text_date", "TIMESTAMP": "spark_text_timestamp_ntz",
                 "TIMESTAMPTZ": "spark_text_timestamp"}  # fmt: skip
@@ -416,7 +417,7 @@ def _make_type_literal(name: str, side: exp.Expr, other: exp.Expr) -> exp.Expr:
     if name == "multiply" and "e" not in number.this.lower():
         # Precision 19 makes DuckDB compute a product that may exceed 18 digits with 38.
         scale = len(number.this.partition(".")[2])
-        return exp.cast(side, f"decimal({max(19, len(number.this))}, {scale})")
+        return exp.cast(side, build_type(f"decimal({max(19, len(number.this))}, {scale})"))
     return side
 
 

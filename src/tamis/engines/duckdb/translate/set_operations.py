@@ -15,24 +15,20 @@ refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import sqlglot
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
 from tamis import types
 from tamis.errors import TypeMismatch
-from tamis.expr.sql.dialect import SparkCalls, SparkText
+from tamis.expr.sql.to_tree import build_type
 from tamis.query.sql.common_tables import find_references_to, split_recursive_query
 from tamis.types import decimal_digits, is_text, type_name, type_name_with_article
-
-_KEYWORDS = re.compile(r"\b(UNION|INTERSECT|EXCEPT|VALUES)\b", re.IGNORECASE)
 
 SIDES_PER_QUERY = 50
 """The number of sides that one query describes."""
@@ -46,19 +42,17 @@ class DescribedQuery:
     types: tuple[DuckDBPyType, ...]
 
 
-Describe = Callable[[str], DescribedQuery | None]
-"""Returns the columns of a Spark SQL query; None if the engine rejects it."""
+Describe = Callable[[exp.Expr], DescribedQuery | None]
+"""Returns the columns of a query in Spark's dialect; None if the engine rejects it."""
 
 
-def cast_to_common_types(text: str, describe: Describe) -> str:
-    """Return a Spark SQL query whose set operations have Spark's types; raise `TypeMismatch` if sides have none."""
-    if not _KEYWORDS.search(text):
-        return text
-    tree = sqlglot.parse_one(text, read=SparkCalls)
+def cast_to_common_types(tree: exp.Expr, describe: Describe) -> None:
+    """Give the set operations of a query Spark's types, in place; raise `TypeMismatch` if sides have none."""
     operations = [
         each for each in _walk_inner_first(tree) if isinstance(each, exp.SetOperation) or _has_several_rows(each)
     ]
-    return _TypeCaster(text, describe).cast_all(tree, operations) if operations else text
+    if operations:
+        _TypeCaster(tree, describe).cast_all(operations)
 
 
 def _has_several_rows(node: exp.Expr) -> bool:
@@ -73,13 +67,12 @@ class _Columns:
 
 
 class _TypeCaster:
-    def __init__(self, text: str, describe: Describe) -> None:
-        self._text = text
+    def __init__(self, tree: exp.Expr, describe: Describe) -> None:
+        self._tree = tree
         self._describe = describe
         self._known: dict[int, _Columns | None] = {}
-        self._has_changed = False
 
-    def cast_all(self, tree: exp.Expr, operations: Sequence[exp.Expr]) -> str:
+    def cast_all(self, operations: Sequence[exp.Expr]) -> None:
         for operation in operations:
             match operation:
                 case exp.Values():
@@ -87,7 +80,6 @@ class _TypeCaster:
                 case exp.SetOperation() if not _is_side(operation):
                     # Everything inside of its sides is cast already.
                     self._cast_sides(operation)
-        return tree.sql(SparkText, normalize_functions=False) if self._has_changed else self._text
 
     def _cast_sides(self, outermost: exp.SetOperation) -> None:
         """Cast the sides of a set operation and of the set operations that are its sides."""
@@ -133,11 +125,12 @@ class _TypeCaster:
             self._known[id(side)] = found or self._describe_query(_drop_conditions(side), _find_visible_commons(side))
 
     def _describe_query(self, query: exp.Expr, commons: Sequence[exp.CTE]) -> _Columns | None:
-        text = query.sql(SparkText, normalize_functions=False)
+        query = query.copy()
         if commons:
-            named = ", ".join(each.sql(SparkText, normalize_functions=False) for each in commons)
-            text = f"WITH RECURSIVE {named} SELECT * FROM ({text}) AS `described`"
-        found = self._describe(text)
+            clause = exp.With(expressions=[each.copy() for each in commons], recursive=True)
+            source = _make_subquery(query, "described")
+            query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source), with_=clause)
+        found = self._describe(query)
         return None if found is None else _Columns(found.names, tuple(map(_to_arrow_type, found.types)))
 
     # --- Casts --------------------------------------------------------------------------------------------------------
@@ -147,7 +140,7 @@ class _TypeCaster:
         word = operation.key.upper() if common is None else "UNION in WITH RECURSIVE"
         left, right = self._find_columns(operation.this), self._find_columns(operation.expression)
         if left is None or right is None:
-            if self._describe(self._text) is not None:
+            if self._describe(self._tree.copy()) is not None:
                 raise TypeMismatch(
                     f"cannot find the types of the sides of {word}, because it refers to the outer query: write "
                     "a join instead, or one subquery for each side"
@@ -182,14 +175,13 @@ class _TypeCaster:
         pairs = list(zip(columns.types, types, strict=True))
         if not any(_needs_cast(own, wanted) for own, wanted in pairs):
             return
-        self._has_changed = True
         inner = [f"c{number}" for number in range(1, len(pairs) + 1)]
         outputs = []
         for column, name, (own, wanted) in zip(inner, names, pairs, strict=True):
             value: exp.Expr = exp.column(exp.to_identifier(column, quoted=True))
             if _needs_cast(own, wanted):
                 assert wanted is not None
-                value = exp.Cast(this=value, to=exp.DataType.build(type_name(wanted), dialect=SparkText))
+                value = exp.Cast(this=value, to=build_type(type_name(wanted)))
             outputs.append(exp.alias_(value, name, quoted=True))
         side = operation.args[key]
         source = _make_subquery(side, "side", inner)
@@ -223,8 +215,7 @@ class _TypeCaster:
                     )
             for cell, own in zip(cells, found.types, strict=True):
                 if merged is not None and _needs_cast(own, merged):
-                    self._has_changed = True
-                    target = exp.DataType.build(type_name(merged), dialect=SparkText)
+                    target = build_type(type_name(merged))
                     cell.replace(exp.Cast(this=cell.copy(), to=target))
 
 

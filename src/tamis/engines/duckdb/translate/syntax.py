@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 
 from tamis.engines.duckdb.translate.calls import make_unsupported_error
 from tamis.engines.duckdb.translate.generators import GENERATORS, unnest_generators
-from tamis.expr.sql.dialect import MAX_LEVELS_OPTION, SparkCalls, SparkText
+from tamis.expr.sql.dialect import MAX_LEVELS_OPTION
 from tamis.query.sql.common_tables import find_references_to, split_recursive_query
 
 # --- Translation of aggregate functions that differ between Spark and DuckDB ------------------------------------------
@@ -22,11 +20,6 @@ from tamis.query.sql.common_tables import find_references_to, split_recursive_qu
 # | `percentile`: interpolated           | one of the values               | `quantile_cont` of doubles             |
 # | `percentile_cont(q) WITHIN GROUP (…)`| DESC is lost in a window        | `quantile_cont`; -q for DESC           |
 # | `kurtosis`: of the population        | estimated from a sample         | `kurtosis_pop`                         |
-
-TRANSLATED_AGGREGATES = (
-    "count_if", "collect_list", "collect_set", "array_agg", "percentile", "percentile_cont", "percentile_disc",
-    "median", "max_by", "min_by", "kurtosis",
-)  # fmt: skip
 
 _LISTS = frozenset(("collect_list", "collect_set", "array_agg"))
 _RENAMED = {("kurtosis", 1): "duckdb_kurtosis_pop"}
@@ -115,44 +108,60 @@ def _make_quantile(function: str, values: exp.Expr, shares: exp.Expr) -> exp.Exp
     return exp.Anonymous(this=function, expressions=[exp.cast(values.copy(), "double"), shares.copy()])
 
 
-_TRANSLATED_KEYWORDS = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "unnest", "values",
-                        *GENERATORS, *TRANSLATED_AGGREGATES)  # fmt: skip
-_KEYWORDS = re.compile(rf"\b({'|'.join(_TRANSLATED_KEYWORDS)})\b", re.IGNORECASE)
+def translate_syntax(tree: exp.Expr) -> None:
+    """Replace Spark's syntax in the tree of a query, for example lateral views by joins of unnested lists.
 
-
-def to_duckdb_syntax(text: str) -> str:
-    """Return the text with Spark syntax replaced, for example lateral views by joins of unnested lists.
-
-    >>> to_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
+    >>> from tamis.query.sql.planner import read_query
+    >>> from tamis.expr.sql.syntax import to_sql_text
+    >>> tree = read_query("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
+    >>> translate_syntax(tree)
+    >>> to_sql_text(tree)
     'SELECT x FROM t CROSS JOIN LATERAL (SELECT duckdb_unnest(xs) AS `x`) AS e'
     """
-    if not _KEYWORDS.search(text):
-        return text
-    tree = sqlglot.parse_one(text, read=SparkCalls)
+    nodes = list(tree.walk())
+    kinds = {type(node) for node in nodes}
+    calls = {node.name.lower() for node in nodes if isinstance(node, exp.Anonymous)}
+    if "range" in calls:
+        _name_ranges(tree)
+    if exp.Any in kinds or not calls.isdisjoint(_TRANSLATED_CALLS):
+        for each in list(tree.find_all(exp.Any, exp.Anonymous)):
+            _rename_aggregate(each)
+        translate_aggregates(tree)
+        nodes = list(tree.walk())
+    for node in nodes if kinds & {exp.Group, exp.Pivot, exp.Values, exp.With} else ():
+        match node:
+            case exp.Group():
+                _normalise_keys(node)
+            case exp.Pivot():
+                _keep_partly_null_rows(node)
+                _name_pivoted_columns(node)
+            case exp.Values():
+                _name_columns(node)
+            case exp.With():
+                limit_recursion(node)
+    if exp.Unnest in kinds or not calls.isdisjoint(GENERATORS):
+        unnest_generators(tree)
+
+
+def _name_ranges(tree: exp.Expr) -> None:
+    """Name the column of a table function `range` as Spark does."""
     for table in tree.find_all(exp.Table):
-        if (
-            isinstance(table.this, exp.Anonymous)
-            and table.this.name.lower() == "range"
-            and not table.alias_column_names
-        ):
+        call = table.this
+        if isinstance(call, exp.Anonymous) and call.name.lower() == "range" and not table.alias_column_names:
             name = exp.to_identifier(table.alias or "range")
             table.set("alias", exp.TableAlias(this=name, columns=[exp.to_identifier("id")]))
-    for each in list(tree.find_all(exp.Any, exp.Anonymous)):
-        _rename_aggregate(each)
-    translate_aggregates(tree)
-    for group in tree.find_all(exp.Group):
-        _normalise_keys(group)
-    for pivot in list(tree.find_all(exp.Pivot)):
-        _keep_partly_null_rows(pivot)
-    for values in list(tree.find_all(exp.Values)):
-        _name_columns(values)
-    for clause in list(tree.find_all(exp.With)):
-        limit_recursion(clause)
-    unnest_generators(tree)
-    return tree.sql(SparkText, normalize_functions=False)
+
+
+def _name_pivoted_columns(pivot: exp.Pivot) -> None:
+    """Leave the names of columns to DuckDB for values that are calls: sqlglot names them after the function alone."""
+    if any(isinstance(each, exp.Anonymous) for values in pivot.fields for each in values.expressions):
+        pivot.set("columns", None)
 
 
 _AGGREGATES = {"any": "duckdb_bool_or", "some": "duckdb_bool_or", "every": "duckdb_bool_and"}
+_TRANSLATED_CALLS = frozenset((
+    *_AGGREGATES, *_LISTS, *_EXTREMES, *_PERCENTILES, "kurtosis", "percentile", "median", "count_if",
+))  # fmt: skip
 
 
 def _rename_aggregate(call: exp.Expr) -> None:
