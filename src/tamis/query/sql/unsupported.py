@@ -20,7 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tamis.errors import TableNotFound
-from tamis.expr.evaluate import may_fail
+from tamis.expr.functions.table import may_fail
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.query.plan.column_ids import is_deterministic
 from tamis.query.plan.nodes import Filter, Named, Node, Output, Project, Sql, Values

@@ -32,7 +32,7 @@ import pyarrow as pa
 from tamis.engines.duckdb.dialect.syntax import Block, Json, Reference, fold_name
 from tamis.errors import ExpressionError
 from tamis.expr.bind import bind
-from tamis.expr.evaluate import may_fail
+from tamis.expr.functions.table import may_fail
 from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, not_, or_
 from tamis.query.sql.scopes import Field
