@@ -203,18 +203,6 @@ def _is_finite(literal: Literal) -> bool:
 _INFINITIES = (float("inf"), float("-inf"))
 
 
-def _monotone_negation(args: tuple[Expr, ...]) -> Monotone | None:
-    return Monotone(0, keeps_order=False)
-
-
-def _monotone_first(args: tuple[Expr, ...]) -> Monotone | None:
-    return Monotone(0, keeps_order=True)
-
-
-def _monotone_date_trunc(args: tuple[Expr, ...]) -> Monotone | None:
-    return Monotone(1, keeps_order=True)
-
-
 def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
     """Return the monotonicity of `substring`: only a prefix of constant length keeps the order of texts."""
     match args:
@@ -277,14 +265,14 @@ def _is_plain_slice(call: Call) -> bool:
 
 
 def _comparison(
-    name: str, node: str, pyarrow: tuple[str, ...], pyiceberg: str | None, aliases: tuple[str, ...] = ()
+    name: str, node: str, pyarrow: tuple[str, ...], of_class: str, aliases: tuple[str, ...] = ()
 ) -> Function:
     is_null_safe = name == "<=>"
     return Function(
         name, ("any", "any"), types.BOOLEAN, 2, 2, Nulls.OWN if is_null_safe else Nulls.PROPAGATES,
         kernel=kernels.null_safe_equal if is_null_safe else kernels.compare_arguments,
         supports=domains.have_same_ordered_type, zones=Zones.MIXED, is_leakproof=_tests_column,
-        operator=Operator(Precedence.COMPARISON, node), aliases=aliases, pyarrow=pyarrow, pyiceberg=pyiceberg,
+        operator=Operator(Precedence.COMPARISON, node), aliases=aliases, pyarrow=pyarrow, classes=(of_class,),
         spark=Spark(rule="compare", is_same=spark_semantics.is_equivalent_comparison),
     )  # fmt: skip
 
@@ -293,24 +281,25 @@ def _logic(name: str, precedence: Precedence, kernel: kernels.Kernel, pyarrow: s
     return Function(
         name, ("boolean",), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernel, zones=Zones.NEVER,
         operator=Operator(precedence), aliases=(alias,), pyarrow=(pyarrow,),
-        spark=Spark(rule="junction", is_same=spark_semantics.is_equivalent_always),
+        spark=Spark(rule="junction", is_same=True),
     )  # fmt: skip
 
 
-def _null_test(name: str, kernel: kernels.Kernel, alias: str, pyarrow: tuple[str, ...]) -> Function:
+def _null_test(
+    name: str, kernel: kernels.Kernel, alias: str, classes: tuple[str, ...], pyarrow: tuple[str, ...] = ()
+) -> Function:
     return Function(
         name, ("any",), types.BOOLEAN, 1, 1, Nulls.OWN, kernel=kernel, zones=Zones.NEVER, is_leakproof=_tests_column,
-        operator=Operator(Precedence.COMPARISON), aliases=(alias,), pyarrow=pyarrow,
-        spark=Spark(rule="null_test", is_same=spark_semantics.is_equivalent_always),
+        operator=Operator(Precedence.COMPARISON), aliases=(alias,), pyarrow=pyarrow, classes=classes,
+        spark=Spark(rule="null_test", is_same=True),
     )  # fmt: skip
 
 
-def _text_test(name: str, kernel: kernels.Kernel) -> Function:
+def _text_test(name: str, kernel: kernels.Kernel, *classes: str) -> Function:
     return Function(
         name, ("text", "text"), types.BOOLEAN, 2, 2, kernel=kernel, supports=domains.has_text_and_constants,
-        is_leakproof=_tests_column if name == "startswith" else None,
-        pyiceberg="StartsWith" if name == "startswith" else None,
-        spark=Spark(name, is_same=spark_semantics.is_text_test),
+        is_leakproof=_tests_column if name == "startswith" else None, classes=classes,
+        spark=Spark(name, is_same=True),
     )  # fmt: skip
 
 
@@ -338,9 +327,9 @@ def _calendar_part(
     name: str, supports: Callable[[Call], bool] = domains.has_date_or_timestamp, spark: str | None = None
 ) -> Function:
     return Function(
-        name, ("time",), types.LONG, 1, 1, monotone=_monotone_first if name == "year" else None,
+        name, ("time",), types.LONG, 1, 1, monotone=Monotone(0, keeps_order=True) if name == "year" else None,
         kernel=kernels.calendar_part, supports=supports, aliases=(spark,) if spark else (),
-        spark=Spark(spark or name, is_same=spark_semantics.has_temporal_argument),
+        spark=Spark(spark or name, is_same=True),
     )  # fmt: skip
 
 
@@ -351,16 +340,16 @@ _ROWS = (
     _comparison("<=", "LTE", ("less_equal",), "LessThanOrEqual"),
     _comparison(">", "GT", ("greater",), "GreaterThan"),
     _comparison(">=", "GTE", ("greater_equal",), "GreaterThanOrEqual"),
-    _comparison("<=>", "NullSafeEQ", (), None),
+    _comparison("<=>", "NullSafeEQ", (), "EqualNullSafe"),
     _logic("and", Precedence.AND, kernels.and_, "and_kleene", "&&"),
     _logic("or", Precedence.OR, kernels.or_, "or_kleene", "||"),
     Function(
         "not", ("boolean",), types.BOOLEAN, 1, 1, kernel=kernels.not_, zones=Zones.NEVER,
         operator=Operator(Precedence.NOT), aliases=("!",), pyarrow=("invert",),
-        spark=Spark(rule="negation", is_same=spark_semantics.is_equivalent_always),
+        spark=Spark(rule="negation", is_same=True),
     ),
-    _null_test("is_null", kernels.is_null, "isnull", ()),
-    _null_test("is_not_null", kernels.is_not_null, "isnotnull", ("is_valid",)),
+    _null_test("is_null", kernels.is_null, "isnull", ("IsNull",)),
+    _null_test("is_not_null", kernels.is_not_null, "isnotnull", ("NotNull", "IsNotNull"), ("is_valid",)),
     Function(
         "in", ("any", "any"), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernels.is_in,
         supports=domains.has_literal_list, zones=Zones.MIXED, is_leakproof=_tests_column,
@@ -368,20 +357,20 @@ _ROWS = (
     ),
     Function(
         "like", ("text", "text"), types.BOOLEAN, 2, 3, kernel=kernels.like, supports=domains.has_text_and_constants,
-        is_leakproof=_tests_prefix_of_column, spark=Spark(rule="like", is_same=spark_semantics.is_text_test),
+        is_leakproof=_tests_prefix_of_column, spark=Spark(rule="like", is_same=True),
     ),
-    _text_test("startswith", kernels.startswith),
-    _text_test("endswith", kernels.endswith),
-    _text_test("contains", kernels.contains),
+    _text_test("startswith", kernels.startswith, "StartsWith", "StringStartsWith"),
+    _text_test("endswith", kernels.endswith, "StringEndsWith"),
+    _text_test("contains", kernels.contains, "StringContains"),
     _arithmetic("+", "Add", kernels.add, _monotone_sum, "add"),
     _arithmetic("-", "Sub", kernels.subtract, _monotone_difference, "subtract"),
     _arithmetic("*", "Mul", kernels.multiply, _monotone_product, "multiply"),
     _division("/", "Div"),
     _division("%", "Mod", ("mod",)),
     Function(
-        "negate", ("number",), _arithmetic_result("-"), 1, 1, monotone=_monotone_negation, kernel=kernels.negate,
-        supports=domains.has_number, may_fail=domains.may_overflow, operator=Operator(Precedence.SIGN),
-        aliases=("negative",), pyarrow=("negate", "negate_checked"),
+        "negate", ("number",), _arithmetic_result("-"), 1, 1, monotone=Monotone(0, keeps_order=False),
+        kernel=kernels.negate, supports=domains.has_number, may_fail=domains.may_overflow,
+        operator=Operator(Precedence.SIGN), aliases=("negative",), pyarrow=("negate", "negate_checked"),
         spark=Spark(rule="negate", is_same=spark_semantics.is_equivalent_arithmetic),
     ),
     Function(
@@ -414,19 +403,19 @@ _ROWS = (
     _calendar_part("hour", domains.has_timestamp),
     _calendar_part("minute", domains.has_timestamp),
     Function(
-        "date_trunc", ("literal", "time"), _date_trunc_type, 2, 2, monotone=_monotone_date_trunc,
+        "date_trunc", ("literal", "time"), _date_trunc_type, 2, 2, monotone=Monotone(1, keeps_order=True),
         kernel=kernels.date_trunc, supports=domains.can_date_trunc, may_fail=True,
-        spark=Spark(rule="date_trunc", is_same=spark_semantics.is_known_truncation),
+        spark=Spark(rule="date_trunc", is_same=True),
     ),
     Function(
-        "trunc", ("time", "literal"), types.DATE, 2, 2, monotone=_monotone_first, kernel=kernels.trunc,
+        "trunc", ("time", "literal"), types.DATE, 2, 2, monotone=Monotone(0, keeps_order=True), kernel=kernels.trunc,
         supports=domains.can_trunc, may_fail=True,
-        spark=Spark(rule="trunc", is_same=spark_semantics.is_known_truncation),
+        spark=Spark(rule="trunc", is_same=True),
     ),
     Function(
         "substring", ("text", "number", "number"), _get_text_type, 2, 3, monotone=_monotone_substring,
         kernel=kernels.substring, supports=domains.is_plain_substring,
-        spark=Spark(rule="substring", is_same=spark_semantics.is_text_slice),
+        spark=Spark(rule="substring", is_same=True),
         databases=Databases(dict.fromkeys(("postgres", "duckdb"), "SUBSTRING({0}, {1}, {2})"), _is_plain_slice),
     ),
     Function(
@@ -440,7 +429,7 @@ _ROWS = (
     Function(
         "length", ("text",), types.LONG, 1, 1, kernel=kernels.length, supports=domains.has_text,
         aliases=("char_length", "character_length", "len"), pyarrow=("utf8_length",),
-        spark=Spark("length", is_same=spark_semantics.has_text_argument),
+        spark=Spark("length", is_same=True),
         databases=Databases(dict.fromkeys(("postgres", "duckdb"), "CAST(LENGTH({0}) AS BIGINT)")),
     ),
     Function(

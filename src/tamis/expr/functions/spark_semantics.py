@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.datetime_text import parse_date, parse_timestamp
-from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
+from tamis.expr.functions.domains import get_evaluation_type
 from tamis.expr.functions.table import COMPARISONS, FUNCTIONS, call_depends_on_zone, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
 from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_ordered, is_text
@@ -58,7 +58,7 @@ def has_spark_comparisons(expr: Expr, columns: Mapping[str, pa.DataType | None],
 
 def _may_change_when_bound(call: Call) -> bool:
     """Return whether binding may change the value or the type of a side."""
-    known = [_find_type(side) for side in call.args[:2]]
+    known = [get_evaluation_type(side) for side in call.args[:2]]
     return all(each is not None and is_ordered(each) for each in known)
 
 
@@ -77,7 +77,9 @@ def _is_equivalent(node: Expr, ansi: bool) -> bool:
     known = FUNCTIONS.get(node.function)
     if known is None or not known.accepts(len(node.args)):
         return False
-    return known.spark.is_same is not None and known.spark.is_same(node, ansi)
+    if known.spark.is_same is True:
+        return known.supports is None or known.supports(node)
+    return known.spark.is_same is not False and known.spark.is_same(node, ansi)
 
 
 # --- Comparisons ------------------------------------------------------------------------------------------------------
@@ -90,7 +92,7 @@ def is_equivalent_comparison(call: Call, ansi: bool) -> bool:
 def _are_values_compared_equally(left: Expr, right: Expr) -> bool:
     if isinstance(left, Literal):
         left, right = right, left
-    one, other = _find_type(left), _find_type(right)
+    one, other = get_evaluation_type(left), get_evaluation_type(right)
     if one is None or other is None:
         return False
     if pa.types.is_null(one) or pa.types.is_null(other):
@@ -165,7 +167,7 @@ def _is_equivalent_list(call: Call) -> bool:
     """Return whether a value is compared with each item of a list as in Spark, which uses one common type for all
     items."""
     value, *items = call.args
-    own = _find_type(value)
+    own = get_evaluation_type(value)
     checked: set[int] = set()
     texts: set[bool] = set()
     for item in items:
@@ -188,7 +190,7 @@ def _is_equivalent_list(call: Call) -> bool:
 
 
 def is_equivalent_arithmetic(call: Call, ansi: bool) -> bool:
-    given = [_find_type(arg) for arg in call.args]
+    given = [get_evaluation_type(arg) for arg in call.args]
     if any(each is None or pa.types.is_null(each) for each in given):
         return False
     numbers = [each for each in given if each is not None and is_number(each)]
@@ -204,7 +206,7 @@ def is_equivalent_arithmetic(call: Call, ansi: bool) -> bool:
 def _is_equivalent_shift(call: Call) -> bool:
     """Return whether the call adds an interval or days to a date or timestamp."""
     match call.args:
-        case (moved, Literal(value=by, type=kind)) if _is_temporal(_find_type(moved)):
+        case (moved, Literal(value=by, type=kind)) if _is_temporal(get_evaluation_type(moved)):
             return bool(pa.types.is_interval(kind) or (pa.types.is_integer(kind) and abs(by) < 2**31))
         case _:
             return False
@@ -214,7 +216,7 @@ def _is_equivalent_shift(call: Call) -> bool:
 
 
 def is_equivalent_cast(call: Call, ansi: bool) -> bool:
-    source, target = _find_type(call.args[0]), _find_type(call)
+    source, target = get_evaluation_type(call.args[0]), get_evaluation_type(call)
     if source is None or target is None:
         return False
     if source == target or (_is_temporal(source) and _is_temporal(target)):
@@ -239,57 +241,12 @@ def is_equivalent_cast(call: Call, ansi: bool) -> bool:
 # --- Functions --------------------------------------------------------------------------------------------------------
 
 
-def is_equivalent_always(call: Call, ansi: bool) -> bool:
-    return True
-
-
 def has_known_type(call: Call, ansi: bool) -> bool:
     return type_of(call) is not None
 
 
-def is_text_test(call: Call, ansi: bool) -> bool:
-    return _is_text(call.args[0]) and all(
-        isinstance(item, Literal) and isinstance(item.value, str) for item in call.args[1:]
-    )
-
-
-def is_text_slice(call: Call, ansi: bool) -> bool:
-    # Arrow does not support negative positions.
-    return _is_text(call.args[0]) and all(
-        isinstance(each, Literal) and isinstance(each.value, int) and each.value >= 0 for each in call.args[1:]
-    )
-
-
-def has_text_argument(call: Call, ansi: bool) -> bool:
-    return _is_text(call.args[0])
-
-
-def has_temporal_argument(call: Call, ansi: bool) -> bool:
-    return _is_temporal(_find_type(call.args[0]))
-
-
-def is_known_truncation(call: Call, ansi: bool) -> bool:
-    match call.args:
-        case (Literal(value=str() as unit), value):
-            return unit in DATE_TRUNC_UNITS and _is_temporal(_find_type(value))
-        case (value, Literal(value=str() as unit)):
-            return unit in TRUNC_UNITS and _is_temporal(_find_type(value))
-        case _:
-            return False
-
-
 def is_column_lookup(call: Call, ansi: bool) -> bool:
     return isinstance(call.args[0], Column) and isinstance(call.args[1], Literal)
-
-
-def _find_type(expr: Expr) -> pa.DataType | None:
-    found = type_of(expr)
-    return None if found is None else evaluation_type(found)
-
-
-def _is_text(expr: Expr) -> bool:
-    found = _find_type(expr)
-    return found is not None and is_text(found)
 
 
 def _is_temporal(data_type: pa.DataType | None) -> bool:

@@ -16,6 +16,7 @@ from enum import Enum, IntEnum
 
 import pyarrow as pa
 
+from tamis.errors import InvalidArgument
 from tamis.expr.functions.kernels import Kernel
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands, walk
 from tamis.types import can_hold_numbers, is_number, type_from_name
@@ -79,8 +80,9 @@ class Spark:
     """The function of `pyspark.sql.functions` that computes the same for all calls that the kernel supports."""
     rule: str | None = None
     """The method of `engines.spark.columns.ColumnCompiler` that writes a call, where no such function exists."""
-    is_same: Callable[[Call, bool], bool] | None = None
-    """Whether a call in Spark's SQL has the same value here, given whether Spark is in ANSI mode; None: it has not."""
+    is_same: bool | Callable[[Call, bool], bool] = False
+    """Whether a call in Spark's SQL has the same value here, given whether Spark is in ANSI mode. True stands for all
+    calls that the kernel supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,9 @@ class Function:
     fewest: int
     most: int
     nulls: Nulls = Nulls.PROPAGATES
-    monotone: Callable[[tuple[Expr, ...]], Monotone | None] | None = None
+    monotone: Monotone | Callable[[tuple[Expr, ...]], Monotone | None] | None = None
     kernel: Kernel | None = None
-    """The computation over Arrow arrays. The embedded engine computes a function without one."""
+    """The computation over Arrow arrays; the embedded engine computes a function without one."""
     supports: Callable[[Call], bool] | None = None
     """Whether the kernel computes a call exactly as Spark does; None stands for all calls."""
     may_fail: bool | Callable[[Call], bool] = False
@@ -120,12 +122,12 @@ class Function:
     """Other names in Spark's SQL, and in PySpark's Columns."""
     pyarrow: tuple[str, ...] = ()
     """The functions of `pyarrow.compute` that mean the same in an expression."""
-    pyiceberg: str | None = None
-    """pyiceberg's class of predicates of a column and a literal that mean the same."""
+    classes: tuple[str, ...] = ()
+    """Classes of filters of pyiceberg and of Spark's data sources: of a column, or of a column and a literal."""
     spark: Spark = Spark()
     duckdb: str | None = None
-    """An SQL expression of DuckDB that computes a call, as in `Databases`. The functions of
-    `tamis.engines.duckdb.functions` need none."""
+    """An SQL expression of the embedded DuckDB that computes a call from all its arguments, as in `Databases`.
+    Functions of `tamis.engines.duckdb.functions` need none."""
     databases: Databases = Databases({})
 
     def accepts(self, count: int) -> bool:
@@ -145,7 +147,14 @@ ALIASES: dict[str, str] = {}
 
 
 def register_function(function: Function) -> None:
-    """Add a row to the table."""
+    """Add a row to the table: the function works in filters, in SQL and in `tamis.col("a").name()` from now on."""
+    for name in (function.name, *function.aliases):
+        if name in FUNCTIONS or name in ALIASES:
+            raise InvalidArgument(
+                f"there is a function {name!r} already: register {function.name!r} under another name"
+            )
+    if function.name != function.name.lower():
+        raise InvalidArgument(f"the name of a function must be in lower case, found {function.name!r}")
     FUNCTIONS[function.name] = function
     ALIASES.update(dict.fromkeys(function.aliases, function.name))
 
@@ -225,7 +234,8 @@ def find_monotone_argument(call: Call) -> Monotone | None:
     Monotone(argument=1, keeps_order=False)
     """
     known = FUNCTIONS.get(call.function)
-    return known.monotone(call.args) if known is not None and known.monotone is not None else None
+    found = None if known is None else known.monotone
+    return found(call.args) if callable(found) else found
 
 
 def may_fail(expr: Expr) -> bool:

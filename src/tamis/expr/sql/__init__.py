@@ -8,4 +8,5 @@ Reading order:
 - `parse`               the tree to our nodes
 - `refusals`            errors for syntax that a filter cannot have
 - `printer`             our nodes to text
+- `templates`           SQL of other databases, with numbered arguments
 """

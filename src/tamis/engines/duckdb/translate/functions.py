@@ -48,6 +48,7 @@ from tamis.engines.duckdb.translate.comparisons import (
 )
 from tamis.engines.duckdb.translate.nodes import translate_node
 from tamis.engines.duckdb.translate.operators import parenthesise_operands
+from tamis.expr.functions.table import FUNCTIONS as ROWS
 from tamis.expr.sql.dialect import SparkText
 
 ARGUMENT_PREFIX = "once"
@@ -69,6 +70,7 @@ def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> 
     not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged: a
     guard around them would keep DuckDB from its best plans.
     """
+    _add_rows()
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkToDuckdb)
     has_nested = has_nested or has_nested_values(tree)
     _replace_sort_by(tree)
@@ -332,6 +334,21 @@ def _make_parser_builder(name: str, build: CallBuilder | None) -> Callable[[list
 
 _SPECIAL_SYNTAX = frozenset(("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY"))
 """Functions with special syntax, as in `EXTRACT(DAY FROM x)`: all others are parsed as plain calls."""
+
+
+_PLACEHOLDER = re.compile(r"\{(\d+)\}")
+
+
+def _add_rows() -> None:
+    """Add the functions whose rows have an SQL expression, as macros. Functions may be registered at any time."""
+    for name, known in ROWS.items():
+        if known.duckdb is None or name in BUILDERS:
+            continue
+        numbers = sorted({*_PLACEHOLDER.findall(known.duckdb)}, key=int)
+        body = _PLACEHOLDER.sub(r"argument\1", known.duckdb)
+        MACROS[name] = (tuple(f"argument{number}" for number in numbers), body)
+        BUILDERS[name] = _make_macro_builder(name)
+        _SparkToDuckdb.Parser.FUNCTIONS[name.upper()] = _make_parser_builder(name.upper(), BUILDERS[name])
 
 
 class _SparkToDuckdb(SparkText):
