@@ -50,3 +50,11 @@ def test_queries_on_spark_push_its_filter_into_the_scan(spark: Any, tmp_path: Pa
     query = "SELECT x FROM t WHERE direction(x) > 0 ORDER BY x"
     assert is_equivalent_on_spark(bind(parse_sql("direction(x) > 0"), session.open(tmp_path).schema), ansi=True)
     assert [row.x for row in session.sql(query).collect()] == [1, 2, 7]
+
+
+def test_queries_on_spark_compute_it_by_its_spelling(spark: Any) -> None:
+    session = tamis.connect(spark=spark)
+    session.register("t", pa.table({"x": VALUES}))
+    found = session.sql("SELECT direction(x) AS d, count(*) AS n FROM t GROUP BY direction(x) ORDER BY d")
+    assert [(row.d, row.n) for row in found.collect()] == [(None, 1), (-1, 3), (0, 1), (1, 3)]
+    assert dict(found.dtypes)["d"] == "bigint"

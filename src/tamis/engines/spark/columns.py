@@ -128,9 +128,6 @@ class ColumnCompiler:
     def negation(self, call: Call, values: list[Any]) -> Any:
         return self._null_boolean() if _is_void(call.args[0]) else ~values[0]
 
-    def null_test(self, call: Call, values: list[Any]) -> Any:
-        return values[0].isNull() if call.function == "is_null" else values[0].isNotNull()
-
     def case(self, call: Call, values: list[Any]) -> Any:
         pairs = list(zip(values[:-1:2], values[1::2], strict=True))
         found = self._f.when(*pairs[0])

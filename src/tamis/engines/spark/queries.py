@@ -11,12 +11,16 @@ import pyarrow as pa
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
+from tamis import types
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.protected_rows import make_protected_frame
 from tamis.engines.spark.sessions import check_session, import_functions
 from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.errors import AccessDenied, EngineError, to_one_line
+from tamis.expr.functions.table import FUNCTIONS, type_of
+from tamis.expr.nodes import Call, Expr, Literal, transform
 from tamis.expr.sql.dialect import SparkCalls
+from tamis.expr.sql.printer import to_sql
 from tamis.query.connectors.connector import Connector
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.plan.nodes import Node, TableScan, Values, get_outputs
@@ -25,6 +29,7 @@ from tamis.query.plan.to_sql import print_plan, quote_spark_name
 from tamis.query.policies.protected_reading import check_protected, is_protected
 from tamis.query.query import CompiledQuery
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
+from tamis.types import type_name
 
 logger = logging.getLogger("tamis")
 
@@ -88,7 +93,7 @@ _Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
 
 def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | None = None) -> Any:
     check_protected(plan)
-    printed = print_plan(plan, is_leaf=is_protected)
+    printed = print_plan(plan, expression=_write_expression, is_leaf=is_protected)
     if query.has_policies and "${" in printed.text:
         # Spark substitutes settings and environment variables for it, even inside of quotes.
         raise AccessDenied("${…} may read settings, which a session with policies does not allow: remove it")
@@ -98,6 +103,19 @@ def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | 
     # Spark Connect analyses lazily: force it now, so that the caller can fall back to the text of the query.
     _ = found.columns
     return found
+
+
+def _write_expression(expr: Expr) -> str:
+    return to_sql(transform(expr, _spell_function))
+
+
+def _spell_function(node: Expr) -> Expr:
+    """Return a call of Spark's function instead of one that Spark does not have."""
+    known = FUNCTIONS.get(node.function) if isinstance(node, Call) else None
+    if not isinstance(node, Call) or known is None or known.spark.function in (None, known.name, *known.aliases):
+        return node
+    call, data_type = Call(str(known.spark.function), node.args), type_of(node)
+    return call if data_type is None else Call("cast", (call, Literal(type_name(data_type), types.STRING)))
 
 
 def _mark_frames(text: str, frames: Collection[str]) -> str:

@@ -17,7 +17,6 @@ from tamis.expr.functions.table import (
     Function,
     Monotone,
     Nulls,
-    Operator,
     Precedence,
     Spark,
     Zones,
@@ -264,15 +263,13 @@ def _is_plain_slice(call: Call) -> bool:
             return False
 
 
-def _comparison(
-    name: str, node: str, pyarrow: tuple[str, ...], of_class: str, aliases: tuple[str, ...] = ()
-) -> Function:
+def _comparison(name: str, pyarrow: tuple[str, ...], of_class: str, aliases: tuple[str, ...] = ()) -> Function:
     is_null_safe = name == "<=>"
     return Function(
         name, ("any", "any"), types.BOOLEAN, 2, 2, Nulls.OWN if is_null_safe else Nulls.PROPAGATES,
         kernel=kernels.null_safe_equal if is_null_safe else kernels.compare_arguments,
         supports=domains.have_same_ordered_type, zones=Zones.MIXED, is_leakproof=_tests_column,
-        operator=Operator(Precedence.COMPARISON, node), aliases=aliases, pyarrow=pyarrow, classes=(of_class,),
+        operator=Precedence.COMPARISON, aliases=aliases, pyarrow=pyarrow, classes=(of_class,),
         spark=Spark(rule="compare", is_same=spark_semantics.is_equivalent_comparison),
     )  # fmt: skip
 
@@ -280,7 +277,7 @@ def _comparison(
 def _logic(name: str, precedence: Precedence, kernel: kernels.Kernel, pyarrow: str, alias: str) -> Function:
     return Function(
         name, ("boolean",), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernel, zones=Zones.NEVER,
-        operator=Operator(precedence), aliases=(alias,), pyarrow=(pyarrow,),
+        operator=precedence, aliases=(alias,), pyarrow=(pyarrow,),
         spark=Spark(rule="junction", is_same=True),
     )  # fmt: skip
 
@@ -290,8 +287,8 @@ def _null_test(
 ) -> Function:
     return Function(
         name, ("any",), types.BOOLEAN, 1, 1, Nulls.OWN, kernel=kernel, zones=Zones.NEVER, is_leakproof=_tests_column,
-        operator=Operator(Precedence.COMPARISON), aliases=(alias,), pyarrow=pyarrow, classes=classes,
-        spark=Spark(rule="null_test", is_same=True),
+        operator=Precedence.COMPARISON, aliases=(alias,), pyarrow=pyarrow, classes=classes,
+        spark=Spark(alias, is_same=True),
     )  # fmt: skip
 
 
@@ -304,22 +301,22 @@ def _text_test(name: str, kernel: kernels.Kernel, *classes: str) -> Function:
 
 
 def _arithmetic(
-    name: str, node: str, kernel: kernels.Kernel, monotone: Callable[[tuple[Expr, ...]], Monotone | None], pyarrow: str
+    name: str, kernel: kernels.Kernel, monotone: Callable[[tuple[Expr, ...]], Monotone | None], pyarrow: str
 ) -> Function:
     is_product = name == "*"
     return Function(
         name, ("number", "number") if is_product else ("any", "any"), _arithmetic_result(name), 2, 2,
         monotone=monotone, kernel=kernel, supports=domains.is_supported_arithmetic, may_fail=domains.may_overflow,
-        operator=Operator(Precedence.PRODUCT if is_product else Precedence.SUM, node),
+        operator=Precedence.PRODUCT if is_product else Precedence.SUM,
         pyarrow=(pyarrow, f"{pyarrow}_checked"),
         spark=Spark(rule="arithmetic", is_same=spark_semantics.is_equivalent_arithmetic),
     )  # fmt: skip
 
 
-def _division(name: str, node: str, aliases: tuple[str, ...] = ()) -> Function:
+def _division(name: str, aliases: tuple[str, ...] = ()) -> Function:
     return Function(
         name, ("number", "number"), _arithmetic_result(name), 2, 2, Nulls.OWN,
-        operator=Operator(Precedence.PRODUCT, node), aliases=aliases,
+        operator=Precedence.PRODUCT, aliases=aliases,
     )  # fmt: skip
 
 
@@ -334,18 +331,18 @@ def _calendar_part(
 
 
 _ROWS = (
-    _comparison("=", "EQ", ("equal",), "EqualTo", ("==",)),
-    _comparison("<>", "NEQ", ("not_equal", "xor"), "NotEqualTo"),
-    _comparison("<", "LT", ("less",), "LessThan"),
-    _comparison("<=", "LTE", ("less_equal",), "LessThanOrEqual"),
-    _comparison(">", "GT", ("greater",), "GreaterThan"),
-    _comparison(">=", "GTE", ("greater_equal",), "GreaterThanOrEqual"),
-    _comparison("<=>", "NullSafeEQ", (), "EqualNullSafe"),
+    _comparison("=", ("equal",), "EqualTo", ("==",)),
+    _comparison("<>", ("not_equal", "xor"), "NotEqualTo"),
+    _comparison("<", ("less",), "LessThan"),
+    _comparison("<=", ("less_equal",), "LessThanOrEqual"),
+    _comparison(">", ("greater",), "GreaterThan"),
+    _comparison(">=", ("greater_equal",), "GreaterThanOrEqual"),
+    _comparison("<=>", (), "EqualNullSafe"),
     _logic("and", Precedence.AND, kernels.and_, "and_kleene", "&&"),
     _logic("or", Precedence.OR, kernels.or_, "or_kleene", "||"),
     Function(
         "not", ("boolean",), types.BOOLEAN, 1, 1, kernel=kernels.not_, zones=Zones.NEVER,
-        operator=Operator(Precedence.NOT), aliases=("!",), pyarrow=("invert",),
+        operator=Precedence.NOT, aliases=("!",), pyarrow=("invert",),
         spark=Spark(rule="negation", is_same=True),
     ),
     _null_test("is_null", kernels.is_null, "isnull", ("IsNull",)),
@@ -362,15 +359,15 @@ _ROWS = (
     _text_test("startswith", kernels.startswith, "StartsWith", "StringStartsWith"),
     _text_test("endswith", kernels.endswith, "StringEndsWith"),
     _text_test("contains", kernels.contains, "StringContains"),
-    _arithmetic("+", "Add", kernels.add, _monotone_sum, "add"),
-    _arithmetic("-", "Sub", kernels.subtract, _monotone_difference, "subtract"),
-    _arithmetic("*", "Mul", kernels.multiply, _monotone_product, "multiply"),
-    _division("/", "Div"),
-    _division("%", "Mod", ("mod",)),
+    _arithmetic("+", kernels.add, _monotone_sum, "add"),
+    _arithmetic("-", kernels.subtract, _monotone_difference, "subtract"),
+    _arithmetic("*", kernels.multiply, _monotone_product, "multiply"),
+    _division("/"),
+    _division("%", ("mod",)),
     Function(
         "negate", ("number",), _arithmetic_result("-"), 1, 1, monotone=Monotone(0, keeps_order=False),
         kernel=kernels.negate, supports=domains.has_number, may_fail=domains.may_overflow,
-        operator=Operator(Precedence.SIGN), aliases=("negative",), pyarrow=("negate", "negate_checked"),
+        operator=Precedence.SIGN, aliases=("negative",), pyarrow=("negate", "negate_checked"),
         spark=Spark(rule="negate", is_same=spark_semantics.is_equivalent_arithmetic),
     ),
     Function(

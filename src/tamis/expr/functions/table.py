@@ -65,14 +65,6 @@ class Precedence(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """How SQL writes a function without its name: its precedence, and sqlglot's class if it is between two operands."""
-
-    precedence: Precedence
-    node: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Spark:
     """What Spark has for a function."""
 
@@ -117,7 +109,8 @@ class Function:
     zones: Zones = Zones.BY_TYPE
     is_leakproof: Callable[[tuple[Expr, ...]], bool] | None = None
     """Whether a call may be tested on rows that a policy hides; None: it may not."""
-    operator: Operator | None = None
+    operator: Precedence | None = None
+    """The precedence of a function that SQL writes as an operator."""
     aliases: tuple[str, ...] = ()
     """Other names in Spark's SQL, and in PySpark's Columns."""
     pyarrow: tuple[str, ...] = ()
@@ -134,13 +127,17 @@ class Function:
         """Return whether the function takes a number of arguments."""
         return self.fewest <= count <= self.most
 
+    @property
+    def is_infix(self) -> bool:
+        """Return whether SQL writes the name between two operands."""
+        return self.operator is not None and self.most == 2
+
 
 FUNCTIONS: dict[str, Function] = {}
 """The rows, by name."""
 
 METADATA_FUNCTIONS: dict[str, Function] = {}
 """Functions that only predicates over metadata call."""
-
 
 ALIASES: dict[str, str] = {}
 """The names of functions by their aliases."""
@@ -150,9 +147,7 @@ def register_function(function: Function) -> None:
     """Add a row to the table: the function works in filters, in SQL and in `tamis.col("a").name()` from now on."""
     for name in (function.name, *function.aliases):
         if name in FUNCTIONS or name in ALIASES:
-            raise InvalidArgument(
-                f"there is a function {name!r} already: register {function.name!r} under another name"
-            )
+            raise InvalidArgument(f"there is a function {name!r} already: choose another name for {function.name!r}")
     if function.name != function.name.lower():
         raise InvalidArgument(f"the name of a function must be in lower case, found {function.name!r}")
     FUNCTIONS[function.name] = function

@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any
 
 from sqlglot import errors as sqlglot_errors
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError, TypeMismatch, add_article, format_count
@@ -413,7 +413,8 @@ def _convert_cast(node: exp.Expr) -> Conversion:
         return to_opaque_call(node) if interval is None else Literal(interval, types.INTERVAL)
     if constant is not None and not is_try:
         folded = cast_literal(constant, type_from_name(name))
-        if folded is not None and not (name == "bigint" and isinstance(node.parent, _ARITHMETIC)):
+        is_typed = name == "bigint" and not constant.is_null and isinstance(node.parent, _ARITHMETIC)
+        if folded is not None and not is_typed:
             return folded
         # sqlglot represents `DATE '…'` as a plain Cast, and `CAST(… AS DATE)` as its subclass TryCast.
         if type(node) is exp.Cast and name.startswith(("date", "time")):
@@ -594,9 +595,9 @@ _CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
     **LITERAL_CONVERTERS,
     **FUNCTION_CONVERTERS,
     **{
-        getattr(exp, known.operator.node): _operator(known.name)
+        type(parse_one(f"a {known.name} b", read=SparkText)): _operator(known.name)
         for known in FUNCTIONS.values()
-        if known.operator is not None and known.operator.node is not None
+        if known.is_infix
     },
     exp.Column: to_column_or_opaque,
     exp.Dot: to_column_or_opaque,

@@ -158,9 +158,7 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
 
 def _find_infix_precedence(function: str) -> Precedence | None:
     known = FUNCTIONS.get(function)
-    if known is None or known.operator is None or known.operator.node is None:
-        return None
-    return known.operator.precedence
+    return known.operator if known is not None and known.is_infix else None
 
 
 def _list_predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:

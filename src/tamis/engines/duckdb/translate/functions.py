@@ -342,13 +342,12 @@ _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 def _add_rows() -> None:
     """Add the functions whose rows have an SQL expression, as macros. Functions may be registered at any time."""
     for name, known in ROWS.items():
-        if known.duckdb is None or name in BUILDERS:
-            continue
-        numbers = sorted({*_PLACEHOLDER.findall(known.duckdb)}, key=int)
-        body = _PLACEHOLDER.sub(r"argument\1", known.duckdb)
-        MACROS[name] = (tuple(f"argument{number}" for number in numbers), body)
-        BUILDERS[name] = _make_macro_builder(name)
-        _SparkToDuckdb.Parser.FUNCTIONS[name.upper()] = _make_parser_builder(name.upper(), BUILDERS[name])
+        numbers = sorted({*_PLACEHOLDER.findall(known.duckdb or "")}, key=int)
+        macro = tuple(f"argument{number}" for number in numbers), _PLACEHOLDER.sub(r"argument\1", known.duckdb or "")
+        if known.duckdb is not None and MACROS.get(f"row_{name}") != macro:
+            MACROS[f"row_{name}"] = macro
+            BUILDERS[name] = _make_macro_builder(f"row_{name}")
+            _SparkToDuckdb.Parser.FUNCTIONS[name.upper()] = _make_parser_builder(name.upper(), BUILDERS[name])
 
 
 class _SparkToDuckdb(SparkText):
