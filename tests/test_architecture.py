@@ -253,7 +253,7 @@ FOREIGN_PRIVATES = {
     "formats/function_results.py",  # pyarrow's export to the C interface
 }
 # Values that the expression layer remembers on its own nodes.
-REMEMBERED = {"expr/evaluate.py": {"_evaluable", "_fallible"}, "expr/functions/table.py": {"_type"}}
+REMEMBERED = {"expr/evaluate.py": {"_evaluable"}, "expr/functions/table.py": {"_type", "_fallible"}}
 
 
 def find_private_attributes(tree: ast.Module) -> tuple[set[str], list[ast.Attribute]]:

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from builders.values.functions import restore_functions
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
@@ -120,7 +122,7 @@ def run_page(page: Path, folder: Path) -> list[Mismatch]:
     module = ModuleType("page")
     sys.modules["page"] = module  # dataclasses look for the module of their class
     printed = ""
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), restore_functions():
         for block in read_blocks(page):
             if block.language == "py" or (block.language == "python" and not block.is_run):
                 _compile(block, page)

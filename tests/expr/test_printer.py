@@ -336,6 +336,7 @@ def test_any_literal_round_trips_with_its_type(value: Literal) -> None:
 @example(call("negate", call("cast", number(128), text("tinyint"))))
 @example(call("cast", call("negate", number(5)), text("string")))
 @example(call("-", call("negate", number(1)), call("negate", number(-1))))
+@example(call("+", Literal(None, types.LONG), Column(("a",))))
 def test_any_expression_round_trips(expr: Expr) -> None:
     assert parse_sql(to_sql(expr)) == expr
     tree = to_tree(expr)

@@ -7,7 +7,7 @@ chained comparisons raise an error that says what to write instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,10 +18,12 @@ from tamis.errors import (
     InvalidArgument,
     MisusedExpression,
     TypeMismatch,
+    format_count,
     make_argument_error,
     suggest_arguments,
     suggest_method_arguments,
 )
+from tamis.expr.functions.table import FUNCTIONS, Function
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_
 from tamis.expr.sql.printer import to_display_sql, to_sql
@@ -144,6 +146,15 @@ class Expression:
             raise InvalidArgument(f"the escape of a pattern must be one character, found {escape!r}")
         return Expression(Call("like", (self.node, _to_node(pattern), Literal(escape, types.STRING))))
 
+    # --- Other functions of the table
+
+    def __getattr__(self, name: str) -> Callable[..., Expression]:
+        """Return a function of the table as a method, as in `col("ts").year()` and `col("ts").date_trunc("month")`."""
+        known = FUNCTIONS.get(name)
+        if known is None:
+            raise AttributeError(f"an expression has no attribute {name!r}")
+        return lambda *others: Expression(_build_call(known, self.node, [_to_node(other) for other in others]))
+
     # --- Numbers and times
 
     def __add__(self, other: object) -> Expression:
@@ -244,6 +255,16 @@ def split_name(name: str) -> tuple[str, ...]:
         offset = match.end()
         is_last = not end
     return tuple(parts)
+
+
+def _build_call(function: Function, value: Expr, others: list[Expr]) -> Call:
+    """Return a call whose first argument that is not a literal is the value."""
+    if not function.accepts(len(others) + 1):
+        least = "" if function.fewest == function.most else "at least "
+        wanted = format_count(function.fewest - 1, "argument")
+        raise InvalidArgument(f".{function.name}() takes {least}{wanted}, found {len(others)}")
+    position = next(index for index, kind in enumerate(function.arguments) if kind != "literal")
+    return Call(function.name, (*others[:position], value, *others[position:]))
 
 
 def _to_node(value: object) -> Expr:

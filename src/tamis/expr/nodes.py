@@ -84,11 +84,11 @@ class Call:
     _evaluable: bool | None = field(init=False, default=None)
     """Whether Arrow can evaluate it; set by `evaluate.can_evaluate`."""
     _fallible: bool | None = field(init=False, default=None)
-    """Whether it may fail on some value; set by `evaluate.may_fail`."""
+    """Whether it may fail on some value; set by `table.may_fail`."""
     _operands: tuple[Expr, ...] | None = field(init=False, default=None)
     """Its arguments without a list of literals; set by `get_operands`."""
     _type: tuple[pa.DataType | None] | None = field(init=False, default=None)
-    """The type; set by `functions.type_of`, because computing it at every level of a deep tree would be quadratic."""
+    """The type; set by `table.type_of`, because computing it at every level of a deep tree would be quadratic."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.function, self.args)))

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
 from tamis.expr.functions.table import FUNCTIONS, NEGATIONS, Nulls, type_of
@@ -167,12 +168,8 @@ def _simplify_call(expr: Expr) -> Expr:
 
 def _is_predicate(expr: Expr) -> bool:
     """Return whether a call is a predicate. A boolean column is not: it is compared by its bounds."""
-    return isinstance(expr, Call) and expr.function in _PREDICATES
-
-
-_PREDICATES = frozenset(
-    ("=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "like", "startswith", "is_null", "is_not_null")
-)
+    known = FUNCTIONS.get(expr.function) if isinstance(expr, Call) else None
+    return known is not None and known.returns == types.BOOLEAN
 
 
 def _fold_constant(call: Call) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -39,7 +39,7 @@ class Running(Protocol):
 class QueryEngine(Protocol):
     """DuckDB in this process, which runs what remains of a plan above its scans."""
 
-    def list_scalar_functions(self) -> Collection[str]:
+    def list_scalar_functions(self) -> frozenset[str]:
         """Return the names of functions that return one value for each row, in lower case."""
         ...
 

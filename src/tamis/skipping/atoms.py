@@ -22,9 +22,10 @@ Answer = tuple[Answers, Reason | None]
 
 def answer_call(call: Call, args: tuple[Known, ...]) -> Answer:
     """Return the answers for a call, from the answers and ranges of its arguments."""
-    if type_of(call) not in (types.BOOLEAN, None):
+    data_type = type_of(call)
+    if data_type not in (types.BOOLEAN, None):
         return UNKNOWN, _explain_missing_bounds(call, args)
-    rule = _RULES.get(call.function)
+    rule = _RULES.get(call.function, None if data_type is None else _answer_other)
     return rule(call, args) if rule is not None else (UNKNOWN, lambda: _explain_unknown(call))
 
 

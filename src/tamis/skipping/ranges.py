@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.evaluate import can_evaluate, is_supported, may_call_fail
-from tamis.expr.functions.table import FUNCTIONS, Nulls, find_monotone_argument, type_of
+from tamis.expr.evaluate import can_evaluate, is_supported
+from tamis.expr.functions.table import FUNCTIONS, Nulls, find_monotone_argument, may_call_fail, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.skipping.answers import all_of, any_of
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from tamis.engines.duckdb.functions.collections import BUILDERS as _COLLECTIONS
-from tamis.engines.duckdb.functions.datetimes import BUILDERS as _DATETIMES
-from tamis.engines.duckdb.functions.text import BUILDERS as _TEXT
-from tamis.engines.duckdb.macros.macros import FUNCTIONS as _MACROS
+from tamis.engines.duckdb.macros.macros import UNSUPPORTED_FUNCTIONS
 from tamis.engines.duckdb.native_scan import can_round_trip, plan_native_scan
 from tamis.engines.duckdb.run.errors import explain_failure, explain_rejection
 from tamis.engines.duckdb.run.evaluate import EmbeddedExpressions, EmbeddedPredicates
 from tamis.engines.duckdb.run.run_plan import RunningQuery, cast_to_engine_schema, find_result_schema, to_engine_schema
+from tamis.engines.duckdb.translate.functions import BUILDERS, SAME
 from tamis.errors import make_argument_error
 from tamis.expr.nodes import Expr
 from tamis.query.connectors.connector import Connector
@@ -51,7 +49,7 @@ def compile_expressions(expressions: Sequence[Expr]) -> EmbeddedExpressions:
 
 
 def list_scalar_functions() -> frozenset[str]:
-    return frozenset((*_MACROS, *_COLLECTIONS, *_TEXT, *_DATETIMES))
+    return (SAME | BUILDERS.keys()) - UNSUPPORTED_FUNCTIONS.keys()
 
 
 def reads_natively(scan: TableScan, connector: Connector) -> bool:

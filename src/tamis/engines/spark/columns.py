@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tamis import types
 from tamis.engines.spark.spark_types import to_metadata_type
 from tamis.errors import EvaluationError
 from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
-from tamis.expr.functions.table import COMPARISONS, type_of
+from tamis.expr.functions.table import COMPARISONS, find_function, is_instant, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.expr.sql.printer import to_display_sql
@@ -30,6 +31,9 @@ from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_t
 MAX_COMPARED_ITEMS = 64
 """Longer lists are searched by bisection."""
 
+_COMPARE = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _MICROSECONDS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1000}
 
 
@@ -66,19 +70,27 @@ class ColumnCompiler:
                 return CompiledColumn(self._read(node))
             case Literal():
                 return CompiledColumn(self._constants.column(node))
-            case Call(function):
+            case Call():
                 failed = _combine_any(arg.failed for arg in args)
-                make = _COMPILERS.get(function)
-                if make is None:
-                    raise make_unsupported_error(node)
                 values = [arg.value for arg in args]
                 instants = self._convert_instants(node)
-                made = make(self, node, values if instants is None else instants)
+                made = self._make_call(node, values if instants is None else instants)
                 if isinstance(made, _Fallible):
                     known = [value.isNotNull() for value in (values if made.given is None else (made.given,))]
                     own = _combine_all([*known, made.value.isNull()])
                     return CompiledColumn(made.value, own if failed is None else failed | own)
                 return CompiledColumn(made, failed)
+
+    def _make_call(self, call: Call, values: list[Any]) -> Any:
+        """Return the Column of a call: the row of its function names Spark's function, or a method of this class."""
+        known = find_function(call.function)
+        if known is not None and known.spark.rule is not None:
+            return getattr(self, known.spark.rule)(call, values)
+        if known is None or known.spark.function is None:
+            raise make_unsupported_error(call)
+        made = getattr(self._f, known.spark.function)(*values)
+        # Spark counts in ints.
+        return made.cast("bigint") if known.returns == types.LONG else made
 
     def _convert_instants(self, call: Call) -> list[Any] | None:
         """Return the operands of a comparison of an instant with constants, in Spark's storage type; else None."""
@@ -86,7 +98,7 @@ class ColumnCompiler:
             return None
         columns = [arg for arg in call.args[:2] if isinstance(arg, Column)]
         constants = [arg for arg in call.args if isinstance(arg, Literal)]
-        if len(columns) != 1 or len(constants) + 1 != len(call.args) or not _is_instant(columns[0].type):
+        if len(columns) != 1 or len(constants) + 1 != len(call.args) or not is_instant(columns[0].type):
             return None
         operands = call.args[:1] if call.function == "in" else call.args
         return [
@@ -99,21 +111,7 @@ class ColumnCompiler:
         if any(map(_is_void, call.args)):
             return self._compare_null_safe(call, values) if call.function == "<=>" else self._null_boolean()
         left, right = values
-        match call.function:
-            case "=":
-                return left == right
-            case "<>":
-                return left != right
-            case "<":
-                return left < right
-            case "<=":
-                return left <= right
-            case ">":
-                return left > right
-            case ">=":
-                return left >= right
-            case _:
-                return left.eqNullSafe(right)
+        return left.eqNullSafe(right) if call.function == "<=>" else _COMPARE[call.function](left, right)
 
     def _compare_null_safe(self, call: Call, values: list[Any]) -> Any:
         return _combine_all([value.isNull() for value in values])
@@ -130,18 +128,12 @@ class ColumnCompiler:
     def negation(self, call: Call, values: list[Any]) -> Any:
         return self._null_boolean() if _is_void(call.args[0]) else ~values[0]
 
-    def null_test(self, call: Call, values: list[Any]) -> Any:
-        return values[0].isNull() if call.function == "is_null" else values[0].isNotNull()
-
     def case(self, call: Call, values: list[Any]) -> Any:
         pairs = list(zip(values[:-1:2], values[1::2], strict=True))
         found = self._f.when(*pairs[0])
         for condition, value in pairs[1:]:
             found = found.when(condition, value)
         return found.otherwise(values[-1])
-
-    def coalesce(self, call: Call, values: list[Any]) -> Any:
-        return self._f.coalesce(*values)
 
     # --- Lists ----------------------------------------------------------------------------------------------------
 
@@ -157,9 +149,9 @@ class ColumnCompiler:
         numbers = [item for item in items if not _is_nan(item)]
         found = f.lit(False)
         if numbers and len(numbers) <= MAX_COMPARED_ITEMS:
-            is_instant = self._convert_instants(call) is not None
+            has_instants = self._convert_instants(call) is not None
             made = [
-                self._constants.instant(item) if is_instant else self._constants.column(_normalize_zero(item))
+                self._constants.instant(item) if has_instants else self._constants.column(_normalize_zero(item))
                 for item in numbers
             ]
             # Spark's set of a long IN list distinguishes -0.0 and 0.0.
@@ -202,10 +194,6 @@ class ColumnCompiler:
 
     # --- Text -----------------------------------------------------------------------------------------------------
 
-    def text_test(self, call: Call, values: list[Any]) -> Any:
-        test = {"startswith": self._f.startswith, "endswith": self._f.endswith, "contains": self._f.contains}
-        return test[call.function](*values)
-
     def like(self, call: Call, values: list[Any]) -> Any:
         match call.args[1:]:
             case (Literal(value=str() as text), *escape) if all(isinstance(mark, Literal) for mark in escape):
@@ -226,9 +214,6 @@ class ColumnCompiler:
             case _:
                 raise make_unsupported_error(call)
 
-    def length(self, call: Call, values: list[Any]) -> Any:
-        return self._f.length(values[0]).cast("bigint")
-
     # --- Arithmetic -----------------------------------------------------------------------------------------------
 
     def arithmetic(self, call: Call, values: list[Any]) -> Any:
@@ -248,9 +233,9 @@ class ColumnCompiler:
     def _shift_date(self, call: Call, values: list[Any]) -> Any:
         """Return a date shifted by a number of days; intervals are unsupported."""
         match call:
-            case Call("+" | "-" as operator, (day, count)) if _is_date(day) and _is_integer(count):
+            case Call("+" | "-" as sign, (day, count)) if _is_date(day) and _is_integer(count):
                 start = self._f.unix_date(values[0]).cast("bigint")
-                moved = start + values[1] if operator == "+" else start - values[1]
+                moved = start + values[1] if sign == "+" else start - values[1]
                 return _Fallible(self._f.date_from_unix_date(moved.try_cast("int")))
             case _:
                 raise make_unsupported_error(call)
@@ -273,10 +258,6 @@ class ColumnCompiler:
         return _Fallible(f.when(value < 0, f.try_subtract(f.lit(0).cast("bigint"), value)).otherwise(value))
 
     # --- Time -----------------------------------------------------------------------------------------------------
-
-    def calendar_part(self, call: Call, values: list[Any]) -> Any:
-        part = {"year": self._f.year, "month": self._f.month, "day": self._f.dayofmonth, "hour": self._f.hour}
-        return (part | {"minute": self._f.minute})[call.function](values[0]).cast("bigint")
 
     def date_trunc(self, call: Call, values: list[Any]) -> Any:
         match call.args:
@@ -375,10 +356,6 @@ def _to_evaluation_type(data_type: pa.DataType | None) -> pa.DataType | None:
     return None if data_type is None else evaluation_type(data_type)
 
 
-def _is_instant(data_type: pa.DataType | None) -> bool:
-    return bool(data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None)
-
-
 def _is_void(expr: Expr) -> bool:
     """Return whether an expression is an untyped NULL. Functions of metadata may have no recorded type."""
     return bool(type_of(expr) == types.NULL)
@@ -416,30 +393,6 @@ def _combine_balanced(columns: list[Any], combine: Callable[[Any, Any], Any]) ->
         columns = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     return columns[0]
 
-
-_COMPILERS: dict[str, Callable[[ColumnCompiler, Call, list[Any]], Any]] = {
-    **dict.fromkeys(COMPARISONS, ColumnCompiler.compare),
-    **dict.fromkeys(("and", "or"), ColumnCompiler.junction),
-    "not": ColumnCompiler.negation,
-    **dict.fromkeys(("is_null", "is_not_null"), ColumnCompiler.null_test),
-    "case": ColumnCompiler.case,
-    "coalesce": ColumnCompiler.coalesce,
-    "in": ColumnCompiler.member,
-    "any_between": ColumnCompiler.any_between,
-    **dict.fromkeys(("startswith", "endswith", "contains"), ColumnCompiler.text_test),
-    "like": ColumnCompiler.like,
-    "substring": ColumnCompiler.substring,
-    "length": ColumnCompiler.length,
-    **dict.fromkeys(("+", "-", "*"), ColumnCompiler.arithmetic),
-    "negate": ColumnCompiler.negate,
-    "abs": ColumnCompiler.absolute,
-    **dict.fromkeys(("year", "month", "day", "hour", "minute"), ColumnCompiler.calendar_part),
-    "date_trunc": ColumnCompiler.date_trunc,
-    "trunc": ColumnCompiler.trunc,
-    **dict.fromkeys(("cast", "try_cast"), ColumnCompiler.cast),
-    "element_at": ColumnCompiler.element_at,
-    "partition_value": ColumnCompiler.partition_value,
-}
 
 # --- Constants as Columns: in the types of metadata (see `tamis.engines.spark.spark_types`), as instants, or many a
 

@@ -23,6 +23,7 @@ from tamis.engines.spark.spark_types import convert_rows, to_requested_schema, t
 from tamis.engines.spark.worker import read_packed, serialize_reader, serialize_task_groups
 from tamis.errors import ExpressionError, InvalidArgument, TamisError
 from tamis.expr.bind import bind
+from tamis.expr.functions.table import FUNCTIONS
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, not_
 from tamis.expr.sql.parse import parse_sql
@@ -318,19 +319,6 @@ def _select_prefixed(given: Mapping[str, Any], start: str) -> tuple[tuple[str, s
 # They are conjuncts: comparisons of a column with a constant, IN, NULL tests, string prefixes and the like, and NOT of
 # one of these. Their semantics are the same as here, including NULL and NaN.
 
-_COMPARISONS = {
-    "EqualTo": "=",
-    "EqualNullSafe": "<=>",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-    "StringStartsWith": "startswith",
-    "StringEndsWith": "endswith",
-    "StringContains": "contains",
-}
-_NULL_TESTS = {"IsNull": "is_null", "IsNotNull": "is_not_null"}
-
 
 def expression_from_filter(given: Any) -> Expr | None:
     """Return the expression of a filter of `pyspark.sql.datasource`; None if it is unsupported."""
@@ -338,15 +326,16 @@ def expression_from_filter(given: Any) -> Expr | None:
     if kind == "Not":
         inner = expression_from_filter(given.child)
         return None if inner is None else not_(inner)
-    if kind not in (*_COMPARISONS, *_NULL_TESTS, "In"):
+    known = next((each for each in FUNCTIONS.values() if kind in each.classes), None)
+    if known is None and kind != "In":
         return None
     column = Column(tuple(given.attribute), exact=True)
-    if kind in _NULL_TESTS:
-        return Call(_NULL_TESTS[kind], (column,))
+    if known is not None and known.most == 1:
+        return Call(known.name, (column,))
     try:
         items = [literal(item) for item in (given.value if kind == "In" else (given.value,))]
     except TamisError:
         return None  # a constant of an unsupported type
-    if kind == "In":
+    if known is None:
         return Call("in", (column, *items)) if items else FALSE
-    return Call(_COMPARISONS[kind], (column, *items))
+    return Call(known.name, (column, *items))

@@ -11,11 +11,14 @@ import pyarrow as pa
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from tamis import types
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.protected_rows import make_protected_frame
 from tamis.engines.spark.sessions import check_session, import_functions
 from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.errors import AccessDenied, EngineError, to_one_line
+from tamis.expr.functions.table import FUNCTIONS, type_of
+from tamis.expr.nodes import Call, Expr, Literal, transform
 from tamis.expr.sql.dialect import SparkCalls
 from tamis.expr.sql.printer import quote_name, to_sql
 from tamis.expr.sql.syntax import to_sql_text
@@ -27,6 +30,7 @@ from tamis.query.plan.to_sql import build_plan_tree
 from tamis.query.policies.protected_reading import check_protected, is_protected
 from tamis.query.query import CompiledQuery
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
+from tamis.types import type_name
 
 logger = logging.getLogger("tamis")
 
@@ -91,7 +95,7 @@ _Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
 def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | None = None) -> Any:
     check_protected(plan)
     # Spark reads expressions as Tamis prints them.
-    found = build_plan_tree(plan, lambda expr: exp.Var(this=to_sql(expr)), is_leaf=is_protected)
+    found = build_plan_tree(plan, lambda expr: exp.Var(this=_write_expression(expr)), is_leaf=is_protected)
     text = to_sql_text(found.tree)
     if query.has_policies and "${" in text:
         # Spark substitutes settings and environment variables for it, even inside of quotes.
@@ -102,6 +106,19 @@ def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | 
     # Spark Connect analyses lazily: force it now, so that the caller can fall back to the text of the query.
     _ = frame.columns
     return frame
+
+
+def _write_expression(expr: Expr) -> str:
+    return to_sql(transform(expr, _spell_function))
+
+
+def _spell_function(node: Expr) -> Expr:
+    """Return a call of Spark's function instead of one that Spark does not have."""
+    known = FUNCTIONS.get(node.function) if isinstance(node, Call) else None
+    if not isinstance(node, Call) or known is None or known.spark.function in (None, known.name, *known.aliases):
+        return node
+    call, data_type = Call(str(known.spark.function), node.args), type_of(node)
+    return call if data_type is None else Call("cast", (call, Literal(type_name(data_type), types.STRING)))
 
 
 def _mark_frames(text: str, frames: Collection[str]) -> str:

@@ -95,7 +95,7 @@ _COMPARE = {
 }
 
 
-def _compare(call: Call, args: list[Value]) -> Value:
+def compare_arguments(call: Call, args: list[Value]) -> Value:
     return compare(call.function, args[0], args[1])
 
 
@@ -141,7 +141,7 @@ def _is_nan(value: Value) -> Value:
     return pc.is_nan(value) if pa.types.is_floating(value.type) else pc.if_else(pc.is_valid(value), False, _UNKNOWN)
 
 
-def _null_safe_equal(call: Call, args: list[Value]) -> Value:
+def null_safe_equal(call: Call, args: list[Value]) -> Value:
     left, right = args
     equal = pc.fill_null(compare("=", left, right), False)
     return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
@@ -154,7 +154,7 @@ def _nulls_like(*values: Value) -> Value:
     return _UNKNOWN
 
 
-def _in(call: Call, args: list[Value]) -> Value:
+def is_in(call: Call, args: list[Value]) -> Value:
     value, items = args
     if pa.types.is_null(value.type):
         return _nulls_like(value)
@@ -177,7 +177,7 @@ def _replace_negative_zero(value: Value) -> Value:
     return pc.add(value, pa.scalar(0.0, value.type)) if pa.types.is_floating(value.type) else value
 
 
-def _any_between(call: Call, args: list[Value]) -> Value:
+def any_between(call: Call, args: list[Value]) -> Value:
     """Return whether any of the sorted items is in [lower, upper]: the first item that is not below `lower` decides."""
     lower, upper, items = args
     if isinstance(lower, pa.Scalar) or isinstance(upper, pa.Scalar):
@@ -207,11 +207,11 @@ def _to_searchable(values: pa.Array) -> np.ndarray[Any, Any]:
 # --- Logic and NULL -------------------------------------------------------------------------------------------------
 
 
-def _and(call: Call, args: list[Value]) -> Value:
+def and_(call: Call, args: list[Value]) -> Value:
     return _combine(pc.and_kleene, args)
 
 
-def _or(call: Call, args: list[Value]) -> Value:
+def or_(call: Call, args: list[Value]) -> Value:
     return _combine(pc.or_kleene, args)
 
 
@@ -227,26 +227,26 @@ def _to_boolean(value: Value) -> Value:
     return _nulls_like(value) if isinstance(value, _NULLS) else value
 
 
-def _not(call: Call, args: list[Value]) -> Value:
+def not_(call: Call, args: list[Value]) -> Value:
     return pc.invert(_to_boolean(args[0]))
 
 
-def _is_null(call: Call, args: list[Value]) -> Value:
+def is_null(call: Call, args: list[Value]) -> Value:
     return pc.is_null(args[0])
 
 
-def _is_not_null(call: Call, args: list[Value]) -> Value:
+def is_not_null(call: Call, args: list[Value]) -> Value:
     return pc.is_valid(args[0])
 
 
-def _case(call: Call, args: list[Value]) -> Value:
+def case(call: Call, args: list[Value]) -> Value:
     result = args[-1]
     for condition, value in zip(reversed(args[:-1:2]), reversed(args[1::2]), strict=True):
         result = pc.if_else(pc.fill_null(_to_boolean(condition), False), value, result)
     return result
 
 
-def _coalesce(call: Call, args: list[Value]) -> Value:
+def coalesce(call: Call, args: list[Value]) -> Value:
     # Arrow does not support coalesce for the type null. Such an argument matters only if there are no others.
     typed = [arg for arg in args if not pa.types.is_null(arg.type)]
     return pc.coalesce(*typed) if typed else args[0]
@@ -255,7 +255,7 @@ def _coalesce(call: Call, args: list[Value]) -> Value:
 # --- Text -----------------------------------------------------------------------------------------------------------
 
 
-def _like(call: Call, args: list[Value]) -> Value:
+def like(call: Call, args: list[Value]) -> Value:
     escape = args[2].as_py() if len(args) > 2 else DEFAULT_ESCAPE
     pattern = parse_like(args[1].as_py(), escape)
     if pattern.is_exact:
@@ -265,15 +265,15 @@ def _like(call: Call, args: list[Value]) -> Value:
     return pc.match_substring_regex(args[0], pattern.regex)
 
 
-def _startswith(call: Call, args: list[Value]) -> Value:
+def startswith(call: Call, args: list[Value]) -> Value:
     return pc.starts_with(args[0], args[1].as_py())
 
 
-def _endswith(call: Call, args: list[Value]) -> Value:
+def endswith(call: Call, args: list[Value]) -> Value:
     return pc.ends_with(args[0], args[1].as_py())
 
 
-def _contains(call: Call, args: list[Value]) -> Value:
+def contains(call: Call, args: list[Value]) -> Value:
     return pc.match_substring(args[0], args[1].as_py())
 
 
@@ -283,7 +283,7 @@ MULTI_LETTER_UPPERCASE = (
 """Letters whose upper case is several letters (`ß` and `SS`), which Arrow and DuckDB map to one letter."""
 
 
-def _case_kernel(simple: Callable[[Value], Value], exact: Callable[[str], str], letters: str) -> Kernel:
+def _make_case_kernel(simple: Callable[[Value], Value], exact: Callable[[str], str], letters: str) -> Kernel:
     """Return the kernel of `upper` or `lower`: Arrow maps letter by letter, which is wrong for the given `letters`."""
 
     def kernel(call: Call, args: list[Value]) -> Value:
@@ -301,21 +301,25 @@ def _case_kernel(simple: Callable[[Value], Value], exact: Callable[[str], str], 
     return kernel
 
 
-def _substring(call: Call, args: list[Value]) -> Value:
+upper = _make_case_kernel(pc.utf8_upper, str.upper, MULTI_LETTER_UPPERCASE)
+lower = _make_case_kernel(pc.utf8_lower, str.lower, "İΣ")
+
+
+def substring(call: Call, args: list[Value]) -> Value:
     start = max(args[1].as_py() - 1, 0)
     if len(args) == 2:
         return pc.utf8_slice_codeunits(args[0], start)
     return pc.utf8_slice_codeunits(args[0], start, start + max(args[2].as_py(), 0))
 
 
-def _length(call: Call, args: list[Value]) -> Value:
+def length(call: Call, args: list[Value]) -> Value:
     return pc.cast(pc.utf8_length(args[0]), types.LONG)
 
 
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def _add(call: Call, args: list[Value]) -> Value:
+def add(call: Call, args: list[Value]) -> Value:
     left, right = args
     if pa.types.is_interval(left.type):
         left, right = right, left
@@ -326,7 +330,7 @@ def _add(call: Call, args: list[Value]) -> Value:
     return pc.add_checked(*_to_common_numbers(left, right))
 
 
-def _subtract(call: Call, args: list[Value]) -> Value:
+def subtract(call: Call, args: list[Value]) -> Value:
     left, right = args
     if pa.types.is_interval(right.type):
         return add_interval(left, right, sign=-1)
@@ -340,15 +344,15 @@ def _add_days(date: Value, days: Value, combine: Callable[[Value, Value], Value]
     return pc.cast(shifted, types.DATE)
 
 
-def _multiply(call: Call, args: list[Value]) -> Value:
+def multiply(call: Call, args: list[Value]) -> Value:
     return pc.multiply_checked(*_to_common_numbers(*args))
 
 
-def _negate(call: Call, args: list[Value]) -> Value:
+def negate(call: Call, args: list[Value]) -> Value:
     return pc.negate_checked(_to_wide_number(args[0]))
 
 
-def _abs(call: Call, args: list[Value]) -> Value:
+def absolute(call: Call, args: list[Value]) -> Value:
     return pc.abs_checked(_to_wide_number(args[0]))
 
 
@@ -385,14 +389,18 @@ DATE_TRUNC_UNITS = {
 TRUNC_UNITS = {name: unit for name, unit in DATE_TRUNC_UNITS.items() if unit in ("year", "quarter", "month", "week")}
 
 
-def _date_trunc(call: Call, args: list[Value]) -> Value:
+def calendar_part(call: Call, args: list[Value]) -> Value:
+    return extract_part(args[0], call.function)
+
+
+def date_trunc(call: Call, args: list[Value]) -> Value:
     value = args[1]
     if pa.types.is_date(value.type):
         value = pc.cast(value, pa.timestamp("us"))
     return truncate_to_unit(value, DATE_TRUNC_UNITS[args[0].as_py()])
 
 
-def _trunc(call: Call, args: list[Value]) -> Value:
+def trunc(call: Call, args: list[Value]) -> Value:
     date = cast_to_date(args[0]) if pa.types.is_timestamp(args[0].type) else args[0]
     return truncate_to_unit(date, TRUNC_UNITS[args[1].as_py()])
 
@@ -400,42 +408,9 @@ def _trunc(call: Call, args: list[Value]) -> Value:
 # --- Metadata functions ---------------------------------------------------------------------------------------------
 
 
-def _element_at(call: Call, args: list[Value]) -> Value:
+def element_at(call: Call, args: list[Value]) -> Value:
     return look_up_key(args[0], args[1].as_py())
 
-
-KERNELS: dict[str, Kernel] = {
-    **dict.fromkeys(_COMPARE, _compare),
-    "<=>": _null_safe_equal,
-    "in": _in,
-    "any_between": _any_between,
-    "and": _and,
-    "or": _or,
-    "not": _not,
-    "is_null": _is_null,
-    "is_not_null": _is_not_null,
-    "case": _case,
-    "coalesce": _coalesce,
-    "like": _like,
-    "startswith": _startswith,
-    "endswith": _endswith,
-    "contains": _contains,
-    "substring": _substring,
-    "upper": _case_kernel(pc.utf8_upper, str.upper, MULTI_LETTER_UPPERCASE),
-    "lower": _case_kernel(pc.utf8_lower, str.lower, "İΣ"),
-    "length": _length,
-    "+": _add,
-    "-": _subtract,
-    "*": _multiply,
-    "negate": _negate,
-    "abs": _abs,
-    **dict.fromkeys(
-        ("year", "month", "day", "hour", "minute"), lambda call, args: extract_part(args[0], call.function)
-    ),
-    "date_trunc": _date_trunc,
-    "trunc": _trunc,
-    "element_at": _element_at,
-}
 
 # --- Vectorised lookup of a key in a column of maps -------------------------------------------------------------------
 

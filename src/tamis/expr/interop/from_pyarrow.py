@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch
+from tamis.expr.functions.table import FUNCTIONS
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, not_, or_
 from tamis.types import type_from_name, type_name
@@ -110,17 +111,20 @@ def _read_options(layout: Layout, index: str) -> dict[str, pa.Scalar]:
 
 
 def _translate(call: _OpenCall) -> Expr:
-    known = _TRANSLATIONS.get(call.function)
-    if known is None:
+    named = next((known for known in FUNCTIONS.values() if call.function in known.pyarrow), None)
+    if named is not None:
+        _check_arguments(call, named.accepts(len(call.args)))
+        return Call(named.name, tuple(call.args))
+    if call.function not in _TRANSLATIONS:
         raise ExpressionError(f"the pyarrow function {call.function!r} has no counterpart here: {ADVICE}")
-    arguments, translate = known
-    if arguments is not None and len(call.args) != arguments:
-        raise make_unknown_layout_error(f"{call.function} of {len(call.args)} arguments")
+    arguments, translate = _TRANSLATIONS[call.function]
+    _check_arguments(call, len(call.args) == arguments)
     return translate(call)
 
 
-def _rename(function: str) -> Callable[[_OpenCall], Expr]:
-    return lambda call: Call(function, tuple(call.args))
+def _check_arguments(call: _OpenCall, is_accepted: bool) -> None:
+    if not is_accepted:
+        raise make_unknown_layout_error(f"{call.function} of {len(call.args)} arguments")
 
 
 def _translate_strict(function: str) -> Callable[[_OpenCall], Expr]:
@@ -269,53 +273,27 @@ def _translate_struct_field(call: _OpenCall) -> Expr:
             raise ExpressionError(f"pyarrow's struct_field {path!r} is not a plain path of a column: {ADVICE}")
 
 
-_TRANSLATIONS: dict[str, tuple[int | None, Callable[[_OpenCall], Expr]]] = {
-    "equal": (2, _rename("=")),
-    "not_equal": (2, _rename("<>")),
-    "less": (2, _rename("<")),
-    "less_equal": (2, _rename("<=")),
-    "greater": (2, _rename(">")),
-    "greater_equal": (2, _rename(">=")),
-    "and_kleene": (2, _rename("and")),
-    "or_kleene": (2, _rename("or")),
+_TRANSLATIONS: dict[str, tuple[int, Callable[[_OpenCall], Expr]]] = {
     "and_not_kleene": (2, _translate_and_not),
     "and": (2, _translate_strict("and")),
     "or": (2, _translate_strict("or")),
     # The names that pc.and_ and pc.or_ give to expressions, and that pyarrow itself cannot evaluate.
     "and_": (2, _translate_strict("and")),
     "or_": (2, _translate_strict("or")),
-    "xor": (2, _rename("<>")),
-    "invert": (1, _rename("not")),
     "is_null": (1, _translate_is_null),
-    "is_valid": (1, _rename("is_not_null")),
     "is_nan": (1, _translate_is_nan),
     "is_in": (1, _translate_is_in),
     "if_else": (3, _translate_if_else),
-    "coalesce": (None, _rename("coalesce")),
     "starts_with": (1, _translate_text_match("startswith")),
     "ends_with": (1, _translate_text_match("endswith")),
     "match_substring": (1, _translate_text_match("contains")),
     "match_like": (1, _translate_match_like),
-    "utf8_lower": (1, _rename("lower")),
-    "utf8_upper": (1, _rename("upper")),
-    "utf8_length": (1, _rename("length")),
     "cast": (1, _translate_cast),
     "struct_field": (1, _translate_struct_field),
     "divide": (2, _translate_divide),
     "divide_checked": (2, _translate_divide),
-    **{
-        name + suffix: (arguments, _rename(function))
-        for name, arguments, function in (
-            ("add", 2, "+"),
-            ("subtract", 2, "-"),
-            ("multiply", 2, "*"),
-            ("negate", 1, "negate"),
-            ("abs", 1, "abs"),
-        )
-        for suffix in ("", "_checked")
-    },
 }
-"""For each pyarrow function: its number of arguments (None: any number), and its translation."""
+"""pyarrow's functions that no row of the table names: their number of arguments, and their translation."""
 
 # --- The tree of a `pyarrow.compute.Expression`, in prefix order ------------------------------------------------------
 #

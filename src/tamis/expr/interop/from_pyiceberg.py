@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import ExpressionError
+from tamis.expr.functions.table import FUNCTIONS
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, and_, not_, or_
 
@@ -68,10 +69,6 @@ def _translate_leaf(node: Any) -> Expr:
                 "pass it unbound, as it is before bind(), or write the filter as SQL text"
             )
     match node:
-        case iceberg.IsNull():
-            return Call("is_null", (column,))
-        case iceberg.NotNull():
-            return Call("is_not_null", (column,))
         case iceberg.IsNaN():
             return Call("=", (column, _NAN))
         case iceberg.NotNaN():
@@ -80,27 +77,16 @@ def _translate_leaf(node: Any) -> Expr:
             return and_(Call("is_not_null", (column,)), _build_membership(column, node))
         case iceberg.NotIn():
             return or_(Call("is_null", (column,)), not_(_build_membership(column, node)))
-        case iceberg.EqualTo():
-            operator = "="
-        case iceberg.NotEqualTo():
-            operator = "<>"
-        case iceberg.LessThan():
-            operator = "<"
-        case iceberg.LessThanOrEqual():
-            operator = "<="
-        case iceberg.GreaterThan():
-            operator = ">"
-        case iceberg.GreaterThanOrEqual():
-            operator = ">="
-        case iceberg.StartsWith():
-            operator = "startswith"
         case iceberg.NotStartsWith():
             return not_(Call("startswith", (column, _to_literal(node.literal))))
         case _:
-            raise ExpressionError(
-                f"the pyiceberg predicate {type(node).__name__} has no counterpart here: write the filter as SQL text"
-            )
-    return Call(operator, (column, _to_literal(node.literal)))
+            kind = type(node).__name__
+            named = next((known for known in FUNCTIONS.values() if kind in known.classes), None)
+            if named is None:
+                raise ExpressionError(
+                    f"the pyiceberg predicate {kind} has no counterpart here: write the filter as SQL text"
+                )
+            return Call(named.name, (column,) if named.most == 1 else (column, _to_literal(node.literal)))
 
 
 def _to_column(term: Any) -> Column:

@@ -16,6 +16,7 @@ from tamis import types
 from tamis.errors import ExpressionError, to_one_line
 from tamis.expr.builder import split_name
 from tamis.expr.datetime_text import parse_timestamp
+from tamis.expr.functions.table import ALIASES, FUNCTIONS
 from tamis.expr.interop.translate_tree import Parts, translate_tree
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_, transform, walk
@@ -23,11 +24,6 @@ from tamis.expr.sql.printer import to_sql
 
 _ADVICE = "write the filter as SQL text"
 
-_OPERATORS = {
-    **{name: name for name in ("=", "<>", "<", "<=", ">", ">=", "<=>", "+", "-", "*", "/", "%", "and", "or")},
-    "==": "=", "!=": "<>", "&&": "and", "||": "or", "isnull": "is_null", "isnotnull": "is_not_null", "!": "not",
-    "not": "not", "negative": "negate",
-}  # fmt: skip
 _INFIX_SYNTAX = {"&": "&", "|": "|", "^": "^", "ilike": "ILIKE"}
 """Functions that SQL writes between two arguments, and that are not in `tamis.expr.functions.table`."""
 
@@ -57,9 +53,9 @@ def _build_function(name: str, args: tuple[Expr, ...]) -> Expr:
         return Call("in", args) if len(args) > 1 else FALSE
     if lowered == "!=" and len(args) == 2:
         return not_(Call("=", args))
-    operator = _OPERATORS.get(lowered)
-    if operator is not None:
-        return Call(operator, args)
+    known = FUNCTIONS.get(ALIASES.get(lowered, lowered))
+    if known is not None and known.operator is not None and known.accepts(len(args)):
+        return Call(known.name, args)
     if lowered in _INFIX_SYNTAX and len(args) == 2:
         return _build_from_text(f"{{}} {_INFIX_SYNTAX[lowered]} {{}}", args)
     called = _quote_name(name).replace("{", "{{").replace("}", "}}")

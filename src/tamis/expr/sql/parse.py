@@ -18,12 +18,12 @@ from decimal import Decimal
 from typing import Any
 
 from sqlglot import errors as sqlglot_errors
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError, TypeMismatch, add_article, format_count
 from tamis.expr.datetime_text import format_timestamp, parse_interval, parse_timestamp
-from tamis.expr.functions.table import FUNCTIONS
+from tamis.expr.functions.table import ALIASES, FUNCTIONS
 from tamis.expr.literals import MAX_DIGITS, cast_literal, literal
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, not_
 from tamis.expr.sql.dialect import SparkText
@@ -123,11 +123,6 @@ def to_column(node: exp.Expr) -> Column:
 
 # --- Functions in SQL: aliases of the supported functions, and calls of all other functions by name -------------------
 
-_ALIASES = {
-    "isnull": "is_null", "isnotnull": "is_not_null", "mod": "%", "negative": "negate", "nvl": "coalesce",
-    "ifnull": "coalesce", "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length",
-    "len": "length", "dayofmonth": "day",
-}  # fmt: skip
 _CAST_FUNCTIONS = {
     **dict.fromkeys(("date", "to_date"), "date"),
     **dict.fromkeys(("timestamp", "to_timestamp", "timestamp_ltz"), "timestamp"),
@@ -168,7 +163,7 @@ def _convert_function(node: exp.Expr) -> Conversion:
         case "like", [value, pattern, escape]:
             return _convert_like(exp.Escape(this=exp.Like(this=value, expression=pattern), expression=escape))
         case _:
-            return _defer_function(node, _ALIASES.get(name, name), args)
+            return _defer_function(node, ALIASES.get(name, name), args)
 
 
 def _is_plain(argument: exp.Expr) -> bool:
@@ -179,7 +174,7 @@ def _is_plain(argument: exp.Expr) -> bool:
 
 def _defer_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
     known = FUNCTIONS.get(name)
-    if known is not None and not known.fewest <= len(args) <= known.most:
+    if known is not None and not known.accepts(len(args)):
         wanted = format_count(known.fewest, "argument")
         least = "" if known.fewest == known.most else "at least "
         raise ParseError(f"{name} takes {least}{wanted}, not {len(args)}", position=find_position(node))
@@ -435,7 +430,8 @@ def _convert_cast(node: exp.Expr) -> Conversion:
         return to_opaque_call(node) if interval is None else Literal(interval, types.INTERVAL)
     if constant is not None and not is_try:
         folded = cast_literal(constant, type_from_name(name))
-        if folded is not None and not (name == "bigint" and isinstance(node.parent, _ARITHMETIC)):
+        is_typed = name == "bigint" and not constant.is_null and isinstance(node.parent, _ARITHMETIC)
+        if folded is not None and not is_typed:
             return folded
         # sqlglot represents `DATE '…'` as a plain Cast, and `CAST(… AS DATE)` as its subclass TryCast.
         if type(node) is exp.Cast and name.startswith(("date", "time")):
@@ -483,7 +479,6 @@ LITERAL_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
     exp.HexString: _convert_constant,
     exp.Concat: _join_texts,
     exp.Neg: _convert_negation,
-    exp.Add: lambda node: defer_call("+", node.this, node.expression),
     exp.Interval: _convert_interval,
     exp.Cast: _convert_cast,
     exp.TryCast: _convert_cast,
@@ -613,15 +608,14 @@ def _operator(function: str) -> Callable[[exp.Expr], Conversion]:
     return lambda node: defer_call(function, node.this, node.expression)
 
 
-_OPERATORS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
-    exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
-}  # fmt: skip
-
 _CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
     **LITERAL_CONVERTERS,
     **FUNCTION_CONVERTERS,
-    **{kind: _operator(function) for kind, function in _OPERATORS.items()},
+    **{
+        type(parse_one(f"a {known.name} b", read=SparkText)): _operator(known.name)
+        for known in FUNCTIONS.values()
+        if known.is_infix
+    },
     exp.Column: to_column_or_opaque,
     exp.Dot: to_column_or_opaque,
     exp.And: _and_or,

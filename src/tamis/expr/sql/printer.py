@@ -24,17 +24,10 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.datetime_text import NANOSECONDS, format_date, format_interval, format_time, format_timestamp
+from tamis.expr.functions.table import FUNCTIONS, Precedence
 from tamis.expr.literals import cast_literal, literal
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
-
-OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(1, 9)
-
-OPERATORS = {
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), COMPARISON),
-    **dict.fromkeys(("+", "-"), SUM),
-    **dict.fromkeys(("*", "/", "%"), PRODUCT),
-}
 
 _SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
 """Functions with a second syntax, as in `substring(a FROM 1)`: conditions among their arguments need brackets."""
@@ -130,55 +123,60 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
     """Return the precedence of a call, and its parts in order."""
     match node:
         case Call("and" | "or" as function, (_, _, *_) as args):
-            precedence = AND if function == "and" else OR
+            precedence = Precedence.AND if function == "and" else Precedence.OR
             return precedence, _join_parts([(arg, precedence + 1) for arg in args], f" {function.upper()} ")
         case Call("not", (Call("in" | "like" | "<=>") as inner,)) if negated := _list_predicate_parts(
             inner, max_items, "NOT "
         ):
-            return COMPARISON, negated
+            return Precedence.COMPARISON, negated
         case Call("not", (arg,)):
-            return NOT, ["NOT ", (arg, PRIMARY)]
+            return Precedence.NOT, ["NOT ", (arg, Precedence.CALL)]
         case Call("is_null", (arg,)):
-            return COMPARISON, [(arg, SUM), " IS NULL"]
+            return Precedence.COMPARISON, [(arg, Precedence.SUM), " IS NULL"]
         case Call("is_not_null", (arg,)):
-            return COMPARISON, [(arg, SUM), " IS NOT NULL"]
+            return Precedence.COMPARISON, [(arg, Precedence.SUM), " IS NOT NULL"]
         case Call("in" | "like") if predicate := _list_predicate_parts(node, max_items, ""):
-            return COMPARISON, predicate
-        case Call(function, (left, right)) if function in OPERATORS:
-            precedence = OPERATORS[function]
+            return Precedence.COMPARISON, predicate
+        case Call(function, (left, right)) if (infix := find_infix_precedence(function)) is not None:
             # Comparisons do not chain; the other operators are left-associative.
-            left_precedence = SUM if precedence == COMPARISON else precedence
-            return precedence, [(left, left_precedence), f" {function} ", (right, precedence + 1)]
+            left_precedence = Precedence.SUM if infix == Precedence.COMPARISON else infix
+            return infix, [(left, left_precedence), f" {function} ", (right, infix + 1)]
         case Call("negate", (Literal() | Call("cast" | "try_cast") as arg,)):
             # A minus before a literal, or before the cast of one, would become part of it.
-            return SIGN, ["-(", (arg, 0), ")"]
+            return Precedence.SIGN, ["-(", (arg, 0), ")"]
         case Call("negate", (arg,)):
-            return SIGN, ["-", (arg, PRIMARY)]
+            return Precedence.SIGN, ["-", (arg, Precedence.CALL)]
         case Call("cast" | "try_cast" as function, (value, Literal(str() as target))):
-            return PRIMARY, _cast_parts(function, value, target)
+            return Precedence.CALL, _cast_parts(function, value, target)
         case Call("case", (_, _, _, *rest)) if len(rest) % 2 == 0:
-            return PRIMARY, _case_parts(node.args)
+            return Precedence.CALL, _case_parts(node.args)
         case Call("sql", (Literal(str() as text), *_)):
-            return PRIMARY, [f"({text})"]
+            return Precedence.CALL, [f"({text})"]
         case Call(function, args):
-            needed = SUM if function in _SPECIAL_SYNTAX else 0
-            return PRIMARY, [
+            needed = Precedence.SUM if function in _SPECIAL_SYNTAX else 0
+            return Precedence.CALL, [
                 f"{_format_function_name(function)}(",
                 *_join_parts([(arg, needed) for arg in args], ", "),
                 ")",
             ]
 
 
+def find_infix_precedence(function: str) -> Precedence | None:
+    """Return how tightly an operator between two arguments binds; None for other functions."""
+    known = FUNCTIONS.get(function)
+    return known.operator if known is not None and known.is_infix else None
+
+
 def _list_predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:
     match node:
         case Call("in", (value, _, *_)):
-            return [(value, SUM), f" {negation}IN (", *_list_item_parts(node.args[1:], max_items), ")"]
+            return [(value, Precedence.SUM), f" {negation}IN (", *_list_item_parts(node.args[1:], max_items), ")"]
         case Call("like", (value, pattern)):
-            return [(value, SUM), f" {negation}LIKE ", (pattern, SUM)]
+            return [(value, Precedence.SUM), f" {negation}LIKE ", (pattern, Precedence.SUM)]
         case Call("like", (value, pattern, Literal(str()) as escape)):
-            return [(value, SUM), f" {negation}LIKE ", (pattern, SUM), " ESCAPE ", (escape, 0)]
+            return [(value, Precedence.SUM), f" {negation}LIKE ", (pattern, Precedence.SUM), " ESCAPE ", (escape, 0)]
         case Call("<=>", (left, right)):
-            return [(left, SUM), " IS DISTINCT FROM ", (right, SUM)]
+            return [(left, Precedence.SUM), " IS DISTINCT FROM ", (right, Precedence.SUM)]
         case _:
             return None
 

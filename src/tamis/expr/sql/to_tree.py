@@ -10,18 +10,12 @@ from functools import lru_cache
 
 from sqlglot import exp
 
+from tamis.expr.functions.table import Precedence
 from tamis.expr.nodes import NULL, Call, Column, Expr, Literal, fold, get_operands
 from tamis.expr.sql.intervals import interval_from_text
 from tamis.expr.sql.parse import read_opaque
 from tamis.expr.sql.printer import (
-    AND,
-    COMPARISON,
-    NOT,
-    OPERATORS,
-    OR,
-    PRIMARY,
-    SIGN,
-    SUM,
+    find_infix_precedence,
     find_interval_text,
     is_folded,
     is_simple_name,
@@ -56,11 +50,13 @@ def _is_opaque(node: Expr) -> bool:
 def _build(node: Expr, args: tuple[_Built, ...]) -> _Built:
     match node:
         case Column():
-            return _build_column(node), PRIMARY
+            return _build_column(node), Precedence.CALL
         case Literal():
-            return _build_literal(node), PRIMARY
+            return _build_literal(node), Precedence.CALL
         case Call():
-            return _build_call(node, [*args, *((_build_literal(item), PRIMARY) for item in _list_items(node, args))])
+            return _build_call(
+                node, [*args, *((_build_literal(item), Precedence.CALL) for item in _list_items(node, args))]
+            )
 
 
 def _list_items(node: Call, args: Sequence[_Built]) -> Sequence[Literal]:
@@ -80,45 +76,46 @@ def _take(built: _Built, needed: int = 0) -> exp.Expr:
 def _build_call(node: Call, args: list[_Built]) -> _Built:
     match node:
         case Call("and" | "or" as function, (_, _, *_)):
-            precedence, kind = (AND, exp.And) if function == "and" else (OR, exp.Or)
+            precedence, kind = (Precedence.AND, exp.And) if function == "and" else (Precedence.OR, exp.Or)
             tree, *others = (_take(arg, precedence + 1) for arg in args)
             for other in others:
                 tree = kind(this=tree, expression=other)
             return tree, precedence
         case Call("not", (Call("in" | "like" | "<=>"),)) if (negated := _negate(_take(args[0]))) is not None:
-            return negated, COMPARISON
+            return negated, Precedence.COMPARISON
         case Call("not", (_,)):
-            return exp.Not(this=_take(args[0], PRIMARY)), NOT
+            return exp.Not(this=_take(args[0], Precedence.CALL)), Precedence.NOT
         case Call("is_null" | "is_not_null" as function, (_,)):
-            is_null = exp.Is(this=_take(args[0], SUM), expression=exp.Null())
-            return (is_null if function == "is_null" else exp.Not(this=is_null)), COMPARISON
+            is_null = exp.Is(this=_take(args[0], Precedence.SUM), expression=exp.Null())
+            return (is_null if function == "is_null" else exp.Not(this=is_null)), Precedence.COMPARISON
         case Call("in", (_, _, *_)):
-            return exp.In(this=_take(args[0], SUM), expressions=[_take(arg) for arg in args[1:]]), COMPARISON
+            return exp.In(
+                this=_take(args[0], Precedence.SUM), expressions=[_take(arg) for arg in args[1:]]
+            ), Precedence.COMPARISON
         case Call("like", (_, _)) | Call("like", (_, _, Literal(str()))):
-            like = exp.Like(this=_take(args[0], SUM), expression=_take(args[1], SUM))
-            return (exp.Escape(this=like, expression=_take(args[2])) if args[2:] else like), COMPARISON
-        case Call(function, (_, _)) if function in OPERATORS:
-            precedence = OPERATORS[function]
-            left = _take(args[0], SUM if precedence == COMPARISON else precedence)
+            like = exp.Like(this=_take(args[0], Precedence.SUM), expression=_take(args[1], Precedence.SUM))
+            return (exp.Escape(this=like, expression=_take(args[2])) if args[2:] else like), Precedence.COMPARISON
+        case Call(function, (_, _)) if (infix := find_infix_precedence(function)) is not None:
+            left = _take(args[0], Precedence.SUM if infix == Precedence.COMPARISON else infix)
             options = {"typed": False, "safe": True} if function == "/" else {}
-            return _KINDS[function](this=left, expression=_take(args[1], precedence + 1), **options), precedence
+            return _KINDS[function](this=left, expression=_take(args[1], infix + 1), **options), infix
         case Call("negate", (Literal() | Call("cast" | "try_cast"),)):
-            return exp.Neg(this=exp.Paren(this=_take(args[0]))), SIGN
+            return exp.Neg(this=exp.Paren(this=_take(args[0]))), Precedence.SIGN
         case Call("negate", (_,)):
-            return exp.Neg(this=_take(args[0], PRIMARY)), SIGN
+            return exp.Neg(this=_take(args[0], Precedence.CALL)), Precedence.SIGN
         case Call("cast" | "try_cast" as function, (value, Literal(str() as target))):
-            needed = PRIMARY + 1 if is_folded(value, target) else 0
+            needed = Precedence.CALL + 1 if is_folded(value, target) else 0
             safe = {"safe": True} if function == "try_cast" else {}
-            return exp.TryCast(this=_take(args[0], needed), to=build_type(target), **safe), PRIMARY
+            return exp.TryCast(this=_take(args[0], needed), to=build_type(target), **safe), Precedence.CALL
         case Call("case", (_, _, _, *rest)) if len(rest) % 2 == 0:
             pairs = zip(args[0:-1:2], args[1:-1:2], strict=True)
             branches = [exp.If(this=_take(condition), true=_take(value)) for condition, value in pairs]
             otherwise = {} if node.args[-1] == NULL else {"default": _take(args[-1])}
-            return exp.Case(ifs=branches, **otherwise), PRIMARY
+            return exp.Case(ifs=branches, **otherwise), Precedence.CALL
         case Call("sql", (Literal(str() as text), *_)):
-            return exp.Paren(this=read_opaque(text)), PRIMARY
+            return exp.Paren(this=read_opaque(text)), Precedence.CALL
         case Call(function):
-            return _build_function(function, args), PRIMARY
+            return _build_function(function, args), Precedence.CALL
 
 
 def _negate(tree: exp.Expr) -> exp.Expr | None:
@@ -146,7 +143,7 @@ _SPECIAL: dict[str, tuple[type[exp.Expr], tuple[str, ...]]] = {
 
 def _build_function(function: str, args: Sequence[_Built]) -> exp.Expr:
     name = function.lower()
-    needed = SUM if name in ("substring", "position", "trim") else 0
+    needed = Precedence.SUM if name in ("substring", "position", "trim") else 0
     parts = [_take(arg, needed) for arg in args]
     if name == "trim" and 1 <= len(parts) <= 2:
         return exp.Trim(this=parts[-1], expression=parts[0] if len(parts) == 2 else None)

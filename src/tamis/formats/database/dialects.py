@@ -76,8 +76,6 @@ class Dialect:
     """The collation that compares strings by their bytes."""
     families: frozenset[str]
     """Type families whose values compare in the database as they do in Tamis."""
-    functions: frozenset[str]
-    """Functions that return the same result in the database."""
     joins: frozenset[str]
     write: Callable[[Literal, str], exp.Expr | None]
     """Writes a literal of a family for a query; None if the database cannot represent it."""
@@ -173,14 +171,12 @@ def _write_exact_fraction(value: float) -> exp.Expr | None:
 
 
 _ALL_FAMILIES = frozenset(family for _, family in _FAMILIES)
-_FUNCTIONS = frozenset(("coalesce", "case", "cast"))
 _JOINS = frozenset(("inner", "left", "right", "full"))
 
 POSTGRESQL = Dialect(
     "postgres",
     "C",
     _ALL_FAMILIES,
-    _FUNCTIONS | {"length", "substring"},
     _JOINS,
     _write_with_types({
         "single": "real", "double": "double precision", "date": "date",
@@ -192,7 +188,6 @@ DUCKDB = Dialect(
     "duckdb",
     "C",
     _ALL_FAMILIES,
-    _FUNCTIONS | {"length", "substring"},
     _JOINS,
     _write_with_types({
         "single": "float", "double": "double", "date": "date",
@@ -204,7 +199,6 @@ SQLITE = Dialect(
     "sqlite",
     "BINARY",
     frozenset(("boolean", "integer", "double", "text", "date")),
-    _FUNCTIONS,
     frozenset(("inner", "left")),
     _write_sqlite,
     has_wide_sums=False,

@@ -11,18 +11,15 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tamis import types
-from tamis.expr.functions.table import COMPARISONS, type_of
+from tamis.expr.functions.table import COMPARISONS, FUNCTIONS, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold
 from tamis.expr.patterns import ANY_CHARACTER, ANY_TEXT, DEFAULT_ESCAPE, LikePattern, parse_like
+from tamis.expr.sql.templates import fill_template
 from tamis.formats.database.database_query import DatabaseColumn
 from tamis.formats.database.dialects import Dialect, find_type_family, is_writable
 
 MAX_IN_LIST_ITEMS = 1000
 """The longest IN list that is pushed down."""
-
-_OPERATORS: dict[str, type[exp.Expr]] = {
-    "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE, "<=>": exp.NullSafeEQ,
-}  # fmt: skip
 
 _EQUALITIES = frozenset(("=", "<>", "<=>"))
 
@@ -129,14 +126,14 @@ class Translator:
             case "like" | "startswith" | "endswith" | "contains", (arg, *_):
                 return self._translate_pattern_match(arg, _parse_pattern(node))
             case _:
-                return self._translate_function(function, node, args) if function in self._dialect.functions else None
+                return self._translate_function(node, args)
 
     def _translate_comparison(self, function: str, left: TypedSql, right: TypedSql) -> TypedSql | None:
         if not self._are_comparable(left, right):
             return None
         is_plain = function in _EQUALITIES and all(each.is_bytewise or each.literal for each in (left, right))
         sides = (left.sql, right.sql) if is_plain else (self.collate_bytewise(left), self.collate_bytewise(right))
-        return _make_condition(_OPERATORS[function](this=_parenthesize(sides[0]), expression=_parenthesize(sides[1])))
+        return _make_condition(fill_template(f"{{0}} {function} {{1}}", "spark", sides))
 
     def _are_comparable(self, *operands: TypedSql) -> bool:
         """Return whether values compare in the database as they do in Tamis. NULL is comparable with every value."""
@@ -164,21 +161,28 @@ class Translator:
         like = exp.Like(this=tested, expression=exp.Literal.string(_format_like(pattern)))
         return _make_condition(exp.Escape(this=like, expression=exp.Literal.string(_ESCAPE)))
 
-    def _translate_function(self, function: str, node: Call, args: tuple[TypedSql, ...]) -> TypedSql | None:
-        match function, args:
-            case "length", (arg,) if arg.family == "text":
-                return TypedSql(exp.cast(exp.Length(this=arg.sql), "bigint"), types.LONG, True)
-            case "substring", (arg, *_) if arg.family == "text":
-                return _translate_substring(arg, node)
-            case "cast", (arg, _) if arg.family is not None and _is_widening_cast(type_of(node), arg.type):
+    def _translate_function(self, node: Call, args: tuple[TypedSql, ...]) -> TypedSql | None:
+        """Translate a function by the SQL in its row. COALESCE and CASE are in all databases; widening casts vanish."""
+        found = type_of(node)
+        if found is None:
+            return None
+        match node.function, args:
+            case "cast", (arg, _):
                 # Values of one family compare whatever their widths, and the cast would prevent the use of an index.
-                return TypedSql(arg.sql, type_of(node) or arg.type, True, literal=arg.literal)
-            case "coalesce", _ if self._are_comparable(*args) and (found := type_of(node)) is not None:
+                is_kept = arg.family is not None and _is_widening_cast(found, arg.type)
+                return TypedSql(arg.sql, found, True, literal=arg.literal) if is_kept else None
+            case "coalesce", _ if self._are_comparable(*args):
                 return TypedSql(exp.Coalesce(this=args[0].sql, expressions=_list_sql(args[1:])), found, True)
-            case "case", _ if (found := type_of(node)) is not None:
+            case "case", _:
                 return self._translate_case(args, found)
-            case _:
-                return None
+        known = FUNCTIONS[node.function]
+        template = known.databases.sql.get(self._dialect.name)
+        kinds = (*known.arguments, *known.arguments[-1:] * len(args))
+        if template is None or not all(map(_is_of_kind, kinds, args)):
+            return None
+        if known.databases.is_same is not None and not known.databases.is_same(node):
+            return None
+        return TypedSql(_parenthesize(fill_template(template, self._dialect.name, _list_sql(args))), found, True)
 
     def _translate_case(self, args: tuple[TypedSql, ...], found: pa.DataType) -> TypedSql | None:
         conditions, values, otherwise = args[0:-1:2], args[1:-1:2], args[-1]
@@ -225,22 +229,23 @@ def _parse_pattern(node: Call) -> LikePattern | None:
             return None
 
 
-def _translate_substring(text: TypedSql, node: Call) -> TypedSql | None:
-    """Translate `substring` from position 1 on, where databases agree; smaller positions mean different things."""
-    match node.args:
-        case (_, Literal(int() as start), Literal(int() as length)) if (
-            start >= 1 and length >= 0 and start + length < 2**31
-        ):
-            numbers = {"start": exp.Literal.number(start), "length": exp.Literal.number(length)}
-            return TypedSql(exp.Substring(this=text.sql, **numbers), types.STRING, True)
-        case _:
-            return None
+_KINDS = {
+    "boolean": {"boolean"},
+    "number": {"integer", "single", "double", "decimal"},
+    "text": {"text"},
+    "time": {"date", "timestamp", "instant"},
+}
+"""The type families of the kinds of arguments in the table of functions."""
 
 
-def _is_widening_cast(target: pa.DataType | None, source: pa.DataType) -> bool:
+def _is_of_kind(kind: str, typed: TypedSql) -> bool:
+    if kind == "literal":
+        return typed.literal is not None
+    return typed.family is not None if kind == "any" else typed.family in _KINDS.get(kind, ())
+
+
+def _is_widening_cast(target: pa.DataType, source: pa.DataType) -> bool:
     """Return whether a cast only widens a type within its kind, so that no value changes."""
-    if target is None:
-        return False
     if pa.types.is_integer(source) and pa.types.is_signed_integer(target):
         return bool(target.bit_width >= source.bit_width)
     return bool(pa.types.is_float32(source) and pa.types.is_float64(target))

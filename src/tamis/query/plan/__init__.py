@@ -7,5 +7,5 @@ Reading order:
 - `paths`, `sizes`                 which columns and fields expressions read; estimated sizes
 - `to_sql`                         a plan as one syntax tree, for an engine
 - `explain`                        the output of EXPLAIN
-- `time_zones`, `spark_semantics`  which filters mean the same on Spark
+- `time_zones`                     timestamps of a query become instants
 """

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tamis.errors import TamisError
+from tamis.expr.functions.spark_semantics import is_equivalent_on_spark
+from tamis.expr.functions.table import depends_on_zone
 from tamis.expr.nodes import Expr
 from tamis.query.connectors.connector import Connector, Properties
 from tamis.query.plan.nodes import (
@@ -27,8 +29,6 @@ from tamis.query.plan.nodes import (
     walk_plan,
 )
 from tamis.query.plan.paths import collect_column_ids
-from tamis.query.plan.spark_semantics import is_equivalent_on_spark
-from tamis.query.plan.time_zones import depends_on_zone
 from tamis.query.policies.protected_reading import redact_errors
 from tamis.tuning import DEFAULT_TUNING, Tuning
 

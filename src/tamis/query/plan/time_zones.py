@@ -18,8 +18,9 @@ from sqlglot import exp
 from tamis import types
 from tamis.errors import InvalidArgument
 from tamis.expr.datetime_text import parse_timestamp
-from tamis.expr.functions.table import COMPARISONS, type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
+from tamis.expr.functions.spark_semantics import find_column_type
+from tamis.expr.functions.table import COMPARISONS, is_instant, type_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, transform
 from tamis.formats.time_travel import EPOCH
 
 _UTC_NAMES = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "uct", "etc/uct", "zulu", "etc/zulu", "universal"))
@@ -102,15 +103,6 @@ def convert_to_instants(expr: Expr, columns: Mapping[str, pa.DataType | None], z
     return transform(expr, convert)
 
 
-def find_column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
-    """Return the type of an unbound column, or of a field inside of it."""
-    found = columns.get(column.path[0])
-    for name in column.path[1:]:
-        index = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
-        found = found.field(index).type if index >= 0 and found is not None else None
-    return found
-
-
 def _to_instant(value: Literal, zone: tzinfo) -> Literal:
     found: int | None = None
     if value.is_null or value.type is None:
@@ -135,28 +127,3 @@ def parse_instant(text: str, zone: tzinfo) -> int | None:
 def to_instant(local: datetime, zone: tzinfo) -> int:
     # As in Java, an hour that daylight saving skips is the one after it, and of a repeated hour the first one counts.
     return (local.replace(tzinfo=zone) - EPOCH) // timedelta(microseconds=1)
-
-
-# --- Dependence on a time zone ----------------------------------------------------------------------------------------
-
-_TYPE_INDEPENDENT = COMPARISONS | {"in", "and", "or", "not", "is_null", "is_not_null", "coalesce", "case", "element_at"}
-
-
-def depends_on_zone(expr: Expr) -> bool:
-    """Return whether an expression may have another value in another time zone."""
-    return any(isinstance(node, Call) and call_depends_on_zone(node) for node in walk(expr))
-
-
-def call_depends_on_zone(call: Call) -> bool:
-    """Return whether a function depends on the time zone, regardless of its arguments' own calls."""
-    given = [type_of(arg) for arg in call.args]
-    if call.function in _TYPE_INDEPENDENT:
-        # A comparison of an instant with another type depends on the zone.
-        known = [each for each in given if each is not None and not pa.types.is_null(each)]
-        is_test = call.function in COMPARISONS or call.function == "in"
-        return is_test and any(map(is_instant, known)) and not all(map(is_instant, known))
-    return any(map(is_instant, (*given, type_of(call))))
-
-
-def is_instant(data_type: pa.DataType | None) -> bool:
-    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None

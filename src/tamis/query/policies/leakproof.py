@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tamis.expr.evaluate import can_evaluate, may_call_fail, may_fail
-from tamis.expr.functions.table import COMPARISONS
+from tamis.expr.evaluate import can_evaluate
+from tamis.expr.functions.table import FUNCTIONS, may_call_fail, may_fail
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, walk
-from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 
 _LOGIC = frozenset(("and", "or", "not"))
 
@@ -58,20 +57,6 @@ def _has_leakproof_form(node: Expr, operands: tuple[bool, ...]) -> bool:
             return data_type is not None and bool(pa.types.is_boolean(data_type) or pa.types.is_null(data_type))
         case Call(function) if function in _LOGIC:
             return all(operands)
-        case Call(function, (Column(), Literal()) | (Literal(), Column())) if function in COMPARISONS:
-            return True
-        case Call("is_null" | "is_not_null", (Column(),)) | Call("startswith", (Column(), Literal())):
-            return True
-        case Call("in", (Column(), *items)):
-            return all(isinstance(item, Literal) for item in items)
-        case Call("like", (Column(), Literal(str() as pattern))):
-            return _is_prefix(pattern, DEFAULT_ESCAPE)
-        case Call("like", (Column(), Literal(str() as pattern), Literal(str() as escape))):
-            return _is_prefix(pattern, escape)
-        case _:
-            return False
-
-
-def _is_prefix(pattern: str, escape: str) -> bool:
-    parsed = parse_like(pattern, escape)
-    return parsed.is_prefix or parsed.is_exact
+        case Call(function, args):
+            known = FUNCTIONS.get(function)
+            return known is not None and known.is_leakproof is not None and known.is_leakproof(args)

@@ -10,7 +10,7 @@ from functools import cache
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from tamis.expr.functions.table import FUNCTIONS, NOT_DETERMINISTIC
+from tamis.expr.functions.table import ALIASES, FUNCTIONS, NOT_DETERMINISTIC
 from tamis.expr.sql.refusals import AGGREGATES as _SPARK_AGGREGATES
 from tamis.query.engine import query_engine
 
@@ -30,21 +30,6 @@ _NOT_SCALAR = frozenset({
 })  # fmt: skip
 """Functions that return several rows, and functions whose value depends on other rows or on the position of a row."""
 
-_SCALAR = frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | FUNCTIONS.keys() | {
-    "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "decimal", "len",
-    "date", "timestamp", "timestamp_ntz", "timestamp_ltz", "isnull", "isnotnull", "mod", "negative", "nvl", "ifnull",
-    "ucase", "lcase", "char_length", "character_length", "dayofmonth", "dateadd", "datediff", "date_diff", "if",
-    "nullif", "nvl2", "named_struct", "concat", "concat_ws", "replace", "reverse", "repeat", "translate", "lpad",
-    "rpad", "ltrim", "rtrim", "trim", "btrim", "instr", "locate", "position", "ascii", "hex", "unhex", "sqrt", "cbrt",
-    "exp", "pow", "power", "greatest", "least", "quarter", "second", "last_day", "next_day", "hour", "minute",
-    "weekofyear", "dayofyear", "make_date", "make_timestamp", "size", "cardinality", "slice", "sort_array",
-    "array_sort", "array_union", "map_keys", "map_values", "map_from_arrays", "sin", "cos", "tan", "asin", "acos",
-    "atan", "atan2", "sinh", "cosh", "tanh", "degrees", "radians", "pi", "e", "md5", "sha", "sha1", "sha2", "crc32",
-    "initcap", "soundex", "regexp_extract", "regexp_like", "regexp", "rlike", "rint", "bround", "current_date",
-    "current_timestamp", "now", "curdate", "localtimestamp", "unix_micros", "timestamp_seconds", "timestamp_millis",
-    "try_add", "try_divide", "try_subtract", "try_multiply",
-}  # fmt: skip
-
 
 def is_aggregate(name: str) -> bool:
     return name.lower() in AGGREGATES
@@ -55,14 +40,14 @@ def is_scalar(name: str) -> bool:
     lowered = name.lower()
     if lowered in _SPARK_AGGREGATES or lowered in _NOT_SCALAR:
         return False
-    if lowered in FUNCTIONS or lowered in NOT_DETERMINISTIC:
+    if lowered in FUNCTIONS or lowered in ALIASES or lowered in NOT_DETERMINISTIC:
         return True
     return lowered in _list_scalar_functions() and lowered not in _SQLGLOT_AGGREGATES
 
 
 @cache
 def _list_scalar_functions() -> frozenset[str]:
-    return _SCALAR | frozenset(query_engine().list_scalar_functions())
+    return frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | query_engine().list_scalar_functions()
 
 
 def is_known(name: str) -> bool:
@@ -71,6 +56,7 @@ def is_known(name: str) -> bool:
     known = (
         _list_scalar_functions(),
         FUNCTIONS,
+        ALIASES,
         NOT_DETERMINISTIC,
         _SPARK_AGGREGATES,
         _NOT_SCALAR,

@@ -16,12 +16,12 @@ from sqlglot import exp
 
 from tamis.errors import AmbiguousColumn, ExpressionError
 from tamis.expr.bind import bind
+from tamis.expr.functions.spark_semantics import has_spark_comparisons
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.pipes import parse_input_column_name
 from tamis.query.plan.column_ids import is_deterministic, substitute
-from tamis.query.plan.spark_semantics import has_spark_comparisons
 from tamis.query.plan.time_zones import add_zone_to_literals, convert_to_instants
 from tamis.query.sql.function_kinds import is_scalar
 

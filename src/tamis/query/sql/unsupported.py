@@ -20,7 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tamis.errors import TableNotFound
-from tamis.expr.evaluate import may_fail
+from tamis.expr.functions.table import may_fail
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.plan.column_ids import is_deterministic

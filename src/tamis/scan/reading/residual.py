@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.expr.evaluate import Evaluator, can_evaluate, may_fail
+from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.functions.table import may_fail
 from tamis.expr.nodes import Column, Expr, and_, find_columns
 from tamis.scan.engine import get_embedded_engine
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 from tamis.engines.duckdb.dialect.syntax import Block, Json, Reference, fold_name
 from tamis.errors import ExpressionError
 from tamis.expr.bind import bind
-from tamis.expr.evaluate import may_fail
+from tamis.expr.functions.table import MIRRORED, may_fail
 from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, not_, or_
 from tamis.query.sql.scopes import Field
@@ -46,7 +46,6 @@ _COMPARISONS = {
     "COMPARE_GREATERTHANOREQUALTO": ">=",
     "COMPARE_NOT_DISTINCT_FROM": "<=>",
 }
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +176,7 @@ class _Converter:
             column = self._find_column(left)
             return Call(sign, (column, self._convert_constant(column, right)))
         column = self._find_column(right)
-        return Call(_MIRRORED[sign], (column, self._convert_constant(column, left)))
+        return Call(MIRRORED[sign], (column, self._convert_constant(column, left)))
 
     def _convert_function(self, node: Json) -> _Pushed:
         name, arguments = node.get("function_name"), _get_arguments(node)

@@ -51,6 +51,7 @@ from tamis.engines.duckdb.translate.comparisons import (
 )
 from tamis.engines.duckdb.translate.nodes import translate_node
 from tamis.engines.duckdb.translate.operators import parenthesise_operands
+from tamis.expr.functions.table import FUNCTIONS as ROWS
 from tamis.expr.sql.dialect import SparkText
 
 ARGUMENT_PREFIX = "once"
@@ -90,6 +91,7 @@ def to_duckdb(tree: exp.Expr, *, of_query: bool = False, has_nested: bool = True
     the tree builds no nested value, keys and sorted values stay unchanged: a guard around them would keep DuckDB from
     its best plans.
     """
+    _add_rows()
     tree = build_calls(tree)
     has_nested = has_nested or has_nested_values(tree)
     _replace_sort_by(tree)
@@ -363,6 +365,19 @@ class _CallParser(SparkText.Parser):
 
 
 _PARSER = _CallParser(dialect=SparkText())
+
+
+_PLACEHOLDER = re.compile(r"\{(\d+)\}")
+
+
+def _add_rows() -> None:
+    """Add the functions whose rows have an SQL expression, as macros. Functions may be registered at any time."""
+    for name, known in ROWS.items():
+        numbers = sorted({*_PLACEHOLDER.findall(known.duckdb or "")}, key=int)
+        macro = tuple(f"argument{number}" for number in numbers), _PLACEHOLDER.sub(r"argument\1", known.duckdb or "")
+        if known.duckdb is not None and MACROS.get(f"row_{name}") != macro:
+            MACROS[f"row_{name}"] = macro
+            BUILDERS[name] = _make_macro_builder(f"row_{name}")
 
 
 def build_calls(tree: exp.Expr) -> exp.Expr:

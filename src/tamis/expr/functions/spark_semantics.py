@@ -17,16 +17,15 @@ The list is closed: a function, a type or a pair of types that is not known to b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from tamis import types
 from tamis.expr.datetime_text import parse_date, parse_timestamp
-from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
-from tamis.expr.functions.table import COMPARISONS, FUNCTIONS, type_of
+from tamis.expr.functions.domains import get_evaluation_type
+from tamis.expr.functions.table import COMPARISONS, FUNCTIONS, call_depends_on_zone, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
-from tamis.query.plan.time_zones import call_depends_on_zone, find_column_type
 from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_ordered, is_text
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -59,29 +58,41 @@ def has_spark_comparisons(expr: Expr, columns: Mapping[str, pa.DataType | None],
 
 def _may_change_when_bound(call: Call) -> bool:
     """Return whether binding may change the value or the type of a side."""
-    known = [_find_type(side) for side in call.args[:2]]
+    known = [get_evaluation_type(side) for side in call.args[:2]]
     return all(each is not None and is_ordered(each) for each in known)
+
+
+def find_column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
+    """Return the type of an unbound column, or of a field inside of it."""
+    found = columns.get(column.path[0])
+    for name in column.path[1:]:
+        index = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
+        found = found.field(index).type if index >= 0 and found is not None else None
+    return found
 
 
 def _is_equivalent(node: Expr, ansi: bool) -> bool:
     if not isinstance(node, Call):
         return True
     known = FUNCTIONS.get(node.function)
-    if known is None or not known.fewest <= len(node.args) <= known.most:
+    if known is None or not known.accepts(len(node.args)):
         return False
-    if node.function in COMPARISONS:
-        return _is_equivalent_comparison(*node.args)
-    check = _CHECKS.get(node.function)
-    return check is not None and check(node, ansi)
+    if known.spark.is_same is True:
+        return known.supports is None or known.supports(node)
+    return known.spark.is_same is not False and known.spark.is_same(node, ansi)
 
 
 # --- Comparisons ------------------------------------------------------------------------------------------------------
 
 
-def _is_equivalent_comparison(left: Expr, right: Expr) -> bool:
+def is_equivalent_comparison(call: Call, ansi: bool) -> bool:
+    return _are_values_compared_equally(*call.args)
+
+
+def _are_values_compared_equally(left: Expr, right: Expr) -> bool:
     if isinstance(left, Literal):
         left, right = right, left
-    one, other = _find_type(left), _find_type(right)
+    one, other = get_evaluation_type(left), get_evaluation_type(right)
     if one is None or other is None:
         return False
     if pa.types.is_null(one) or pa.types.is_null(other):
@@ -92,9 +103,7 @@ def _is_equivalent_comparison(left: Expr, right: Expr) -> bool:
         return True
     if isinstance(left, Literal):
         return False  # not pushed down anyway
-    return (
-        _is_equivalent_literal(right, other, one) if isinstance(right, Literal) else _are_compared_equally(one, other)
-    )
+    return _is_equivalent_literal(right, other, one) if isinstance(right, Literal) else _have_same_order(one, other)
 
 
 def _is_equivalent_literal(literal: Literal, source: pa.DataType, target: pa.DataType) -> bool:
@@ -104,7 +113,7 @@ def _is_equivalent_literal(literal: Literal, source: pa.DataType, target: pa.Dat
         return _is_parsed_equally(value, target)
     if is_number(source) and is_number(target):
         return _is_equivalent_number(literal, source, target)
-    return _are_compared_equally(source, target)
+    return _have_same_order(source, target)
 
 
 def _is_parsed_equally(text: str, target: pa.DataType) -> bool:
@@ -131,7 +140,7 @@ def _is_equivalent_number(literal: Literal, source: pa.DataType, target: pa.Data
     return bool(source == types.DOUBLE)
 
 
-def _are_compared_equally(one: pa.DataType, other: pa.DataType) -> bool:
+def _have_same_order(one: pa.DataType, other: pa.DataType) -> bool:
     """Return whether values of two types are compared as in Spark."""
     if is_number(one) and is_number(other):
         both = (one, other)
@@ -150,7 +159,7 @@ def _have_common_decimal(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return max(one[0] - one[1], other[0] - other[1]) + scale <= 38
 
 
-def _is_equivalent_in(call: Call, ansi: bool) -> bool:
+def is_equivalent_in(call: Call, ansi: bool) -> bool:
     return all(isinstance(item, Literal) for item in call.args[1:]) and _is_equivalent_list(call)
 
 
@@ -158,14 +167,14 @@ def _is_equivalent_list(call: Call) -> bool:
     """Return whether a value is compared with each item of a list as in Spark, which uses one common type for all
     items."""
     value, *items = call.args
-    own = _find_type(value)
+    own = get_evaluation_type(value)
     checked: set[int] = set()
     texts: set[bool] = set()
     for item in items:
         kind = type_of(item)
         if id(kind) in checked or kind is None:
             continue
-        if not _is_equivalent_comparison(value, item):
+        if not _are_values_compared_equally(value, item):
             return False
         if not pa.types.is_null(kind):
             texts.add(is_text(kind))
@@ -180,8 +189,8 @@ def _is_equivalent_list(call: Call) -> bool:
 # --- Arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _is_equivalent_arithmetic(call: Call, ansi: bool) -> bool:
-    given = [_find_type(arg) for arg in call.args]
+def is_equivalent_arithmetic(call: Call, ansi: bool) -> bool:
+    given = [get_evaluation_type(arg) for arg in call.args]
     if any(each is None or pa.types.is_null(each) for each in given):
         return False
     numbers = [each for each in given if each is not None and is_number(each)]
@@ -197,7 +206,7 @@ def _is_equivalent_arithmetic(call: Call, ansi: bool) -> bool:
 def _is_equivalent_shift(call: Call) -> bool:
     """Return whether the call adds an interval or days to a date or timestamp."""
     match call.args:
-        case (moved, Literal(value=by, type=kind)) if _is_temporal(_find_type(moved)):
+        case (moved, Literal(value=by, type=kind)) if _is_temporal(get_evaluation_type(moved)):
             return bool(pa.types.is_interval(kind) or (pa.types.is_integer(kind) and abs(by) < 2**31))
         case _:
             return False
@@ -206,8 +215,8 @@ def _is_equivalent_shift(call: Call) -> bool:
 # --- Casts ------------------------------------------------------------------------------------------------------------
 
 
-def _is_equivalent_cast(call: Call, ansi: bool) -> bool:
-    source, target = _find_type(call.args[0]), _find_type(call)
+def is_equivalent_cast(call: Call, ansi: bool) -> bool:
+    source, target = get_evaluation_type(call.args[0]), get_evaluation_type(call)
     if source is None or target is None:
         return False
     if source == target or (_is_temporal(source) and _is_temporal(target)):
@@ -232,72 +241,12 @@ def _is_equivalent_cast(call: Call, ansi: bool) -> bool:
 # --- Functions --------------------------------------------------------------------------------------------------------
 
 
-def _accept(call: Call, ansi: bool) -> bool:
-    return True
-
-
-def _has_one_type(call: Call, ansi: bool) -> bool:
+def has_known_type(call: Call, ansi: bool) -> bool:
     return type_of(call) is not None
 
 
-def _is_text_test(call: Call, ansi: bool) -> bool:
-    return _is_text(call.args[0]) and all(
-        isinstance(item, Literal) and isinstance(item.value, str) for item in call.args[1:]
-    )
-
-
-def _is_text_slice(call: Call, ansi: bool) -> bool:
-    # Arrow does not support negative positions.
-    return _is_text(call.args[0]) and all(
-        isinstance(each, Literal) and isinstance(each.value, int) and each.value >= 0 for each in call.args[1:]
-    )
-
-
-def _has_text_argument(call: Call, ansi: bool) -> bool:
-    return _is_text(call.args[0])
-
-
-def _has_temporal_argument(call: Call, ansi: bool) -> bool:
-    return _is_temporal(_find_type(call.args[0]))
-
-
-def _is_known_truncation(call: Call, ansi: bool) -> bool:
-    match call.args:
-        case (Literal(value=str() as unit), value):
-            return unit in DATE_TRUNC_UNITS and _is_temporal(_find_type(value))
-        case (value, Literal(value=str() as unit)):
-            return unit in TRUNC_UNITS and _is_temporal(_find_type(value))
-        case _:
-            return False
-
-
-def _is_column_lookup(call: Call, ansi: bool) -> bool:
+def is_column_lookup(call: Call, ansi: bool) -> bool:
     return isinstance(call.args[0], Column) and isinstance(call.args[1], Literal)
-
-
-_CHECKS: dict[str, Callable[[Call, bool], bool]] = {
-    **dict.fromkeys(("and", "or", "not", "is_null", "is_not_null"), _accept),
-    "in": _is_equivalent_in,
-    **dict.fromkeys(("like", "startswith", "endswith", "contains"), _is_text_test),
-    **dict.fromkeys(("+", "-", "*", "negate", "abs"), _is_equivalent_arithmetic),
-    **dict.fromkeys(("cast", "try_cast"), _is_equivalent_cast),
-    **dict.fromkeys(("case", "coalesce"), _has_one_type),
-    **dict.fromkeys(("year", "month", "day", "hour", "minute"), _has_temporal_argument),
-    **dict.fromkeys(("date_trunc", "trunc"), _is_known_truncation),
-    "substring": _is_text_slice,
-    "length": _has_text_argument,
-    "element_at": _is_column_lookup,
-}
-
-
-def _find_type(expr: Expr) -> pa.DataType | None:
-    found = type_of(expr)
-    return None if found is None else evaluation_type(found)
-
-
-def _is_text(expr: Expr) -> bool:
-    found = _find_type(expr)
-    return found is not None and is_text(found)
 
 
 def _is_temporal(data_type: pa.DataType | None) -> bool:

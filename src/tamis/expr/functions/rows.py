@@ -1,0 +1,449 @@
+"""The rows of the table of functions, with the rules for their result types and their monotonicity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.expr.functions import domains, kernels, spark_semantics
+from tamis.expr.functions.partition_values import partition_value
+from tamis.expr.functions.table import (
+    METADATA_FUNCTIONS,
+    UNBOUNDED,
+    ArgTypes,
+    Databases,
+    Function,
+    Monotone,
+    Nulls,
+    Precedence,
+    Spark,
+    Zones,
+    register_function,
+    type_of,
+)
+from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
+from tamis.types import decimal_digits, is_number, is_text, type_from_name
+
+# --- Result types ---------------------------------------------------------------------------------------------------
+
+
+def _get_text_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return types.STRING if arg_types[0] is not None and is_text(arg_types[0]) else None
+
+
+def _cast_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    match args[1]:
+        case Literal(str() as name):
+            return type_from_name(name)
+        case _:
+            return None
+
+
+def _case_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    """Return the common type of the non-NULL values of `case(condition, value, condition, value, …, otherwise)`."""
+    values = [*args[1:-1:2], args[-1]]
+    return _find_common_type(values, (*arg_types[1:-1:2], arg_types[-1]))
+
+
+def _coalesce_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return _find_common_type(args, arg_types)
+
+
+def _map_value_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return arg_types[0].item_type if arg_types[0] is not None and pa.types.is_map(arg_types[0]) else None
+
+
+def _find_common_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType | None:
+    known = {data_type for data_type in arg_types if data_type != types.NULL}
+    if len(known) == 1:
+        return known.pop()
+    if not known or None in known:
+        return None if known else types.NULL
+    typed = [_spark_type(arg, each) for arg, each in zip(args, arg_types, strict=True) if each != types.NULL]
+    return _find_common_number_type(typed) if all(map(is_number, typed)) else None
+
+
+def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
+    """Return the type of a number in Spark, where a literal is an int unless it needs more bits."""
+    is_int = isinstance(arg, Literal) and data_type == types.LONG and abs(arg.value) < 2**31
+    return pa.int32() if is_int else data_type
+
+
+def _find_common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
+    """Return the type that holds numbers of several types: double for any float, decimal for any decimal, else None."""
+    if any(map(pa.types.is_floating, numbers)):
+        return types.DOUBLE
+    if not any(map(pa.types.is_decimal, numbers)):
+        return None
+    digits = [decimal_digits(each) for each in numbers]
+    scale = max(scale for _, scale in digits)
+    precision = max(precision - its_scale for precision, its_scale in digits) + scale
+    return pa.decimal128(precision, scale) if precision <= 38 else None
+
+
+def _arithmetic_result(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
+    """Return the result type: bigint for integers, so that small types do not overflow, and double for any float."""
+
+    def returns(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+        left, right = arg_types[0], arg_types[-1]
+        if left is None or right is None:
+            return None
+        if pa.types.is_null(left) or pa.types.is_null(right):
+            return types.NULL
+        if is_number(left) and is_number(right):
+            return arithmetic_type(operator, left, right)
+        return _time_arithmetic_type(operator, left, right)
+
+    return returns
+
+
+def _time_arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    if operator not in ("+", "-"):
+        return None
+    if operator == "+" and pa.types.is_interval(left):
+        left, right = right, left
+    if pa.types.is_timestamp(left) and pa.types.is_interval(right):
+        return left
+    if pa.types.is_date(left):
+        if pa.types.is_integer(right):
+            return left
+        if pa.types.is_interval(right):
+            return left
+    return None
+
+
+def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the type of `left operator right` for two numbers, or None if no type holds every result."""
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return types.DOUBLE
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        if operator == "/":
+            return types.DOUBLE
+        if pa.types.is_uint64(left) or pa.types.is_uint64(right):
+            return None
+        return types.LONG
+    if operator not in ("+", "-", "*"):
+        return None
+    p1, s1 = decimal_digits(left)
+    p2, s2 = decimal_digits(right)
+    if operator == "*":
+        precision, scale = p1 + p2 + 1, s1 + s2
+    else:
+        scale = max(s1, s2)
+        precision = max(p1 - s1, p2 - s2) + scale + 1
+    return pa.decimal128(precision, scale) if precision <= 38 else None
+
+
+def _date_trunc_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    """Return the type of `date_trunc`: a timestamp, with the unit and time zone of a timestamp argument."""
+    argument = arg_types[1]
+    if argument is None or pa.types.is_timestamp(argument):
+        return argument
+    return types.TIMESTAMP if pa.types.is_date(argument) else None
+
+
+# --- Monotonicity ---------------------------------------------------------------------------------------------------
+
+
+def _monotone_sum(args: tuple[Expr, ...]) -> Monotone | None:
+    match args:
+        case (Literal(), Literal()):
+            return None
+        case (other, Literal() as constant) if _keeps_order_of(other, constant):
+            return Monotone(0, keeps_order=True)
+        case (Literal() as constant, other) if _keeps_order_of(other, constant):
+            return Monotone(1, keeps_order=True)
+        case _:
+            return None
+
+
+def _keeps_order_of(other: Expr, constant: Literal) -> bool:
+    """Return whether adding the constant keeps the order of the other side.
+
+    Months do not keep the order of timestamps: 30 January 23:00 and 31 January 01:00 plus a month are 29 February 23:00
+    and 29 February 01:00. Dates become equal there, which keeps their order.
+    """
+    if isinstance(constant.value, tuple):
+        other_type = type_of(other)
+        return constant.value[0] == 0 or (other_type is not None and pa.types.is_date(other_type))
+    return _is_finite(constant)
+
+
+def _monotone_difference(args: tuple[Expr, ...]) -> Monotone | None:
+    match args:
+        case (Literal(), Literal()):
+            return None
+        case (other, Literal() as constant) if _keeps_order_of(other, constant):
+            return Monotone(0, keeps_order=True)
+        case (Literal() as constant, _) if _is_finite(constant):
+            return Monotone(1, keeps_order=False)
+        case _:
+            return None
+
+
+def _monotone_product(args: tuple[Expr, ...]) -> Monotone | None:
+    for argument, constant in ((0, args[1]), (1, args[0])):
+        # Zero times infinity is NaN, so a zero constant keeps no order.
+        # A multiple of an interval has no order here.
+        is_number = isinstance(constant, Literal) and not isinstance(constant.value, tuple)
+        if isinstance(constant, Literal) and is_number and _is_finite(constant) and constant.value != 0:
+            return Monotone(argument, keeps_order=constant.value > 0)
+    return None
+
+
+def _is_finite(literal: Literal) -> bool:
+    value = literal.value
+    return value is not None and not (isinstance(value, float) and (value != value or value in _INFINITIES))
+
+
+_INFINITIES = (float("inf"), float("-inf"))
+
+
+def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
+    """Return the monotonicity of `substring`: only a prefix of constant length keeps the order of texts."""
+    match args:
+        case (_, Literal(value=0 | 1), Literal(value=int() as length)) if length >= 0:
+            return Monotone(0, keeps_order=True)
+        case _:
+            return None
+
+
+def _monotone_cast(args: tuple[Expr, ...]) -> Monotone | None:
+    source = type_of(args[0])
+    target = _cast_type(args, ())
+    if source is None or target is None or not cast_keeps_order(source, target):
+        return None
+    return Monotone(0, keeps_order=True)
+
+
+def cast_keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether `a <= b` implies `cast(a) <= cast(b)` (rounding allowed) for all values that can be cast."""
+    if source == target:
+        return True
+    if is_number(source) and is_number(target):
+        # Arrow may round twice when it converts a decimal to a float, so the order is not guaranteed.
+        return not (pa.types.is_decimal(source) and pa.types.is_floating(target))
+    if pa.types.is_temporal(source) and pa.types.is_temporal(target):
+        both = (source, target)
+        return all(pa.types.is_date(t) or pa.types.is_timestamp(t) for t in both)
+    return is_text(source) and is_text(target)
+
+
+# --- Calls that reveal nothing of a hidden row ------------------------------------------------------------------------
+
+
+def _tests_column(args: tuple[Expr, ...]) -> bool:
+    """Return whether a call tests one column against literals."""
+    return sum(isinstance(arg, Column) for arg in args) == 1 and all(isinstance(arg, Column | Literal) for arg in args)
+
+
+def _tests_prefix_of_column(args: tuple[Expr, ...]) -> bool:
+    match args:
+        case (Column(), Literal(str() as pattern)):
+            parsed = parse_like(pattern, DEFAULT_ESCAPE)
+        case (Column(), Literal(str() as pattern), Literal(str() as escape)):
+            parsed = parse_like(pattern, escape)
+        case _:
+            return False
+    return parsed.is_prefix or parsed.is_exact
+
+
+# --- The rows -------------------------------------------------------------------------------------------------------
+
+
+def _is_plain_slice(call: Call) -> bool:
+    """Return whether `substring` starts at position 1 or later, where databases agree."""
+    match call.args:
+        case (_, Literal(int() as start), Literal(int() as length)):
+            return start >= 1 and length >= 0 and start + length < 2**31
+        case _:
+            return False
+
+
+def _comparison(name: str, pyarrow: tuple[str, ...], of_class: str, aliases: tuple[str, ...] = ()) -> Function:
+    is_null_safe = name == "<=>"
+    return Function(
+        name, ("any", "any"), types.BOOLEAN, 2, 2, Nulls.OWN if is_null_safe else Nulls.PROPAGATES,
+        kernel=kernels.null_safe_equal if is_null_safe else kernels.compare_arguments,
+        supports=domains.have_same_ordered_type, zones=Zones.MIXED, is_leakproof=_tests_column,
+        operator=Precedence.COMPARISON, aliases=aliases, pyarrow=pyarrow, classes=(of_class,),
+        spark=Spark(rule="compare", is_same=spark_semantics.is_equivalent_comparison),
+    )  # fmt: skip
+
+
+def _logic(name: str, precedence: Precedence, kernel: kernels.Kernel, pyarrow: str, alias: str) -> Function:
+    return Function(
+        name, ("boolean",), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernel, zones=Zones.NEVER,
+        operator=precedence, aliases=(alias,), pyarrow=(pyarrow,),
+        spark=Spark(rule="junction", is_same=True),
+    )  # fmt: skip
+
+
+def _null_test(
+    name: str, kernel: kernels.Kernel, alias: str, classes: tuple[str, ...], pyarrow: tuple[str, ...] = ()
+) -> Function:
+    return Function(
+        name, ("any",), types.BOOLEAN, 1, 1, Nulls.OWN, kernel=kernel, zones=Zones.NEVER, is_leakproof=_tests_column,
+        operator=Precedence.COMPARISON, aliases=(alias,), pyarrow=pyarrow, classes=classes,
+        spark=Spark(alias, is_same=True),
+    )  # fmt: skip
+
+
+def _text_test(name: str, kernel: kernels.Kernel, *classes: str) -> Function:
+    return Function(
+        name, ("text", "text"), types.BOOLEAN, 2, 2, kernel=kernel, supports=domains.has_text_and_constants,
+        is_leakproof=_tests_column if name == "startswith" else None, classes=classes,
+        spark=Spark(name, is_same=True),
+    )  # fmt: skip
+
+
+def _arithmetic(
+    name: str, kernel: kernels.Kernel, monotone: Callable[[tuple[Expr, ...]], Monotone | None], pyarrow: str
+) -> Function:
+    is_product = name == "*"
+    return Function(
+        name, ("number", "number") if is_product else ("any", "any"), _arithmetic_result(name), 2, 2,
+        monotone=monotone, kernel=kernel, supports=domains.is_supported_arithmetic, may_fail=domains.may_overflow,
+        operator=Precedence.PRODUCT if is_product else Precedence.SUM,
+        pyarrow=(pyarrow, f"{pyarrow}_checked"),
+        spark=Spark(rule="arithmetic", is_same=spark_semantics.is_equivalent_arithmetic),
+    )  # fmt: skip
+
+
+def _division(name: str, aliases: tuple[str, ...] = ()) -> Function:
+    return Function(
+        name, ("number", "number"), _arithmetic_result(name), 2, 2, Nulls.OWN,
+        operator=Precedence.PRODUCT, aliases=aliases,
+    )  # fmt: skip
+
+
+def _calendar_part(
+    name: str, supports: Callable[[Call], bool] = domains.has_date_or_timestamp, spark: str | None = None
+) -> Function:
+    return Function(
+        name, ("time",), types.LONG, 1, 1, monotone=Monotone(0, keeps_order=True) if name == "year" else None,
+        kernel=kernels.calendar_part, supports=supports, aliases=(spark,) if spark else (),
+        spark=Spark(spark or name, is_same=True),
+    )  # fmt: skip
+
+
+_ROWS = (
+    _comparison("=", ("equal",), "EqualTo", ("==",)),
+    _comparison("<>", ("not_equal", "xor"), "NotEqualTo"),
+    _comparison("<", ("less",), "LessThan"),
+    _comparison("<=", ("less_equal",), "LessThanOrEqual"),
+    _comparison(">", ("greater",), "GreaterThan"),
+    _comparison(">=", ("greater_equal",), "GreaterThanOrEqual"),
+    _comparison("<=>", (), "EqualNullSafe"),
+    _logic("and", Precedence.AND, kernels.and_, "and_kleene", "&&"),
+    _logic("or", Precedence.OR, kernels.or_, "or_kleene", "||"),
+    Function(
+        "not", ("boolean",), types.BOOLEAN, 1, 1, kernel=kernels.not_, zones=Zones.NEVER,
+        operator=Precedence.NOT, aliases=("!",), pyarrow=("invert",),
+        spark=Spark(rule="negation", is_same=True),
+    ),
+    _null_test("is_null", kernels.is_null, "isnull", ("IsNull",)),
+    _null_test("is_not_null", kernels.is_not_null, "isnotnull", ("NotNull", "IsNotNull"), ("is_valid",)),
+    Function(
+        "in", ("any", "any"), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernels.is_in,
+        supports=domains.has_literal_list, zones=Zones.MIXED, is_leakproof=_tests_column,
+        spark=Spark(rule="member", is_same=spark_semantics.is_equivalent_in),
+    ),
+    Function(
+        "like", ("text", "text"), types.BOOLEAN, 2, 3, kernel=kernels.like, supports=domains.has_text_and_constants,
+        is_leakproof=_tests_prefix_of_column, spark=Spark(rule="like", is_same=True),
+    ),
+    _text_test("startswith", kernels.startswith, "StartsWith", "StringStartsWith"),
+    _text_test("endswith", kernels.endswith, "StringEndsWith"),
+    _text_test("contains", kernels.contains, "StringContains"),
+    _arithmetic("+", kernels.add, _monotone_sum, "add"),
+    _arithmetic("-", kernels.subtract, _monotone_difference, "subtract"),
+    _arithmetic("*", kernels.multiply, _monotone_product, "multiply"),
+    _division("/"),
+    _division("%", ("mod",)),
+    Function(
+        "negate", ("number",), _arithmetic_result("-"), 1, 1, monotone=Monotone(0, keeps_order=False),
+        kernel=kernels.negate, supports=domains.has_number, may_fail=domains.may_overflow,
+        operator=Precedence.SIGN, aliases=("negative",), pyarrow=("negate", "negate_checked"),
+        spark=Spark(rule="negate", is_same=spark_semantics.is_equivalent_arithmetic),
+    ),
+    Function(
+        "abs", ("number",), _arithmetic_result("-"), 1, 1, kernel=kernels.absolute, supports=domains.has_number,
+        may_fail=domains.may_overflow, pyarrow=("abs", "abs_checked"),
+        spark=Spark(rule="absolute", is_same=spark_semantics.is_equivalent_arithmetic),
+    ),
+    Function(
+        "cast", ("any", "literal"), _cast_type, 2, 2, monotone=_monotone_cast, kernel=kernels.cast,
+        supports=domains.can_cast, may_fail=domains.may_cast_fail,
+        spark=Spark(rule="cast", is_same=spark_semantics.is_equivalent_cast),
+    ),
+    Function(
+        "try_cast", ("any", "literal"), _cast_type, 2, 2, Nulls.OWN, kernel=kernels.try_cast,
+        supports=domains.can_try_cast, spark=Spark(rule="cast", is_same=spark_semantics.is_equivalent_cast),
+    ),
+    Function(
+        "case", ("any",), _case_type, 3, UNBOUNDED, Nulls.OWN, kernel=kernels.case,
+        supports=domains.can_compute_all_branches, zones=Zones.NEVER,
+        spark=Spark(rule="case", is_same=spark_semantics.has_known_type),
+    ),
+    Function(
+        "coalesce", ("any",), _coalesce_type, 1, UNBOUNDED, Nulls.OWN, kernel=kernels.coalesce,
+        supports=domains.have_one_type, zones=Zones.NEVER, aliases=("nvl", "ifnull"), pyarrow=("coalesce",),
+        spark=Spark("coalesce", is_same=spark_semantics.has_known_type),
+    ),
+    _calendar_part("year"),
+    _calendar_part("month"),
+    _calendar_part("day", spark="dayofmonth"),
+    _calendar_part("hour", domains.has_timestamp),
+    _calendar_part("minute", domains.has_timestamp),
+    Function(
+        "date_trunc", ("literal", "time"), _date_trunc_type, 2, 2, monotone=Monotone(1, keeps_order=True),
+        kernel=kernels.date_trunc, supports=domains.can_date_trunc, may_fail=True,
+        spark=Spark(rule="date_trunc", is_same=True),
+    ),
+    Function(
+        "trunc", ("time", "literal"), types.DATE, 2, 2, monotone=Monotone(0, keeps_order=True), kernel=kernels.trunc,
+        supports=domains.can_trunc, may_fail=True,
+        spark=Spark(rule="trunc", is_same=True),
+    ),
+    Function(
+        "substring", ("text", "number", "number"), _get_text_type, 2, 3, monotone=_monotone_substring,
+        kernel=kernels.substring, supports=domains.is_plain_substring,
+        spark=Spark(rule="substring", is_same=True),
+        databases=Databases(dict.fromkeys(("postgres", "duckdb"), "SUBSTRING({0}, {1}, {2})"), _is_plain_slice),
+    ),
+    Function(
+        "upper", ("text",), _get_text_type, 1, 1, kernel=kernels.upper, supports=domains.has_text,
+        aliases=("ucase",), pyarrow=("utf8_upper",),
+    ),
+    Function(
+        "lower", ("text",), _get_text_type, 1, 1, kernel=kernels.lower, supports=domains.has_text,
+        aliases=("lcase",), pyarrow=("utf8_lower",),
+    ),
+    Function(
+        "length", ("text",), types.LONG, 1, 1, kernel=kernels.length, supports=domains.has_text,
+        aliases=("char_length", "character_length", "len"), pyarrow=("utf8_length",),
+        spark=Spark("length", is_same=True),
+        databases=Databases(dict.fromkeys(("postgres", "duckdb"), "CAST(LENGTH({0}) AS BIGINT)")),
+    ),
+    Function(
+        "element_at", ("map", "literal"), _map_value_type, 2, 2, Nulls.OWN, kernel=kernels.element_at,
+        supports=domains.has_text_key, zones=Zones.NEVER,
+        spark=Spark(rule="element_at", is_same=spark_semantics.is_column_lookup),
+    ),
+    Function(
+        "partition_value", ("text", "literal"), _cast_type, 2, 2, Nulls.OWN, kernel=partition_value,
+        supports=domains.has_text, may_fail=True, spark=Spark(rule="partition_value"),
+    ),
+)  # fmt: skip
+
+for _row in _ROWS:
+    register_function(_row)
+
+METADATA_FUNCTIONS["any_between"] = Function(
+    "any_between", ("any",), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernels.any_between,
+    spark=Spark(rule="any_between"),
+)  # fmt: skip
