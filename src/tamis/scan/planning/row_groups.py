@@ -129,6 +129,10 @@ def plan_row_groups(
     files, partitions = listing.files, listing.partitions
     conjuncts = predicate.conjuncts
     matched = np.zeros((files.num_rows, len(conjuncts)), bool) if listing.matched is None else listing.matched
+    # A file may store such a column with other values than its partition has. Then its rows decide.
+    stored = set(_find_identity_columns(files))
+    is_stored = [any(column.path in stored for column in find_columns(each.predicate)) for each in conjuncts]
+    matched = matched & ~np.array(is_stored, bool)
     is_tested = np.ones(len(conjuncts), bool)
     if files.num_rows:
         is_tested = ~np.all(matched, axis=0, keepdims=False)
