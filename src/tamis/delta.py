@@ -4,6 +4,7 @@ from tamis.formats.delta.functions import (
     SnapshotInfo,
     list_files,
     read_checkpoint_part,
+    read_checkpoint_part_arrow_ffi,
     read_post_checkpoint_changes,
     snapshot_info,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "export_batch",
     "list_files",
     "read_checkpoint_part",
+    "read_checkpoint_part_arrow_ffi",
     "read_post_checkpoint_changes",
     "rewrite_partition_predicate",
     "snapshot_info",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, suggest_arguments
+from tamis.errors import InvalidArgument, make_argument_error, suggest_arguments
 
 UNKNOWN = -1
 """The value of an unknown record count, size or modification time."""
@@ -68,14 +69,47 @@ def export_batch(batch: pa.RecordBatch, array_address: int, schema_address: int 
     """
     if not isinstance(batch, pa.RecordBatch):
         raise InvalidArgument(f"expected a record batch to export, found {type(batch).__name__}")
-    for name, address in (("array_address", array_address), ("schema_address", schema_address)):
-        if address is None and name == "schema_address":
-            continue
-        if not isinstance(address, int) or isinstance(address, bool) or not 0 < address < 2**64:
-            raise InvalidArgument(
-                f"{name} must be the address of a struct of Arrow's C Data Interface, found {address!r}"
-            )
+    _check_address("array_address", array_address)
+    if schema_address is not None:
+        _check_address("schema_address", schema_address)
     if schema_address is None:
         batch._export_to_c(array_address)
     else:
         batch._export_to_c(array_address, schema_address)
+
+
+def check_column_addresses(schema: pa.Schema, array_addresses: object, schema_addresses: object) -> None:
+    """Raise unless there is one address for each column, and none of them twice."""
+    seen: dict[int, str] = {}
+    for name, addresses in (("array_addresses", array_addresses), ("schema_addresses", schema_addresses)):
+        if isinstance(addresses, str | bytes | Mapping) or not isinstance(addresses, Sequence):
+            raise make_argument_error(name, f"a list of {len(schema)} addresses, one for each column", addresses)
+        if len(addresses) != len(schema):
+            raise InvalidArgument(
+                f"{name} must have one address for each of the {len(schema)} columns ({', '.join(schema.names)}), "
+                f"found {len(addresses)}"
+            )
+        for number, address in enumerate(addresses):
+            place = f"{name}[{number}]"
+            _check_address(place, address)
+            if address in seen:
+                raise InvalidArgument(f"{place} and {seen[address]} are the same address: each column needs its own")
+            seen[address] = place
+
+
+def export_columns(batch: pa.RecordBatch, array_addresses: Sequence[int], schema_addresses: Sequence[int]) -> int:
+    """Write each column of a batch to its own `ArrowArray` and `ArrowSchema`, and return the number of rows.
+
+    The addresses were checked with `check_column_addresses`.
+    """
+    addresses = zip(array_addresses, schema_addresses, strict=True)
+    for field, column, (array_address, schema_address) in zip(batch.schema, batch.columns, addresses, strict=True):
+        # An array alone is exported without its name.
+        field._export_to_c(schema_address)
+        column._export_to_c(array_address)
+    return int(batch.num_rows)
+
+
+def _check_address(name: str, address: object) -> None:
+    if not isinstance(address, int) or isinstance(address, bool) or not 0 < address < 2**64:
+        raise InvalidArgument(f"{name} must be the address of a struct of Arrow's C Data Interface, found {address!r}")

@@ -417,6 +417,46 @@ def test_an_export_outlives_its_batch(log: DeltaLog) -> None:
     assert pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema)).to_pylist() == expected
 
 
+def find_part(log: DeltaLog) -> str:
+    log.checkpoint(len(tamis.delta.snapshot_info(log.table).commits) - 1)
+    (part,) = tamis.delta.snapshot_info(log.table).checkpoint_parts
+    return part
+
+
+@pytest.mark.parametrize("wanted", [None, PartitionFilter.is_null("nothing at all"), PartitionFilter.or_()])
+def test_the_columns_of_a_part_are_exported_one_by_one(log: DeltaLog, wanted: PartitionFilter | None) -> None:
+    part = find_part(log)
+    arrays, schemas = [Array() for _ in range(6)], [Schema() for _ in range(6)]
+    addresses = [[ctypes.addressof(each) for each in structs] for structs in (arrays, schemas)]
+    if wanted is not None and wanted.columns:
+        with pytest.raises(UnknownColumn):
+            tamis.delta.read_checkpoint_part_arrow_ffi(log.table, part, wanted, *addresses)
+        assert not any(bytes(each) != bytes(len(bytes(each))) for each in (*arrays, *schemas))
+        return
+    expected = tamis.delta.read_checkpoint_part(log.table, part, wanted)
+    assert tamis.delta.read_checkpoint_part_arrow_ffi(log.table, part, wanted, *addresses) == expected.num_rows
+    fields = [pa.Field._import_from_c(address) for address in addresses[1]]
+    columns = [pa.Array._import_from_c(address, each.type) for address, each in zip(addresses[0], fields, strict=True)]
+    assert pa.record_batch(columns, schema=pa.schema(fields)).equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "schemas", "message"),
+    [
+        ([8] * 5, [8] * 6, r"array_addresses must have one address for each of the 6 columns \(path, .*found 5"),
+        (list(range(8, 14)), [8], "schema_addresses must have one address for each of the 6 columns"),
+        (list(range(8, 14)), 8, "schema_addresses must be a list of 6 addresses"),
+        ("123456", list(range(8, 14)), "array_addresses must be a list of 6 addresses"),
+        ([8, 16, 24, None, 32, 40], list(range(48, 54)), r"array_addresses\[3\] must be the address"),
+        (list(range(8, 14)), [48, 49, 50, 51, 52, 2**64], r"schema_addresses\[5\] must be the address"),
+        (list(range(8, 14)), list(range(13, 19)), r"schema_addresses\[0\] and array_addresses\[5\] are the same"),
+    ],
+)
+def test_addresses_of_columns_are_checked_before_anything_is_read(arrays: Any, schemas: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        tamis.delta.read_checkpoint_part_arrow_ffi("nowhere", "_delta_log/nothing", None, arrays, schemas)
+
+
 @pytest.mark.parametrize("address", [0, -1, 2**64, True, "12", None, 1.5])
 def test_an_invalid_address_is_refused(log: DeltaLog, address: Any) -> None:
     batch = tamis.delta.list_files(log.table)

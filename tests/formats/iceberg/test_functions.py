@@ -210,3 +210,20 @@ def test_batches_are_exported_through_the_c_data_interface(table: IcebergFolder)
     imported = pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema))
     assert imported.equals(found)
     assert pa.record_batch(found).equals(found)
+
+
+def test_the_columns_of_a_manifest_are_exported_one_by_one(table: IcebergFolder) -> None:
+    for manifest in iceberg.snapshot_info(table.folder).manifests:
+        expected = iceberg.read_manifest_file(table.folder, manifest)
+        arrays, schemas = ([ctypes.create_string_buffer(size) for _ in range(7)] for size in (80, 72))
+        addresses = [[ctypes.addressof(each) for each in structs] for structs in (arrays, schemas)]
+        rows = iceberg.read_manifest_file_arrow_ffi(table.folder, manifest, None, *addresses)
+        assert rows == expected.num_rows > 0
+        fields = [pa.Field._import_from_c(address) for address in addresses[1]]
+        columns = [pa.Array._import_from_c(each, field.type) for each, field in zip(addresses[0], fields, strict=True)]
+        assert pa.record_batch(columns, schema=pa.schema(fields)).equals(expected)
+
+
+def test_a_manifest_has_seven_columns_to_export(table: IcebergFolder) -> None:
+    with pytest.raises(InvalidArgument, match="for each of the 7 columns"):
+        iceberg.read_manifest_file_arrow_ffi(table.folder, "nothing", None, [8] * 6, [16] * 7)

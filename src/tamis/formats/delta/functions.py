@@ -30,7 +30,13 @@ from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.delta.statistics.file_statistics import extract_num_records
 from tamis.formats.errors import make_corrupt_log_error
-from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN, map_to_json
+from tamis.formats.function_results import (
+    FILE_COLUMNS,
+    UNKNOWN,
+    check_column_addresses,
+    export_columns,
+    map_to_json,
+)
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 
@@ -132,6 +138,27 @@ def read_checkpoint_part(
         return _concat_batches([_describe_files(batch, filter, names) for batch in added.to_batches()])
     batches = read_part(storage, file.path, _COLUMNS, size=file.size, modified_ns=file.modified_ns)
     return _concat_batches([_describe_files(batch, filter, names) for batch in batches])
+
+
+@suggest_arguments("tamis.delta.read_checkpoint_part_arrow_ffi")
+def read_checkpoint_part_arrow_ffi(
+    uri: Uri,
+    part: str,
+    filter: PartitionFilter | None,
+    array_addresses: Sequence[int],
+    schema_addresses: Sequence[int],
+    *,
+    snapshot: SnapshotInfo | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> int:
+    """Write the columns of `read_checkpoint_part` to structs of Arrow's C Data Interface; return the number of rows.
+
+    There is one `ArrowArray` and one `ArrowSchema` for each of the six columns. The caller owns them and calls
+    `release` for each. An address that is not that of such a struct crashes the process, and cannot be checked.
+    """
+    check_column_addresses(FILE_SCHEMA, array_addresses, schema_addresses)
+    batch = read_checkpoint_part(uri, part, filter, snapshot=snapshot, storage_options=storage_options)
+    return export_columns(batch, array_addresses, schema_addresses)
 
 
 @suggest_arguments("tamis.delta.read_post_checkpoint_changes")

@@ -8,7 +8,7 @@ partition fields or of identity-partitioned columns, and are evaluated before th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import InvalidArgument, suggest_arguments
 from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter
-from tamis.formats.function_results import UNKNOWN
+from tamis.formats.function_results import UNKNOWN, check_column_addresses, export_columns
 from tamis.formats.iceberg.dependencies import check_installed
 from tamis.io.storage import open_storage
 from tamis.io.threads import run_in_threads
@@ -124,6 +124,37 @@ def read_manifest_file(
         raise InvalidArgument(f"manifest must be a path in snapshot_info(…).manifests, found {manifest!r}")
     table = _open(uri, storage_options, catalog, relocate, allow_outside)
     return _concat_batches([_read_manifest(table, _find_manifest(table, manifest), _resolve_filters(table, filter))])
+
+
+@suggest_arguments("tamis.iceberg.read_manifest_file_arrow_ffi")
+def read_manifest_file_arrow_ffi(
+    uri: Uri,
+    manifest: str,
+    filter: PartitionFilter | None,
+    array_addresses: Sequence[int],
+    schema_addresses: Sequence[int],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog: object = None,
+    relocate: bool = True,
+    allow_outside: bool = False,
+) -> int:
+    """Write the columns of `read_manifest_file` to structs of Arrow's C Data Interface; return the number of rows.
+
+    There is one `ArrowArray` and one `ArrowSchema` for each of the seven columns. The caller owns them and calls
+    `release` for each. An address that is not that of such a struct crashes the process, and cannot be checked.
+    """
+    check_column_addresses(FILE_SCHEMA, array_addresses, schema_addresses)
+    batch = read_manifest_file(
+        uri,
+        manifest,
+        filter,
+        storage_options=storage_options,
+        catalog=catalog,
+        relocate=relocate,
+        allow_outside=allow_outside,
+    )
+    return export_columns(batch, array_addresses, schema_addresses)
 
 
 def _resolve_filters(table: IcebergTable, filter: PartitionFilter | None) -> Mapping[int, PartitionFilter]:
