@@ -293,6 +293,15 @@ class HasFileStatistics(Protocol):
 
 
 @runtime_checkable
+class HasStatisticsColumns(Protocol):
+    """A table whose format keeps statistics of some columns only."""
+
+    def has_statistics(self, kind: str, column: Column) -> bool:
+        """Whether writers record a kind of metadata (see `tamis.skipping.metadata`) for a leaf column."""
+        ...
+
+
+@runtime_checkable
 class HasPartitionFields(Protocol):
     """A table that is partitioned by values that its format computes of columns, and not only by columns."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +17,7 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import InvalidArgument, format_count
+from tamis.expr.builder import split_name
 from tamis.expr.nodes import Column
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.paths import resolve_paths
@@ -32,7 +34,7 @@ from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
-from tamis.parquet.footer.leaves import FieldPath
+from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
 from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning
 
@@ -111,6 +113,21 @@ class DeltaTable:
     def has_uniform_files(self) -> bool:
         """Whether writers guarantee types and names; columns that are mapped by id may have any name in a file."""
         return self.field_names is None or not self.field_names.by_id
+
+    def has_statistics(self, kind: str, column: Column) -> bool:
+        """Whether the table's properties tell writers to record statistics of a column. JSON cannot hold bytes."""
+        if kind != "null_count" and column.type is not None and types.is_bytes(column.type):
+            return False
+        metadata = self.snapshot.metadata
+        named = metadata.configuration.get("delta.dataSkippingStatsColumns")
+        if named is not None:
+            folded = tuple(part.lower() for part in column.path)
+            chosen = [split_name(each.strip().lower()) for each in _STATISTICS_COLUMN.findall(named)]
+            return any(folded[: len(path)] == path for path in chosen)
+        given = metadata.configuration.get("delta.dataSkippingNumIndexedCols", "")
+        first = int(given) if re.fullmatch(r"-1|\d{1,9}", given) else DEFAULT_INDEXED_COLUMNS
+        paths = list_flat_paths(field for field in self.schema if field.name not in self.partition_columns)
+        return column.path in (paths if first < 0 else paths[:first])
 
     @property
     def collated_columns(self) -> Collection[FieldPath]:
@@ -213,6 +230,12 @@ class DeltaTable:
         mine, theirs = self.snapshot, other.snapshot
         return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
 
+
+DEFAULT_INDEXED_COLUMNS = 32
+"""Writers record statistics of so many leaf columns, unless a property of the table has another number."""
+
+_STATISTICS_COLUMN = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
+"""One of the comma-separated names in `delta.dataSkippingStatsColumns`."""
 
 _CHANGING_FEATURES = ("typeWidening", "variant")
 """Prefixes of the reader features that allow files to store columns in other types than the schema's."""
