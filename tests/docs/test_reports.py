@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tamis.formats.delta.planning.file_request import SKIPPING_NOTES
-from tamis.formats.source import LEVELS
+from tamis.formats.source import LEVELS, SKIPPING_NOTES
 from tamis.parquet.indexes import page_pruning
 from tamis.parquet.indexes.bloom_pruning import NO_FILTER
 from tamis.scan.planning.slices import describe_whole_read

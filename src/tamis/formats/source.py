@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -406,6 +407,53 @@ class HasCatalogNames(Protocol):
     def names_in_catalog(self) -> Sequence[str]:
         """Its names in its catalog, with and without the name of the catalog: policies match each."""
         ...
+
+
+def name_state(source: TableSource) -> str:
+    """Return the name of a table's files and statistics at one version, as Spark's storage page shows it.
+
+    Delta on Spark names its cached state so. A query string of the location may have a secret, and is left out.
+    """
+    version = "" if source.version is None else f" #{source.version}"
+    uri = source.storage.uri
+    shown = uri if source.storage.is_local else re.split("[?#]", uri)[0]
+    return f"{source.format.capitalize()} Table State with Stats{version} - {shown}"
+
+
+# --- Skipping strategies: what a scan reads of the metadata of files --------------------------------------------------
+
+NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
+
+SKIPPING_NOTES = {
+    NONE: "skipping: none (every file is needed)",
+    PARTITION: "skipping: partition (statistics were not read)",
+    DATA: "skipping: partition + statistics",
+    LIMIT: "skipping: limit (only as many files as hold enough rows)",
+}
+
+
+def choose_skipping(
+    predicate: Predicate, partition_columns: Collection[str], levels: Collection[str], limit: int | None
+) -> str:
+    """Return the strategy for a filter: `none`, `partition`, `data` or `limit`, as in Delta on Spark."""
+    has_data_columns = any(column.path[0] not in partition_columns for column in predicate.columns)
+    if has_data_columns and "files" in levels:
+        return DATA
+    if limit is not None and not has_data_columns:
+        return LIMIT
+    return PARTITION if predicate.columns or predicate.partition_filter is not None else NONE
+
+
+def find_files_for_limit(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:
+    """Return the indices of files that together hold `limit` rows; those with unknown row counts only if the others
+    fall short."""
+    is_known = np.asarray(rows.is_valid())
+    known = np.flatnonzero(is_known)
+    counts = np.asarray(rows.drop_null(), np.int64)
+    before = np.cumsum(counts) - counts
+    if int(counts.sum()) >= limit:
+        return known[before < limit]
+    return np.concatenate([known, np.flatnonzero(~is_known)])
 
 
 # --- Totals of files --------------------------------------------------------------------------------------------------

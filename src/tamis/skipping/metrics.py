@@ -23,6 +23,10 @@ SWITCHED_OFF = "switched off"
 """The note of a level that was not applied."""
 
 
+NOT_A_PARTITION_COLUMN = "not a partition column"
+"""The reason why a conjunct is unused for partitions."""
+
+
 @dataclass(slots=True)
 class LevelReport:
     """The metrics of one pruning level. Bytes and rows are None if the level does not know them."""

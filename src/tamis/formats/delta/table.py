@@ -10,7 +10,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -22,14 +21,15 @@ from tamis.expr.nodes import Column
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.checkpoint_job import find_unread_parts, prune_files_in
-from tamis.formats.delta.planning.file_request import LIMIT, Request
+from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.file_rows import DeltaFileRows
 from tamis.formats.delta.planning.prune_files import PrunedFiles, prune_files, report_levels
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
+from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
-from tamis.formats.source import FileIndex, FileListing, IndexSupport, to_single_array
+from tamis.formats.source import LIMIT, FileIndex, FileListing, IndexSupport, find_files_for_limit, to_single_array
 from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
@@ -138,9 +138,14 @@ class DeltaTable:
     ) -> FileListing:
         """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
         request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
+        if self.planning is not None and self.index is None:
+            cached = self.planning.find_listing(self, predicate, levels, limit)
+            if cached is not None:
+                return cached
         chosen = self._choose_files(request)
         if request.skipping == LIMIT and limit is not None and chosen.fully_matched.all():
-            chosen = chosen.take(_choose_enough(chosen, limit), f"limit {limit}")
+            enough = find_files_for_limit(chosen.files["logical_rows"].combine_chunks(), limit)
+            chosen = chosen.take(enough, f"limit {limit}")
         return self._make_listing(chosen, request, levels)
 
     def list_files_with_statistics(
@@ -151,8 +156,27 @@ class DeltaTable:
         chosen = prune_files(self.snapshot, replace(request, statistics_columns=tuple(columns)))
         return self._make_listing(chosen, request, levels)
 
+    def list_file_rows(self, files: pa.Table, partitions: pa.Table) -> FileListing:
+        """Return files, as rows of `DeltaFileRows` have them, as a listing without reports."""
+        vectors = files["deletion_vector"].cast(DELETION_VECTOR)
+        files = files.drop_columns(["deletion_vector"]).append_column("deletion_vector", vectors)
+        return FileListing(self._resolve_files(files)[0], partitions, (), files["logical_rows"].combine_chunks())
+
     def _make_listing(self, chosen: PrunedFiles, request: Request, levels: Collection[str]) -> FileListing:
         files = chosen.files
+        listed, notes = self._resolve_files(files)
+        rows = files["logical_rows"].combine_chunks() if request.with_rows else None
+        reports = report_levels(chosen, request, bool(self.partition_columns), notes)
+        partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
+        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.fully_matched, chosen.unreadable)
+        if self.index is None or not request.by_statistics:
+            return listing
+        return self.index.prune_listing(
+            listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path
+        )
+
+    def _resolve_files(self, files: pa.Table) -> tuple[pa.Table, list[str]]:
+        """Return files of the log as a listing has them, and notes for the report."""
         metadata = self.snapshot.metadata
         mark = make_immutable_marker(f"{metadata.id} {metadata.created_time}")
         paths = pa.chunked_array(
@@ -175,15 +199,7 @@ class DeltaTable:
                 **{name: files[name] for name in files.column_names if ":" in name},
             }
         )
-        rows = files["logical_rows"].combine_chunks() if request.with_rows else None
-        reports = report_levels(chosen, request, bool(self.partition_columns), notes)
-        partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
-        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.fully_matched, chosen.unreadable)
-        if self.index is None or not request.by_statistics:
-            return listing
-        return self.index.prune_listing(
-            listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path
-        )
+        return listed, notes
 
     def _choose_files(self, request: Request) -> PrunedFiles:
         engine = None
@@ -239,17 +255,6 @@ _STATISTICS_COLUMN = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 
 _CHANGING_FEATURES = ("typeWidening", "variant")
 """Prefixes of the reader features that allow files to store columns in other types than the schema's."""
-
-
-def _choose_enough(chosen: PrunedFiles, limit: int) -> npt.NDArray[np.int64]:
-    """Return the files that together hold `limit` rows, those with known row counts first."""
-    rows = chosen.files["logical_rows"].combine_chunks()
-    is_known = np.asarray(rows.is_valid())
-    known = np.flatnonzero(is_known)
-    before = np.cumsum(np.asarray(rows.filter(rows.is_valid()), np.int64)) - np.asarray(rows.drop_null(), np.int64)
-    needed = known[before < limit]
-    total = int(np.sum(np.asarray(rows.drop_null(), np.int64)))
-    return needed if total >= limit else np.concatenate([known, np.flatnonzero(~is_known)])
 
 
 @lru_cache(maxsize=64)

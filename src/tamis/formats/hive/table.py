@@ -33,13 +33,11 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96
 from tamis.skipping.metadata import make_constant_bounds
-from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
+from tamis.skipping.metrics import NOT_A_PARTITION_COLUMN, SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
-
-NOT_A_PARTITION_COLUMN = "not a partition column"
 
 _NO_PARTITION_VALUES = pa.Table.from_arrays([pa.nulls(1, pa.string())], names=[""])
 """The partition values of a table without partitions: one row, in which every column is missing."""

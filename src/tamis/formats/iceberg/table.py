@@ -24,10 +24,10 @@ from tamis.formats.iceberg.partitioning.partition_fields import partition_field_
 from tamis.formats.iceberg.partitioning.specs import Spec
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.file_rows import IcebergFileRows
-from tamis.formats.iceberg.planning.plan_files import find_files_for_limit, make_listing, plan_files
+from tamis.formats.iceberg.planning.plan_files import make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
-from tamis.formats.source import FileIndex, FileListing, IndexSupport
+from tamis.formats.source import FileIndex, FileListing, IndexSupport, find_files_for_limit
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath, list_flat_paths

@@ -18,13 +18,13 @@ from tamis import types
 from tamis.errors import CorruptFile, format_count
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.formats.delta.planning.file_batches import get_cached_batches
-from tamis.formats.delta.planning.file_request import LIMIT, Request
+from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.prune_files import PRUNED_FILE_SCHEMA, PartPruner, PrunedFiles
 from tamis.formats.delta.schema import TableMetadata, parse_fields
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.jobs import Arguments, Engine, Item, Job, read_table, storage_to_arguments
-from tamis.formats.source import Sizes
+from tamis.formats.source import LIMIT, Sizes
 from tamis.skipping.predicate import predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
 

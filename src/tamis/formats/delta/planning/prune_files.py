@@ -37,20 +37,18 @@ from tamis.formats.delta.planning.file_batches import (
     has_room_for_statistics,
     read_batches,
 )
-from tamis.formats.delta.planning.file_request import SKIPPING_NOTES, Request
+from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import make_unreadable_value_error
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_rows import DELETION_VECTOR
-from tamis.formats.source import Sizes, sum_rows
+from tamis.formats.source import SKIPPING_NOTES, Sizes, sum_rows
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_names
-from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
+from tamis.skipping.metrics import NOT_A_PARTITION_COLUMN, SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome, prune
-
-NOT_A_PARTITION_COLUMN = "not a partition column"
 
 Bits = npt.NDArray[np.bool_]
 

@@ -239,17 +239,6 @@ def _add_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
     return replace(level, note="; ".join([*([level.note] if level.note else []), *notes]))
 
 
-def find_files_for_limit(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:
-    """Return the indices of files that together hold `limit` rows, those with known row counts first."""
-    is_known = np.asarray(rows.is_valid())
-    known = np.flatnonzero(is_known)
-    counts = np.asarray(rows.drop_null(), np.int64)
-    before = np.cumsum(counts) - counts
-    if int(counts.sum()) >= limit:
-        return known[before < limit]
-    return np.concatenate([known, np.flatnonzero(~is_known)])
-
-
 # --- Reading and pruning manifests on an engine's executors: the task function and its result -------------------------
 #
 # The task arguments contain all that an executor needs: schema and specs of the table, the filter, and the manifests.
