@@ -366,7 +366,7 @@ def test_scans_that_are_planned_on_spark_use_the_cached_rows(spark: Any, tmp_pat
         assert format_rows(table.scan(where).to_arrow()) == expected
         assert (table.scan(where).count(), table.count(), table.scan("p = 'a'").count()) == (59, 398, 200)
         assert table.scan("p = 'a'", limit=3).plan("files").num_files == 1
-        assert session.sql("SELECT count(*) AS n FROM t WHERE p = 'a' AND id > 300").to_arrow()["n"].to_pylist() == [59]
+        assert session.sql("SELECT count(*) AS n FROM t WHERE p = 'a' AND id > 300").toArrow()["n"].to_pylist() == [59]
         # Its statistics do not have this column, and a local plan has no use for Spark.
         for other, filters in ((table, "x > 300"), (tamis.open(tmp_path), where)):
             assert "cached in Spark" not in str(other.scan(filters).plan("files").report.level("files").note)
