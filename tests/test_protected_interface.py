@@ -20,7 +20,10 @@ from tamis.table import Table
 ALLOWED_OF_TABLES = {
     "name", "format", "uri", "schema", "partition_columns", "version", "scan", "refresh", "count", "head", "describe",
 }  # fmt: skip
-REFUSED_OF_TABLES: dict[str, tuple[Any, ...]] = {"history": (), "files": (), "files_dataframe": (None,), "at": (0,)}
+REFUSED_OF_TABLES: dict[str, tuple[Any, ...]] = {
+    "history": (), "files": (), "files_dataframe": (None,), "at": (0,),
+    "num_files": (), "size_in_bytes": (), "column_mapping_mode": (), "stats_column": ("min", "id"),
+}  # fmt: skip
 
 # The result of a scan is visible; `plan`, `explain`, `report` and `bytes_read` show nothing hidden.
 ALLOWED_OF_SCANS = {

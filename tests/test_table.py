@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.delta.log import DeltaLog
 from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, VersionNotFound
 
@@ -169,3 +170,83 @@ def test_a_query_counts_its_rows(delta: Path, query: str) -> None:
     if "VALUES" not in query:
         duck = session.sql(query, dialect="duckdb")
         assert duck.count() == duck.to_arrow().num_rows
+
+
+def test_the_sizes_of_a_table_come_from_metadata(delta: Path, iceberg: Path, hive: Path) -> None:
+    for path, most in ((delta, 2), (iceberg, 2), (hive, 10)):
+        table = tamis.open(path)
+        described = table.describe()
+        assert (table.num_files, table.size_in_bytes) == (described.files, described.bytes)
+        assert 0 < table.num_files <= most
+
+
+def test_the_column_mapping_mode_is_that_of_the_format(delta: Path, iceberg: Path, hive: Path, tmp_path: Path) -> None:
+    assert [tamis.open(path).column_mapping_mode for path in (delta, iceberg, hive)] == [None, "id", None]
+    for mode in ("name", "id"):
+        mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
+        column = {"name": "id", "type": "long", "nullable": True, "metadata": mapped}
+        configuration = {"delta.columnMapping.mode": mode}
+        DeltaLog(tmp_path / mode, [column], configuration=configuration, features=["columnMapping"]).commit()
+        assert tamis.open(tmp_path / mode).column_mapping_mode == mode
+
+
+def write_wide_delta_table(folder: Path, **properties: str) -> tamis.Table:
+    fields = [pa.field(f"c{number}", pa.int64()) for number in range(40)]
+    inner = pa.struct([("b", pa.int64()), ("raw", pa.binary()), ("tags", pa.list_(pa.string()))])
+    schema = pa.schema([pa.field("day", pa.date32()), pa.field("a", inner), *fields])
+    options: dict[str, Any] = {"configuration": {f"delta.{name}": value for name, value in properties.items()}}
+    deltalake.write_deltalake(folder, schema.empty_table(), partition_by=["day"], **options)
+    return tamis.open(folder)
+
+
+def test_statistics_columns_are_found_by_path(tmp_path: Path) -> None:
+    table = write_wide_delta_table(tmp_path)
+    assert table.stats_column("min", "a.b") == "lower:a.b"
+    assert table.stats_column("max", "A.B") == "upper:a.b"
+    assert table.stats_column("null_count", "a.raw") == "null_count:a.raw"
+    assert table.stats_column("num_records") == "row_count"
+    # No order, other columns inside, values of partitions.
+    for column in ("a.raw", "a.tags", "a", "day"):
+        assert table.stats_column("min", column) is None, column
+    # Three leaf columns are in `a`, so that c28 is the last of 32.
+    assert (table.stats_column("max", "c28"), table.stats_column("max", "c29")) == ("upper:c28", None)
+    with pytest.raises(UnknownColumn, match="no field 'c' in struct 'a'"):
+        table.stats_column("min", "a.c")
+    with pytest.raises(InvalidArgument, match="Statistics: min, max, null_count, num_records"):
+        table.stats_column("avg", "a.b")
+    with pytest.raises(InvalidArgument, match="takes the name of a column"):
+        table.stats_column("min")
+    with pytest.raises(InvalidArgument, match="takes no column"):
+        table.stats_column("num_records", "a.b")
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ({"dataSkippingNumIndexedCols": "-1"}, ["lower:a.b", "lower:c0", "lower:c39"]),
+        ({"dataSkippingNumIndexedCols": "4"}, ["lower:a.b", "lower:c0", None]),
+        ({"dataSkippingNumIndexedCols": "0"}, [None, None, None]),
+        ({"dataSkippingStatsColumns": "A, `c39`"}, ["lower:a.b", None, "lower:c39"]),
+        ({"dataSkippingStatsColumns": "a.raw,c0"}, [None, "lower:c0", None]),
+    ],
+)
+def test_properties_of_a_delta_table_choose_statistics(
+    tmp_path: Path, properties: dict[str, str], found: list[str | None]
+) -> None:
+    table = write_wide_delta_table(tmp_path, **properties)
+    assert [table.stats_column("min", name) for name in ("a.b", "c0", "c39")] == found
+
+
+def test_properties_of_an_iceberg_table_choose_statistics(tmp_path: Path) -> None:
+    metrics = {"default": "counts", "column.day": "full", "column.other": "none"}
+    schema = ROWS.schema.append(pa.field("other", pa.int64()))
+    properties = {f"write.metadata.metrics.{name}": mode for name, mode in metrics.items()}
+    create_table(tmp_path / "t", schema, **properties)
+    table = tamis.open(find_latest_metadata(tmp_path / "t"))
+    found = {name: (table.stats_column("min", name), table.stats_column("null_count", name)) for name in schema.names}
+    assert found == {"id": (None, "null_count:id"), "day": ("lower:day", "null_count:day"), "other": (None, None)}
+
+
+def test_footers_have_statistics_of_all_columns(hive: Path) -> None:
+    table = tamis.open(hive)
+    assert (table.stats_column("min", "id"), table.stats_column("min", "day")) == ("lower:id", None)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -19,18 +20,35 @@ from tamis.errors import (
     suggest_arguments,
     suggest_method_arguments,
 )
-from tamis.expr.nodes import FALSE, NULL
+from tamis.expr.builder import split_name
+from tamis.expr.names import resolve
+from tamis.expr.nodes import FALSE, NULL, TRUE, Column
+from tamis.formats.file_funnel import Sizes
 from tamis.formats.open_source import check_timestamp, open_source
-from tamis.formats.source import LEVELS, HasPartitionFields, HasRefs, TableSource, Versioned
+from tamis.formats.source import (
+    LEVELS,
+    HasPartitionFields,
+    HasRefs,
+    HasStatisticsColumns,
+    TableSource,
+    Versioned,
+)
 from tamis.index.finding import find_index
-from tamis.parquet.footer.leaves import Int96
+from tamis.parquet.footer.leaves import Int96, list_flat_paths
 from tamis.scan.engine import spark_scans
 from tamis.scan.planning.plan import describe_files
 from tamis.scan.planning.scan_planner import check_limit
 from tamis.scan.scan import Scan, ScanRequest, get_planner, make_scan
 from tamis.skipping.handler import ExpressionHandler
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning, check_tuning
-from tamis.types import type_name
+from tamis.types import is_ordered, type_name
+
+NUM_RECORDS = "num_records"
+
+_STATISTICS = {"min": "lower", "max": "upper", "null_count": "null_count", NUM_RECORDS: ROW_COUNT.name}
+"""The kinds of metadata in `tamis.skipping.metadata`, by the names of statistics in Delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +131,50 @@ class Table:
     def version(self) -> int | None:
         """The version that was opened; of an Iceberg table the snapshot id. None for formats without versions."""
         return self._source.version
+
+    @property
+    def num_files(self) -> int:
+        """The number of files, from metadata."""
+        return self._sizes.files
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The size of all files, from metadata. Delete files do not count."""
+        return self._sizes.bytes
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return Sizes.of(self._source.list_files(Predicate(TRUE), LEVELS).files["size"])
+
+    @property
+    def column_mapping_mode(self) -> str | None:
+        """How files name columns that may be renamed: `name` by a physical name, `id` by a field id; None: as the table
+        does."""
+        mapping = self._source.field_names
+        return None if mapping is None else "id" if mapping.by_id else "name"
+
+    def stats_column(self, kind: str, column: str | None = None) -> str | None:
+        """Return the name of the metadata column with a statistic of files, such as `lower:a.b`.
+
+        `kind` is `min`, `max` or `null_count` of a column, or `num_records`, which has no column. None means that the
+        table has no such statistic: the type has no order, the column holds others, its values are those of partitions,
+        or writers skip it, as those of Delta do after the first 32 columns.
+        """
+        if kind not in _STATISTICS:
+            raise InvalidArgument(f"no statistic {kind!r}. Statistics: {', '.join(_STATISTICS)}")
+        if (column is None) != (kind == NUM_RECORDS):
+            wanted = "no column" if kind == NUM_RECORDS else "the name of a column"
+            raise InvalidArgument(f"stats_column({kind!r}, …) takes {wanted}, found {column!r}")
+        if column is None:
+            return ROW_COUNT.name
+        if not isinstance(column, str):
+            raise make_argument_error("column", "the name of a column, as in 'a.b'", column)
+        source, name = self._source, _STATISTICS[kind]
+        found = resolve(Column(split_name(column)), source.schema, source.name, "stats_column")
+        is_flat = found.path in list_flat_paths(source.schema) and found.path[0] not in source.partition_columns
+        has_values = found.type is not None and (name == "null_count" or is_ordered(found.type))
+        may_lack = isinstance(source, HasStatisticsColumns) and not source.has_statistics(name, found)
+        return metadata_name(name, found.path) if is_flat and has_values and not may_lack else None
 
     def history(self, limit: int | None = None) -> pa.Table:
         """Return the commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first.

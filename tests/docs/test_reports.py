@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tamis.formats.delta.planning.file_request import SKIPPING_NOTES
+from tamis.formats.file_funnel import SKIPPING_NOTES
 from tamis.formats.source import LEVELS
 from tamis.parquet.indexes import page_pruning
 from tamis.parquet.indexes.bloom_pruning import NO_FILTER

@@ -23,18 +23,52 @@ from tamis.errors import CorruptFile, TableError
 from tamis.expr.nodes import Column, find_columns
 from tamis.formats.jobs import Engine, Item, Job, run_job
 from tamis.parquet.footer.leaves import FieldPath
-from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
+from tamis.skipping.metrics import NOT_A_PARTITION_COLUMN, SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
 from tamis.skipping.rewrite import Conjunct
-
-NOT_A_PARTITION_COLUMN = "not a partition column"
 
 LOGICAL_ROWS = "logical_rows"
 """The column of pruned files with their row counts after deletes, null if unknown."""
 
 Bits = npt.NDArray[np.bool_]
 Outcomes = tuple[ConjunctOutcome, ...]
+
+
+# --- Skipping strategies: what a scan reads of the metadata of files --------------------------------------------------
+
+NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
+
+SKIPPING_NOTES = {
+    NONE: "skipping: none (every file is needed)",
+    PARTITION: "skipping: partition (statistics were not read)",
+    DATA: "skipping: partition + statistics",
+    LIMIT: "skipping: limit (only as many files as hold enough rows)",
+}
+
+
+def choose_skipping(
+    predicate: Predicate, partition_columns: Collection[str], levels: Collection[str], limit: int | None
+) -> str:
+    """Return the strategy for a filter: `none`, `partition`, `data` or `limit`, as in Delta on Spark."""
+    has_data_columns = any(column.path[0] not in partition_columns for column in predicate.columns)
+    if has_data_columns and "files" in levels:
+        return DATA
+    if limit is not None and not has_data_columns:
+        return LIMIT
+    return PARTITION if predicate.columns or predicate.partition_filter is not None else NONE
+
+
+def find_files_for_limit(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:
+    """Return the indices of files that together hold `limit` rows; those with unknown row counts only if the others
+    fall short."""
+    is_known = np.asarray(rows.is_valid())
+    known = np.flatnonzero(is_known)
+    counts = np.asarray(rows.drop_null(), np.int64)
+    before = np.cumsum(counts) - counts
+    if int(counts.sum()) >= limit:
+        return known[before < limit]
+    return np.concatenate([known, np.flatnonzero(~is_known)])
 
 
 # --- Request ----------------------------------------------------------------------------------------------------------
@@ -194,13 +228,7 @@ def limit_files(found: PrunedFiles, limit: int | None) -> PrunedFiles:
     if limit is None or not found.matched.all():
         return found
     rows = found.files[LOGICAL_ROWS].combine_chunks()
-    is_known = np.asarray(rows.is_valid())
-    counts = np.asarray(rows.drop_null(), np.int64)
-    known = np.flatnonzero(is_known)
-    if int(counts.sum()) >= limit:
-        chosen = known[np.cumsum(counts) - counts < limit]
-    else:
-        chosen = np.concatenate([known, np.flatnonzero(~is_known)])
+    chosen = find_files_for_limit(rows, limit)
     files = found.files.take(pa.array(chosen))
     skipped = len(rows) - len(files)
     by_limit = (ConjunctOutcome(f"limit {limit}", skipped, None),) if skipped else ()

@@ -13,8 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tamis.errors import TamisError
 from tamis.expr.nodes import Column
 from tamis.formats.jobs import Arguments, Item
+from tamis.formats.source import FileListing
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct
 
@@ -38,11 +40,14 @@ class FilesWithStatistics:
     """Some files, one Arrow row each."""
 
     files: Mapping[str, pa.Array]
-    """`path`, `size`, `num_records`, `logical_rows` (after deletes), and `deletion_vector` and `key` where known."""
+    """`path`, `size`, `num_records`, `logical_rows` (after deletes); where known, `modified_ns`, `deletion_vector`,
+    `key`."""
     statistics: Mapping[str, pa.Array]
     """In the layout of `tamis.skipping.metadata`."""
     partitions: pa.Table = field(default_factory=lambda: pa.table({}))
     """The typed partition values, by column name."""
+    errors: Mapping[int, TamisError] = field(default_factory=dict)
+    """The files whose rows are wrong, by position: with a partition value that is invalid for its type."""
 
 
 FileRowsFunction = Callable[[Arguments, bytes], Iterator[FilesWithStatistics]]
@@ -90,6 +95,15 @@ class HasFileRows(Protocol):
     """A table whose metadata has statistics of files, in parts that executors can read."""
 
     def file_rows(self) -> FileRowsReader: ...
+
+
+@runtime_checkable
+class ListsFileRows(Protocol):
+    """A table whose scans need no more of its files than file rows have."""
+
+    def list_file_rows(self, files: pa.Table, partitions: pa.Table) -> FileListing:
+        """Return files, with the columns of `FilesWithStatistics.files`, as a listing without reports."""
+        ...
 
 
 # --- The columns with statistics, as arguments of a job ---------------------------------------------------------------

@@ -17,12 +17,12 @@ An engine applies the function to the items. The caller gets the exceptions that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from threading import RLock
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
 import pyarrow as pa
 
@@ -31,6 +31,10 @@ from tamis.formats.engines import load_engine
 from tamis.io.counters import IoCounters, IoCounts
 from tamis.io.storage import Storage, open_storage
 from tamis.tuning import Tuning
+
+if TYPE_CHECKING:
+    from tamis.formats.source import FileListing, TableSource
+    from tamis.skipping.predicate import Predicate
 
 Prepared = TypeVar("Prepared")
 
@@ -144,6 +148,17 @@ def run_job(engine: Engine, job: Job, items: Sequence[Item]) -> list[list[pa.Rec
     return found
 
 
+@runtime_checkable
+class HoldsFiles(Protocol):
+    """An engine that may hold the files of tables in memory."""
+
+    def find_listing(
+        self, source: TableSource, predicate: Predicate, levels: Collection[str], limit: int | None
+    ) -> FileListing | None:
+        """Return the files that may hold a matching row; None if the table's files are not in memory."""
+        ...
+
+
 class JobEngines(Protocol):
     """The engines that run jobs. `tamis.engines.jobs` implements it."""
 
@@ -234,6 +249,14 @@ class Planning:
 
     def __post_init__(self) -> None:
         check_mode(self.mode)
+
+    def find_listing(
+        self, source: TableSource, predicate: Predicate, levels: Collection[str], limit: int | None
+    ) -> FileListing | None:
+        """Return the files for a filter if the engine holds those of the table in memory; None if it does not."""
+        if self.mode != SPARK or not isinstance(self.engine, HoldsFiles):
+            return None
+        return self.engine.find_listing(source, predicate, levels, limit)
 
     def choose_engine(self, storage: Storage, parts: int, size: int) -> Engine | None:
         """Return the engine that reads `parts` parts of metadata of `size` bytes together; None for this process."""

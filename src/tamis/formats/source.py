@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -316,6 +317,15 @@ class HasFileStatistics(Protocol):
 
 
 @runtime_checkable
+class HasStatisticsColumns(Protocol):
+    """A table whose format keeps statistics of some columns only."""
+
+    def has_statistics(self, kind: str, column: Column) -> bool:
+        """Whether writers record a kind of metadata (see `tamis.skipping.metadata`) for a leaf column."""
+        ...
+
+
+@runtime_checkable
 class HasPartitionFields(Protocol):
     """A table that is partitioned by values that its format computes of columns, and not only by columns."""
 
@@ -430,6 +440,17 @@ class HasCatalogNames(Protocol):
     def names_in_catalog(self) -> Sequence[str]:
         """Its names in its catalog, with and without the name of the catalog: policies match each."""
         ...
+
+
+def name_state(source: TableSource) -> str:
+    """Return the name of a table's files and statistics at one version, as Spark's storage page shows it.
+
+    Delta on Spark names its cached state so. A query string of the location may have a secret, and is left out.
+    """
+    version = "" if source.version is None else f" #{source.version}"
+    uri = source.storage.uri
+    shown = uri if source.storage.is_local else re.split("[?#]", uri)[0]
+    return f"{source.format.capitalize()} Table State with Stats{version} - {shown}"
 
 
 # --- Conversion of chunked columns to single arrays -------------------------------------------------------------------

@@ -140,6 +140,7 @@ class Scan(LazyScan):
         listing: Callable[[bool], FileListing] | None = None,
     ) -> None:
         self._request = ScanRequest.parse(where, columns, limit, levels)
+        self._listing = listing
         self._planner = ScanPlanner(
             source, self._request.where, columns, limit, levels, pruning=pruning, listing=listing
         )
@@ -153,15 +154,19 @@ class Scan(LazyScan):
 
     def filter(self, where: object) -> Scan:
         """Return this scan with one more filter, which may name any column of the table."""
-        return make_scan(self._planner.source, self._request.filter(where))
+        given = self._listing
+        # Files that are fully matched by this filter need not be by both.
+        listing = None if given is None else lambda with_rows: replace(given(with_rows), matched=None)
+        return make_scan(self._planner.source, self._request.filter(where), listing)
 
     def select(self, *columns: Any) -> Scan:
         """Return a scan of some of the columns: `scan.select("id", "address.city")`, or a list of names."""
-        return make_scan(self._planner.source, self._request.select(columns, self.schema, self._planner.source.name))
+        request = self._request.select(columns, self.schema, self._planner.source.name)
+        return make_scan(self._planner.source, request, self._listing)
 
     def limit(self, count: int) -> Scan:
         """Return a scan of at most `count` of the rows."""
-        return make_scan(self._planner.source, self._request.limit_rows(count))
+        return make_scan(self._planner.source, self._request.limit_rows(count), self._listing)
 
     def head(self, count: int = 5) -> Scan:
         """Return a scan of at most `count` of the rows, as `limit` does."""
@@ -217,10 +222,10 @@ def get_planner(scan: Scan) -> ScanPlanner:
     return scan._planner
 
 
-def make_scan(source: TableSource, request: ScanRequest) -> Scan:
+def make_scan(source: TableSource, request: ScanRequest, listing: Callable[[bool], FileListing] | None = None) -> Scan:
     """Return the scan of a table for a user's request. Errors name functions and columns that do not exist."""
     try:
-        scan = Scan(source, request.where, request.columns, request.limit, request.levels)
+        scan = Scan(source, request.where, request.columns, request.limit, request.levels, listing=listing)
     except UnknownColumn as error:
         if not isinstance(source, SampledSchema) or source.has_all_columns:
             raise

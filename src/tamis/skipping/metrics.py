@@ -30,6 +30,10 @@ MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP = "fully matched by the file", "fully matc
 _PROVEN = frozenset((MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP))
 
 
+NOT_A_PARTITION_COLUMN = "not a partition column"
+"""The reason why a conjunct is unused for partitions."""
+
+
 @dataclass(slots=True)
 class LevelReport:
     """The metrics of one pruning level. Bytes and rows are None if the level does not know them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from builders.hive.tables import write_hive_table
 from builders.values.choices import SeededChoices
 from tamis import PartitionFilter
 from tamis.engines.spark import files_dataframe
-from tamis.errors import CorruptFile, InvalidArgument, UnknownColumn
-from tamis.formats.file_funnel import Sizes
+from tamis.errors import CorruptFile, EvaluationError, InvalidArgument, UnknownArgument, UnknownColumn
+from tamis.formats.file_funnel import SKIPPING_NOTES, Sizes
 from tamis.skipping.metrics import LevelReport
 
 
@@ -27,7 +28,7 @@ def format_rows(rows: pa.Table) -> list[str]:
 
 
 def list_leftovers(spark: Any) -> list[str]:
-    return [each.name for each in spark.catalog.listTables() if each.name.startswith("tamis_files")]
+    return [each.name for each in spark.catalog.listTables() if "table state with stats" in each.name.lower()]
 
 
 def find_levels(table: tamis.Table, where: object) -> dict[str, LevelReport]:
@@ -39,6 +40,10 @@ def check_delta(files: Any, table: tamis.Table, where: object, *context: object)
     found = files.files_for_scan(where)
     local = table.scan(where).plan("files")
     names = ["path", "size", *table.partition_columns]
+    if found.unused:
+        # Spark has no equivalent of some conjunct, so that it keeps more files.
+        assert set(local.files["path"].to_pylist()) <= set(found.files["path"].to_pylist()), context
+        return found
     assert format_rows(found.files.select(names)) == format_rows(local.files.select(names)), context
     levels = find_levels(table, where)
     assert (found.after_partitions.files, found.after_partitions.bytes) == (
@@ -54,14 +59,41 @@ def check_delta(files: Any, table: tamis.Table, where: object, *context: object)
     return found
 
 
+def check_scan(found: tamis.Scan, expected: tamis.Scan, *context: object) -> None:
+    """Check that a scan of a plan has the rows of a scan of the table, and counts them."""
+    try:
+        rows = format_rows(expected.to_arrow())
+    except EvaluationError:
+        with pytest.raises(EvaluationError):
+            found.to_arrow()
+        return
+    assert format_rows(found.to_arrow()) == rows, context
+    assert found.count() == len(rows), context
+
+
+def check_limited(found: Any, table: tamis.Table, where: object, limit: int, *context: object) -> None:
+    """Check that a plan with a limit has enough files, and its scan as many of the rows as the table has."""
+    try:
+        rows = Counter(format_rows(table.scan(where).to_arrow()))
+    except EvaluationError:
+        return
+    some = Counter(format_rows(found.scan().to_arrow()))
+    assert some <= rows, context
+    assert some.total() == min(limit, rows.total()), context
+    assert found.files.num_rows == found.after_statistics.files, context
+
+
 def compare_delta_files(spark: Any, seed: int, predicates: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         case = draw_delta_case(SeededChoices(seed), Path(folder), predicates)
         table = tamis.open(folder)
         with table.files_dataframe(spark) as files:
             assert format_rows(files.files_for_scan().files) == format_rows(table.files()), seed
-            for said in case.predicates:
-                check_delta(files, table, said.expr, seed, said.sql)
+            for number, said in enumerate(case.predicates):
+                found = check_delta(files, table, said.expr, seed, said.sql)
+                check_scan(found.scan(), table.scan(said.expr), seed, said.sql)
+                limited = files.files_for_scan(said.expr, limit=number * 3)
+                check_limited(limited, table, said.expr, number * 3, seed, said.sql)
 
 
 @pytest.mark.parametrize("seed", [3, pytest.param(8, marks=pytest.mark.interop)])
@@ -91,9 +123,9 @@ def test_checkpoint_parts_and_commits_are_one_table(any_spark: Any, tmp_path: Pa
     table = tamis.open(write_delta_table(tmp_path))
     before = list_leftovers(any_spark)
     with table.files_dataframe(any_spark) as files:
-        assert files.name.endswith("_v1")
-        assert files.name in list_leftovers(any_spark)
-        assert any_spark.catalog.isCached(files.name)
+        assert files.name == f"Delta Table State with Stats #1 - {table.uri}"
+        assert files.name.lower() in list_leftovers(any_spark)
+        assert any_spark.catalog.isCached(f"`{files.name}`")
         frame = files.dataframe
         assert frame.count() == 40
         assert frame.where("lower.id >= 395 AND partition.p = 'b'").select("path", "logical_rows").collect() == [
@@ -129,7 +161,7 @@ def test_a_view_name_that_another_thread_uses_is_not_replaced(
             files_dataframe, "_find_free_name", lambda *given: seen.pop() if seen else free_name(*given)
         )
         with table.files_dataframe(spark, columns=["x"]) as second:
-            assert second.name == f"{first.name}_2"
+            assert second.name == f"{first.name} (2)"
         assert "id" in first.dataframe.select("lower.*").columns
 
 
@@ -139,8 +171,6 @@ def test_statistics_of_some_columns_only(connect_spark: Any, tmp_path: Path) -> 
         assert [field.name for field in files.dataframe.schema["lower"].dataType] == ["id"]
         assert files.files_for_scan("x > 1000").after_statistics.files == 40
         assert files.files_for_scan("id = 25").after_statistics.files == 1
-        with pytest.raises(InvalidArgument, match="PartitionFilter"):
-            files.files_for_scan(PartitionFilter.eq("p", "a"))
         with pytest.raises(UnknownColumn, match="no column 'y'"):
             files.files_for_scan("y = 1")
     with pytest.raises(UnknownColumn, match="no column 'y'"):
@@ -178,3 +208,199 @@ def test_a_damaged_file_is_an_error_of_ours_and_leaves_nothing(connect_spark: An
         tamis.open(folder).files_dataframe(connect_spark)
     assert list_leftovers(connect_spark) == []
     assert table.format == "hive"
+
+
+# --- The files as a plan ----------------------------------------------------------------------------------------------
+
+
+def test_each_of_the_four_ways_has_a_name(spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(write_delta_table(tmp_path))
+    with table.files_dataframe(spark) as files:
+        plans = {
+            "none": files.files_for_scan(),
+            "partition": files.files_for_scan("p = 'a'"),
+            "data": files.files_for_scan("p = 'a' AND id > 300", limit=1),
+            "limit": files.files_for_scan("p = 'a'", limit=25),
+        }
+        assert {name: plan.skipping for name, plan in plans.items()} == {name: name for name in plans}
+        sizes = {
+            name: (plan.total.files, plan.after_partitions.files, plan.after_statistics.files)
+            for name, plan in plans.items()
+        }
+        assert sizes == {"none": (40, 40, 40), "partition": (40, 20, 20), "data": (40, 20, 6), "limit": (40, 20, 3)}
+        assert plans["limit"].after_statistics.rows == 30
+        for name, plan in plans.items():
+            note = plan.scan().plan("files").report.level("files").note
+            assert note == f"{SKIPPING_NOTES[name]}; files cached in Spark"
+        off = files.files_for_scan("p = 'a' AND id > 300", levels=["files"])
+        assert (off.after_partitions.files, off.after_statistics.files) == (40, 6)
+        without = files.files_for_scan("p = 'a' AND id > 300", levels=["partitions"])
+        assert (without.skipping, without.after_statistics.files) == ("partition", 20)
+        assert without.scan().count() == 59
+        assert files.files_for_scan("id = 25", keep_num_records=False).files["num_records"].to_pylist() == [None]
+        with pytest.raises(InvalidArgument, match="no level 'rows'"):
+            files.files_for_scan(levels=["rows"])
+        with pytest.raises(InvalidArgument, match="limit must be a number of rows"):
+            files.files_for_scan(limit=-1)
+        with pytest.raises(UnknownArgument, match="has no argument 'where'"):
+            files.files_for_scan(where="id = 1")
+
+
+def test_a_limit_takes_files_without_statistics_only_if_the_others_fall_short(spark: Any, tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
+    rows = pa.table({"id": pa.array(range(10), pa.int64())})
+    actions = [data_file(log, f"{name}.parquet", rows, deleted=deleted) for name, deleted in (
+        ("a", []), ("b", [0, 1, 2, 3, 4, 5]), ("c", []), ("d", []))]  # fmt: skip
+    for action in (actions[0], actions[2]):
+        del action["add"]["stats"]
+    log.commit(*actions)
+    table = tamis.open(tmp_path)
+    with table.files_dataframe(spark) as files:
+        found = {limit: files.files_for_scan(limit=limit) for limit in (0, 4, 5, 14, 15)}
+        names = {limit: [Path(path).stem for path in plan.files["path"].to_pylist()] for limit, plan in found.items()}
+        assert names == {0: [], 4: ["b"], 5: ["b", "d"], 14: ["b", "d"], 15: ["a", "b", "c", "d"]}
+        assert [found[limit].after_statistics.rows for limit in (4, 14, 15)] == [4, 14, None]
+        assert {limit: plan.scan().count() for limit, plan in found.items()} == {limit: limit for limit in found}
+
+
+def test_a_plan_is_read_by_tamis_and_by_spark(any_spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(write_delta_table(tmp_path))
+    where = "p = 'b' AND id >= 405"
+    expected = format_rows(table.scan(where).to_arrow())
+    with table.files_dataframe(any_spark) as files:
+        plan = files.files_for_scan(where)
+        assert format_rows(plan.to_spark().toArrow()) == expected
+    # The plan needs the DataFrame no longer.
+    scan = plan.scan()
+    assert format_rows(scan.to_arrow()) == expected
+    assert scan.plan("files").files.num_rows == plan.files.num_rows == 1
+    assert plan.scan(["x"]).schema.names == plan.to_spark(["x"]).columns == ["x"]
+    # Further scans are of the same files.
+    first = files_of_first_day(table, any_spark)
+    for further in (first.filter("id >= 0"), first.select("id"), first.limit(1000)):
+        assert further.plan("files").num_files == 1
+        assert further.count() == 10
+
+
+def files_of_first_day(table: tamis.Table, spark: Any) -> tamis.Scan:
+    with table.files_dataframe(spark) as files:
+        return files.files_for_scan("id BETWEEN 20 AND 29").scan()
+
+
+def test_a_partition_filter_is_one_of_the_filters(spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(write_delta_table(tmp_path))
+    wanted = PartitionFilter.eq("p", "b")
+    with table.files_dataframe(spark) as files:
+        alone = files.files_for_scan(wanted)
+        assert (alone.skipping, alone.total.files, alone.after_partitions, alone.scan().count()) == (
+            "partition", 40, alone.after_statistics, 198,
+        )  # fmt: skip
+        both = files.files_for_scan([wanted, "id >= 380", PartitionFilter.is_not_null("p")])
+        assert (both.after_partitions.files, both.after_statistics.files) == (20, 2)
+        assert sorted(both.scan().to_arrow()["id"].to_pylist()) == [*range(390, 400), *range(412, 420)]
+        report = both.scan().plan("files").report
+        assert sum(each.skipped for each in report.level("partitions").by_predicate) == 20
+        limited = files.files_for_scan([wanted], limit=15)
+        assert (limited.skipping, limited.files.num_rows, limited.scan().count()) == ("limit", 2, 15)
+        with pytest.raises(UnknownColumn, match="'q'"):
+            files.files_for_scan(PartitionFilter.eq("q", "b"))
+
+
+def test_reports_of_a_plan_add_up(spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(write_delta_table(tmp_path))
+    with table.files_dataframe(spark) as files:
+        report = files.files_for_scan("p = 'a' AND id > 300 AND x < 350").scan().plan("files").report
+    assert [(each.level, each.total, each.kept) for each in report.levels] == [("partitions", 40, 20), ("files", 20, 3)]
+    for each in report.levels:
+        assert sum(outcome.skipped for outcome in each.by_predicate) == each.total - each.kept
+    local = table.scan("p = 'a' AND id > 300 AND x < 350").plan("files").report
+    skipped = [[outcome.skipped for outcome in each.by_predicate] for each in (*report.levels, *local.levels)]
+    assert skipped[:2] == skipped[2:]
+
+
+def test_users_of_a_version_share_its_rows(spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(write_delta_table(tmp_path / "a.b"))
+    before = list_leftovers(spark)
+    first = table.files_dataframe(spark)
+    second = tamis.open(tmp_path / "a.b").files_dataframe(spark)
+    other = table.files_dataframe(spark, columns=["id"])
+    older = table.at(version=0).files_dataframe(spark)
+    assert first.name == second.name
+    assert other.name == f"{first.name} (2)"
+    assert older.name == first.name.replace("#1", "#0")
+    cached = {each.name() for each in spark.sparkContext._jsc.getPersistentRDDs().values()}
+    assert f"In-memory table `{first.name}`" in cached
+    first.unpersist()
+    first.unpersist()
+    with pytest.raises(InvalidArgument, match="released by unpersist"):
+        first.files_for_scan("id = 1")
+    assert second.files_for_scan("id = 25").files.num_rows == 1
+    for each in (second, other, older):
+        each.unpersist()
+    assert list_leftovers(spark) == before
+
+
+def test_rows_that_were_dropped_by_others_are_read_again(spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(write_delta_table(tmp_path))
+    with table.files_dataframe(spark) as first:
+        spark.catalog.dropTempView(first.name)
+        with pytest.raises(InvalidArgument, match="released by unpersist"):
+            first.files_for_scan()
+        with table.files_dataframe(spark) as second:
+            assert second.files_for_scan("id = 25").files.num_rows == 1
+
+
+def test_scans_that_are_planned_on_spark_use_the_cached_rows(spark: Any, tmp_path: Path) -> None:
+    session = tamis.connect(spark=spark, planning="spark")
+    table = session.open(write_delta_table(tmp_path))
+    session.register("t", table)
+    where = "p = 'a' AND id > 300"
+
+    def get_note(**options: Any) -> str:
+        return str(table.scan(where, **options).plan("files").report.level("files").note)
+
+    expected = format_rows(table.scan(where).to_arrow())
+    assert "cached in Spark" not in get_note()
+    with tamis.open(tmp_path).files_dataframe(spark, columns=["id"]):
+        assert "files cached in Spark" in get_note()
+        assert format_rows(table.scan(where).to_arrow()) == expected
+        assert (table.scan(where).count(), table.count(), table.scan("p = 'a'").count()) == (59, 398, 200)
+        assert table.scan("p = 'a'", limit=3).plan("files").num_files == 1
+        assert session.sql("SELECT count(*) AS n FROM t WHERE p = 'a' AND id > 300").toArrow()["n"].to_pylist() == [59]
+        # Its statistics do not have this column, and a local plan has no use for Spark.
+        for other, filters in ((table, "x > 300"), (tamis.open(tmp_path), where)):
+            assert "cached in Spark" not in str(other.scan(filters).plan("files").report.level("files").note)
+    assert "cached in Spark" not in get_note()
+
+
+def test_a_scan_of_footers_reads_the_files_of_the_plan(spark: Any, tmp_path: Path) -> None:
+    parts = [({"day": f"2024-03-0{1 + n % 2}"}, pa.table({"id": range(10 * n, 10 * n + 10)})) for n in range(6)]
+    table = tamis.open(write_hive_table(tmp_path / "folder", parts))
+    with table.files_dataframe(spark) as files, table.files_dataframe(spark) as same:
+        assert files.name == same.name == f"Hive Table State with Stats - {table.uri}"
+        plan = files.files_for_scan("day = DATE '2024-03-01' AND id >= 35")
+        assert (plan.skipping, plan.files.num_rows) == ("data", 1)
+        assert sorted(plan.scan().to_arrow()["id"].to_pylist()) == list(range(40, 50))
+        filtered = files.files_for_scan([PartitionFilter.eq("day", "2024-03-02"), "id < 20"])
+        assert sorted(filtered.to_spark().toArrow()["id"].to_pylist()) == list(range(10, 20))
+        assert files.files_for_scan(limit=15).scan().count() == 15
+
+
+def test_the_modification_time_of_delta_files_is_that_of_the_log(spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(write_delta_table(tmp_path))
+    with table.files_dataframe(spark, columns=[]) as files:
+        times = {row[0] for row in files.dataframe.select("modified_ns").collect()}
+    assert times == {1_700_000_000_000 * 1_000_000}
+
+
+def test_a_partition_value_of_another_type_is_an_error(spark: Any, tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long", "p": "integer"}, partition_columns=["p"])
+    rows = pa.table({"id": pa.array([1], pa.int64())})
+    log.commit(*(data_file(log, f"{value}.parquet", rows, {"p": value}) for value in ("1", "abc")))
+    before = list_leftovers(spark)
+    with pytest.raises(CorruptFile, match="'abc'"):
+        tamis.open(tmp_path).files_dataframe(spark)
+    assert list_leftovers(spark) == before
+    log.commit(remove("abc.parquet"))
+    with tamis.open(tmp_path).files_dataframe(spark) as files:
+        assert files.files_for_scan("p = 1").files.num_rows == 1

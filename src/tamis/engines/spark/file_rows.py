@@ -4,7 +4,7 @@
 |-------------------|--------------------------------------------------------------------------------------------|
 | `path`            | as in the log or the listing                                                               |
 | `size`            | bytes                                                                                      |
-| `modified_ns`     | modification time, if known                                                                |
+| `modified_ns`     | modification time; NULL if the format does not record it                                   |
 | `num_records`     | rows, including deleted ones; NULL if unknown                                              |
 | `logical_rows`    | rows after deletes                                                                         |
 | `deletion_vector` | the descriptor of the deletion vector                                                      |
@@ -51,7 +51,8 @@ PARQUET_FILES = "tamis.engines.spark.file_rows:read_parquet_footers"
 
 KINDS = ("lower", "upper", "null_count", "nan_count")
 ERROR = "error"
-"""The column with the error of a failed task. It is internal, as `KEY` is: the public DataFrame has neither."""
+"""The column with the error of a failed task, or of a file. It is internal, as `KEY` is: the public DataFrame has
+neither."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,9 @@ class FileLayout:
             elif each.name in KINDS:
                 inner[each.name] = _make_struct(each.type, statistics, self.fields(each.name), count)
         known = {**found.files, **inner}
+        if found.errors:
+            errors = {row: error_to_bytes(error) for row, error in found.errors.items()}
+            known[ERROR] = pa.array([errors.get(row) for row in range(count)], types.BINARY)
         arrays = [known[each.name] if each.name in known else pa.nulls(count, each.type) for each in self.schema]
         return pa.record_batch(arrays, schema=self.schema)
 

@@ -11,7 +11,7 @@ import heapq
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
@@ -31,7 +31,9 @@ from tamis.engines.spark.sessions import (
 from tamis.engines.spark.worker import BATCH, DONE, ERROR, RESULT_SCHEMA, JobRunner, batch_from_bytes, error_from_bytes
 from tamis.errors import EngineError, InvalidArgument, format_count
 from tamis.formats.jobs import Item, Job
+from tamis.formats.source import FileListing, TableSource
 from tamis.io.counters import IoCounts
+from tamis.skipping.predicate import Predicate
 
 logger = logging.getLogger("tamis")
 
@@ -74,6 +76,20 @@ class SparkEngine:
         if job.counters is not None:
             job.counters.add_counts(IoCounts(sizes["listing_calls"], sizes["requests"], sizes["bytes_read"]))
         yield from collect_results(found, len(items), title)
+
+    def find_listing(
+        self, source: TableSource, predicate: Predicate, levels: Collection[str], limit: int | None
+    ) -> FileListing | None:
+        """Return the files for a filter from a cached files DataFrame of the table; None if there is none."""
+        # It imports this module.
+        from tamis.engines.spark.files_dataframe import FilesDataFrame
+
+        check_session(self.spark)
+        files = None if predicate.partition_filter else FilesDataFrame.find(self.spark, source, predicate.columns)
+        if files is None:
+            return None
+        with files:
+            return files.find_listing(predicate, levels, limit)
 
     def _run(self, job: Job, items: Sequence[Item], title: str) -> tuple[pa.Table, dict[str, int]]:
         """Run a job, and return the rows that the executors sent and the metrics."""

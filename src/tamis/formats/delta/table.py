@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,16 +17,18 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import InvalidArgument, format_count
+from tamis.expr.builder import split_name
 from tamis.expr.nodes import Column
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.checkpoint_job import find_unread_parts, prune_files_in
-from tamis.formats.delta.planning.file_request import SKIPPING_NOTES, Request
+from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.file_rows import DeltaFileRows
 from tamis.formats.delta.planning.prune_files import prune_files
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
-from tamis.formats.file_funnel import LOGICAL_ROWS, FileRequest, PrunedFiles, limit_files
+from tamis.formats.file_funnel import LOGICAL_ROWS, SKIPPING_NOTES, FileRequest, PrunedFiles, limit_files
+from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
 from tamis.formats.source import FileIndex, FileListing, IndexSupport, to_single_array
@@ -33,7 +36,7 @@ from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
-from tamis.parquet.footer.leaves import FieldPath
+from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
 from tamis.skipping.metrics import SWITCHED_OFF
 from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning
@@ -114,6 +117,21 @@ class DeltaTable:
         """Whether writers guarantee types and names; columns that are mapped by id may have any name in a file."""
         return self.field_names is None or not self.field_names.by_id
 
+    def has_statistics(self, kind: str, column: Column) -> bool:
+        """Whether the table's properties tell writers to record statistics of a column. JSON cannot hold bytes."""
+        if kind != "null_count" and column.type is not None and types.is_bytes(column.type):
+            return False
+        metadata = self.snapshot.metadata
+        named = metadata.configuration.get("delta.dataSkippingStatsColumns")
+        if named is not None:
+            folded = tuple(part.lower() for part in column.path)
+            chosen = [split_name(each.strip().lower()) for each in _STATISTICS_COLUMN.findall(named)]
+            return any(folded[: len(path)] == path for path in chosen)
+        given = metadata.configuration.get("delta.dataSkippingNumIndexedCols", "")
+        first = int(given) if re.fullmatch(r"-1|\d{1,9}", given) else DEFAULT_INDEXED_COLUMNS
+        paths = list_flat_paths(field for field in self.schema if field.name not in self.partition_columns)
+        return column.path in (paths if first < 0 else paths[:first])
+
     @property
     def collated_columns(self) -> Collection[FieldPath]:
         return self.snapshot.metadata.collations.keys()
@@ -135,6 +153,10 @@ class DeltaTable:
     ) -> FileListing:
         """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
         request = Request.of(FileRequest(predicate, frozenset(levels), limit, with_rows), self.snapshot.metadata)
+        if self.planning is not None and self.index is None:
+            cached = self.planning.find_listing(self, predicate, levels, limit)
+            if cached is not None:
+                return cached
         return self._make_listing(limit_files(self._choose_files(request), limit), request, levels)
 
     def list_files_with_statistics(
@@ -145,8 +167,33 @@ class DeltaTable:
         request = Request.of(asked, self.snapshot.metadata)
         return self._make_listing(prune_files(self.snapshot, request), request, levels)
 
+    def list_file_rows(self, files: pa.Table, partitions: pa.Table) -> FileListing:
+        """Return files, as rows of `DeltaFileRows` have them, as a listing without reports."""
+        vectors = files["deletion_vector"].cast(DELETION_VECTOR)
+        files = files.drop_columns(["deletion_vector"]).append_column("deletion_vector", vectors)
+        return FileListing(self._resolve_files(files)[0], partitions, (), files[LOGICAL_ROWS].combine_chunks())
+
     def _make_listing(self, chosen: PrunedFiles, request: Request, levels: Collection[str]) -> FileListing:
         files = chosen.files
+        listed, notes = self._resolve_files(files)
+        with_rows = request.asked.with_rows
+        rows = files[LOGICAL_ROWS].combine_chunks() if with_rows else None
+        # A predicate on data columns would have used statistics if they were not switched off.
+        is_on = request.by_statistics or not request.data_columns
+        notes = [SKIPPING_NOTES[request.skipping] if is_on else SWITCHED_OFF, *notes]
+        reports = [chosen.metrics.describe_files(notes, with_rows=with_rows)]
+        if self.partition_columns:
+            reports.insert(0, chosen.metrics.describe_partitions(enabled=request.by_partitions, with_rows=with_rows))
+        partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
+        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.matched, chosen.unreadable)
+        if self.index is None or not request.by_statistics:
+            return listing
+        return self.index.prune_listing(
+            listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path
+        )
+
+    def _resolve_files(self, files: pa.Table) -> tuple[pa.Table, list[str]]:
+        """Return files of the log as a listing has them, and notes for the report."""
         metadata = self.snapshot.metadata
         mark = make_immutable_marker(f"{metadata.id} {metadata.created_time}")
         paths = pa.chunked_array(
@@ -169,21 +216,7 @@ class DeltaTable:
                 **{name: files[name] for name in files.column_names if ":" in name},
             }
         )
-        with_rows = request.asked.with_rows
-        rows = files[LOGICAL_ROWS].combine_chunks() if with_rows else None
-        # A predicate on data columns would have used statistics if they were not switched off.
-        is_on = request.by_statistics or not request.data_columns
-        notes = [SKIPPING_NOTES[request.skipping] if is_on else SWITCHED_OFF, *notes]
-        reports = [chosen.metrics.describe_files(notes, with_rows=with_rows)]
-        if self.partition_columns:
-            reports.insert(0, chosen.metrics.describe_partitions(enabled=request.by_partitions, with_rows=with_rows))
-        partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
-        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.matched, chosen.unreadable)
-        if self.index is None or not request.by_statistics:
-            return listing
-        return self.index.prune_listing(
-            listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path
-        )
+        return listed, notes
 
     def _choose_files(self, request: Request) -> PrunedFiles:
         engine = None
@@ -230,6 +263,12 @@ class DeltaTable:
         mine, theirs = self.snapshot, other.snapshot
         return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
 
+
+DEFAULT_INDEXED_COLUMNS = 32
+"""Writers record statistics of so many leaf columns, unless a property of the table has another number."""
+
+_STATISTICS_COLUMN = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
+"""One of the comma-separated names in `delta.dataSkippingStatsColumns`."""
 
 _CHANGING_FEATURES = ("typeWidening", "variant")
 """Prefixes of the reader features that allow files to store columns in other types than the schema's."""

@@ -30,12 +30,17 @@ from tamis.formats.jobs import Planning
 from tamis.formats.source import FileIndex, FileListing, IndexSupport
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
-from tamis.parquet.footer.leaves import FieldPath
+from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
 from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning
 
 _KEEPS_ORDER = re.compile(r"identity|year|month|day|hour|truncate\[\d+\]")
 """Transforms of a sort order by which a table is clustered by the column itself."""
+METRICS = "write.metadata.metrics."
+"""The prefix of the properties that tell writers which metrics to record."""
+
+MAX_INFERRED_METRICS = 100
+"""Writers record metrics of so many leaf columns, unless a property of the table names others."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,17 @@ class IcebergTable:
         listing = make_listing(found, levels, relocation, "; ".join(each for each in notes if each) or None)
         self.storage.check_all_links(listing.files["path"])
         return listing
+
+    def has_statistics(self, kind: str, column: Column) -> bool:
+        """Whether the table's properties tell writers to record a kind of metrics of a column."""
+        properties = self.metadata.table.properties
+        default = properties.get(f"{METRICS}default")
+        if default is None:
+            given = properties.get(f"{METRICS}max-inferred-column-defaults", "")
+            most = int(given) if given.isdecimal() else MAX_INFERRED_METRICS
+            default = "truncate(16)" if column.path in list_flat_paths(self.schema)[:most] else "none"
+        mode = properties.get(f"{METRICS}column.{'.'.join(column.path)}", default).lower()
+        return bool(mode != "none" and (kind == "null_count" or mode != "counts"))
 
     def read_deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None

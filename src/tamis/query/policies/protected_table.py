@@ -127,6 +127,25 @@ class ProtectedTable:
         """The version that was opened; of an Iceberg table the snapshot."""
         return self._table.version
 
+    @property
+    def num_files(self) -> NoReturn:
+        """Raise AccessDenied."""
+        self._refuse("its files")
+
+    @property
+    def size_in_bytes(self) -> NoReturn:
+        """Raise AccessDenied."""
+        self._refuse("its files")
+
+    @property
+    def column_mapping_mode(self) -> NoReturn:
+        """Raise AccessDenied."""
+        self._refuse("its files")
+
+    def stats_column(self, kind: str, column: str | None = None) -> NoReturn:
+        """Raise AccessDenied."""
+        self._refuse("its statistics")
+
     def scan(
         self,
         where: object = None,

@@ -40,7 +40,8 @@ def check_limit(limit: object) -> int | None:
     return limit if limit <= MAX_LIMIT else None
 
 
-def _check_levels(levels: object) -> None:
+def check_levels(levels: object) -> None:
+    """Raise an error unless `levels` are names of pruning levels."""
     if isinstance(levels, str):
         raise InvalidArgument(f"levels must be a list of names, found one string: write levels=[{levels!r}]")
     if not isinstance(levels, Iterable):
@@ -70,7 +71,7 @@ class ScanPlanner:
         listing: Callable[[bool], FileListing] | None = None,
     ) -> None:
         self.limit = check_limit(limit)
-        _check_levels(levels)
+        check_levels(levels)
         self.source = source
         self.levels = frozenset(levels)
         tested = make_predicate(where, source.schema, source.name, source.partition_columns, source.storage.handler)

@@ -42,6 +42,7 @@ STATISTICS_BYTES_PER_FILE = 64
 """The approximate size of a column's decoded statistics, per file."""
 
 STATISTICS = ("stats", "stats_parsed")
+MODIFICATION_TIME = ("modification_time",)
 PARTITION_VALUES = ("partition_values", "partition_values_parsed")
 
 Bits = npt.NDArray[np.bool_]
@@ -135,6 +136,10 @@ class FileBatch:
         """Return the partition values as the log's strings, by logical name; an empty string is NULL."""
         values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
         return pa.record_batch(get_partition_strings(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
+
+    def read_modification_times(self, log: LogColumns) -> pa.Array:
+        """Return the modification times of the files, in milliseconds since 1970."""
+        return log.batch(self.number, self.rows, MODIFICATION_TIME).column("modification_time")
 
     def read_statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
         """Return the row counts of some files, and their statistics of `columns`."""

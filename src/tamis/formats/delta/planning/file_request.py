@@ -9,18 +9,9 @@ from tamis.expr.wire.partition_filter import resolve_columns
 from tamis.formats.delta.generated_columns import derive_partition_predicates
 from tamis.formats.delta.planning.file_batches import PARTITION_VALUES, STATISTICS
 from tamis.formats.delta.schema import TableMetadata, check_collations
-from tamis.formats.file_funnel import FileRequest
+from tamis.formats.file_funnel import DATA, LIMIT, FileRequest, choose_skipping
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct, rewrite
-
-NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
-
-SKIPPING_NOTES = {
-    NONE: "skipping: none (every file is needed)",
-    PARTITION: "skipping: partition (statistics were not read)",
-    DATA: "skipping: partition + statistics",
-    LIMIT: "skipping: limit (only as many files as hold enough rows)",
-}
 
 
 @dataclass(frozen=True)
@@ -42,14 +33,7 @@ class Request:
             predicate = replace(predicate, partition_filter=resolved)
         partition_columns = set(metadata.partition_columns)
         data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
-        if "files" in asked.levels and data_columns:
-            skipping = DATA
-        elif asked.limit is not None and not data_columns:
-            skipping = LIMIT
-        elif predicate.columns or predicate.partition_filter is not None:
-            skipping = PARTITION
-        else:
-            skipping = NONE
+        skipping = choose_skipping(predicate, partition_columns, asked.levels, asked.limit)
         conjuncts = (*predicate.conjuncts, *_derive_conjuncts(predicate, metadata)) if partition_columns else ()
         asked = replace(asked, predicate=predicate, with_rows=asked.with_rows or skipping in (DATA, LIMIT))
         return Request(asked, conjuncts, data_columns, skipping)

@@ -8,8 +8,9 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tamis.errors import format_count
+from tamis.errors import TamisError, format_count
 from tamis.expr.nodes import Column
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.formats.delta.log.replay import make_action_keys
@@ -25,6 +26,7 @@ from tamis.formats.delta.planning.file_batches import (
 )
 from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.log_fragments import FilePart
+from tamis.formats.delta.planning.partition_values import make_unreadable_value_error
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_funnel import FileRequest
@@ -87,7 +89,7 @@ def _parse_metadata(arguments: Arguments) -> TableMetadata:
 
 
 def _read_files(part: FilePart, metadata: TableMetadata, columns: Sequence[Column]) -> Iterator[FilesWithStatistics]:
-    needed = ("path", "size", "deletion_vector", *PARTITION_VALUES, *STATISTICS)
+    needed = ("path", "size", "modification_time", "deletion_vector", *PARTITION_VALUES, *STATISTICS)
     for batch, log in read_batches(part, metadata, needed):
         yield _to_files(batch, log, columns)
 
@@ -98,6 +100,16 @@ def _to_files(batch: FileBatch, log: LogColumns, columns: Sequence[Column]) -> F
     row_counts = statistics[ROW_COUNT.name]
     chosen = batch.select_files(rows, row_counts)
     files = {name: chosen[name].combine_chunks() for name in ("path", "size", "deletion_vector", "num_records")}
+    files["modified_ns"] = pc.multiply(batch.read_modification_times(log), 1_000_000)
     files["logical_rows"] = compute_logical_rows(row_counts, batch.count_deleted(pa.array(rows)))
     files[KEY] = make_action_keys(files["path"], files["deletion_vector"])
-    return FilesWithStatistics(files, statistics, batch.partitions)
+    return FilesWithStatistics(files, statistics, batch.partitions, _find_errors(batch))
+
+
+def _find_errors(batch: FileBatch) -> dict[int, TamisError]:
+    """Return the errors of files with a partition value that is invalid for its type."""
+    return {
+        int(row): make_unreadable_value_error(texts[int(row)].as_py(), name, batch.metadata)
+        for name, texts in batch.invalid.items()
+        for row in np.flatnonzero(np.asarray(texts.is_valid()))
+    }
