@@ -23,7 +23,6 @@ from tamis.errors import (
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
 from tamis.expr.nodes import FALSE, NULL, TRUE, Column
-from tamis.formats.file_funnel import Sizes
 from tamis.formats.open_source import check_timestamp, open_source
 from tamis.formats.source import (
     LEVELS,
@@ -135,16 +134,16 @@ class Table:
     @property
     def num_files(self) -> int:
         """The number of files, from metadata."""
-        return self._sizes.files
+        return len(self._file_sizes)
 
     @property
     def size_in_bytes(self) -> int:
         """The size of all files, from metadata. Delete files do not count."""
-        return self._sizes.bytes
+        return int(pc.sum(self._file_sizes).as_py() or 0)
 
     @cached_property
-    def _sizes(self) -> Sizes:
-        return Sizes.of(self._source.list_files(Predicate(TRUE), LEVELS).files["size"])
+    def _file_sizes(self) -> pa.ChunkedArray:
+        return self._source.list_files(Predicate(TRUE), LEVELS).files["size"]
 
     @property
     def column_mapping_mode(self) -> str | None:
