@@ -73,3 +73,14 @@ def test_a_pickle_is_equal_in_another_process(tmp_path):
         "assert node in {parse_sql(sys.argv[2])}"
     )
     subprocess.run([sys.executable, "-c", program, str(path), "a = 'text' AND b IN ('x', 'y')"], check=True)
+
+
+def test_X11_calls_that_share_their_arguments_are_compared_in_time() -> None:
+    def double(levels: int) -> Expr:
+        found: Expr = Column(("a",))
+        for _ in range(levels):
+            found = Call("and", (found, found))
+        return found
+
+    assert double(200) == double(200)
+    assert double(200) != double(201)

@@ -100,6 +100,8 @@ class Call:
         if not isinstance(other, Call):
             return NotImplemented
         pairs: list[tuple[Expr, Expr]] = [(self, other)]
+        # Calls share arguments: without this, comparing two rewritten predicates would take exponential time.
+        seen: set[tuple[int, int]] = set()
         while pairs:
             left, right = pairs.pop()
             if left is right:
@@ -109,7 +111,8 @@ class Call:
                     return False
             elif left._hash != right._hash or left.function != right.function or len(left.args) != len(right.args):
                 return False
-            else:
+            elif (key := (id(left), id(right))) not in seen:
+                seen.add(key)
                 pairs.extend(zip(left.args, right.args, strict=True))
         return True
 

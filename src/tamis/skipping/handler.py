@@ -40,8 +40,9 @@ class ArrowExpressionHandler:
     """A handler that evaluates with Arrow's vectorised kernels."""
 
     def __init__(self) -> None:
-        # Compiled predicates fit batches of any schema. They live as long as an evaluator that uses them.
-        self._compiled: WeakValueDictionary[Expr, Evaluator] = WeakValueDictionary()
+        # Compiled predicates fit batches of any schema. They live as long as an evaluator that uses them, and hold their
+        # predicate, so that no other one has its id.
+        self._compiled: WeakValueDictionary[int, Evaluator] = WeakValueDictionary()
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
         """Return a selection vector: one boolean per row, without nulls."""
@@ -54,9 +55,9 @@ class ArrowExpressionHandler:
         return vector
 
     def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> ArrowPredicateEvaluator:
-        compiled = self._compiled.get(predicate)
+        compiled = self._compiled.get(id(predicate))
         if compiled is None:
-            compiled = self._compiled[predicate] = _compile(predicate)
+            compiled = self._compiled[id(predicate)] = _compile(predicate)
         return ArrowPredicateEvaluator(schema, predicate, compiled)
 
 
