@@ -44,9 +44,9 @@ CALLS: dict[str, tuple[Call, str]] = {
         lambda at: tamis.hive.table_info(at, int96="utc"),
         "int96 must be 'instant' or 'local', found 'utc'",
     ),
-    "a directory by number": (
+    "a prefix by number": (
         lambda at: tamis.hive.list_partition_files(at, 5),
-        "directory must be a path of .*, found an int",
+        "prefix must be partition directories, .*, found an int",
     ),
     "commits that are no list": (
         lambda at: tamis.delta.read_post_checkpoint_changes(at, 5),

@@ -134,14 +134,21 @@ def test_scans_are_made_of_scans(hive: Path) -> None:
     assert scan.to_reader().read_all() == scan.to_arrow()
 
 
+def test_a_partition_filter_is_one_more_filter(hive: Path) -> None:
+    scan = tamis.open(hive).scan("id >= 2", columns=["id"])
+    expected = scan.filter("day = DATE '2024-03-01'").to_arrow()
+    assert scan.filter(tamis.PartitionFilter.eq("day", "2024-03-01")).to_arrow() == expected
+    assert (
+        tamis.open(hive).scan([tamis.PartitionFilter.eq("day", "2024-03-01"), "id >= 2"]).count() == len(expected) > 0
+    )
+
+
 def test_what_cannot_be_made_of_a_scan_is_an_error(hive: Path) -> None:
     scan = tamis.open(hive).scan("id >= 2", columns=["id"])
     with pytest.raises(InvalidArgument, match=r"call filter\(\) before limit\(\)"):
         scan.limit(3).filter("id = 3")
     with pytest.raises(UnknownColumn, match="'day'"):
         scan.select("day")
-    with pytest.raises(InvalidArgument, match="partition filters with expressions"):
-        scan.filter(tamis.PartitionFilter.eq("day", "2024-03-01"))
     with pytest.raises(tamis.TamisError, match="limit must be a number of rows"):
         scan.limit(-1)
 

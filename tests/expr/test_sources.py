@@ -13,8 +13,9 @@ from tamis import types
 from tamis.errors import InvalidArgument, ParseError
 from tamis.expr.builder import col
 from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import Call, Column, Literal, walk
+from tamis.expr.nodes import Call, Column, Literal, and_, or_, walk
 from tamis.expr.sql.parse import parse_sql
+from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.wire.partition_filter import PartitionFilter
 
 A_GREATER_5 = Call(">", (Column(("a",)), Literal(5, types.LONG)))
@@ -49,10 +50,13 @@ def test_a_node_is_itself(node):
     assert to_expr(node) is node
 
 
-def test_a_partition_filter_is_itself():
+def test_a_partition_filter_is_an_expression_over_the_texts_of_partition_values():
     made = PartitionFilter.eq("a", 1)
-    assert to_expr(made) is made
-    assert to_expr([made]) is made
+    assert to_expr(made) == to_expr([made]) == made.to_expr()
+    text = Call("partition_text", (Literal("a", types.STRING),))
+    compared = Call("<=>", (text, Literal("1", types.STRING)))
+    assert made.to_expr() == Call("partition_filter", (compared, Literal(made.to_json(), types.STRING)))
+    assert to_display_sql(made.to_expr()) == 'partition filter {"op":"eq","column":"a","value":"1"}'
 
 
 def test_a_pyarrow_expression():
@@ -88,9 +92,9 @@ def test_a_list_of_lists_is_the_or_of_the_lists(where, sql):
 
 def test_a_list_of_lists_of_partition_filters_is_their_or():
     one, other, third = PartitionFilter.eq("a", 1), PartitionFilter.is_null("b"), PartitionFilter.eq("c", 2)
-    assert to_expr([[one], [other, third]]) == PartitionFilter.or_(one, PartitionFilter.and_(other, third))
-    with pytest.raises(InvalidArgument, match="mixes partition filters with expressions"):
-        to_expr([[one], [A_GREATER_5]])
+    both = PartitionFilter.and_(other, third)
+    assert to_expr([[one], [other, third]]) == PartitionFilter.or_(one, both).to_expr()
+    assert to_expr([[one], [A_GREATER_5, other]]) == or_(one.to_expr(), and_(A_GREATER_5, other.to_expr()))
 
 
 def test_a_scan_with_a_list_of_lists_returns_the_rows_of_any(tmp_path):
@@ -179,12 +183,12 @@ def test_the_clock_is_read_once():
 
 def test_a_list_of_partition_filters_is_their_and():
     one, other = PartitionFilter.eq("a", 1), PartitionFilter.is_null("b")
-    assert to_expr([one, other]) == PartitionFilter.and_(one, other)
+    assert to_expr([one, other]) == PartitionFilter.and_(one, other).to_expr()
 
 
-def test_a_list_that_mixes_partition_filters_and_expressions_is_an_error():
-    with pytest.raises(InvalidArgument, match="mixes partition filters with expressions"):
-        to_expr([PartitionFilter.eq("a", 1), A_GREATER_5])
+def test_a_list_may_mix_partition_filters_with_expressions():
+    one = PartitionFilter.eq("a", 1)
+    assert to_expr([one, "a > 5", ("a", ">", 5)]) == and_(one.to_expr(), parse_sql("a > 5"), to_expr(("a", ">", 5)))
 
 
 @pytest.mark.parametrize("value", [True, False, np.bool_(True)])

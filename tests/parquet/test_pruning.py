@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tamis import Tuning, col
+from tamis import PartitionFilter, Tuning, col
 from tamis.errors import CorruptFile, InvalidArgument, TableNotFound, TypeMismatch, UnknownColumn
 from tamis.io.ranges import RangedFile
 from tamis.parquet import PruneOptions, Pruner, PruneRequest, PruneResult, RowSelection, read_selection
@@ -211,11 +211,15 @@ def test_an_invalid_file_is_an_error(tmp_path: Path) -> None:
         make_request(tmp_path / "missing.parquet", "id = 1").prune()
 
 
-def test_a_partition_filter_is_refused(file: Path) -> None:
-    from tamis import PartitionFilter
+def test_a_partition_filter_compares_texts_and_takes_a_column_that_the_file_lacks_for_missing(file: Path) -> None:
+    def count(filter: PartitionFilter | list[object]) -> int:
+        return make_request(file, filter).prune().row_selection.row_count
 
-    with pytest.raises(InvalidArgument, match="cannot prune a single file"):
-        make_request(file, PartitionFilter.eq("id", "5")).prune()
+    every = count(PartitionFilter.and_())
+    assert every > 0
+    assert count(PartitionFilter.is_null("nothing")) == count(PartitionFilter.neq("nothing", "5")) == every
+    assert count(PartitionFilter.eq("nothing", "5")) == count([PartitionFilter.gt("nothing", "5"), "id > 0"]) == 0
+    assert count([PartitionFilter.is_null("nothing"), "id < 0"]) == 0
 
 
 def test_requests_are_values(file: Path) -> None:

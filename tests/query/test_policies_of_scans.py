@@ -14,7 +14,7 @@ import pytest
 
 import tamis
 from builders.query.protected import EU, POLICIES, ROWS, write_orders
-from tamis.errors import AccessDenied, InvalidArgument, TableError, TamisError
+from tamis.errors import AccessDenied, InvalidArgument, TableError, TamisError, UnknownColumn
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.query.policies.protected_table import ProtectedTable
 from tamis.table import Table
@@ -157,10 +157,25 @@ def test_structs_are_masked_whole_and_narrowed_otherwise(tmp_path: Path) -> None
     assert table.scan(columns=["home"]).to_arrow()["home"].null_count == 2
 
 
+def test_a_partition_filter_is_about_visible_rows_and_columns(tmp_path: Path) -> None:
+    path = write_orders(tmp_path, "hive")
+
+    def find_ids(where: Any) -> list[int]:
+        return sorted(open_table(path).scan(where, columns=["id"]).to_arrow()["id"].to_pylist())
+
+    eu = PartitionFilter.eq("region", "eu")
+    assert (find_ids(eu), find_ids(~eu), find_ids([eu, "y = 12"]), find_ids([[~eu], ["y = 12"]])) == (EU, [], [4], [4])
+    with pytest.raises(InvalidArgument, match="cannot be combined with OR"):
+        find_ids([[eu], ["card = '****0004'"]])
+    masked = {"tables": {"orders": [{"principals": ["ana"], "masks": {"region": "'hidden'"}}]}}
+    with pytest.raises(UnknownColumn, match="no partition column 'region'"):
+        open_table(path, policies=masked).scan(eu)
+
+
 def test_what_has_no_meaning_under_a_policy_is_refused(path: Path) -> None:
     table = open_table(path)
-    with pytest.raises(InvalidArgument, match="SQL"):
-        table.scan(PartitionFilter.eq("region", "us"))
+    with pytest.raises(UnknownColumn, match="no partition column 'card'"):
+        table.scan(PartitionFilter.eq("card", "card-0004"))
     with pytest.raises(TamisError, match="no column"):
         table.scan("nothing = 1")
 

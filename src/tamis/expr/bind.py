@@ -59,10 +59,12 @@ def bind(
     where: str = "where",
     *,
     typed: Collection[str] | None = None,
+    get_text: Callable[[str], Expr] | None = None,
 ) -> Expr:
     """Resolve the names of an expression against a schema and give its operands exact common types.
 
     With `typed`, only these columns get a type: the types in the schema of the other columns are not relied on.
+    `get_text` returns the text of a partition value, `partition_text('name')`; None where there are no partitions.
     """
 
     def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
@@ -76,10 +78,26 @@ def bind(
             case Call():
                 bound = replace_args(node, args)
                 assert isinstance(bound, Call)
+                if bound.function == "partition_text":
+                    return _bind_partition_text(bound, get_text, table)
                 _refuse_quoted_name(bound, schema)
                 return _bind_call(bound)
 
     return fold(expr, combine)
+
+
+def _bind_partition_text(call: Call, get_text: Callable[[str], Expr] | None, table: str) -> Expr:
+    match call.args:
+        case (Literal(value=str() as name),) if name:
+            pass
+        case _:
+            raise ExpressionError(
+                f"{to_display_sql(call)} needs the name of a partition column as a text, as in partition_text('year')"
+                f"{format_expression_position(call)}"
+            )
+    if get_text is None:
+        raise ExpressionError(f"{to_display_sql(call)} reads a partition value, and {table} has no partitions here")
+    return get_text(name)
 
 
 # --- Types ----------------------------------------------------------------------------------------------------------
@@ -116,7 +134,7 @@ _VALUE_TESTS = COMPARISONS | {"in", "like", "startswith", "endswith", "contains"
 
 def _refuse_quoted_name(call: Call, schema: pa.Schema) -> None:
     """Raise for `"region" = 'eu'`, which compares two texts, where a column has that name: it is surely a mistake."""
-    if call.function not in _VALUE_TESTS or not all(isinstance(arg, Literal) for arg in call.args):
+    if call.function not in _VALUE_TESTS or not all(isinstance(arg, Literal) and not arg.is_null for arg in call.args):
         return
     texts = {arg.value.casefold() for arg in call.args[:2] if isinstance(arg, Literal) and isinstance(arg.value, str)}
     for field in schema:

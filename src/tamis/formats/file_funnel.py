@@ -51,12 +51,12 @@ def choose_skipping(
     predicate: Predicate, partition_columns: Collection[str], levels: Collection[str], limit: int | None
 ) -> str:
     """Return the strategy for a filter: `none`, `partition`, `data` or `limit`, as in Delta on Spark."""
-    has_data_columns = any(column.path[0] not in partition_columns for column in predicate.columns)
+    has_data_columns = bool(predicate.list_data_columns(partition_columns))
     if has_data_columns and "files" in levels:
         return DATA
     if limit is not None and not has_data_columns:
         return LIMIT
-    return PARTITION if predicate.columns or predicate.partition_filter is not None else NONE
+    return PARTITION if predicate.columns else NONE
 
 
 def find_files_for_limit(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:

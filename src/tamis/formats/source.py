@@ -22,7 +22,7 @@ from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.metrics import LevelReport
-from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.tuning import Tuning
 
 LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary")
@@ -252,6 +252,11 @@ class TableSource(Protocol):
         ...
 
     @property
+    def partition_texts(self) -> Collection[str]:
+        """The names that a `PartitionFilter` may use: partition columns, or what the format calls partition fields."""
+        ...
+
+    @property
     def version(self) -> int | None: ...
 
     @property
@@ -279,7 +284,8 @@ class TableSource(Protocol):
     ) -> FileListing:
         """List the files that may hold a matching row. With a `limit`, files with that many matching rows are enough.
 
-        With `with_rows` the listing has the row counts of files, if the format records them.
+        With `with_rows` the listing has the row counts of files, if the format records them. Its `partitions` have the
+        `partition_texts` of the predicate too.
         """
         ...
 
@@ -299,6 +305,14 @@ class TableSource(Protocol):
         With `row_groups`, deleted rows of other row groups may be missing.
         """
         ...
+
+
+def make_table_predicate(where: object, source: TableSource) -> Predicate:
+    """Build the predicate of a table for a `where` argument."""
+    handler = source.storage.handler
+    return make_predicate(
+        where, source.schema, source.name, source.partition_columns, handler, partition_texts=source.partition_texts
+    )
 
 
 @runtime_checkable

@@ -34,12 +34,9 @@ from tamis.errors import (
     suggest_arguments,
     suggest_method_arguments,
 )
-from tamis.expr.bind import bind
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import TRUE, Expr, and_, find_columns, split_conjuncts
-from tamis.expr.normalise import normalise
 from tamis.expr.sql.printer import to_display_sql
-from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.io.listing import find_file
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.footer import MAGIC, Footer, footer_from_bytes
@@ -291,8 +288,6 @@ class Pruner:
     @cached_property
     def _given(self) -> Expr:
         given = to_expr(self.predicate)
-        if isinstance(given, PartitionFilter):
-            raise InvalidArgument("a partition filter cannot prune a single file: give a predicate on its columns")
         return TRUE if given is None else given
 
     @cached_property
@@ -316,14 +311,14 @@ class Pruner:
         written = split_conjuncts(self._given)
         if len(written) == 1:
             return (to_display_sql(self._given),) * len(self.bound.conjuncts)
-        pairs = [(part, bind(part, self.schema, "the file")) for part in written]
-        source = {each: part for part, own in pairs for each in split_conjuncts(normalise(own))}
+        pairs = [(part, make_predicate(part, self.schema, "the file")) for part in written]
+        source = {each: part for part, own in pairs for each in split_conjuncts(own.expr)}
         labels = []
         for conjunct in self.bound.conjuncts:
             label = source.get(conjunct.predicate)
             if label is None:
                 columns = set(find_columns(conjunct.predicate))
-                merged = [part for part, own in pairs if not columns.isdisjoint(find_columns(own))]
+                merged = [part for part, own in pairs if not columns.isdisjoint(own.mentioned)]
                 label = and_(*merged) if merged else conjunct.predicate
             labels.append(to_display_sql(label))
         return tuple(labels)

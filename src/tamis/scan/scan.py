@@ -13,7 +13,6 @@ import pyarrow as pa
 from tamis.errors import InvalidArgument, UnknownColumn, suggest_method_arguments
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Column, Expr
-from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
 from tamis.scan.engine import get_embedded_engine, spark_scans
 from tamis.scan.planning.plan import ScanPlan
@@ -253,7 +252,7 @@ def describe_scan(table: str, schema: pa.Schema, where: str | None, limit: int |
 class ScanRequest:
     """The arguments of a scan: filter, columns, limit and pruning levels. Each method returns a new request."""
 
-    where: Expr | PartitionFilter | None = None
+    where: Expr | None = None
     columns: Sequence[object] | None = None
     limit: int | None = None
     levels: Collection[str] = LEVELS

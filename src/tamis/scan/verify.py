@@ -25,7 +25,6 @@ from tamis.errors import InvalidArgument, UnsupportedFeature, VerificationFailed
 from tamis.expr.functions.table import NOT_DETERMINISTIC
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import Call, Expr, Literal, walk
-from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.source import LEVELS, TableSource, list_levels
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.scan import LazyScan, Scan
@@ -122,10 +121,9 @@ def verify_each(
         yield result
 
 
-def _refuse_nondeterministic(where: Expr | PartitionFilter | None) -> None:
+def _refuse_nondeterministic(where: Expr | None) -> None:
     """Raise an error for a nondeterministic filter: a difference would not be caused by pruning."""
-    calls = () if where is None or isinstance(where, PartitionFilter) else walk(where)
-    for call in calls:
+    for call in () if where is None else walk(where):
         match call:
             case Call("sql", (Literal(str() as text), *_)):
                 names = re.findall(r"\b(\w+)\s*\(", text.lower())

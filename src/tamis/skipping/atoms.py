@@ -258,6 +258,12 @@ def _answer_is_not_null(call: Call, args: tuple[Known, ...]) -> Answer:
     return answers.invert(), reason
 
 
+def _answer_partition_filter(call: Call, args: tuple[Known, ...]) -> Answer:
+    """Return the answers for a partition filter: those of its expression, which is never NULL for a row."""
+    answers, _ = args[0]
+    return Answers(answers.may_be_true, any_of(answers.may_be_false, answers.may_be_null), FALSE), None
+
+
 # --- Everything else ------------------------------------------------------------------------------------------------
 
 
@@ -312,6 +318,7 @@ _RULES: dict[str, Callable[[Call, tuple[Known, ...]], Answer]] = {
     "contains": _answer_other_text_test,
     "is_null": _answer_is_null,
     "is_not_null": _answer_is_not_null,
+    "partition_filter": _answer_partition_filter,
     "case": _answer_other,
     "coalesce": _answer_other,
     "cast": _answer_other,

@@ -40,8 +40,8 @@ class ArrowExpressionHandler:
     """A handler that evaluates with Arrow's vectorised kernels."""
 
     def __init__(self) -> None:
-        # Compiled predicates fit batches of any schema. They live as long as an evaluator that uses them, and hold their
-        # predicate, so that no other one has its id.
+        # Compiled predicates fit batches of any schema. They live as long as an evaluator that uses them, and hold
+        # their predicate, so that no other one has its id.
         self._compiled: WeakValueDictionary[int, Evaluator] = WeakValueDictionary()
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:

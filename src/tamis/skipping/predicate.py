@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,24 +14,24 @@ from tamis.expr.bind import bind, format_expression_position
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
 from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, find_columns
+from tamis.expr.names import resolve
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns
 from tamis.expr.normalise import normalise
 from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
-from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.expr.wire.partition_filter import resolve_column
 from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.rewrite import Conjunct, rewrite
-from tamis.types import type_name_with_article
+from tamis.types import STRING, is_text, type_name_with_article
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """The filter of a scan: rows must satisfy every conjunct, in partitions that the partition filter keeps."""
+    """The filter of a scan: rows must satisfy every conjunct."""
 
     expr: Expr
-    partition_filter: PartitionFilter | None = None
     mentioned: tuple[Column, ...] = ()
-    """Every column that the filter mentions, even if normalisation removed it."""
+    """Every column of the table that the filter mentions, even if normalisation removed it."""
 
     on_partitions: Expr = TRUE
     """The part of the filter that does not depend on the types of data columns, which files may store wider than the
@@ -64,10 +64,8 @@ class Predicate:
 
     def and_with(self, other: Predicate) -> Predicate:
         """Return the conjunction of both predicates: the conjuncts of this one first, without merging any."""
-        assert other.partition_filter is None
         return Predicate(
             and_(*(each.predicate for each in (*self.conjuncts, *other.conjuncts))),
-            self.partition_filter,
             tuple(dict.fromkeys((*self.mentioned, *other.mentioned))),
             and_(self.on_partitions, other.on_partitions),
             and_(self.bound, other.bound),
@@ -78,6 +76,16 @@ class Predicate:
     def columns(self) -> tuple[Column, ...]:
         return tuple(find_columns(self.expr))
 
+    @cached_property
+    def partition_texts(self) -> tuple[Column, ...]:
+        """The texts of partition values that the filter compares. They are not columns of the table."""
+        return tuple(column for column in self.columns if is_partition_text(column.path[0]))
+
+    def list_data_columns(self, partition_columns: Collection[str]) -> tuple[Column, ...]:
+        """Return the columns that the filter tests and whose values are in files."""
+        constants = {*partition_columns, *(column.path[0] for column in self.partition_texts)}
+        return tuple(column for column in self.columns if column.path[0] not in constants)
+
     @property
     def is_trivial(self) -> bool:
         """Whether every row satisfies the predicate."""
@@ -85,10 +93,7 @@ class Predicate:
 
     @property
     def text(self) -> str | None:
-        parts = [] if self.is_trivial else [to_display_sql(self.expr)]
-        if self.partition_filter is not None:
-            parts.append(f"partition filter {self.partition_filter.to_json()}")
-        return " AND ".join(parts) or None
+        return None if self.is_trivial else to_display_sql(self.expr)
 
 
 def make_predicate(
@@ -97,18 +102,21 @@ def make_predicate(
     table: str,
     partition_columns: Collection[str] = (),
     handler: ExpressionHandler | None = None,
+    *,
+    partition_texts: Collection[str] | None = None,
 ) -> Predicate:
-    """Build the predicate for a `where` argument: SQL text, a supported expression object, or a partition filter.
+    """Build the predicate for a `where` argument, such as SQL text or a supported expression object.
 
-    `handler` evaluates it over metadata, by default Arrow's.
+    `handler` evaluates it over metadata, by default Arrow's. `partition_texts` are the names that a partition filter
+    may use. None means a file without partitions, whose columns have the values, and where a column that it lacks is
+    missing.
     """
     handler = handler or ARROW
     given = to_expr(where)
     if given is None:
         return Predicate(TRUE, handler=handler)
-    if isinstance(given, PartitionFilter):
-        return Predicate(TRUE, given, handler=handler)
-    bound = bind(given, schema, table)
+    get_text = _make_text_resolver(schema, table, partition_texts)
+    bound = bind(given, schema, table, get_text=get_text)
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
         raise TypeMismatch(
@@ -116,12 +124,15 @@ def make_predicate(
             f"predicate{format_expression_position(bound)}. "
             f"Compare it with something, as in {to_display_sql(bound)} = …"
         )
-    expr, mentioned = normalise(bound), tuple(find_columns(bound))
+    expr = normalise(bound)
+    mentioned = tuple(column for column in find_columns(bound) if not is_partition_text(column.path[0]))
     if all(column.path[0] in partition_columns for column in mentioned):
         on_partitions = expr
+    elif partition_columns:
+        on_partitions = normalise(bind(given, schema, table, typed=partition_columns, get_text=get_text))
     else:
-        on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
-    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound, handler=handler)
+        on_partitions = TRUE
+    return Predicate(expr, mentioned, on_partitions, bound, handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +159,8 @@ def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Col
     unknown = [name for name in partition_columns if name not in schema.names]
     if unknown:
         raise InvalidArgument(f"no partition column {unknown[0]!r} in the schema. Columns: {', '.join(schema.names)}")
-    bound = make_predicate(predicate, schema, "the schema", partition_columns)
-    if bound.partition_filter is not None:
+    bound = make_predicate(predicate, schema, "the schema", partition_columns, partition_texts=partition_columns)
+    if bound.partition_texts:
         raise InvalidArgument("a PartitionFilter has only a partition part: give SQL text or an expression")
     parts: dict[str, list[Expr]] = {"partition": [], "data": [], "residual": []}
     for each in bound.conjuncts:
@@ -164,15 +175,61 @@ def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:
     return find_columns(one.predicate) == find_columns(other.predicate)
 
 
+# --- The texts of partition values ------------------------------------------------------------------------------------
+#
+# `partition_text('year')` is bound to a column of its own, which is constant in a file as partition columns are. Only
+# planning sees it: a format adds it to the partition values of files if the filter has it.
+
+_TEXT_PREFIX = "\x1fpartition_text:"
+
+
+def make_partition_text(name: str) -> Column:
+    """Return the column with the texts of the partition values of a partition column, or of a partition field."""
+    return Column((_TEXT_PREFIX + name,), type=STRING)
+
+
+def is_partition_text(column: str) -> bool:
+    """Return whether a column has the texts of partition values."""
+    return column.startswith(_TEXT_PREFIX)
+
+
+def get_partition_name(text: Column) -> str:
+    """Return the name of the partition column, or the partition field, of a `make_partition_text`."""
+    return text.path[0].removeprefix(_TEXT_PREFIX)
+
+
+def _make_text_resolver(schema: pa.Schema, table: str, known: Collection[str] | None) -> Callable[[str], Expr]:
+    if known is None:
+        return lambda name: _read_text_of_column(name, schema, table)
+    taken = [name for name in schema.names if is_partition_text(name)]
+    if taken:
+
+        def refuse(name: str) -> Expr:
+            raise InvalidArgument(
+                f"{table} has a column {taken[0]!r}, whose name partition filters use for themselves: write the filter "
+                "as SQL over the partition column"
+            )
+
+        return refuse
+    return lambda name: make_partition_text(resolve_column(name, known, table))
+
+
+def _read_text_of_column(name: str, schema: pa.Schema, table: str) -> Expr:
+    """Return the text of a column's values; NULL if there is no such column."""
+    if not any(each.casefold() == name.casefold() for each in schema.names):
+        return Literal(None, STRING)
+    column = resolve(Column((resolve_column(name, schema.names, table),), exact=True), schema, table)
+    is_plain = column.type is not None and is_text(column.type)
+    return column if is_plain else Call("cast", (column, Literal("string", STRING)))
+
+
 # --- JSON serialisation of predicates, so that other processes prune identically --------------------------------------
 
 
 def predicate_to_json(predicate: Predicate) -> dict[str, Any]:
     """Return a predicate as JSON-compatible values."""
-    partition_filter = predicate.partition_filter
     return {
         "expr": expression_to_json(predicate.expr),
-        "partition_filter": None if partition_filter is None else partition_filter.to_json(),
         # The columns are serialised as the arguments of a call.
         "mentioned": expression_to_json(Call("mentioned", predicate.mentioned)),
         "on_partitions": None
@@ -183,13 +240,11 @@ def predicate_to_json(predicate: Predicate) -> dict[str, Any]:
 
 def predicate_from_json(given: Mapping[str, Any]) -> Predicate:
     """Build the predicate from the result of `predicate_to_json`."""
-    partition_filter = given["partition_filter"]
     mentioned = expression_from_json(given["mentioned"])
     assert isinstance(mentioned, Call)
     expr = expression_from_json(given["expr"])
     return Predicate(
         expr,
-        None if partition_filter is None else PartitionFilter.from_json(partition_filter),
         tuple(column for column in mentioned.args if isinstance(column, Column)),
         expr if given["on_partitions"] is None else expression_from_json(given["on_partitions"]),
     )

@@ -27,7 +27,7 @@ def check_counts(scan: Scan) -> pa.Table:
     what = (planner.predicate.text, sorted(planner.levels), planner.limit)
     assert scan.count() == rows.num_rows, ("count()", what)
     assert sum(batch.num_rows for batch in scan.to_batches()) == rows.num_rows, ("to_batches()", what)
-    is_plain = planner.limit is None and planner.predicate.partition_filter is None and type(scan) is Scan
+    is_plain = planner.limit is None and not planner.predicate.partition_texts and type(scan) is Scan
     if is_plain and next(_scans) % ONE_IN == 0:
         assert _count_in_sql(scan) == rows.num_rows, ("SELECT count(*)", what)
     return rows

@@ -25,6 +25,7 @@ from builders.delta.tables import data_file
 from builders.engines import dying_workers
 from builders.hive.tables import write_hive_table
 from builders.values.choices import SeededChoices
+from tamis import PartitionFilter
 from tamis.engines.spark import dataframe as to_spark
 from tamis.engines.spark import worker as task_runner
 from tamis.engines.spark.spark_types import convert_rows, to_row_schema
@@ -402,3 +403,25 @@ def test_many_small_files_are_read_by_tasks_and_larger_ones_by_spark(spark: Any,
     table = tamis.open(tmp_path)
     assert uses_tasks(check(spark, table.scan()))
     assert uses_sparks_reader(check(spark, table.scan(tuning=Tuning(spark_small_local_file_bytes=100))))
+
+
+@pytest.mark.parametrize("levels", [("partitions", "files"), ()])
+@pytest.mark.parametrize("reader", ["spark", "arrow", "auto"])
+def test_a_partition_filter_keeps_the_same_rows(
+    spark: Any, tmp_path: Path, reader: str, levels: tuple[str, ...]
+) -> None:
+    log = DeltaLog(tmp_path, {"id": "long", "n": "integer"}, partition_columns=["n"])
+    for number, text in enumerate(["1", "01", "10", "9", None]):
+        rows = pa.table({"id": pa.array([number, number + 10], pa.int64())})
+        log.commit(data_file(log, f"{number}.parquet", rows, {"n": text}))
+    table = tamis.open(tmp_path)
+    by_number = PartitionFilter.gt("n", "5").with_type("long")
+    wheres: list[tuple[Any, list[int]]] = [
+        (PartitionFilter.eq("n", "01"), [1, 11]),
+        ([[PartitionFilter.neq("n", "1"), "id < 10"], ["id = 10"]], [1, 2, 3, 4, 10]),
+        ([by_number, "n > 9"], [2, 12]),
+        ([[by_number], [PartitionFilter.gte("n", "0.5").with_type("double"), "id = 0"]], [0, 2, 3, 12, 13]),
+    ]
+    for where, expected in wheres:
+        frame = check(spark, table.scan(where, ["id"], levels=levels), where, reader=reader)
+        assert sorted(frame.toArrow()["id"].to_pylist()) == expected, where

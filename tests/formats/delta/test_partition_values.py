@@ -241,11 +241,20 @@ def test_a_partition_predicate_reads_physical_names() -> None:
 
 @pytest.mark.parametrize(
     ("predicate", "message"),
-    [("id = 1", "no column 'id'"), (None, "found None"), (PartitionFilter.eq("p", "1"), "found a PartitionFilter")],
+    [("id = 1", "no column 'id'"), (None, "found None"), (PartitionFilter.eq("q", "1"), "no partition column 'q'")],
 )
 def test_what_is_no_partition_predicate_is_an_error(predicate: object, message: str) -> None:
     with pytest.raises(TamisError, match=message):
         rewrite_partition_predicate(predicate, pa.schema([("p", types.LONG)]))
+
+
+def test_a_partition_filter_reads_the_texts_of_the_log() -> None:
+    mapped = pa.field("p", types.LONG, metadata={"delta.columnMapping.physicalName": "col-1"})
+    found = rewrite_partition_predicate([PartitionFilter.eq("P", "007"), "p = 7"], pa.schema([mapped]))
+    maps = pa.array([[("col-1", "007")], [("col-1", "7")], [("col-1", "")], [("p", "007")]], TEXT_MAP)
+    batch = pa.record_batch({"add": pa.StructArray.from_arrays([maps], names=["partitionValues"])})
+    evaluator = ArrowExpressionHandler().predicate_evaluator(batch.schema, found)
+    assert evaluator.eval(batch).fill_null(False).to_pylist() == [True, False, False, False]
 
 
 def test_partition_values_are_encoded_as_distinct_maps() -> None:
@@ -281,8 +290,6 @@ def test_D3_D6_partition_strings_of_the_log() -> None:
         field("p", "long", **mapping(1, "col-1")), delta__columnMapping__mode="name", partitioned_by=["p"]
     )
     maps = pa.array([[("col-1", "007")], [("col-1", "")], [("p", "1")]], TEXT_MAP)
-    assert {name: texts.to_pylist() for name, texts in get_partition_strings(maps, table).items()} == {
-        "p": ["007", None, None]
-    }
+    assert get_partition_strings(maps, "p", table).to_pylist() == ["007", None, None]
     with pytest.raises(CorruptFile, match="no strings for a PartitionFilter"):
-        get_partition_strings(pa.array([None], TEXT_MAP), table)
+        get_partition_strings(pa.array([None], TEXT_MAP), "p", table)

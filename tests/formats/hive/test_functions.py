@@ -174,10 +174,36 @@ def test_X7_absolute_paths_are_refused_even_below_the_root(table: Path) -> None:
         list_partition_files(table, f"{table}/region=eu/day=01")
 
 
-@pytest.mark.parametrize("directory", ["", ".", "region=eu"])
-def test_a_directory_above_the_leaves_is_refused_and_not_partly_listed(table: Path, directory: str) -> None:
-    with pytest.raises(InvalidArgument, match="is not a leaf directory: it has"):
-        list_partition_files(table, directory)
+@pytest.mark.parametrize("prefix", ["", ".", "region=eu", "region=eu/"])
+@pytest.mark.parametrize("wanted", [None, F.eq("day", "01"), F.eq("REGION", "eu") & F.gt("day", "01"), F.or_()])
+def test_any_prefix_lists_the_files_of_the_leaves_below_it(table: Path, prefix: str, wanted: F | None) -> None:
+    files = list_partition_files(table, prefix, wanted)
+    leaves = [
+        path
+        for path in table_info(table, wanted).directories["path"].to_pylist()
+        if not prefix.strip("./") or path.startswith("region=eu/")
+    ]
+    expected = pa.concat_batches([files.slice(0, 0), *(list_partition_files(table, path) for path in leaves)])
+    assert files.to_pylist() == sorted(expected.to_pylist(), key=lambda file: file["path"])
+
+
+def test_a_prefix_lists_only_directories_that_the_filter_keeps(table: Path) -> None:
+    listed = ListedPaths()
+    options = {"filesystem": pafs.PyFileSystem(listed)}
+    assert list_partition_files(table, "region=us", F.eq("day", "02"), storage_options=options).num_rows == 1
+    assert [path.removeprefix(f"{table}/") for path in listed.paths] == [
+        "region=us", "region=us/day=01", "region=us/day=02"
+    ]  # fmt: skip
+    assert list_partition_files(table, "region=us", F.eq("region", "eu"), storage_options=options).num_rows == 0
+    assert len(listed.paths) == 3
+
+
+def test_files_in_plain_directories_below_a_leaf_belong_to_it(table: Path) -> None:
+    more = table / "region=eu" / "day=01" / "batch"
+    more.mkdir()
+    pq.write_table(ROWS, more / "part.parquet")
+    for prefix in ("region=eu", "region=eu/day=01"):
+        assert str(more / "part.parquet") in list_partition_files(table, prefix)["path"].to_pylist()
 
 
 def test_a_missing_directory(table: Path) -> None:

@@ -15,6 +15,7 @@ from tamis.errors import CorruptFile, InvalidArgument, PartitionLayoutError, Tab
 from tamis.formats.detect import is_delta, is_iceberg
 from tamis.formats.hive.layout import HiveLayout, LevelCount
 from tamis.io.storage import open_storage
+from tamis.skipping.predicate import make_partition_text
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -160,12 +161,17 @@ def test_null_from_keep_keeps_and_a_wrong_length_is_an_error(tmp_path: Path) -> 
         layout.list_directories(lambda _: pa.array([True, True]))
 
 
-def test_both_filters_must_keep_and_raw_strings_are_beside_the_values(tmp_path: Path) -> None:
+def test_keep_sees_raw_strings_beside_the_values(tmp_path: Path) -> None:
     write(tmp_path, "hour=01/f", "hour=1/f", "hour=02/f")
-    directories = discover(tmp_path).list_directories(
-        make_equality_filter(hour=1), keep_raw=lambda raw: pc.not_equal(raw["hour"].combine_chunks(), "1")
-    )
-    assert (directories.values.to_pylist(), directories.raw.to_pylist()) == ([{"hour": 1}], [{"hour": "01"}])
+    text = make_partition_text("hour")
+
+    def keep(values: pa.Table) -> pa.BooleanArray:
+        is_one = pc.equal(values["hour"], 1).combine_chunks()
+        return pc.and_(is_one, pc.not_equal(values[text.name], "1").combine_chunks())
+
+    directories = discover(tmp_path).list_directories(keep, [text])
+    assert directories.values.to_pylist() == [{"hour": 1, text.name: "01"}]
+    assert directories.raw.to_pylist() == [{"hour": "01"}]
 
 
 def test_nothing_kept(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from tamis.engines.duckdb.run.evaluate import to_duckdb_sql
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, find_columns, split_conjuncts
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, find_columns, split_conjuncts, walk
 from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, TableSource
 from tamis.io.listing import check_unchanged
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
@@ -96,6 +96,8 @@ def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool =
     if any(len(path) > 1 for path in asked):
         return None
     if not all(can_round_trip(source.schema.field(name).type) for name in needed):
+        return None
+    if any(isinstance(node, Call) and node.function == "partition_text" for node in walk(handle.predicate)):
         return None
     if any(_has_doubtful_bounds(column) for column in find_columns(handle.predicate)):
         return None

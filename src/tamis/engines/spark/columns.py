@@ -37,6 +37,10 @@ _COMPARE = {
 _MICROSECONDS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1000}
 
 
+_NUMBER = r"\A[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))\z"
+"""The texts that are numbers for a partition filter, as in `tamis.expr.functions.partition_values`."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledColumn:
     """A value as a Column, and a Column that is TRUE for rows where its evaluation fails; None if it never fails."""
@@ -333,6 +337,16 @@ class ColumnCompiler:
             whole <= f.lit(str(largest)).cast("decimal(38,0)")
         )
         return _Fallible(f.when(fits, whole.cast(to_sql_type(stored))), text)
+
+    def try_partition_value(self, call: Call, values: list[Any]) -> Any:
+        """Parse a partition value, NULL where it is invalid for its type."""
+        if type_of(call) == types.DOUBLE:
+            return self._f.when(values[0].rlike(_NUMBER), values[0].try_cast("double"))
+        found = self.partition_value(call, values)
+        return found.value if isinstance(found, _Fallible) else found
+
+    def partition_filter(self, call: Call, values: list[Any]) -> Any:
+        return values[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from tamis.errors import InvalidArgument
 from tamis.formats.source import FileListing, TableSource
 from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.reading.task_reader import TaskReader
+from tamis.skipping.predicate import is_partition_text
 
 AUTO, SPARK, ARROW = "auto", "spark", "arrow"
 READERS = (AUTO, SPARK, ARROW)
@@ -85,7 +86,8 @@ def _assign_files(
 ) -> tuple[list[tuple[FileListing, PhysicalNames]], list[PlannedFiles]]:
     """Return the files for native scans, grouped by physical column names, and the plans of all others."""
     listing, scan = wanted.listing, wanted.reader
-    needed = (*scan.projection, *(column.path for column in scan.predicate.columns))
+    tested = (column.path for column in scan.predicate.columns if not is_partition_text(column.path[0]))
+    needed = (*scan.projection, *tested)
     readable = NativeFiles.none(listing.files.num_rows)
     is_for_spark = reader == SPARK or (reader == AUTO and not _has_many_small_files(wanted))
     if is_for_spark and can_scan_natively(spark, wanted.source, needed) and own.can_test():
@@ -132,7 +134,7 @@ def _has_many_small_files(wanted: ScanRequest) -> bool:
 
 def _may_be_selective(wanted: ScanRequest, listing: FileListing) -> bool:
     tested = {column.path[0] for column in wanted.reader.predicate.columns}
-    is_tested = bool(tested - set(wanted.source.partition_columns))
+    is_tested = bool(tested - set(listing.partitions.column_names))
     size = pc.sum(listing.files["size"]).as_py() or 0
     tuning = wanted.source.storage.tuning
     has_few_footers = 0 < listing.files.num_rows <= tuning.spark_max_footers

@@ -21,6 +21,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,21 +34,19 @@ from tamis.engines.spark.spark_types import to_spark_schema
 from tamis.engines.spark.worker import error_from_bytes
 from tamis.errors import EvaluationError, InvalidArgument, format_count, make_argument_error, suggest_method_arguments
 from tamis.expr.builder import split_name
-from tamis.expr.interop.from_any import to_expr
 from tamis.expr.names import resolve
-from tamis.expr.nodes import TRUE, Column
-from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.expr.nodes import TRUE, Column, find_columns
 from tamis.formats.file_funnel import DATA, LIMIT, SKIPPING_NOTES, Sizes, choose_skipping, find_files_for_limit
 from tamis.formats.file_rows import KEY, FileRowsReader, HasFileRows, ListsFileRows
 from tamis.formats.jobs import Item, storage_to_arguments
-from tamis.formats.source import LEVELS, FileListing, TableSource, Versioned, name_state
+from tamis.formats.source import LEVELS, FileListing, TableSource, Versioned, make_table_predicate, name_state
 from tamis.parquet.footer.leaves import list_flat_paths
 from tamis.scan.planning.plan import describe_files
 from tamis.scan.planning.scan_planner import check_levels, check_limit
 from tamis.scan.scan import Scan, ScanRequest, make_scan
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.metrics import NOT_A_PARTITION_COLUMN, SWITCHED_OFF, LevelReport
-from tamis.skipping.predicate import Predicate, make_predicate
+from tamis.skipping.predicate import Predicate, is_partition_text
 from tamis.skipping.prune import NO_STATISTICS, OVERLAPS, ConjunctOutcome
 from tamis.skipping.rewrite import Conjunct
 
@@ -238,7 +237,7 @@ class FilesDataFrame:
         check_levels(levels)
         if not isinstance(keep_num_records, bool):
             raise make_argument_error("keep_num_records", "True or False", keep_num_records)
-        where, predicate = self._make_predicate(filters)
+        predicate = make_table_predicate(filters, self._source)
         found = self._find_files(predicate, levels, limit)
         files = self._describe_files(found.rows)
         if not keep_num_records:
@@ -247,7 +246,7 @@ class FilesDataFrame:
 
         def scan(columns: Sequence[str] | None) -> Scan:
             listing = self._make_listing(found, predicate)
-            return make_scan(self._source, ScanRequest.parse(where, columns, limit, levels), lambda _: listing)
+            return make_scan(self._source, ScanRequest.parse(filters, columns, limit, levels), lambda _: listing)
 
         return FilesForScan(
             files,
@@ -349,19 +348,6 @@ class FilesDataFrame:
 
     # --- Pruning --------------------------------------------------------------------------------------------------
 
-    def _make_predicate(self, filters: object) -> tuple[object, Predicate]:
-        """Return the filter for rows, and the predicate for files. A partition filter is decided for whole files."""
-        source = self._source
-        items = filters if isinstance(filters, list | tuple) else [filters]
-        of_partitions = [each for each in items if isinstance(each, PartitionFilter)]
-        where = [each for each in items if not isinstance(each, PartitionFilter)] if of_partitions else filters
-        predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
-        if of_partitions:
-            joined = to_expr(of_partitions)
-            assert isinstance(joined, PartitionFilter)
-            predicate = replace(predicate, partition_filter=joined)
-        return (None if predicate.is_trivial else where), predicate
-
     def _find_files(self, predicate: Predicate, levels: Collection[str], limit: int | None) -> _FoundFiles:
         skipping = choose_skipping(predicate, self._source.partition_columns, levels, limit)
         on_partitions, on_statistics = self._split_conjuncts(predicate)
@@ -374,19 +360,21 @@ class FilesDataFrame:
             # A filter without columns may be FALSE, which needs no metadata.
             steps.add("files", on_statistics, self._make_metadata(), NO_STATISTICS)
         known = [self._make_partition_metadata(one), *([self._make_metadata()] if skipping == DATA else [])]
-        is_matched = steps.compile_matches(predicate.conjuncts, known)
+        compares_text = [_compares_text(each) for each in predicate.conjuncts]
+        others = [each for each, is_text in zip(predicate.conjuncts, compares_text, strict=True) if not is_text]
+        is_matched = steps.compile_matches(others, known)
         stages = {"total": None, "partitions": after_partitions, "statistics": steps.kept}
         title = f"tamis: plan {self._source.name}" + (f" where {predicate.text}" if predicate.text else "")
         with translate_errors(title), name_jobs(self._spark, title[:200]):
             most = self._choose_fetch_limit(predicate, limit) if skipping == LIMIT else None
             rows, measured = self._collect_files(stages, steps, is_matched, most)
         total, between, left = (_to_sizes(measured, name) for name in stages)
-        if predicate.partition_filter is not None:
-            # Its text of a value is that of the format, which only the format's own listing has.
+        if predicate.partition_texts:
+            # The text of a value is that of the format, which only the format's own listing has.
             wanted = [level for level in _PARTITION_LEVELS if level in levels]
             allowed = self._source.list_files(predicate, wanted, with_rows=True)
             between = Sizes.of(allowed.files["size"], allowed.rows)
-            rows = rows.filter(pc.is_in(self._describe_files(rows)["path"], allowed.files["path"].combine_chunks()))
+            rows = self._select_allowed(rows, allowed, predicate, np.array(compares_text))
             left = _measure(rows)
         outcomes = steps.make_outcomes(measured)
         if skipping == LIMIT and limit is not None:
@@ -399,9 +387,25 @@ class FilesDataFrame:
         reports = self._make_reports(skipping, levels, (total, between, left), outcomes, predicate)
         return _FoundFiles(rows, skipping, total, between, left, steps.unused, reports)
 
+    def _select_allowed(
+        self, rows: pa.Table, allowed: FileListing, predicate: Predicate, compares_text: npt.NDArray[np.bool_]
+    ) -> pa.Table:
+        """Return the rows of the files of a listing, with its texts of partition values, and what these prove."""
+        found = pc.index_in(self._describe_files(rows)["path"].combine_chunks(), allowed.files["path"].combine_chunks())
+        rows, positions = rows.filter(found.is_valid()), found.drop_null()
+        matched = allowed.matched
+        if matched is None:
+            matched = np.zeros((allowed.files.num_rows, len(compares_text)), bool)
+        is_matched = pa.array(matched[:, compares_text].all(axis=1)).take(positions)
+        both = pc.and_(rows[_MATCHED], is_matched)
+        rows = rows.set_column(rows.column_names.index(_MATCHED), _MATCHED, both)
+        for column in predicate.partition_texts:
+            rows = rows.append_column(column.name, allowed.partitions[column.name].take(positions))
+        return rows
+
     def _choose_fetch_limit(self, predicate: Predicate, limit: int | None) -> int | None:
         """Return how many files are enough for a limit; None for all."""
-        if limit is None or limit > MAX_FILES_FOR_LIMIT or predicate.partition_filter is not None:
+        if limit is None or limit > MAX_FILES_FOR_LIMIT or predicate.partition_texts:
             return None
         return max(limit, 1)
 
@@ -455,15 +459,14 @@ class FilesDataFrame:
         reports = []
         if self._source.partition_columns:
             found = outcomes["partitions"]
-            if predicate.partition_filter is not None:
+            texts = [each.text for each in predicate.conjuncts if _compares_text(each)]
+            if texts:
+                found = tuple(each for each in found if each.predicate not in texts)
                 skipped = total.files - between.files - sum(each.skipped for each in found)
-                text = f"partition filter {predicate.partition_filter.to_json()}"
-                found = (*found, ConjunctOutcome(text, skipped, None))
+                found = (*found, ConjunctOutcome(" AND ".join(texts), skipped, None))
             note = None if "partitions" in levels else SWITCHED_OFF
             reports.append(_make_report("partitions", total, between, found, note))
-        is_off = "files" not in levels and any(
-            column.path[0] not in self._source.partition_columns for column in predicate.columns
-        )
+        is_off = "files" not in levels and bool(predicate.list_data_columns(self._source.partition_columns))
         note = SWITCHED_OFF if is_off else f"{SKIPPING_NOTES[skipping]}; {CACHED_NOTE}"
         return (*reports, _make_report("files", between, left, outcomes["files"], note))
 
@@ -544,6 +547,7 @@ class FilesDataFrame:
         for name, inner in self.layout.partition_fields.items():
             column = found["partition"].combine_chunks().field(inner)
             values[name] = column.cast(self.layout.partitions.field(name).type)
+        values |= {name: found[name] for name in found.column_names if is_partition_text(name)}
         return pa.table(values) if values else found.select([])
 
 
@@ -604,6 +608,11 @@ class _PruningSteps:
                 proven = proven | value
             matched = matched & proven
         return matched
+
+
+def _compares_text(conjunct: Conjunct) -> bool:
+    """Return whether a conjunct compares a partition value as text."""
+    return any(is_partition_text(column.path[0]) for column in find_columns(conjunct.predicate))
 
 
 def _measure(rows: pa.Table) -> Sizes:

@@ -126,8 +126,10 @@ class NativeScan:
         """Return the matching rows of files with the physical column names `names`."""
         residual = self._find_residual(listing)
         tested = [column.path for column in find_columns(residual)] if residual is not None else []
-        needed = narrow_schema(self._source.schema, (*self._projection, *tested))
-        partitions = [name for name in needed.names if name in self._source.partition_columns]
+        texts = [pa.field(column.name, column.type) for column in self._predicate.partition_texts]
+        needed = narrow_schema(pa.schema([*self._source.schema, *texts]), (*self._projection, *tested))
+        constants = {*self._source.partition_columns, *(field.name for field in texts)}
+        partitions = [name for name in needed.names if name in constants]
         of_files = to_row_schema(pa.schema([field for field in needed if field.name not in partitions]))
         physical = {field.name: names.get(field.name, field.name) for field in of_files}
         read = pa.schema([field.with_name(name) for field in of_files if (name := physical[field.name]) is not None])

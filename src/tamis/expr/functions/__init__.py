@@ -8,7 +8,7 @@ Reading order:
 - `domains`           the calls that the kernels compute exactly, and those that may fail
 - `spark_semantics`   the calls that mean the same in Spark's SQL
 - `calendar`          parts of dates, truncation, intervals
-- `partition_values`  partition values as text, for `partition_value(text, type)`
+- `partition_values`  partition values as text, for `partition_value(text, type)` and partition filters
 """
 
 from tamis.expr.functions import rows as _rows  # noqa: F401  # it fills the table

@@ -252,6 +252,10 @@ def coalesce(call: Call, args: list[Value]) -> Value:
     return pc.coalesce(*typed) if typed else args[0]
 
 
+def partition_filter(call: Call, args: list[Value]) -> Value:
+    return args[0]
+
+
 # --- Text -----------------------------------------------------------------------------------------------------------
 
 

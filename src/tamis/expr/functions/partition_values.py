@@ -21,8 +21,6 @@ from tamis.expr.datetime_text import parse_dates, parse_timestamps
 from tamis.expr.functions.kernels import Value, evaluation_type, to_evaluation_form
 from tamis.expr.nodes import Call
 
-_INTEGER = r"^[+-]?[0-9]+$"
-_SHORT_INTEGER = r"^-?[0-9]{1,18}$"
 _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))$"
 
 
@@ -113,26 +111,6 @@ def _format_distinct(values: pa.Array, format_one: Callable[[Any], str]) -> pa.A
     return pa.array([format_one(item) for item in items], types.STRING).take(encoded.indices)
 
 
-def parse_long(texts: pa.Array) -> pa.Array:
-    """Parse integers; null where a text is not an integer or does not fit 64 bits.
-
-    >>> parse_long(pa.array(["007", "+5", "1.0", "9223372036854775808"])).to_pylist()
-    [7, 5, None, None]
-    """
-    if pc.all(pc.match_substring_regex(texts, _SHORT_INTEGER), min_count=0).as_py():
-        return texts.cast(types.LONG)
-    is_negative = pc.starts_with(texts, "-")
-    digits = pc.replace_substring_regex(texts, r"^[+-]?0*", "")
-    length = pc.binary_length(digits)
-    # Texts of nineteen digits compare like numbers.
-    limit = pc.if_else(is_negative, "9223372036854775808", "9223372036854775807").cast(texts.type)
-    fits = pc.or_(pc.less(length, 19), pc.and_(pc.equal(length, 19), pc.less_equal(digits, limit)))
-    is_number = pc.and_(pc.match_substring_regex(texts, _INTEGER), fits)
-    sign = pc.if_else(is_negative, "-0", "0").cast(texts.type)
-    signed = pc.binary_join_element_wise(sign, digits, pa.scalar("", texts.type))
-    return pc.if_else(is_number, signed, pa.scalar(None, texts.type)).cast(types.LONG)
-
-
 def parse_double(texts: pa.Array) -> pa.Array:
     """Parse numbers, exponents, infinities and NaN included; null where a text is not a number.
 
@@ -175,11 +153,20 @@ class InvalidPartitionValue(EvaluationError):
 
 def partition_value(call: Call, args: list[Value]) -> Value:
     """Parse texts, or one text, as the type whose name is the second argument: the kernel of `partition_value`."""
+    return _apply_to_texts(parse_partition_values, args)
+
+
+def try_partition_value(call: Call, args: list[Value]) -> Value:
+    """Parse texts as `partition_value` does, NULL where one is invalid: the kernel of `try_partition_value`."""
+    return _apply_to_texts(try_parse_partition_values, args)
+
+
+def _apply_to_texts(parse: Callable[[pa.Array, pa.DataType], pa.Array], args: list[Value]) -> Value:
     target = types.type_from_name(args[1].as_py())
     texts = args[0]
     if isinstance(texts, pa.Scalar):
-        return parse_partition_values(pa.array([texts.as_py()], types.STRING), target)[0]
-    return parse_partition_values(texts, target)
+        return parse(pa.array([texts.as_py()], types.STRING), target)[0]
+    return parse(texts, target)
 
 
 def parse_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
@@ -188,15 +175,26 @@ def parse_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
     >>> parse_partition_values(pa.array(["007", "", None, "7"]), pa.int8()).to_pylist()
     [7, None, None, 7]
     """
+    parsed = try_parse_partition_values(texts, target)
+    if parsed.null_count:
+        wrong = _replace_empty_by_null(texts.filter(parsed.is_null())).drop_null()
+        if len(wrong):
+            raise InvalidPartitionValue(wrong[0].as_py(), target)
+    return parsed
+
+
+def try_parse_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    """Parse partition values as `parse_partition_values` does, NULL also where a text is invalid for the type.
+
+    >>> try_parse_partition_values(pa.array(["007", "", None, "abc", "300"]), pa.int8()).to_pylist()
+    [7, None, None, None, None]
+    """
     texts = _replace_empty_by_null(texts)
     if types.is_text(target):
         return texts.cast(evaluation_type(target))
     # A partition column has few distinct values, so each is parsed once.
     encoded = pc.dictionary_encode(texts)
-    distinct = _find_reader(target)(encoded.dictionary, target)
-    if distinct.null_count:
-        raise InvalidPartitionValue(encoded.dictionary.filter(pc.is_null(distinct))[0].as_py(), target)
-    return to_evaluation_form(distinct).take(encoded.indices)
+    return to_evaluation_form(_find_reader(target)(encoded.dictionary, target)).take(encoded.indices)
 
 
 def find_invalid_partition_values(texts: pa.StringArray, target: pa.DataType) -> pa.StringArray:

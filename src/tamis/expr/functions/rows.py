@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.functions import domains, kernels, spark_semantics
-from tamis.expr.functions.partition_values import partition_value
+from tamis.expr.functions.partition_values import partition_value, try_partition_value
 from tamis.expr.functions.table import (
     METADATA_FUNCTIONS,
     UNBOUNDED,
@@ -251,6 +251,11 @@ def _tests_prefix_of_column(args: tuple[Expr, ...]) -> bool:
     return parsed.is_prefix or parsed.is_exact
 
 
+def _has_written_filter(args: tuple[Expr, ...]) -> bool:
+    """Return whether a call is a partition filter, which compares texts, or the numbers that they are."""
+    return isinstance(args[1], Literal)
+
+
 # --- The rows -------------------------------------------------------------------------------------------------------
 
 
@@ -437,6 +442,15 @@ _ROWS = (
     Function(
         "partition_value", ("text", "literal"), _cast_type, 2, 2, Nulls.OWN, kernel=partition_value,
         supports=domains.has_text, may_fail=True, spark=Spark(rule="partition_value"),
+    ),
+    Function(
+        "try_partition_value", ("text", "literal"), _cast_type, 2, 2, Nulls.OWN, kernel=try_partition_value,
+        supports=domains.has_text, spark=Spark(rule="try_partition_value"),
+    ),
+    Function("partition_text", ("literal",), types.STRING, 1, 1, Nulls.OWN),
+    Function(
+        "partition_filter", ("boolean", "literal"), types.BOOLEAN, 2, 2, Nulls.OWN, kernel=kernels.partition_filter,
+        zones=Zones.NEVER, is_leakproof=_has_written_filter, spark=Spark(rule="partition_filter"),
     ),
 )  # fmt: skip
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator as operators
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow.compute as pc
@@ -28,33 +28,17 @@ _KINDS = (
 )
 
 
-def to_expr(where: object) -> Expr | PartitionFilter | None:
+def to_expr(where: object) -> Expr | None:
     """Return a `where` as an expression; None for no filter.
 
-    A list is the AND of its items, and a list of lists the OR of the lists, as in pyarrow. A `PartitionFilter` stays
-    a `PartitionFilter`, because its semantics differ from SQL: a list of them is their AND, a list of lists of them the
-    OR of the lists, and a list that mixes them with expressions is an error. The current time in the filter is the
-    time of this call.
+    A list is the AND of its items, and a list of lists the OR of the lists, as in pyarrow. The current time in the
+    filter is the time of this call.
     """
     groups = _to_groups(where)
-    filters = [each for group in groups for each in group if isinstance(each, PartitionFilter)]
-    if filters and len(filters) < sum(map(len, groups)):
-        raise InvalidArgument(
-            "a where list mixes partition filters with expressions, which have different semantics: "
-            "write all items as one or the other"
-        )
-    if filters:
-        return _join(PartitionFilter.or_, [_join(PartitionFilter.and_, group) for group in groups])
-    found = [and_(*(each for each in group if not isinstance(each, PartitionFilter))) for group in groups]
-    return freeze_current_time(or_(*found)) if found else None
+    return freeze_current_time(or_(*(and_(*group) for group in groups))) if groups else None
 
 
-def _join(join: Callable[..., PartitionFilter], filters: Sequence[object]) -> PartitionFilter:
-    (first, *others) = filters
-    return join(*filters) if others else cast(PartitionFilter, first)
-
-
-def _to_groups(where: object) -> list[list[Expr | PartitionFilter]]:
+def _to_groups(where: object) -> list[list[Expr]]:
     """Return the filters in groups: a row must pass all filters of at least one group. No groups mean no filter."""
     items = _items(where)
     lists = [item for item in items if _is_list(item) and item]
@@ -87,7 +71,7 @@ def _is_list(item: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return isinstance(item, list | tuple) and not is_condition(item)
 
 
-def _to_filter(where: object) -> Expr | PartitionFilter:
+def _to_filter(where: object) -> Expr:
     match where:
         case tuple() if is_condition(where):
             return from_condition(where)
@@ -98,8 +82,10 @@ def _to_filter(where: object) -> Expr | PartitionFilter:
             return parse_sql(where)
         case Expression():
             return where.node
-        case Column() | Literal() | Call() | PartitionFilter():
+        case Column() | Literal() | Call():
             return where
+        case PartitionFilter():
+            return where.to_expr()
         case pc.Expression():
             return from_pyarrow(where)
         case bool() | np.bool_():

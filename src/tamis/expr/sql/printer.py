@@ -152,6 +152,9 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
             return Precedence.CALL, _case_parts(node.args)
         case Call("sql", (Literal(str() as text), *_)):
             return Precedence.CALL, [f"({text})"]
+        case Call("partition_filter", (_, Literal(str() as text))) if max_items is not None:
+            # Display shows the filter as its user wrote it.
+            return Precedence.CALL, [f"partition filter {text}"]
         case Call(function, args):
             needed = Precedence.SUM if function in _SPECIAL_SYNTAX else 0
             return Precedence.CALL, [

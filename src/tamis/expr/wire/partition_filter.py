@@ -27,7 +27,7 @@ import difflib
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring as json_string
 from typing import Any, TypeAlias, cast
@@ -46,8 +46,10 @@ from tamis.errors import (
     add_article,
     suggest_method_arguments,
 )
+from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions.kernels import look_up_key
-from tamis.expr.functions.partition_values import format_partition_value, parse_double, parse_long, partition_text
+from tamis.expr.functions.partition_values import format_partition_value, partition_text, try_parse_partition_values
+from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, and_, not_, or_
 
 MAX_DEPTH = 500
 """The maximum nesting depth of objects and lists in the JSON of a filter."""
@@ -219,6 +221,10 @@ class PartitionFilter:
         compared as the text of their partition directory.
         """
         return evaluate(self, values)
+
+    def to_expr(self) -> Expr:
+        """Return the filter as an expression over `partition_text('column')`, which a table binds to its partitions."""
+        return compile_filter(self, lambda name: Call("partition_text", (Literal(name, types.STRING),)))
 
     # --- The wire format ----------------------------------------------------------------------------------------
 
@@ -589,23 +595,97 @@ def _shorten(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
-# --- Vectorised evaluation of a partition filter over partition values ------------------------------------------------
+# --- Partition filters as expressions ---------------------------------------------------------------------------------
 #
 # | the value is…    | eq, in      | neq   | gt, gte, lt, lte                     | is_null | is_not_null |
 # |------------------|-------------|-------|--------------------------------------|---------|-------------|
 # | missing or null  | false       | true  | false                                | true    | false       |
 # | present          | text equals | not eq| as text, or as the type if both parse| false   | true        |
 #
-# The result is never null, so that AND, OR and NOT are two-valued.
+# Each leaf becomes an ordinary expression over a text that is never NULL, inside of `partition_filter(…, json)`, which
+# keeps the filter as its user wrote it for reports. AND, OR and NOT are those of the language.
 
 PartitionValues: TypeAlias = pa.MapArray | pa.StructArray | pa.ChunkedArray | pa.RecordBatch | pa.Table
 
-_COMPARE = {"gt": pc.greater, "gte": pc.greater_equal, "lt": pc.less, "lte": pc.less_equal}
+_TYPE_NAMES = {"long": "bigint", "double": "double"}
+_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+def compile_filter(partition_filter: PartitionFilter, get_text: Callable[[str], Expr]) -> Expr:
+    """Return the filter as an expression; `get_text` returns the text of a partition value by the name of its column.
+
+    A missing value is a text that is NULL.
+    """
+    nodes: list[PartitionFilter] = []
+    waiting = [partition_filter]
+    while waiting:
+        nodes.append(waiting.pop())
+        waiting.extend(nodes[-1].filters)
+    done: list[Expr] = []
+    # Reversed, inner filters come before the filter that has them, in their order.
+    for node in reversed(nodes):
+        first = len(done) - len(node.filters)
+        inner = done[first:]
+        del done[first:]
+        match node.op:
+            case "and":
+                done.append(and_(*inner))
+            case "or":
+                done.append(or_(*inner))
+            case "not":
+                done.append(not_(inner[0]))
+            case _:
+                leaf = _compile_leaf(node, get_text(node.column))
+                done.append(Call("partition_filter", (leaf, Literal(node.to_json(), types.STRING))))
+    return done[0]
+
+
+def _compile_leaf(leaf: PartitionFilter, text: Expr) -> Expr:
+    values = [Literal(value, types.STRING) for value in leaf.values]
+    match leaf.op:
+        case "is_null" | "is_not_null":
+            return Call(leaf.op, (text,))
+        case "eq":
+            return Call("<=>", (text, values[0]))
+        case "neq":
+            return not_(Call("<=>", (text, values[0])))
+        case "in":
+            # Without values, the column is still checked.
+            return _and_present(text, Call("in", (text, *values)) if values else FALSE)
+        case _:
+            operator = _OPERATORS[leaf.op]
+            by_text = _and_present(text, Call(operator, (text, values[0])))
+            bound = _parse_bound(leaf)
+            if bound is None:
+                return by_text
+            number = Call("try_partition_value", (text, Literal(types.type_name(bound.type), types.STRING)))
+            return or_(_and_present(number, Call(operator, (number, bound))), and_(Call("is_null", (number,)), by_text))
+
+
+def _and_present(value: Expr, predicate: Expr) -> Expr:
+    """Return the predicate with FALSE instead of NULL where the value is NULL."""
+    return and_(Call("is_not_null", (value,)), predicate)
+
+
+def _parse_bound(leaf: PartitionFilter) -> Literal | None:
+    """Return the bound as a number; None if texts are compared."""
+    if leaf.type is None:
+        return None
+    target = types.type_from_name(_TYPE_NAMES[leaf.type])
+    number = try_parse_partition_values(pa.array([leaf.value], types.STRING), target)[0].as_py()
+    return None if number is None else Literal(number, target)
 
 
 def evaluate(partition_filter: PartitionFilter, values: PartitionValues) -> pa.BooleanArray:
     """Return one boolean for each row, never null, for maps, structs, record batches and tables, chunked or not."""
-    masks = [_evaluate_batch(partition_filter, _Columns(batch)) for batch in _to_batches(values)]
+    names = partition_filter.columns
+    columns = {name: Column((str(number),), type=types.STRING) for number, name in enumerate(names)}
+    compiled = Evaluator(compile_filter(partition_filter, columns.__getitem__))
+    masks = []
+    for batch in _to_batches(values):
+        rows = pa.nulls(batch.num_rows if isinstance(batch, pa.RecordBatch) else len(batch))
+        texts = [_read_texts(batch, name, len(rows)) for name in names]
+        masks.append(compiled(pa.record_batch([*texts, rows], [*(column.name for column in columns.values()), "rows"])))
     return pa.concat_arrays(masks) if masks else pa.array([], types.BOOLEAN)
 
 
@@ -627,125 +707,17 @@ def _to_batches(values: PartitionValues) -> list[pa.MapArray | pa.StructArray | 
     return list(batches)
 
 
-class _Columns:
-    """The partition values of one batch by column; each column is looked up, formatted and parsed once."""
-
-    def __init__(self, batch: pa.MapArray | pa.StructArray | pa.RecordBatch) -> None:
-        self._batch = batch
-        self.length = batch.num_rows if isinstance(batch, pa.RecordBatch) else len(batch)
-        self._texts: dict[str, pa.Array | None] = {}
-        self._numbers: dict[tuple[str, str], pa.Array] = {}
-
-    def texts(self, column: str) -> pa.Array | None:
-        """Return the texts of a column, null where there is no value; None if no row has the column."""
-        if column not in self._texts:
-            values = self._values(column)
-            self._texts[column] = None if values is None else partition_text(values, column)
-        return self._texts[column]
-
-    def numbers(self, column: str, type_name: str) -> pa.Array:
-        """Return the texts of a column as numbers, null where a text is not a number."""
-        key = (column, type_name)
-        if key not in self._numbers:
-            self._numbers[key] = _parse(self.texts(column), type_name)
-        return self._numbers[key]
-
-    def _values(self, column: str) -> pa.Array | None:
-        match self._batch:
-            case pa.MapArray():
-                return look_up_key(self._batch, column)
-            case pa.StructArray():
-                indices = self._batch.type.get_all_field_indices(column)
-                # Unlike `field`, `struct_field` returns null for the fields of a null struct.
-                return pc.struct_field(self._batch, [indices[-1]]) if indices else None
-            case _:
-                indices = self._batch.schema.get_all_field_indices(column)
-                return self._batch.column(indices[-1]) if indices else None
-
-
-class _EvaluationFrame:
-    """A filter under evaluation: its remaining inner filters, and the mask of those that are done."""
-
-    def __init__(self, partition_filter: PartitionFilter, columns: _Columns) -> None:
-        self.op = partition_filter.op
-        self.remaining: Iterator[PartitionFilter] = iter(partition_filter.filters)
-        self.mask: pa.BooleanArray | None = None
-        match self.op:
-            case "and" | "or":
-                if not partition_filter.filters:
-                    self.mask = pa.repeat(pa.scalar(self.op == "and"), columns.length)
-            case "not":
-                pass
-            case _:
-                self.mask = _evaluate_leaf(partition_filter, columns)
-
-    def absorb(self, mask: pa.BooleanArray) -> None:
-        if self.op == "not":
-            self.mask = pc.invert(mask)
-        elif self.mask is None:
-            self.mask = mask
-        else:
-            self.mask = pc.and_(self.mask, mask) if self.op == "and" else pc.or_(self.mask, mask)
-
-
-def _evaluate_batch(partition_filter: PartitionFilter, columns: _Columns) -> pa.BooleanArray:
-    """Evaluate depth first with an explicit stack; masks are combined at once, so that a wide filter holds few."""
-    frames = [_EvaluationFrame(partition_filter, columns)]
-    while True:
-        frame = frames[-1]
-        inner = next(frame.remaining, None)
-        if inner is not None:
-            frames.append(_EvaluationFrame(inner, columns))
-            continue
-        frames.pop()
-        if not frames:
-            return frame.mask
-        frames[-1].absorb(frame.mask)
-
-
-def _evaluate_leaf(leaf: PartitionFilter, columns: _Columns) -> pa.BooleanArray:
-    texts = columns.texts(leaf.column)
-    if texts is None:
-        return pa.repeat(pa.scalar(leaf.op in ("neq", "is_null")), columns.length)
-    match leaf.op:
-        case "is_null":
-            return pc.is_null(texts)
-        case "is_not_null":
-            return pc.is_valid(texts)
-        case "eq":
-            return pc.fill_null(pc.equal(texts, pa.scalar(leaf.value, texts.type)), False)
-        case "neq":
-            return pc.fill_null(pc.not_equal(texts, pa.scalar(leaf.value, texts.type)), True)
-        case "in":
-            return pc.is_in(texts, value_set=pa.array(leaf.values, texts.type))
+def _read_texts(batch: pa.MapArray | pa.StructArray | pa.RecordBatch, column: str, rows: int) -> pa.Array:
+    """Return the texts of a column, null where there is no value."""
+    values: pa.Array | None
+    match batch:
+        case pa.MapArray():
+            values = look_up_key(batch, column)
+        case pa.StructArray():
+            indices = batch.type.get_all_field_indices(column)
+            # Unlike `field`, `struct_field` returns null for the fields of a null struct.
+            values = pc.struct_field(batch, [indices[-1]]) if indices else None
         case _:
-            return pc.fill_null(_compare(leaf, texts, columns), False)
-
-
-def _compare(leaf: PartitionFilter, texts: pa.Array, columns: _Columns) -> pa.BooleanArray:
-    as_text = _COMPARE[leaf.op](texts, pa.scalar(leaf.value, texts.type))
-    if leaf.type is None:
-        return as_text
-    bound = _parse(pa.array([leaf.value]), leaf.type)[0]
-    if not bound.is_valid:
-        return as_text
-    numbers = columns.numbers(leaf.column, leaf.type)
-    return pc.if_else(pc.is_valid(numbers), _compare_numbers(leaf.op, numbers, bound), as_text)
-
-
-def _parse(texts: pa.Array, type_name: str) -> pa.Array:
-    return parse_long(texts) if type_name == "long" else parse_double(texts)
-
-
-def _compare_numbers(op: str, numbers: pa.Array, bound: pa.Scalar) -> pa.BooleanArray:
-    """Compare with a bound, where NaN is larger than every number and equal to itself."""
-    if pa.types.is_integer(numbers.type):
-        return _COMPARE[op](numbers, bound)
-    is_nan = pc.is_nan(numbers)
-    if pc.is_nan(bound).as_py():
-        # Everything but NaN is smaller than the bound, and NaN equals it.
-        bound_is_nan = {"gt": False, "gte": is_nan, "lt": pc.invert(is_nan), "lte": True}[op]
-        return pc.if_else(pc.is_valid(numbers), bound_is_nan, False)
-    # In Arrow every comparison with NaN is false, which is correct for `lt` and `lte`.
-    compared = _COMPARE[op](numbers, bound)
-    return pc.or_(compared, is_nan) if op in ("gt", "gte") else compared
+            indices = batch.schema.get_all_field_indices(column)
+            values = batch.column(indices[-1]) if indices else None
+    return pa.nulls(rows, types.STRING) if values is None else partition_text(values, column)

@@ -88,6 +88,10 @@ class DeltaTable:
         return self.snapshot.metadata.partition_columns
 
     @property
+    def partition_texts(self) -> tuple[str, ...]:
+        return self.partition_columns
+
+    @property
     def version(self) -> int:
         return self.snapshot.version
 

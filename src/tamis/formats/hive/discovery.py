@@ -44,13 +44,13 @@ class Branch:
         return Branch((*self.columns, column), (*self.directories, path))
 
 
-def find_branch(tree: DirectoryTree) -> Branch:
-    """Return the first branch, by name, that ends in a data file.
+def find_branch(tree: DirectoryTree, directory: str | None = None) -> Branch:
+    """Return the first branch, by name, that ends in a data file; from the table's root, or from another directory.
 
     Empty directories are skipped, one by one at first; if that takes many listings, whole levels are listed together. A
     table without files has the columns of its deepest branch.
     """
-    root = Branch((), (tree.storage.root,))
+    root = Branch((), (tree.storage.root if directory is None else directory,))
     waiting = [(root, root.directories[0])]
     deepest = root
     while waiting and tree.num_listed < tree.storage.tuning.inference_listings:

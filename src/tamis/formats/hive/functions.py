@@ -1,39 +1,43 @@
 """Plain functions over a Hive-style table, for programs with planners of their own: in threads or in Spark executors.
 
-`table_info` returns the directories that a filter keeps. `list_partition_files` lists their files, anywhere and in any
-order. Filters compare the texts of partition values, as `PartitionFilter` describes.
+`table_info` returns the directories that a filter keeps. `list_partition_files` lists the files below one of them, or
+below their first levels, anywhere and in any order. Filters compare the texts of partition values, as `PartitionFilter`
+describes.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis import types
 from tamis.errors import InvalidArgument, TableNotFound, add_article, make_argument_error, suggest_arguments
+from tamis.expr.nodes import FALSE
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
-from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN
+from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN, map_to_json
 from tamis.formats.hive.layout import (
     HiveLayout,
     list_leaf_files,
     make_file_table,
-    make_level_filter,
     make_no_files_error,
     make_not_found_error,
 )
 from tamis.formats.hive.names import split_directory_name
 from tamis.formats.hive.partition_types import add_partition_columns
+from tamis.formats.hive.table import DirectoryPruner
 from tamis.formats.hive.tree import DirectoryTree
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96
+from tamis.skipping.predicate import get_partition_name, make_predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,11 @@ def table_info(
     data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.get_arrow_schema(int96)
     layout = layout.adopt_stored_types(data_schema)
     columns = tuple(layout.partition_schema.names)
-    filter = None if filter is None else resolve_columns(filter, columns, f"'{storage.uri}'")
-    directories = layout.list_directories(keep_raw=None if filter is None else make_level_filter(filter, columns))
+    predicate = make_predicate(filter, layout.partition_schema, f"'{storage.uri}'", partition_texts=columns)
+    directories = layout.list_directories(DirectoryPruner(predicate, columns).keep, predicate.partition_texts)
     relative = _extract_last_names(directories.paths, len(columns))
     rows = pa.table([relative, *directories.raw.columns], names=["path", *columns])
-    if filter is not None and not columns and not _is_kept(filter, {}):
+    if predicate.expr == FALSE:
         rows = rows.slice(0, 0)
     return TableInfo(add_partition_columns(data_schema, layout.partition_schema), columns, rows)
 
@@ -104,25 +108,30 @@ def _extract_last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
 @suggest_arguments("tamis.hive.list_partition_files")
 def list_partition_files(
     uri: str | os.PathLike[str],
-    directory: str,
+    prefix: str,
     filter: PartitionFilter | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
-    """Return the data files of one leaf directory, ordered by path; none if the filter rejects it.
+    """Return the data files below a partition directory that the filter keeps, ordered by path.
 
-    `directory` is a `path` of `table_info(…).directories`. Columns: `path` in the file system, `size`,
-    `modification_time` in ms, `num_records` (-1: unknown without footers), `partition_values` as JSON.
+    `prefix` is a path of partition directories below the table's root: a `path` of `table_info(…).directories`, the
+    first directories of one, such as `year=2024`, or an empty text for the whole table. Directories that the filter
+    rejects are not listed. Columns: `path` in the file system, `size`, `modification_time` in ms, `num_records` (-1:
+    unknown without footers), `partition_values` as JSON.
     """
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
-    if not isinstance(directory, str):
-        raise make_argument_error("directory", "a path of table_info(…).directories", directory)
-    values = _parse_directory(directory)
-    if filter is not None and not _is_kept(resolve_columns(filter, values, f"'{storage.uri}'"), values):
-        return _make_empty_batch()
-    files = _list_files(storage, directory.removesuffix("/") if values else "")
-    files = files.take(pc.sort_indices(files["path"]))
+    if not isinstance(prefix, str):
+        raise make_argument_error("prefix", "partition directories, such as 'year=2024'", prefix)
+    given = _parse_directory(prefix)
+    if filter is not None and {each.casefold() for each in filter.columns} <= {name.casefold() for name in given}:
+        if not _is_kept(resolve_columns(filter, given, f"'{storage.uri}'"), given):
+            return _make_empty_batch()
+        filter = None
+    files, values = _list_files(storage, prefix.removesuffix("/") if given else "", given, filter)
+    order = pc.sort_indices(files["path"])
+    files = files.take(order)
     milliseconds = pc.fill_null(pc.divide(files["modified_ns"].combine_chunks(), 1_000_000), UNKNOWN)
     return pa.record_batch(
         [
@@ -130,26 +139,53 @@ def list_partition_files(
             files["size"].combine_chunks(),
             milliseconds,
             pa.repeat(pa.scalar(UNKNOWN, pa.int64()), files.num_rows),
-            pa.repeat(pa.scalar(json.dumps(values, ensure_ascii=False), pa.string()), files.num_rows),
+            values.take(order),
         ],
         schema=FILE_COLUMNS,
     )
 
 
-def _list_files(storage: Storage, directory: str) -> pa.Table:
+def _list_files(
+    storage: Storage, directory: str, given: Mapping[str, str | None], filter: PartitionFilter | None
+) -> tuple[pa.Table, pa.StringArray]:
+    """Return the files below a directory that the filter keeps, and their partition values as JSON."""
     path = f"{storage.root}/{directory}" if directory else storage.root
     tree = DirectoryTree(storage)
     try:
-        deeper = tree.list_children([path]).partitions["path"]
+        layout = HiveLayout.discover_below(tree, path)
     except TableNotFound:
-        return _find_single_file(storage)
-    if len(deeper):
-        raise InvalidArgument(
-            f"'{storage.format_path(path)}' is not a leaf directory: it has "
-            f"'{storage.format_path(deeper[0].as_py())}'. "
-            "Give a path of table_info(…).directories"
-        )
-    return list_leaf_files(tree, pa.array([path], pa.string()), descend=bool(directory))
+        return _find_single_file(storage), pa.array(["{}"])
+    columns = (*given, *layout.partition_schema.names)
+    predicate = make_predicate(filter, layout.partition_schema, f"'{storage.uri}'", partition_texts=columns)
+    pruner = DirectoryPruner(predicate, columns)
+
+    def keep(values: pa.Table) -> pa.BooleanArray:
+        for column in predicate.partition_texts:
+            name = get_partition_name(column)
+            if name in given:
+                constant = pa.repeat(pa.scalar(given[name], types.STRING), values.num_rows)
+                values = values.append_column(column.name, constant)
+        return pruner.keep(values)
+
+    directories = layout.list_directories(keep, predicate.partition_texts)
+    paths = directories.paths.slice(0, 0) if predicate.expr == FALSE else directories.paths
+    files = list_leaf_files(tree, paths, descend=bool(columns))
+    parents = files["parent"].combine_chunks()
+    texts = [
+        *(pa.repeat(pa.scalar(value, types.STRING), len(files)) for value in given.values()),
+        *(column.combine_chunks().take(parents) for column in directories.raw.columns),
+    ]
+    return files, _write_values(columns, texts, len(files))
+
+
+def _write_values(columns: Sequence[str], texts: Sequence[pa.StringArray], rows: int) -> pa.StringArray:
+    """Return partition values as JSON, one object for each row."""
+    count = len(columns)
+    by_row = np.arange(count * rows).reshape(count, rows).T.ravel()
+    keys = pa.concat_arrays([pa.array([], types.STRING), *(pa.repeat(pa.scalar(each), rows) for each in columns)])
+    items = pa.concat_arrays([pa.array([], types.STRING), *texts])
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
+    return map_to_json(pa.MapArray.from_arrays(offsets, keys.take(pa.array(by_row)), items.take(pa.array(by_row))))
 
 
 def _find_single_file(storage: Storage) -> pa.Table:

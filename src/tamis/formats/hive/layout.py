@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError, TableNotFound
-from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.expr.nodes import Column
 from tamis.formats.detect import find_nested_format, reject_other_formats
 from tamis.formats.hive.discovery import Branch, PartitionTypes, find_branch, infer_types, resolve_declared_types
 from tamis.formats.hive.partition_types import parse_values
@@ -32,6 +32,7 @@ from tamis.formats.jobs import Planning
 from tamis.io.listing import FileEntry, find_file
 from tamis.io.storage import Storage
 from tamis.parquet.footer.footer import FILE_SUFFIXES, describe_empty_file
+from tamis.skipping.predicate import get_partition_name
 
 logger = logging.getLogger("tamis")
 
@@ -129,6 +130,13 @@ class HiveLayout:
         resolve_declared_types((), partitioning)
         return cls(tree, PartitionTypes(pa.schema([]), {}), Branch((), (storage.root,), file), file)
 
+    @classmethod
+    def discover_below(cls, tree: DirectoryTree, directory: str) -> HiveLayout:
+        """Find the partition columns below a directory of a table, which stay strings."""
+        branch = find_branch(tree, directory)
+        schema = pa.schema([(column, types.STRING) for column in branch.columns])
+        return cls(tree, PartitionTypes(schema, {}), branch)
+
     def adopt_stored_types(self, stored: pa.Schema) -> HiveLayout:
         """Return the layout with the types of files that also store partition columns: see `partition_types`."""
         return HiveLayout(self._tree, self.partition_types.adopt_stored_types(stored), self._branch, self._single_file)
@@ -161,14 +169,14 @@ class HiveLayout:
         first = self.storage.format_path(plain[0].as_py())
         return f"not read: {len(plain):,} of its subdirectories, such as '{first}'; open it as a table of its own"
 
-    def list_directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
-        """Return the leaf directories that `keep` (typed values) and `keep_raw` (strings) keep at every level.
+    def list_directories(self, keep: Keep | None = None, texts: Sequence[Column] = ()) -> PartitionDirectories:
+        """Return the leaf directories that `keep` keeps at every level.
 
-        Both are called once per level, with the columns of that level and of the levels above. They must keep a
-        directory if a column of a deeper level could still decide. They are not called for a table without partitions.
-        A column with a string that does not parse is never among the typed values.
+        It is called once per level, with the typed columns of that level and of the levels above, and their strings
+        that `texts` name. It must keep a directory if a column of a deeper level could still decide. It is not called
+        for a table without partitions. A column with a string that does not parse is never among the typed values.
         """
-        paths = pa.array([self.storage.root], pa.string())
+        paths = pa.array([self._branch.directories[0]], pa.string())
         raw: dict[str, pa.Array] = {}
         values: dict[str, pa.Array] = {}
         unreadable: dict[str, PartitionLayoutError] = {}
@@ -184,9 +192,12 @@ class HiveLayout:
                 values[column.name] = parse_values(text, column.type, column.name)
             except PartitionLayoutError as error:
                 unreadable[column.name] = error
+            for each in texts:
+                if get_partition_name(each) == column.name:
+                    values[each.name] = text
             paths = found["path"].combine_chunks()
-            mask = _compute_mask(keep, values, keep_raw, raw, len(paths))
             total = len(paths)
+            mask = None if keep is None or not values else _check_mask(keep(_make_table(values)), total)
             if mask is not None:
                 paths = paths.filter(mask)
                 raw = {name: each.filter(mask) for name, each in raw.items()}
@@ -290,20 +301,10 @@ def _set_parent(files: pa.Table, leaves: pa.Int64Array) -> pa.Table:
     return files.set_column(position, "parent", leaves.take(files["parent"].combine_chunks()))
 
 
-def _compute_mask(
-    keep: Keep | None, values: Mapping[str, pa.Array], keep_raw: Keep | None, raw: Mapping[str, pa.Array], count: int
-) -> pa.BooleanArray | None:
-    calls = [(keep_raw, raw)]
-    if values:
-        calls = [(keep, values), *calls]
-    masks = [function(_make_table(columns)) for function, columns in calls if function is not None]
-    if not masks:
-        return None
-    for mask in masks:
-        if len(mask) != count:
-            raise InvalidArgument(f"keep() returned {len(mask)} booleans, expected {count}: one for each directory")
-    filled = [pc.fill_null(mask, True) for mask in masks]
-    return filled[0] if len(filled) == 1 else pc.and_(*filled)
+def _check_mask(mask: pa.BooleanArray, count: int) -> pa.BooleanArray:
+    if len(mask) != count:
+        raise InvalidArgument(f"keep() returned {len(mask)} booleans, expected {count}: one for each directory")
+    return pc.fill_null(mask, True)
 
 
 def _make_table(columns: Mapping[str, pa.Array]) -> pa.Table:
@@ -334,32 +335,3 @@ def _check_flat(storage: Storage, root: Children) -> None:
             storage.format_path(plain[0].as_py()),
             len(plain),
         )
-
-
-# --- Partition filters applied level by level: each conjunct as soon as all of its columns are known ------------------
-
-
-def make_level_filter(
-    partition_filter: PartitionFilter, columns: Collection[str]
-) -> Callable[[pa.Table], pa.BooleanArray]:
-    """Return a function that evaluates, at each level of directories, the conjuncts whose columns are known there."""
-    conjuncts = [(each, frozenset(each.columns) & frozenset(columns)) for each in _split_conjuncts(partition_filter)]
-
-    def keep(raw: pa.Table) -> pa.BooleanArray:
-        known = frozenset(raw.column_names)
-        usable = [conjunct for conjunct, needed in conjuncts if needed <= known]
-        return PartitionFilter.and_(usable).evaluate(raw)
-
-    return keep
-
-
-def _split_conjuncts(partition_filter: PartitionFilter) -> list[PartitionFilter]:
-    found: list[PartitionFilter] = []
-    waiting = [partition_filter]
-    while waiting:
-        current = waiting.pop()
-        if current.op == "and":
-            waiting.extend(reversed(current.filters))
-        else:
-            found.append(current)
-    return found

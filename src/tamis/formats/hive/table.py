@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import find_columns
-from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
 from tamis.formats.file_funnel import FileMetrics, Sizes, mark_data_conjuncts
 from tamis.formats.hive.layout import (
     FILE_COLUMNS,
     HiveLayout,
-    Keep,
     PartitionDirectories,
-    make_level_filter,
     make_no_files_error,
 )
 from tamis.formats.hive.partition_types import add_partition_columns
@@ -42,9 +38,6 @@ from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
-
-_NO_PARTITION_VALUES = pa.Table.from_arrays([pa.nulls(1, pa.string())], names=[""])
-"""The partition values of a table without partitions: one row, in which every column is missing."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +132,10 @@ class HiveTable:
         return tuple(self.layout.partition_schema.names)
 
     @property
+    def partition_texts(self) -> tuple[str, ...]:
+        return self.partition_columns
+
+    @property
     def sample_file(self) -> FileEntry | None:
         return self.layout.sample_file
 
@@ -161,25 +158,19 @@ class HiveTable:
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
         """Prune directories before they are listed, then list the files of those that remain."""
-        pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
-        keep_raw = None
-        if predicate.partition_filter is not None:
-            resolved = resolve_columns(predicate.partition_filter, self.partition_columns, self.name)
-            keep_raw = pruner.make_filter(resolved, self.partition_columns)
-        directories = self.layout.list_directories(pruner.keep, keep_raw=keep_raw)
+        pruner = DirectoryPruner(predicate, self.partition_columns, enabled="partitions" in levels)
+        directories = self.layout.list_directories(pruner.keep, predicate.partition_texts)
         for column in predicate.mentioned:
             if column.path[0] in directories.unreadable:
                 raise directories.unreadable[column.path[0]]
         found = self.layout.list_files(directories)
-        if keep_raw is not None and not self.partition_columns and not keep_raw(_NO_PARTITION_VALUES)[0].as_py():
-            found = found.slice(0, 0)
         count = len(FILE_COLUMNS)
         files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
         partitions = pa.table(found.columns[count:], names=directories.values.column_names)
         reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
         sizes = Sizes.of(files["size"])
         is_on = "files" in levels
-        outcomes = _make_file_outcomes(predicate, self.partition_columns) if is_on else ()
+        outcomes = _make_file_outcomes(predicate, partitions.column_names) if is_on else ()
         metrics = FileMetrics(sizes, sizes, sizes, of_statistics=outcomes)
         reports.append(metrics.describe_files([None if is_on else SWITCHED_OFF, self.layout.note]))
         listing = FileListing(
@@ -217,17 +208,15 @@ def _make_file_outcomes(predicate: Predicate, partition_columns: Collection[str]
     )
 
 
-class _DirectoryPruner:
+class DirectoryPruner:
     """Decides level by level which directories to list, and records the outcome of each conjunct."""
 
-    def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
+    def __init__(self, predicate: Predicate, partition_columns: Collection[str], *, enabled: bool = True) -> None:
         self._conjuncts = predicate.partition_conjuncts
         self._handler = predicate.handler
-        self._columns = tuple(partitions.names)
+        self._columns = (*partition_columns, *(column.name for column in predicate.partition_texts))
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()
-        self._filtered: tuple[ConjunctOutcome, ...] = ()
-        self._kept: pa.BooleanArray | None = None
 
     def keep(self, values: pa.Table) -> pa.BooleanArray:
         """Return a mask of the directories to keep, by the partition values known at their level."""
@@ -235,7 +224,6 @@ class _DirectoryPruner:
             return pa.repeat(pa.scalar(True), values.num_rows)
         pruned = prune(self._make_units(values), self._conjuncts, handler=self._handler, with_matches=False)
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
-        self._kept = pruned.selection
         return pruned.selection
 
     def find_matches(self, partitions: pa.Table, conjuncts: Sequence[Conjunct], files: int) -> npt.NDArray[np.bool_]:
@@ -250,30 +238,13 @@ class _DirectoryPruner:
         one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
         return pa.record_batch({ROW_COUNT.name: one_row} | make_partition_bounds(values, self._columns, one_row))
 
-    def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
-        """Return a function that applies a partition filter at each level and records its outcome."""
-        evaluate = make_level_filter(partition_filter, columns)
-
-        def keep(raw: pa.Table) -> pa.BooleanArray:
-            kept = evaluate(raw)
-            text = f"partition filter {partition_filter.to_json()}"
-            # `keep` is called before, and a directory that both skip counts once.
-            before, self._kept = self._kept, None
-            skipped = pc.invert(kept) if before is None else pc.and_not(before, kept)
-            outcome = ConjunctOutcome(text, skipped.true_count, None)
-            self._filtered = merge_outcomes(self._filtered, (outcome,))
-            return kept
-
-        return keep
-
     def report(self, directories: PartitionDirectories, note: str | None) -> LevelReport:
         """Return the report of the partition level. A skipped directory counts once: what is below it is not listed."""
         skipped = sum(level.total - level.kept for level in directories.levels)
         kept = directories.num_directories
         by_predicate = mark_data_conjuncts(self._outcomes, self._conjuncts, {(name,) for name in self._columns})
         notes = [each for each in (None if self._enabled else SWITCHED_OFF, note) if each]
-        outcomes = (*by_predicate, *self._filtered)
-        return LevelReport("partitions", kept + skipped, kept, by_predicate=outcomes, note="; ".join(notes) or None)
+        return LevelReport("partitions", kept + skipped, kept, by_predicate=by_predicate, note="; ".join(notes) or None)
 
 
 # --- Schema merging: one schema with every column that some file has, in a type that holds the values of all files

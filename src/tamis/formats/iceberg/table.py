@@ -21,7 +21,7 @@ from tamis.formats.iceberg.metadata.open_metadata import OpenedTable
 from tamis.formats.iceberg.metadata.snapshots import SelectedSnapshot, choose_snapshot, read_history
 from tamis.formats.iceberg.metadata.table_metadata import Metadata
 from tamis.formats.iceberg.partitioning.partition_fields import partition_field_names, read_partition_fields
-from tamis.formats.iceberg.partitioning.specs import Spec
+from tamis.formats.iceberg.partitioning.specs import Spec, list_filter_names
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.file_rows import IcebergFileRows
 from tamis.formats.iceberg.planning.plan_files import make_listing, plan_files
@@ -102,6 +102,10 @@ class IcebergTable:
         return ()
 
     @property
+    def partition_texts(self) -> list[str]:
+        return list_filter_names(self.layout.specs)
+
+    @property
     def partition_fields(self) -> tuple[str, ...]:
         """The fields of the current partition spec: see `tamis.formats.iceberg.partitioning.partition_fields`."""
         return partition_field_names(self._specs[0])
@@ -164,7 +168,6 @@ class IcebergTable:
     def _make_listing(self, asked: FileRequest) -> FileListing:
         request = Request(self.layout, asked)
         relocation = self.opened.relocation
-        _ = request.partition_filters  # raises for a column that no spec has, even if no manifest is read
         found, levels = plan_files(self.manifests, request, relocation, self.planning, self.name)
         notes = (self.metadata.note, self.field_names.mapping_error)
         listing = make_listing(found, levels, relocation, "; ".join(each for each in notes if each) or None)

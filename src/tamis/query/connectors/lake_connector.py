@@ -22,7 +22,7 @@ from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, walk
 from tamis.expr.sql.printer import to_display_sql
-from tamis.formats.source import FileListing, HasCollations, TableSource
+from tamis.formats.source import FileListing, HasCollations, TableSource, make_table_predicate
 from tamis.query.connectors.connector import (
     Connector,
     Handle,
@@ -51,7 +51,6 @@ from tamis.scan.aggregation.measures import Function, Measure, can_compare, can_
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.scan.reading.residual import Residual
 from tamis.scan.scan import Scan
-from tamis.skipping.predicate import make_predicate
 from tamis.types import LONG, STRING
 
 MAX_CACHED_HANDLES = 1000
@@ -300,7 +299,7 @@ def _to_table_columns(conjunct: Expr, handle: LakeHandle) -> Expr | None:
     own = replace_paths(conjunct, replacements)
     try:
         source = handle.source
-        predicate = make_predicate(own, source.schema, source.name, source.partition_columns)
+        predicate = make_table_predicate(own, source)
     except ExpressionError:
         # The engine above the scan may support it.
         return None

@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, find_columns, split_conjuncts
-from tamis.formats.source import LEVELS, FileListing, HasClustering, HasFileStatistics, HasPartitionFields, TableSource
+from tamis.formats.source import (
+    LEVELS,
+    FileListing,
+    HasClustering,
+    HasFileStatistics,
+    HasPartitionFields,
+    TableSource,
+    make_table_predicate,
+)
 from tamis.io.weighted_cache import WeightedCache
 from tamis.parquet.reading.row_group_reader import make_dummy_batches
 from tamis.query.connectors.connector import Properties
@@ -25,7 +33,7 @@ from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.reading.bloom_join_filter import apply_join_filter
 from tamis.scan.scan import Scan, get_planner
 from tamis.skipping.metadata import metadata_names
-from tamis.skipping.predicate import Predicate, make_predicate
+from tamis.skipping.predicate import Predicate
 
 
 def read_handle(handle: LakeHandle, listings: ListingCache) -> Iterator[pa.RecordBatch]:
@@ -213,10 +221,10 @@ def combine_predicates(handle: LakeHandle) -> Predicate:
     """Return the predicate of a handle combined with its pruning predicate, as `Scan` combines them."""
     source = handle.source
     where, pruning = (None if each == TRUE else each for each in (handle.predicate, handle.pruning))
-    tested = make_predicate(where, source.schema, source.name, source.partition_columns, source.storage.handler)
+    tested = make_table_predicate(where, source)
     if pruning is None:
         return tested
-    return tested.and_with(make_predicate(pruning, source.schema, source.name, source.partition_columns))
+    return tested.and_with(make_table_predicate(pruning, source))
 
 
 class ListingCache:

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, suggest_method_arguments
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Column, Expr, and_, find_columns, split_conjuncts
+from tamis.expr.nodes import Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, transform
+from tamis.expr.sql.printer import to_display_sql
 from tamis.formats.source import TableSource
 from tamis.query.plan.nodes import Named
 from tamis.query.policies.apply_policies import BoundPolicy
@@ -21,7 +22,8 @@ from tamis.scan.planning.projection import Path, narrow_schema, resolve_projecti
 from tamis.scan.reading.residual import Residual, check_functions
 from tamis.scan.report.report import Report
 from tamis.scan.scan import LazyScan, Scan, ScanRequest, describe_scan
-from tamis.skipping.predicate import make_predicate
+from tamis.skipping.predicate import get_partition_name, is_partition_text, make_predicate
+from tamis.types import STRING
 
 REDACTED_SCAN_NOTE = "The table is under a policy: what is read of it is not shown."
 
@@ -55,11 +57,9 @@ class ProtectedScan(LazyScan):
         self._table = source.name
         self._format = source.format
         visible = mask_schema(source.schema, policy)
-        predicate = make_predicate(request.where, visible, source.name)
-        if predicate.partition_filter is not None:
-            raise InvalidArgument(
-                f"{source.name} is under a policy, where partition filters have no meaning: write the filter as SQL"
-            )
+        # A partition field may have values of a masked column, so only partition columns are compared as text.
+        texts = [name for name in source.partition_columns if name not in policy.masks]
+        predicate = make_predicate(request.where, visible, source.name, partition_texts=texts)
         check_functions(predicate.expr, visible)
         self._predicate = predicate
         self._projection = resolve_projection(request.columns, visible, source.name)
@@ -68,7 +68,13 @@ class ProtectedScan(LazyScan):
         above: list[Expr] = []
         for conjunct in split_conjuncts(predicate.expr):
             is_raw = all(column.path[0] not in policy.masks for column in find_columns(conjunct))
-            (below if is_raw and is_leakproof(conjunct) else above).append(conjunct)
+            is_below = is_raw and is_leakproof(conjunct)
+            if not is_below and any(is_partition_text(column.path[0]) for column in find_columns(conjunct)):
+                raise InvalidArgument(
+                    f"{source.name} is under a policy, where a partition filter cannot be combined with OR with "
+                    f"conditions that are tested after it, as in {to_display_sql(conjunct)}: write the filter as SQL"
+                )
+            (below if is_below else above).append(_restore_partition_texts(conjunct))
         self._residual = Residual(above) if above else None
         paths = [*self._projection, *(column.path for column in find_columns(and_(*above)))]
         self._scan = Scan(
@@ -156,6 +162,17 @@ class ProtectedScan(LazyScan):
 
 
 _FILE_COLUMNS = ("path", "size")
+
+
+def _restore_partition_texts(conjunct: Expr) -> Expr:
+    """Return a bound conjunct for another scan, which binds the texts of partition values itself."""
+
+    def restore(node: Expr) -> Expr:
+        if isinstance(node, Column) and is_partition_text(node.path[0]):
+            return Call("partition_text", (Literal(get_partition_name(node), STRING),))
+        return node
+
+    return transform(conjunct, restore)
 
 
 def _find_raw_columns(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> list[Any]:

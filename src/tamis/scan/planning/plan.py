@@ -18,6 +18,7 @@ from tamis.scan.planning.row_groups import Numbers, RowGroups, take_rows
 from tamis.scan.planning.tasks import ScanTask, read_partition_values
 from tamis.scan.report.report import Report
 from tamis.skipping.metrics import LevelReport
+from tamis.skipping.predicate import is_partition_text
 
 DEPTHS = ("files", "row_groups", "pages")
 
@@ -109,6 +110,8 @@ def describe_files(
     if isinstance(source, HasPartitionFields):
         partitions = source.read_partition_fields(files)
     for name in partitions.column_names:
+        if is_partition_text(name):
+            continue
         # A partition column may have the name of one of the others.
         columns[name if name not in columns else f"partition.{name}"] = partitions[name]
     return pa.table(columns)

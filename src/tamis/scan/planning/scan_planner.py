@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tamis.errors import InvalidArgument, MissingFile, make_argument_error
 from tamis.expr.nodes import FALSE, TRUE, Column, Expr
-from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource
+from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource, make_table_predicate
 from tamis.io.counters import IoCounters
 from tamis.scan.planning.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.planning.projection import Path, reject_unsupported_types, resolve_projection
@@ -25,7 +25,7 @@ from tamis.scan.planning.slices import SlicePlanner, plan_in_slices
 from tamis.scan.reading.task_reader import TaskReader
 from tamis.scan.report.report import Report, add_level
 from tamis.skipping.metrics import LevelReport
-from tamis.skipping.predicate import Predicate, make_predicate
+from tamis.skipping.predicate import Predicate
 
 MAX_LIMIT = 2**62
 """No table has more rows, and Arrow could not count them."""
@@ -74,22 +74,24 @@ class ScanPlanner:
         check_levels(levels)
         self.source = source
         self.levels = frozenset(levels)
-        tested = make_predicate(where, source.schema, source.name, source.partition_columns, source.storage.handler)
+        tested = make_table_predicate(where, source)
         # Conjuncts of `pruning` prune, but are not part of the residual filter.
         self._tested_conjuncts = len(tested.conjuncts) if pruning is not None else None
-        self.predicate: Predicate = tested if pruning is None else tested.and_with(
-            make_predicate(pruning, source.schema, source.name, source.partition_columns)
-        )  # fmt: skip
+        self.predicate: Predicate = tested
+        if pruning is not None:
+            self.predicate = tested.and_with(make_table_predicate(pruning, source))
         self.projection: tuple[Path, ...] = resolve_projection(columns, source.schema, source.name)
         reject_unsupported_types(source.schema, [column.path for column in self.predicate.mentioned])
         # The scan has its own counters, so that a report shows what this scan cost.
         self.storage = replace(source.storage, counters=IoCounters())
+        texts = self.predicate.partition_texts
+        self._constant_columns = (*source.partition_columns, *(column.name for column in texts))
         self.reader = TaskReader(
             self.storage,
-            source.schema,
+            pa.schema([*source.schema, *(pa.field(column.name, column.type) for column in texts)]),
             tested,
             self.projection,
-            source.partition_columns,
+            self._constant_columns,
             source.field_names,
             may_filter_first="pages" in self.levels,
         )
@@ -200,7 +202,7 @@ class ScanPlanner:
                 self.storage,
                 self.predicate,
                 (*projection, *(column.path for column in self.predicate.columns)),
-                self.source.partition_columns,
+                self._constant_columns,
                 self.levels,
                 self.source.field_names,
                 to_pages,

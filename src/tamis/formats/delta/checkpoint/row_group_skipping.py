@@ -24,6 +24,7 @@ from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.footer.statistics import read_row_group_metadata
 from tamis.skipping.handler import ExpressionHandler
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.predicate import is_partition_text
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import Conjunct
 from tamis.types import is_text
@@ -86,7 +87,7 @@ class RowGroupSkipper:
         the table."""
         found: dict[str, pa.Array] = {}
         for column in self._columns:
-            if column.type is None:
+            if column.type is None or is_partition_text(column.path[0]):
                 continue
             physical = self._metadata.to_physical_path(column.path)
             if column.path[0] in self._metadata.partition_columns:

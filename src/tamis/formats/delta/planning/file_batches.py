@@ -34,6 +34,7 @@ from tamis.formats.delta.statistics.file_statistics import extract_num_records, 
 from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.io.weighted_cache import WeightedCache
 from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
+from tamis.skipping.predicate import get_partition_name
 
 FILE_BATCH_CACHE = WeightedCache(capacity=512 * 1024 * 1024)
 """The files of logs that this process has read and decoded."""
@@ -132,10 +133,17 @@ class FileBatch:
         has_any = "deletion_vector" in self.files.schema.names
         return self.files.column("deletion_vector") if has_any else pa.nulls(self.rows, DELETION_VECTOR)
 
-    def read_partition_values(self, log: LogColumns) -> pa.RecordBatch:
-        """Return the partition values as the log's strings, by logical name; an empty string is NULL."""
+    def read_partitions(self, texts: Sequence[Column], log: LogColumns) -> pa.Table:
+        """Return the typed partition values, and some of them as the log's strings; an empty string is NULL."""
+        if not texts:
+            return self.partitions
         values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
-        return pa.record_batch(get_partition_strings(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
+        found = self.partitions
+        for column in texts:
+            found = found.append_column(
+                column.name, get_partition_strings(values, get_partition_name(column), self.metadata)
+            )
+        return found
 
     def read_modification_times(self, log: LogColumns) -> pa.Array:
         """Return the modification times of the files, in milliseconds since 1970."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tamis.expr.nodes import Column
-from tamis.expr.wire.partition_filter import resolve_columns
 from tamis.formats.delta.generated_columns import derive_partition_predicates
 from tamis.formats.delta.planning.file_batches import PARTITION_VALUES, STATISTICS
 from tamis.formats.delta.schema import TableMetadata, check_collations
@@ -28,14 +27,11 @@ class Request:
     def of(asked: FileRequest, metadata: TableMetadata) -> Request:
         predicate = asked.predicate
         check_collations(predicate.bound, metadata)
-        if predicate.partition_filter is not None:
-            resolved = resolve_columns(predicate.partition_filter, metadata.partition_columns, metadata.location)
-            predicate = replace(predicate, partition_filter=resolved)
         partition_columns = set(metadata.partition_columns)
-        data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
+        data_columns = predicate.list_data_columns(partition_columns)
         skipping = choose_skipping(predicate, partition_columns, asked.levels, asked.limit)
         conjuncts = (*predicate.conjuncts, *_derive_conjuncts(predicate, metadata)) if partition_columns else ()
-        asked = replace(asked, predicate=predicate, with_rows=asked.with_rows or skipping in (DATA, LIMIT))
+        asked = replace(asked, with_rows=asked.with_rows or skipping in (DATA, LIMIT))
         return Request(asked, conjuncts, data_columns, skipping)
 
     @property

@@ -36,9 +36,10 @@ from tamis.expr.functions.partition_values import (
 )
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, find_columns, not_, transform
-from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.expr.wire.partition_filter import resolve_column
 from tamis.formats.delta.schema import DeltaField, TableMetadata
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
+from tamis.skipping.predicate import get_partition_name, is_partition_text, make_partition_text
 from tamis.skipping.rewrite import Conjunct
 
 PARTITION_VALUES = Column(("add", "partitionValues"), type=pa.map_(types.STRING, types.STRING))
@@ -144,17 +145,14 @@ def make_unreadable_value_error(text: str, name: str, metadata: TableMetadata) -
     )
 
 
-def get_partition_strings(values: pa.MapArray, metadata: TableMetadata) -> dict[str, pa.StringArray]:
-    """Return the log's strings of each partition column, by logical name; an empty string is NULL."""
-    if metadata.partition_columns and values.null_count:
+def get_partition_strings(values: pa.MapArray, name: str, metadata: TableMetadata) -> pa.StringArray:
+    """Return the log's strings of a partition column; an empty string is NULL."""
+    if values.null_count:
         raise CorruptFile(
             f"a checkpoint of the Delta table {metadata.location} has typed partition values only, and no strings for "
             "a PartitionFilter to compare: filter with SQL, or write a new checkpoint"
         )
-    return {
-        name: _evaluate(values, metadata.fields_by_name[name].physical_name, types.STRING)
-        for name in metadata.partition_columns
-    }
+    return _evaluate(values, metadata.fields_by_name[name].physical_name, types.STRING)
 
 
 @suggest_arguments("tamis.delta.rewrite_partition_predicate")
@@ -168,10 +166,14 @@ def rewrite_partition_predicate(predicate: object, schema: pa.Schema) -> Expr:
     Call<partition_value(element_at(add.partitionValues, 'day'), 'bigint') > 5>
     """
     given = to_expr(predicate)
-    if given is None or isinstance(given, PartitionFilter):
-        found = "None" if given is None else "a PartitionFilter"
-        raise InvalidArgument(f"predicate must be SQL text or an expression over partition columns, found {found}")
-    return substitute_partition_values(bind(given, schema, "the partition schema"), schema)
+    if given is None:
+        raise InvalidArgument("predicate must be SQL text or an expression over partition columns, found None")
+    table = "the partition schema"
+    bound = bind(
+        given, schema, table, get_text=lambda name: make_partition_text(resolve_column(name, schema.names, table))
+    )
+    texts = [column for column in find_columns(bound) if is_partition_text(column.path[0])]
+    return substitute_partition_values(bound, _add_texts(schema, texts))
 
 
 def substitute_partition_values(predicate: Expr, schema: pa.Schema) -> Expr:
@@ -228,12 +230,24 @@ def _get_physical_name(field: pa.Field) -> str:
     return str(field.name) if found is None else found.decode()
 
 
-def make_partition_schema(metadata: TableMetadata, without: Collection[str] = ()) -> pa.Schema:
-    """Return the partition columns of a table, except some, with their physical names in the fields' metadata."""
-    fields = [metadata.fields_by_name[name] for name in metadata.partition_columns if name not in without]
-    return pa.schema(
+def make_partition_schema(
+    metadata: TableMetadata, texts: Sequence[Column] = (), without: Collection[str] = ()
+) -> pa.Schema:
+    """Return the partition columns of a table, except some, and texts of them, with their physical names in the fields'
+    metadata."""
+    fields = [metadata.fields_by_name[name] for name in metadata.partition_columns]
+    schema = pa.schema(
         [pa.field(each.name, each.data_type, metadata={PHYSICAL_NAME: each.physical_name}) for each in fields]
     )
+    return pa.schema([each for each in _add_texts(schema, texts) if each.name not in without])
+
+
+def _add_texts(schema: pa.Schema, texts: Sequence[Column]) -> pa.Schema:
+    """Return partition columns with the texts of some of them, which have the same physical names."""
+    for column in texts:
+        name = _get_physical_name(schema.field(get_partition_name(column)))
+        schema = schema.append(pa.field(column.name, types.STRING, metadata={PHYSICAL_NAME: name}))
+    return schema
 
 
 def make_partition_expression(physical_name: str, data_type: pa.DataType) -> Call:

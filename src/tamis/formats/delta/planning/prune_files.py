@@ -119,7 +119,8 @@ class PartPruner:
 
     def make_empty(self) -> PrunedFiles:
         fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
-        partitions = pa.schema([(field.name, field.data_type) for field in fields]).empty_table()
+        texts = [(column.name, column.type) for column in self._request.predicate.partition_texts]
+        partitions = pa.schema([*((field.name, field.data_type) for field in fields), *texts]).empty_table()
         none = np.zeros((0, len(self._request.predicate.conjuncts)), bool)
         return PrunedFiles(PRUNED_FILE_SCHEMA.empty_table(), partitions, none)
 
@@ -196,7 +197,8 @@ class PartPruner:
         request = self._request
         starts = np.cumsum([0, *(batch.rows for _, batch, _ in units)])
         sizes = pa.concat_arrays([batch.files.column("size") for _, batch, _ in units])
-        partitions = pa.concat_tables([batch.partitions for _, batch, _ in units])
+        texts = request.predicate.partition_texts
+        partitions = pa.concat_tables([batch.read_partitions(texts, log) for _, batch, log in units])
         keep = np.concatenate([batch.find_live(part) for part, batch, _ in units])
         total = _sum_sizes(sizes, keep)
         wrong = _collect_wrong_values(units)
@@ -211,14 +213,6 @@ class PartPruner:
         if request.by_partitions and request.partition_conjuncts:
             values = PartitionValues.concatenate([batch.partition_values for _, batch, _ in units])
             admitted, matched, of_partitions = self._prune_by_partitions(values, tuple(unreadable), keep)
-            keep &= admitted
-        if request.predicate.partition_filter is not None:
-            masks = [
-                request.predicate.partition_filter.evaluate(batch.read_partition_values(log)) for _, batch, log in units
-            ]
-            admitted = np.asarray(pa.concat_arrays(masks))
-            text = f"partition filter {request.predicate.partition_filter.to_json()}"
-            of_partitions += (ConjunctOutcome(text, int((keep & ~admitted).sum()), None),)
             keep &= admitted
         after_partitions = _sum_sizes(sizes, keep)
         chosen = np.flatnonzero(keep)
@@ -309,7 +303,9 @@ class PartPruner:
         # A map counts as often as files have it.
         skipped = [int(counts[distinct[np.asarray(each)]].sum()) for each in pruned.skipped_by]
         counted = [replace(outcome, skipped=count) for outcome, count in zip(pruned.outcomes, skipped, strict=True)]
-        own = {(name,) for name in self._metadata.partition_columns if name not in unreadable}
+        texts = request.predicate.partition_texts
+        readable = [name for name in self._metadata.partition_columns if name not in unreadable]
+        own = {(name,) for name in (*readable, *(column.name for column in texts))}
         left = distinct[np.asarray(pruned.selection)]
         admitted = np.zeros(len(values.maps), bool)
         admitted[left] = True
@@ -322,7 +318,7 @@ class PartPruner:
         """Return the partition conjuncts over the log's actions, without the columns that are unreadable."""
         found = self._rewritten.get(unreadable)
         if found is None:
-            schema = make_partition_schema(self._metadata, unreadable)
+            schema = make_partition_schema(self._metadata, self._request.predicate.partition_texts, unreadable)
             found = tuple(rewrite_conjunct(each, schema) for each in self._request.partition_conjuncts)
             self._rewritten[unreadable] = found
         return found

@@ -107,4 +107,5 @@ def _prune_under_spec(manifests: pa.Table, spec: Spec, request: Request) -> tupl
 def explain_unused_conjuncts(outcomes: Outcomes, spec: Spec, request: Request) -> Outcomes:
     """Return the outcomes, with a reason for the conjuncts that refer to no partition source column."""
     own = {field.source.path for field in spec.prunable_fields if field.source is not None}
+    own.update(column.path for column in request.predicate.partition_texts)
     return mark_data_conjuncts(outcomes, request.predicate.conjuncts, own)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
+from tamis.expr.functions.kernels import look_up_key
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.function_results import map_to_json
 from tamis.formats.iceberg.partitioning.specs import PartitionField, Spec, is_of_unknown_type
@@ -105,6 +106,10 @@ class PartitionTexts:
     def apply_filter(self, partition_filter: PartitionFilter) -> pa.BooleanArray:
         """Return which files a partition filter keeps."""
         return partition_filter.evaluate(self.distinct).take(self.indices)
+
+    def get_texts(self, name: str) -> pa.StringArray:
+        """Return the texts of a partition field for each file; null for a field that the spec lacks."""
+        return look_up_key(self.distinct, name).take(self.indices)
 
     def to_json(self) -> pa.StringArray:
         return map_to_json(self.distinct).take(self.indices)

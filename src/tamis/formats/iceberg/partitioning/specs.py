@@ -138,23 +138,32 @@ def resolve_filter(
     A column of the filter is the name of a partition field, or the current name of an identity-partitioned column. So a
     filter still finds files after the column or its partition field was renamed.
     """
-    fields = [field for spec in specs.values() for field in spec.fields]
-    known = [
-        *(field.name for field in fields),
-        *(name for name in map(_get_identity_column, fields) if name is not None),
-    ]
+    known = list_filter_names(specs)
     names = {column: resolve_column(column, known, table) for column in partition_filter.columns}
     for name in names.values():
-        others = {_get_identity_column(field) for field in fields if field.name == name} - {name, None}
-        if others and any(_get_identity_column(field) == name for field in fields):
-            raise AmbiguousColumn(
-                f"the partition filter's column {name!r} is ambiguous in {table}: a partition field of that name has "
-                f"the source column {min(map(str, others))!r}, and another has {name!r}. Filter with SQL instead"
-            )
+        check_filter_name(name, specs, table)
     return {
-        spec_id: partition_filter.with_columns({column: _find_name(spec, name) for column, name in names.items()})
+        spec_id: partition_filter.with_columns({column: find_field_name(spec, name) for column, name in names.items()})
         for spec_id, spec in specs.items()
     }
+
+
+def list_filter_names(specs: Mapping[int, Spec]) -> list[str]:
+    """Return the names that a partition filter may use: of partition fields, and of identity-partitioned columns."""
+    fields = [field for spec in specs.values() for field in spec.fields]
+    identity = (name for name in map(_get_identity_column, fields) if name is not None)
+    return [*(field.name for field in fields), *identity]
+
+
+def check_filter_name(name: str, specs: Mapping[int, Spec], table: str) -> None:
+    """Raise if a name of `list_filter_names` means one column in one spec and another column in another."""
+    fields = [field for spec in specs.values() for field in spec.fields]
+    others = {_get_identity_column(field) for field in fields if field.name == name} - {name, None}
+    if others and any(_get_identity_column(field) == name for field in fields):
+        raise AmbiguousColumn(
+            f"the partition filter's column {name!r} is ambiguous in {table}: a partition field of that name has "
+            f"the source column {min(map(str, others))!r}, and another has {name!r}. Filter with SQL instead"
+        )
 
 
 def _get_identity_column(field: PartitionField) -> str | None:
@@ -162,7 +171,8 @@ def _get_identity_column(field: PartitionField) -> str | None:
     return field.source.name if field.transform.kind == "identity" and field.source is not None else None
 
 
-def _find_name(spec: Spec, name: str) -> str:
+def find_field_name(spec: Spec, name: str) -> str:
+    """Return the name of the partition field that a name of `list_filter_names` means; itself if there is none."""
     if any(field.name == name for field in spec.fields):
         return name
     return next((field.name for field in spec.fields if _get_identity_column(field) == name), name)

@@ -11,19 +11,18 @@ import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
 from tamis.expr.nodes import Column
-from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.file_funnel import FileRequest
 from tamis.formats.iceberg.partitioning.partition_bounds import project_conjuncts
 from tamis.formats.iceberg.partitioning.specs import (
     Spec,
+    check_filter_name,
     find_field_chain,
     make_specs,
     map_columns_by_id,
-    resolve_filter,
 )
 from tamis.formats.iceberg.schema import arrow_schema
 from tamis.formats.source import format_absent_column
-from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate import Predicate, get_partition_name
 from tamis.skipping.rewrite import Conjunct
 
 
@@ -111,6 +110,10 @@ class Request:
     layout: Layout
     asked: FileRequest
 
+    def __post_init__(self) -> None:
+        for column in self.predicate.partition_texts:
+            check_filter_name(get_partition_name(column), self.layout.specs, "the table")
+
     def to_json(self) -> dict[str, Any]:
         return {"layout": self.layout.to_json(), "asked": self.asked.to_json()}
 
@@ -145,12 +148,6 @@ class Request:
         """The columns among `statistics_columns` that may have statistics, by field id."""
         ids = self.layout.ids
         return {ids[column.path]: column for column in self.asked.statistics_columns if column.path in ids}
-
-    @cached_property
-    def partition_filters(self) -> Mapping[int, PartitionFilter]:
-        """The partition filter for each spec; empty if the predicate has none."""
-        partition_filter = self.predicate.partition_filter
-        return {} if partition_filter is None else resolve_filter(partition_filter, self.layout.specs, "the table")
 
     @cached_property
     def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:

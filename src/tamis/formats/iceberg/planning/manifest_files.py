@@ -19,7 +19,7 @@ from tamis import types
 from tamis.errors import CorruptFile, TableError
 from tamis.expr.nodes import Column
 from tamis.formats.errors import make_corrupt_snapshot_error
-from tamis.formats.file_funnel import Bits, FileMetrics, Outcomes, PrunedFiles, Sizes
+from tamis.formats.file_funnel import FileMetrics, Outcomes, PrunedFiles, Sizes
 from tamis.formats.iceberg.manifests.manifest_entries import Entries, read_manifest
 from tamis.formats.iceberg.manifests.manifest_pruning import explain_unused_conjuncts, get_spec
 from tamis.formats.iceberg.manifests.single_values import decode_values
@@ -31,7 +31,7 @@ from tamis.formats.iceberg.partitioning.partition_bounds import (
     tighten_bounds,
 )
 from tamis.formats.iceberg.partitioning.partition_keys import PartitionTexts, encode_dropped_keys, encode_partition_keys
-from tamis.formats.iceberg.partitioning.specs import Spec
+from tamis.formats.iceberg.partitioning.specs import Spec, find_field_name
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.source import (
     IDENTITY_VALUES,
@@ -39,8 +39,9 @@ from tamis.formats.source import (
     to_single_array,
 )
 from tamis.io.storage import Storage
-from tamis.skipping.metadata import ROW_COUNT, metadata_name
-from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
+from tamis.skipping.predicate import get_partition_name
+from tamis.skipping.prune import prune
 
 MAX_FILES_PER_GROUP = 16 * 1024
 """The largest number of files in a group, unless one manifest has more: small arrays have a high overhead."""
@@ -91,8 +92,9 @@ def group_manifests(manifests: Sequence[Manifest]) -> list[list[Manifest]]:
     return found
 
 
-def make_file_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
-    """Return the schema of the kept files; `more` are field ids whose undecoded statistics are returned too."""
+def make_file_schema(layout: Layout, more: Collection[int], texts: Collection[Column] = ()) -> pa.Schema:
+    """Return the schema of the kept files; `more` are field ids whose undecoded statistics are returned too, and
+    `texts` partition values that are returned as text."""
     fields = [
         ("location", types.STRING),
         ("file_format", types.STRING),
@@ -115,7 +117,7 @@ def make_file_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
     for field_id in more:
         fields += [(f"{kind}:{field_id}", types.BINARY) for kind in ("lower", "upper")]
         fields += [(f"{kind}:{field_id}", types.LONG) for kind in ("nulls", "values")]
-    return pa.schema(fields)
+    return pa.schema([*fields, *((column.name, column.type) for column in texts)])
 
 
 def _make_values_type(data_types: Mapping[str, pa.DataType]) -> pa.StructType:
@@ -129,7 +131,7 @@ class FilePruner:
     def __init__(self, request: Request, more: Collection[int] = ()) -> None:
         self._request = request
         self._more = tuple(more)
-        self.schema = make_file_schema(request.layout, more)
+        self.schema = make_file_schema(request.layout, more, request.predicate.partition_texts)
 
     @property
     def _needs_nan_counts(self) -> bool:
@@ -161,15 +163,20 @@ class FilePruner:
         if "dropped_key" in self.schema.names:
             files = files.append_column("dropped_key", given.dropped_keys)
         total = Sizes.of(files["size"])
+        texts = self._read_texts(spec, given)
+        for name, values in texts.items():
+            files = files.append_column(name, values)
         matched = np.zeros((files.num_rows, len(conjuncts)), bool)
         chosen = np.arange(files.num_rows)
         of_partitions: Outcomes = ()
         known: Metadata = {}
-        if request.by_partitions and conjuncts and spec.fields:
+        if request.by_partitions and conjuncts and (spec.fields or texts):
             rows = to_single_array(files["record_count"])
             # A field with unknown values keeps every file.
             right = {field_id: values for field_id, values in typed.items() if field_id not in given.wrong}
             known = compute_partition_bounds(spec, right, rows, request.predicate.columns)
+            for column in request.predicate.partition_texts:
+                known |= make_constant_bounds(column, texts[column.name], rows)
             pruned = prune(
                 pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts, handler=request.predicate.handler
             )
@@ -177,11 +184,6 @@ class FilePruner:
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], pruned.matched
             known = {name: values.filter(pruned.selection) for name, values in known.items()}
-        if request.predicate.partition_filter is not None:
-            chosen, matched, known, of_filter = self._apply_partition_filter(
-                spec, typed, given.keys, chosen, matched, known
-            )
-            of_partitions += of_filter
         files = files if len(chosen) == files.num_rows else files.take(pa.array(chosen))
         after_partitions = Sizes.of(files["size"])
         of_statistics: Outcomes = ()
@@ -202,25 +204,13 @@ class FilePruner:
                 found = found.append_column(STATISTICS_PREFIX + name, values)
         return PrunedFiles(found, pa.table({}), matched, metrics, _find_unreadable(spec, given, chosen))
 
-    def _apply_partition_filter(
-        self,
-        spec: Spec,
-        typed: Mapping[int, pa.Array],
-        keys: pa.Array,
-        chosen: npt.NDArray[np.int64],
-        matched: Bits,
-        known: Metadata,
-    ) -> tuple[npt.NDArray[np.int64], Bits, Metadata, Outcomes]:
-        """Apply the partition filter, which compares partition values as text."""
-        partition_filter = self._request.partition_filters[spec.spec_id]
-        indices = pa.array(chosen)
-        own = {field_id: values.take(indices) for field_id, values in typed.items()}
-        admitted = PartitionTexts.of(spec, own, keys.take(indices)).apply_filter(partition_filter)
-        kept = np.asarray(admitted)
-        text = f"partition filter {partition_filter.to_json()}"
-        outcome = ConjunctOutcome(text, int((~kept).sum()), None)
-        known = {name: values.filter(admitted) for name, values in known.items()}
-        return chosen[kept], matched[kept], known, (outcome,)
+    def _read_texts(self, spec: Spec, given: PartitionedFiles) -> dict[str, pa.StringArray]:
+        """Return the partition values that the filter compares as text, by column name."""
+        columns = self._request.predicate.partition_texts
+        if not columns:
+            return {}
+        found = PartitionTexts.of(spec, given.typed, given.keys)
+        return {column.name: found.get_texts(find_field_name(spec, get_partition_name(column))) for column in columns}
 
     def _describe_files(
         self,
@@ -273,7 +263,7 @@ class FilePruner:
         for field, column in spec.identity:
             if field.field_id in given.wrong and column.path[0] in mentioned:
                 raise _make_value_error(column, given.location)
-        if predicate.partition_filter is not None:
+        if predicate.partition_texts:
             given.check_texts()
 
 

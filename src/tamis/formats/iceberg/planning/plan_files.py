@@ -54,6 +54,7 @@ from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport
+from tamis.skipping.predicate import is_partition_text
 
 
 def plan_files(
@@ -228,7 +229,9 @@ def make_listing(
     notes = [each for each in (note, relocation.describe_outside_files(paths)) if each is not None]
     rows = to_single_array(files[LOGICAL_ROWS])
     described = tuple(_add_notes(level, notes) for level in levels)
-    return FileListing(listed, listed.select([]), described, rows, found.matched, found.unreadable)
+    texts = [name for name in files.column_names if is_partition_text(name)]
+    partitions = files.select(texts) if texts else listed.select([])
+    return FileListing(listed, partitions, described, rows, found.matched, found.unreadable)
 
 
 def _add_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
