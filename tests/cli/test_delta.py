@@ -201,7 +201,7 @@ def test_history_stops_at_the_limit_and_at_the_version(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["single.parquet"], ["single.parquet", "parquet table", "no history"]),
+        (["single.parquet"], ["parquet table", "no versions", "no history"]),
         (["nowhere"], ["nowhere"]),
         (["events", "--columns", "verson"], ["the history has no column 'verson'", "version, timestamp"]),
     ],

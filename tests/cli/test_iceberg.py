@@ -49,7 +49,7 @@ def test_snapshots_by_id_by_ref_and_by_timestamp(table: IcebergFolder, run: Run)
     ("options", "message", "code"),
     [
         (["--snapshot-id", "1", "--ref", "main"], "--snapshot-id and --ref exclude each other", 2),
-        (["--version", "1"], "choose a snapshot with --snapshot-id, --ref or --timestamp;", 1),
+        (["--version", "1"], "has no snapshot 1", 1),
         (["--ref", "other"], "no branch or tag 'other'", 1),
         (["--no-relocate"], "omit --no-relocate", 1),
         (["--catalog", "type=sql"], "the catalog cannot be opened", 1),

@@ -128,6 +128,7 @@ def test_prints_minimal_brackets_and_round_trips(expr: Expr, printed: str) -> No
         ((0, 0, -1_500_000_000), types.INTERVAL, "INTERVAL '-1.5' SECOND"),
         ((1, -2, 3), types.INTERVAL, "CAST('1 months -2 days 0.000000003 seconds' AS INTERVAL)"),
         ((0, 0, 0), types.INTERVAL, "INTERVAL '0' DAY"),
+        ((0, 0, 86_400 * 10**9), types.INTERVAL, "CAST('86400 seconds' AS INTERVAL)"),
     ],
 )  # fmt: skip
 def test_literals_print_with_their_type_and_round_trip(value: Any, data_type: pa.DataType, printed: str) -> None:

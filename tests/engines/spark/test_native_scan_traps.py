@@ -149,7 +149,7 @@ def test_files_of_a_checkpoint_without_later_commits(spark: Any, checkpointed: P
     with tamis.open(checkpointed).files_dataframe(spark) as files:
         assert files.files_for_scan("id = 1").files.num_rows == 1
         assert files.dataframe.count() == 3
-    with pytest.raises(InvalidArgument, match="create it again"):
+    with pytest.raises(InvalidArgument, match="create them again"):
         files.files_for_scan("id = 1")
     with pytest.raises(InvalidArgument, match=r"columns must be a list of names, as in \['id'\]"):
         tamis.open(checkpointed).files_dataframe(spark, columns="id")

@@ -311,12 +311,13 @@ def spell_literal(value: Literal) -> LiteralSpelling:
 def find_interval_text(value: Literal) -> str | None:
     """Return the text of a value that an INTERVAL literal can write; None for other values.
 
-    An INTERVAL literal has either months or days and times, of one sign, and no nanoseconds.
+    An INTERVAL literal has either months or days and times, of one sign, and no nanoseconds. Its hours beyond a day are
+    days.
     """
     match value.value:
         case int() as count if pa.types.is_duration(value.type):
             parts = (0, 0, count * (NANOSECONDS // UNITS_PER_SECOND[value.type.unit]))
-        case (int() as months, int() as days, int() as nanoseconds):
+        case (int() as months, int() as days, int() as nanoseconds) if abs(nanoseconds) < 86_400 * NANOSECONDS:
             parts = (months, days, nanoseconds)
         case _:
             return None
