@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -43,7 +44,13 @@ def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: 
         for predicate in case.predicates:
             with_index, without = (each.scan(predicate.expr).plan("row_groups") for each in (table, plain))
             listed = set(table.scan(predicate.expr).plan("files").files["path"].to_pylist())
-            assert with_index.tasks == [task for task in without.tasks if task.path in listed]
+            expected = [task for task in without.tasks if task.path in listed]
+            assert [replace(task, residual=()) for task in with_index.tasks] == [
+                replace(task, residual=()) for task in expected
+            ]
+            # The index counts NaN, so it may prove more conjuncts than a footer.
+            for found, other in zip(with_index.tasks, expected, strict=True):
+                assert set(found.residual) <= set(other.residual)
 
 
 @settings(max_examples=EXAMPLES)

@@ -56,6 +56,7 @@ class StoredFiles:
     name: str = "t"
     format: str = "stored"
     partition_columns: tuple[str, ...] = ()
+    partition_texts: tuple[str, ...] = ()
     version: int | None = None
     index: None = None
     tuning: Tuning = DEFAULT_TUNING
