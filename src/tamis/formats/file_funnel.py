@@ -2,7 +2,7 @@
 
 A format says where batches of files come from, and prunes each batch into `PrunedFiles`. What follows is the same
 everywhere: results of batches are concatenated, as many files as a limit needs are taken, and each level is described.
-A batch may be pruned in an executor. Its result is sent as batches, of which the first holds the metrics.
+A batch may be pruned in an executor. Its result is sent as batches, and the first one holds the metrics.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class FileMetrics:
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> FileMetrics:
-        """Return the metrics of which `given` is the result of `asdict`."""
+        """Return the metrics from the result of `asdict`."""
         total, between, left = (Sizes(**given[name]) for name in ("total", "after_partitions", "after_statistics"))
         of_partitions, of_statistics = (
             tuple(ConjunctOutcome(**each) for each in given[name]) for name in ("of_partitions", "of_statistics")

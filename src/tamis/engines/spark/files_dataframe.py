@@ -229,7 +229,7 @@ class FilesDataFrame:
     ) -> FilesForScan:
         """Return the files that may hold a row for which `filters` are TRUE, found by Spark in its cached rows.
 
-        `filters` is a filter as of `Table.scan`, or a list of them, all of which apply. With a `limit`, files with that
+        `filters` is a filter as of `Table.scan`, or a list of filters that all apply. With a `limit`, files with that
         many matching rows are enough. `levels` are the pruning levels to use. Without `keep_num_records`, the files
         have no row counts.
         """

@@ -80,7 +80,7 @@ class SparkEngine:
     def find_listing(
         self, source: TableSource, predicate: Predicate, levels: Collection[str], limit: int | None
     ) -> FileListing | None:
-        """Return the files for a filter from a cached files DataFrame of the table; None if there is none."""
+        """Return the files for a filter from a cached files DataFrame of the table; None without one."""
         # It imports this module.
         from tamis.engines.spark.files_dataframe import FilesDataFrame
 

@@ -42,7 +42,7 @@ class AsyncBloomFilterProvider(Protocol):
 
 
 def check_provider(provider: BloomFilterProvider | AsyncBloomFilterProvider | None) -> BloomFilterProvider | None:
-    """Return a provider that can be called here; one that must be awaited, or that is none, is an error."""
+    """Return a provider that can be called here; one that must be awaited is an error, and so is any other object."""
     method = getattr(provider, "bloom_filters", None)
     if provider is not None and not callable(method):
         raise make_argument_error("bloom_filters", "a provider with a method bloom_filters(chunks)", provider)

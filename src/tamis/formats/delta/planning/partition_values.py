@@ -157,7 +157,7 @@ def get_partition_strings(values: pa.MapArray, name: str, metadata: TableMetadat
 
 @suggest_arguments("tamis.delta.rewrite_partition_predicate")
 def rewrite_partition_predicate(predicate: object, schema: pa.Schema) -> Expr:
-    """Return a predicate over partition columns as a predicate over the log's actions, of which `add` is a column.
+    """Return a predicate over partition columns as a predicate over the log's actions, which have a column `add`.
 
     `schema` has the partition columns with their types. The metadata of a field may have its physical name, under
     `delta.columnMapping.physicalName`, as in the schemas of Delta tables with column mapping.
@@ -183,7 +183,7 @@ def substitute_partition_values(predicate: Expr, schema: pa.Schema) -> Expr:
 
 
 def rewrite_conjunct(conjunct: Conjunct, schema: pa.Schema) -> Conjunct:
-    """Return a conjunct with answers over the log's actions, each of which is one unit of one row.
+    """Return a conjunct with answers over the log's actions; each action is one unit of one row.
 
     A conjunct on partition columns alone is evaluated as it is. In others, the value of a partition column is both of
     its bounds, and nothing is known about the other columns.

@@ -172,7 +172,7 @@ def _get_identity_column(field: PartitionField) -> str | None:
 
 
 def find_field_name(spec: Spec, name: str) -> str:
-    """Return the name of the partition field that a name of `list_filter_names` means; itself if there is none."""
+    """Return the name of the partition field that a name of `list_filter_names` means; the name itself otherwise."""
     if any(field.name == name for field in spec.fields):
         return name
     return next((field.name for field in spec.fields if _get_identity_column(field) == name), name)
