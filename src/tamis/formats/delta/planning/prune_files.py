@@ -209,14 +209,17 @@ class PartPruner:
         # Values of these columns are unknown, and unknown values keep the file.
         known_partitions = partitions.drop_columns(list(unreadable))
         of_partitions: Outcomes = ()
-        matched = np.zeros((len(keep), len(request.predicate.conjuncts)), bool)
+        chosen, matched = np.flatnonzero(keep), None
         if request.by_partitions and request.partition_conjuncts:
             values = PartitionValues.concatenate([batch.partition_values for _, batch, _ in units])
-            admitted, matched, of_partitions = self._prune_by_partitions(values, tuple(unreadable), keep)
-            keep &= admitted
+            admitted, of_maps, of_partitions = self._prune_by_partitions(values, tuple(unreadable), keep)
+            keep &= admitted[values.codes]
+            chosen = np.flatnonzero(keep)
+            # Only for the files that remain: these are often few of many.
+            matched = of_maps[values.codes[chosen]]
+        if matched is None:
+            matched = np.zeros((len(chosen), len(request.predicate.conjuncts)), bool)
         after_partitions = _sum_sizes(sizes, keep)
-        chosen = np.flatnonzero(keep)
-        matched = matched[chosen]
         rows: pa.Array | None = None
         of_statistics: Outcomes = ()
         if request.asked.with_rows and len(chosen):
@@ -292,8 +295,8 @@ class PartPruner:
     def _prune_by_partitions(
         self, values: PartitionValues, unreadable: tuple[str, ...], live: Bits
     ) -> tuple[Bits, Bits, Outcomes]:
-        """Return the files that partition values keep, the conjuncts that fully match them, and each conjunct's
-        outcome."""
+        """Return for each map of partition values whether its files are kept and which conjuncts fully match them, and
+        each conjunct's outcome."""
         request = self._request
         counts = np.bincount(values.codes[live], minlength=len(values.maps))
         distinct = np.flatnonzero(counts)
@@ -312,7 +315,7 @@ class PartPruner:
         matched = np.zeros((len(values.maps), len(request.predicate.conjuncts)), bool)
         matched[left] = pruned.matched[:, : matched.shape[1]]
         outcomes = mark_data_conjuncts(counted, conjuncts, own)
-        return admitted[values.codes] & live, matched[values.codes], outcomes
+        return admitted, matched, outcomes
 
     def _rewrite_conjuncts(self, unreadable: tuple[str, ...]) -> tuple[Conjunct, ...]:
         """Return the partition conjuncts over the log's actions, without the columns that are unreadable."""
